@@ -1,0 +1,67 @@
+"""Sensorium: the sensory system of simulated robots. ``import sensorium as sn``."""
+
+from sensorium.errors import (
+    AlreadyBuiltError,
+    DivergenceError,
+    DuplicateNameError,
+    ModelError,
+    NameNotFoundError,
+    NotBuiltError,
+    OptionError,
+    SensoriumError,
+    StateDictError,
+    TreeError,
+)
+from sensorium.options import Options
+from sensorium.pipeline import SensorGroup, Slots, Source
+from sensorium.sensors import (
+    IMU,
+    Contact,
+    ContactForce,
+    FramePose,
+    JointEncoder,
+    Sensor,
+    SensorOptions,
+    SimpleSensor,
+    SimpleSensorOptions,
+)
+from sensorium.tree import Buffer, Module
+from sensorium.worlds import Box, Capsule, Cylinder, Entity, Plane, Scene, Sphere
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IMU",
+    "AlreadyBuiltError",
+    "Box",
+    "Buffer",
+    "Capsule",
+    "Contact",
+    "ContactForce",
+    "Cylinder",
+    "DivergenceError",
+    "DuplicateNameError",
+    "Entity",
+    "FramePose",
+    "JointEncoder",
+    "ModelError",
+    "Module",
+    "NameNotFoundError",
+    "NotBuiltError",
+    "OptionError",
+    "Options",
+    "Plane",
+    "Scene",
+    "Sensor",
+    "SensorGroup",
+    "SensorOptions",
+    "SensoriumError",
+    "SimpleSensor",
+    "SimpleSensorOptions",
+    "Slots",
+    "Source",
+    "Sphere",
+    "StateDictError",
+    "TreeError",
+    "__version__",
+]

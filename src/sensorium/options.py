@@ -1,0 +1,65 @@
+"""The base of every options class: frozen, strict about names, and with errors that say what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sensorium.errors import OptionError, did_you_mean, shorten
+
+
+class Options(BaseModel):
+    """A frozen, validated set of options.
+
+    Unknown names and values of the wrong kind raise :class:`~sensorium.errors.OptionError`, which names the option, the
+    value that was given and what is accepted.
+
+    Example:
+        >>> class Lamp(Options):
+        ...     watts: float = 5.0
+        >>> Lamp(wats=3.0)
+        Traceback (most recent call last):
+        ...
+        sensorium.errors.OptionError: Lamp has no option 'wats' (did you mean 'watts'?)
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, arbitrary_types_allowed=True
+    )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            message = _explain(type(self), error)
+        else:
+            return
+        raise OptionError(message)
+
+
+def _explain(options: type[Options], error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        path = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("function-", "tuple[")))
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        if problem["type"] == "extra_forbidden":
+            names = list(options.model_fields)
+            hint = did_you_mean(name, names) or f"; it has {shorten(names, 40)}"
+            lines.append(f"{options.__name__} has no option {name!r}{hint}")
+        elif problem["type"] == "missing":
+            lines.append(f"{options.__name__} needs the option {path!r}")
+        else:
+            text = problem["msg"].removeprefix("Value error, ")
+            given = "" if not problem["loc"] else f", got {problem['input']!r}"
+            lines.append(f"{options.__name__}.{path}: {text}{given}" if path else f"{options.__name__}: {text}")
+    return "\n".join(dict.fromkeys(lines))
+
+
+def finite(name: str, value: float) -> float:
+    """``value`` as a float, or an OptionError when it is NaN or infinite."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise OptionError(f"{name} must be finite, got {value!r}")
+    return number

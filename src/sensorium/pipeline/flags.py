@@ -1,0 +1,24 @@
+"""Bits and codes that the kernels branch on, once per column or sensor."""
+
+# what a column's hardware stage has to do
+UNIFORM = 1  # bias, walk and noise are the same in every env
+NOISE = 2
+BIAS = 4
+WALK = 8
+DEADBAND = 16
+SATURATION = 32
+RESOLUTION = 64
+MIX = 128  # the column is a weighted sum of three (axis misalignment)
+
+# what a sensor's timing has to do
+RATE = 1
+DROPOUT = 2
+DELAYED = 4
+LINEAR = 8
+
+# how a column's raw signal is gathered from the engine's sensor data
+GATHER_NONE = -1  # by a hook of its class
+GATHER_COPY = 0
+GATHER_SUM = 1
+GATHER_MAX = 2
+GATHER_ROTATE = 3  # sum of world-frame vectors, rotated into a frame, one component

@@ -1,0 +1,82 @@
+"""The formula of the fused step: the one description that every implementation of it follows to the bit.
+
+The Numba kernels (``kernels.py``) compute it on the CPU, and the plain NumPy reference in ``tests/reference.py`` holds
+them to it exactly. All arithmetic is IEEE float32 (float64 for sensors that ask for it, and for times), one operation
+at a time in the order written here, with ``+ - * / sqrt rint floor ceil`` and comparisons only and no fused
+multiply-add, so that every device gives the same bits.
+
+**Random words.** ``(w0, w1) = threefry2x32_20(key, (env, step))``: a draw depends on (seed, uuid, element, env, step)
+alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``step`` counts scene steps since build.
+
+**Normals**, two from one pair of words (Box and Muller's way round a quarter circle)::
+
+    u = ((w0 >> 9) + 0.5) * 2^-23           in (0, 1), exact
+    r = sqrt(-2 * log(u))                   log: exponent and a polynomial, see LOG
+    q = ((w1 >> 9) + 0.5) * 2^-23
+    n0 = r * sine(q)     sign: bit 0 of w1  sine(q) = sin(q * pi / 2) = q * polynomial(q * q), see SINE
+    n1 = r * sine(1 - q) sign: bit 1 of w1
+
+**Timing**, per sensor and env, in float64, with k = rint(time / dt) steps since the env's reset::
+
+    due     = floor(k * (dt * rate) + EPS) > floor((k - 1) * (dt * rate) + EPS), or always without a rate
+    lost    = dropout > (w1 >> 8) * 2^-24   words drawn with the sensor's own key; a lost sample is not taken
+    late    = (delay + (w0 >> 8) * 2^-24 * jitter) / dt      steps
+    lag     = ceil(late - EPS)              zero-order hold; the linear option takes floor(late + EPS) and one older
+
+**Reading**, per column and env, from the measured signal ``x`` before the hardware stage::
+
+    walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
+    x       = ((x + bias) + walk) + noise * n0
+    x       = 0 where |x| < deadband
+    x       = min(max(x, low), high)
+    x       = rint(x / resolution) * resolution, where resolution > 0
+    reading = x where due and not lost, else what it was
+"""
+
+import hashlib
+import math
+
+LOG = (
+    1.0,
+    -0.4999999701976776,
+    0.33334192633628845,
+    -0.250013530254364,
+    0.19955933094024658,
+    -0.1657799333333969,
+    0.14977401494979858,
+    -0.14269258081912994,
+    0.08533313125371933,
+)
+"""log(1 + z) / z on [sqrt(1/2) - 1, sqrt(2) - 1], coefficients of 1, z, z², ...; error below 1.3e-7."""
+
+SINE = (
+    1.5707963705062866,
+    -0.6459637880325317,
+    0.07968991994857788,
+    -0.004674143623560667,
+    0.00015167170204222202,
+)
+"""sin(q * pi / 2) / q as a polynomial in q² on [0, 1]; error below 1.4e-7."""
+
+SQRT_HALF = 0.7071067690849304
+LOG_2 = 0.6931471824645996
+ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+"""Threefry2x32's rotation constants, four rounds each in turn."""
+PARITY = 0x1BD11BDA
+"""Threefry's key-schedule constant."""
+EPS = 1e-6
+"""Steps by which an instant may be missed through rounding of times."""
+
+TIMING = -1
+"""The element whose key the timing of a sensor (jitter, dropout) draws with; columns are 0, 1, ..."""
+
+
+def key(seed: int, uuid: str, element: int) -> tuple[int, int]:
+    """The Threefry key, two 32-bit words, of one element of one sensor."""
+    digest = hashlib.blake2b(f"{seed}\0{uuid}\0{element}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+
+
+def delay_slots(late: float, dt: float) -> int:
+    """How many steps old a snapshot may have to be for a delay of ``late`` seconds."""
+    return max(0, math.ceil(late / dt - EPS))

@@ -1,0 +1,157 @@
+"""A sensor group: all sensors of one class in one scene, whose hooks run once a step for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sensorium.errors import OptionError
+
+if TYPE_CHECKING:
+    from sensorium.pipeline.manager import SensorManager
+    from sensorium.worlds import World
+
+
+class Slots:
+    """A ring seen from now: ``slots[0]`` is this step's value, ``slots[k]`` the one of k steps ago, (columns, B)."""
+
+    def __init__(self, ring: torch.Tensor, step: Callable[[], int]) -> None:
+        self.ring = ring
+        self._step = step
+
+    def __len__(self) -> int:
+        return self.ring.shape[0]
+
+    def __getitem__(self, age: int) -> torch.Tensor:
+        if not 0 <= age < len(self):
+            raise IndexError(f"this ring holds {len(self)} steps; asked for the one {age} steps ago")
+        return self.ring[(self._step() - age) % len(self)]
+
+
+class SensorGroup:
+    """All sensors of one class, as their class's hooks see them.
+
+    Tensors in hooks are (columns, B): the columns of the group's sensors one after the other; ``slices[i]`` are those of
+    ``sensors[i]``.
+
+    Attributes:
+        sensors: the sensors, in the order in which they were added.
+        slices: intermediate columns of each sensor.
+        return_slices: return columns of each sensor (the same unless ``_post_process`` changes the format).
+        truth: ground truth of the group, (columns, B).
+        reading: the measured branch after the hardware stage, (columns, B).
+        truth_timeline: the ground-truth timeline, for classes with a response model.
+        measured_timeline: the measured one; hardware imperfections never enter it.
+        parameters: name -> (sensors, B) tensor of what a class adds to ``sensor.set(...)``.
+    """
+
+    def __init__(self, cls: type[Any], sensors: list[Any], manager: SensorManager) -> None:
+        self.cls = cls
+        self.sensors = sensors
+        self.slices: list[slice] = []
+        self.return_slices: list[slice] = []
+        self._manager = manager
+        self._states: dict[str, tuple[torch.Tensor, float]] = {}
+        self.dtype: torch.dtype = cls._get_intermediate_dtype()
+        self.return_dtype: torch.dtype = cls._get_cache_dtype()
+
+        # which stages the class defines itself
+        self.in_pipeline = bool(cls.uses_ring_pipeline)
+        self.hooked = cls._overrides("_update_shared_cache", *_RAW, *_RESPONSE, "_apply_hardware_imperfections")
+        self.responds = cls._overrides(*_RESPONSE)
+        self.post_processed = cls._overrides("_post_process")
+        self.delayed = cls._overrides("_apply_delay")
+        self.history_length = max(sensor.options.history_length or 0 for sensor in sensors)
+
+        # where its columns lie; set by the layout
+        self.columns = self.delivery_rows = slice(0, 0)
+        self.truth = self.reading = self.snapshot = self.return_truth = self.cache = torch.empty(0)
+        self.history = self.truth_history = self.scratch = self.before = torch.empty(0)
+        self.parameters: dict[str, torch.Tensor] = {}
+        self.truth_timeline: Slots | None = None
+        self.measured_timeline: Slots | None = None
+        self.ring: Slots | None = None
+        self.ring_slots = self.ring_first = self.history_first = 0
+
+    @property
+    def world(self) -> World:
+        """The running engine."""
+        return self._manager.world
+
+    @property
+    def n_envs(self) -> int:
+        """B, the number of envs."""
+        return self._manager.world.n_envs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+        return self._manager.world.device
+
+    @property
+    def dt(self) -> float:
+        """Seconds of one step."""
+        return self._manager.dt
+
+    @property
+    def step(self) -> int:
+        """Steps since build."""
+        return self._manager.step_count
+
+    @property
+    def n_columns(self) -> int:
+        """Intermediate columns of all sensors of the group."""
+        return self.columns.stop - self.columns.start
+
+    @property
+    def n_returns(self) -> int:
+        """Return columns of all sensors of the group."""
+        return self.return_slices[-1].stop
+
+    @property
+    def stored(self) -> bool:
+        """Whether the group needs return storage of its own (else its cache is its part of the working buffer)."""
+        late = any(sensor.max_delay > 0 for sensor in self.sensors)
+        return late or self.delayed or self.history_length > 0
+
+    def per_column(self, option: str) -> torch.Tensor:
+        """An option of every sensor, repeated over its columns: (columns, 1), ready to broadcast over envs."""
+        values = torch.zeros(self.n_columns, 1, device=self.device)
+        for sensor, part in zip(self.sensors, self.slices, strict=True):
+            values[part] = float(getattr(sensor.options, option))
+        return values
+
+    def state(self, name: str, n_columns: int | None = None, fill: float = 0.0) -> torch.Tensor:
+        """A (columns, B) tensor that belongs to the class: made at first use, back to ``fill`` when an env is reset.
+
+        Keep what a hook must remember from step to step here (or in the timeline), and nowhere else: then resetting some
+        envs leaves the others alone.
+        """
+        if name not in self._states:
+            shape = (self.n_columns if n_columns is None else n_columns, self.n_envs)
+            self._states[name] = (torch.full(shape, fill, device=self.device), fill)
+        return self._states[name][0]
+
+    def states(self) -> list[tuple[torch.Tensor, float]]:
+        """Every tensor that :meth:`state` made, with its fill value."""
+        return list(self._states.values())
+
+    # -- what the default hooks do ------------------------------------------------------------------------------------
+
+    def gather(self, out: torch.Tensor) -> None:
+        """Fill ``out`` (columns, B) with the raw signal that the engine's sensors gave."""
+        self._manager.gather(self, out)
+
+    def imperfect(self, data: torch.Tensor) -> None:
+        """Apply the generic hardware stage (bias, walk, noise, dead band, saturation, resolution) to ``data``."""
+        if data.shape != (self.n_columns, self.n_envs):
+            raise OptionError(
+                f"the hardware stage works on all columns: expected {(self.n_columns, self.n_envs)}, got {data.shape}"
+            )
+        self._manager.imperfect(self, data)
+
+
+_RAW = ("_update_raw_data", "_update_current_timestep_data")
+_RESPONSE = ("_update_current_timestep_data", "_apply_physics_imperfections", "_apply_transform")

@@ -1,0 +1,560 @@
+"""The fused step on the CPU: Numba kernels over NumPy views of the manager's tensors.
+
+They implement ``formula.py``. What made them fast, in this order: columns x envs layout, so that every inner loop runs
+over contiguous memory; several short loops over rows that stay in cache instead of one long one, since each is simple
+enough for LLVM to vectorise; no work where a column's flags say that there is none; no allocation (scratch rows are
+passed in). The kernels release the GIL, so large blocks are split over threads by columns.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from sensorium.pipeline import formula
+from sensorium.pipeline.flags import (
+    BIAS,
+    DEADBAND,
+    DELAYED,
+    DROPOUT,
+    GATHER_COPY,
+    GATHER_MAX,
+    GATHER_NONE,
+    GATHER_ROTATE,
+    GATHER_SUM,
+    LINEAR,
+    MIX,
+    NOISE,
+    RATE,
+    RESOLUTION,
+    SATURATION,
+    UNIFORM,
+    WALK,
+)
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+
+_F = np.float32
+_U = np.uint32
+_LOG = tuple(_F(c) for c in formula.LOG)
+_SINE = tuple(_F(c) for c in formula.SINE)
+_SQRT_HALF, _LOG_2 = _F(formula.SQRT_HALF), _F(formula.LOG_2)
+_HALF, _ONE, _TWO, _MINUS_TWO, _ZERO = _F(0.5), _F(1), _F(2), _F(-2), _F(0)
+_BIN23, _BIN24 = _F(2.0**-23), 2.0**-24
+_EPS = formula.EPS
+_PARITY = _U(formula.PARITY)
+
+
+class Columns(NamedTuple):
+    """One dtype's block of columns. Shapes: C columns, B envs, S gather sources, M mixed columns."""
+
+    op: np.ndarray  # (C,) how the raw signal is gathered
+    first: np.ndarray  # (C,) first of its sources
+    count: np.ndarray  # (C,) how many sources
+    extra: np.ndarray  # (C, 2) address of the quaternion and axis, for rotated gathers
+    sources: np.ndarray  # (S,) addresses in the engine's sensor data
+    flags: np.ndarray  # (C,)
+    sensor: np.ndarray  # (C,) row of its sensor in the timing arrays
+    key: np.ndarray  # (C, 2) uint32
+    mix_row: np.ndarray  # (C,) row in mix, or -1
+    mix_first: np.ndarray  # (C,) first of the three columns that are mixed
+    mix: np.ndarray  # (M, 3, B) weights
+    truth: np.ndarray  # (C, B) ground truth
+    reading: np.ndarray  # (C, B) measured
+    walk: np.ndarray  # (C, B) random walk so far
+    noise: np.ndarray  # (C, B), and so on for every parameter
+    bias: np.ndarray
+    random_walk: np.ndarray
+    resolution: np.ndarray
+    deadband: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Timing(NamedTuple):
+    """When each of S sensors samples and how late it is read, per env."""
+
+    flags: np.ndarray  # (S,)
+    key: np.ndarray  # (S, 2) uint32
+    rate: np.ndarray  # (S, B) Hz
+    delay: np.ndarray  # (S, B) s
+    jitter: np.ndarray  # (S, B) s
+    dropout: np.ndarray  # (S, B)
+    due: np.ndarray  # (S, B) bool, this step
+    lag: np.ndarray  # (S, B) steps, this step
+    part: np.ndarray  # (S, B) fraction towards the next older snapshot (linear)
+
+
+class Delivery(NamedTuple):
+    """Where R return columns of one dtype go: rings of snapshots, the return cache, histories."""
+
+    source: np.ndarray  # (R,) row of the snapshot
+    sensor: np.ndarray  # (R,) row of its sensor in the timing arrays
+    linear: np.ndarray  # (R,) whether to interpolate
+    ring_first: np.ndarray  # (R,) row of slot 0, or -1 without a ring
+    ring_slots: np.ndarray  # (R,)
+    history_first: np.ndarray  # (R,) row of slot 0, or -1 without a history
+    history_length: np.ndarray  # (R,)
+    stride: np.ndarray  # (R,) rows from one slot to the next
+    ring: np.ndarray  # (rows, B)
+    cache: np.ndarray  # (R, B)
+    history: np.ndarray  # (rows, B)
+    truth_history: np.ndarray  # (rows, B)
+
+
+# -- random numbers -----------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _rotate(x, n):
+    return _U(_U(x << _U(n)) | _U(x >> _U(32 - n)))
+
+
+@_jit
+def threefry(k0, k1, c0, c1):
+    """Threefry2x32 with 20 rounds."""
+    k2 = _U(k0 ^ k1 ^ _PARITY)
+    x0, x1 = _U(c0 + k0), _U(c1 + k1)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 13) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 15) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 26) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 6) ^ x0)
+    x0, x1 = _U(x0 + k1), _U(x1 + k2 + _U(1))
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 17) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 29) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 16) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 24) ^ x0)
+    x0, x1 = _U(x0 + k2), _U(x1 + k0 + _U(2))
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 13) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 15) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 26) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 6) ^ x0)
+    x0, x1 = _U(x0 + k0), _U(x1 + k1 + _U(3))
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 17) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 29) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 16) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 24) ^ x0)
+    x0, x1 = _U(x0 + k1), _U(x1 + k2 + _U(4))
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 13) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 15) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 26) ^ x0)
+    x0 = _U(x0 + x1)
+    x1 = _U(_rotate(x1, 6) ^ x0)
+    return _U(x0 + k2), _U(x1 + k0 + _U(5))
+
+
+@_jit
+def _log(u):
+    bits = _F(u).view(np.int32)
+    exponent = np.int32(bits >> np.int32(23)) - np.int32(126)
+    m = np.int32(np.int32(bits & np.int32(0x7FFFFF)) | np.int32(0x3F000000)).view(np.float32)
+    small = m < _SQRT_HALF
+    m = m + m if small else m
+    e = _F(np.int32(exponent - np.int32(1) if small else exponent))
+    z = m - _ONE
+    p = _LOG[8]
+    p = p * z + _LOG[7]
+    p = p * z + _LOG[6]
+    p = p * z + _LOG[5]
+    p = p * z + _LOG[4]
+    p = p * z + _LOG[3]
+    p = p * z + _LOG[2]
+    p = p * z + _LOG[1]
+    p = p * z + _LOG[0]
+    return p * z + e * _LOG_2
+
+
+@_jit
+def _sine(q):
+    t = q * q
+    p = _SINE[4]
+    p = p * t + _SINE[3]
+    p = p * t + _SINE[2]
+    p = p * t + _SINE[1]
+    p = p * t + _SINE[0]
+    return p * q
+
+
+@_jit
+def normals(w0, w1):
+    """Two independent standard normals from two random words."""
+    u = (_F(np.int32(w0 >> _U(9))) + _HALF) * _BIN23
+    q = (_F(np.int32(w1 >> _U(9))) + _HALF) * _BIN23
+    r = _F(np.sqrt(_F(_MINUS_TWO * _log(u))))
+    n0, n1 = r * _sine(q), r * _sine(_ONE - q)
+    n0 = -n0 if (w1 & _U(1)) != _U(0) else n0
+    n1 = -n1 if (w1 & _U(2)) != _U(0) else n1
+    return n0, n1
+
+
+@_jit
+def _normal_row(k0, k1, step, n0, n1):
+    for b in range(n0.shape[0]):
+        w0, w1 = threefry(k0, k1, _U(b), step)
+        n0[b], n1[b] = normals(w0, w1)
+
+
+# -- timing -------------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _time_one(t, s, b, timing, dt, step, fresh):
+    """Due, lag and part of sensor s in env b; ``fresh`` (a reset) is always due and never lost."""
+    flags = timing.flags[s]
+    due = True
+    if flags & RATE and not fresh:
+        per_step = dt * timing.rate[s, b]
+        if timing.rate[s, b] > 0.0 and per_step < 1.0:
+            k = np.rint(t / dt)
+            due = np.floor(k * per_step + _EPS) > np.floor((k - 1.0) * per_step + _EPS)
+    late = timing.delay[s, b]
+    if flags & (DROPOUT | DELAYED):
+        w0, w1 = threefry(timing.key[s, 0], timing.key[s, 1], _U(b), step)
+        if not fresh and timing.dropout[s, b] > np.float64(np.int32(w1 >> _U(8))) * _BIN24:
+            due = False
+        late = late + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * timing.jitter[s, b]
+    late = late / dt
+    timing.due[s, b] = due
+    if flags & LINEAR:
+        lag = np.floor(late + _EPS)
+        timing.lag[s, b] = np.int32(lag)
+        timing.part[s, b] = _F(max(late - lag, 0.0))
+    else:
+        timing.lag[s, b] = np.int32(max(np.ceil(late - _EPS), 0.0))
+
+
+# -- gathering ----------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _rotated(w, x, y, z, fx, fy, fz, axis):
+    """Component ``axis`` of a world-frame vector in the frame whose orientation is the quaternion."""
+    if axis == 0:
+        return (1 - 2 * (y * y + z * z)) * fx + 2 * (x * y + w * z) * fy + 2 * (x * z - w * y) * fz
+    if axis == 1:
+        return 2 * (x * y - w * z) * fx + (1 - 2 * (x * x + z * z)) * fy + 2 * (y * z + w * x) * fz
+    return 2 * (x * z + w * y) * fx + 2 * (y * z - w * x) * fy + (1 - 2 * (x * x + y * y)) * fz
+
+
+@_jit
+def _gather_one(columns, c, data, b):
+    op, first, count = columns.op[c], columns.first[c], columns.count[c]
+    if op == GATHER_COPY:
+        return data[b, columns.sources[first]]
+    if op == GATHER_ROTATE:
+        x = y = z = 0.0
+        for i in range(first, first + count):
+            a = columns.sources[i]
+            x += data[b, a]
+            y += data[b, a + 1]
+            z += data[b, a + 2]
+        q = columns.extra[c, 0]
+        return _rotated(data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3], x, y, z, columns.extra[c, 1])
+    value = data[b, columns.sources[first]]
+    for i in range(first + 1, first + count):
+        other = data[b, columns.sources[i]]
+        value = max(value, other) if op == GATHER_MAX else value + other
+    return value
+
+
+@_jit
+def gather(columns, c0, c1, data):
+    """Ground truth of columns [c0, c1) from the engine's sensor data (B, n)."""
+    n_envs = columns.truth.shape[1]
+    for c in range(c0, c1):
+        if columns.op[c] == GATHER_COPY:
+            a = columns.sources[columns.first[c]]
+            for b in range(n_envs):
+                columns.truth[c, b] = data[b, a]
+        elif columns.op[c] != GATHER_NONE:
+            for b in range(n_envs):
+                columns.truth[c, b] = _gather_one(columns, c, data, b)
+
+
+# -- hardware stage -----------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _imperfect(x, n0, walk, noise, bias, deadband, low, high, resolution):
+    """One value through the hardware stage; the row loops below are this, spread out."""
+    x = ((x + bias) + walk) + noise * n0
+    x = x * _ZERO if abs(x) < deadband else x
+    x = min(max(x, low), high)
+    return np.rint(x / resolution) * resolution if resolution > _ZERO else x
+
+
+@_jit
+def _mixed_row(columns, c, before, offset, x):
+    m, f = columns.mix_row[c], columns.mix_first[c] - offset
+    for b in range(x.shape[0]):
+        x[b] = (
+            columns.mix[m, 0, b] * before[f, b]
+            + columns.mix[m, 1, b] * before[f + 1, b]
+            + columns.mix[m, 2, b] * before[f + 2, b]
+        )
+
+
+@_jit
+def _copy_row(source, r, x):
+    for b in range(x.shape[0]):
+        x[b] = source[r, b]
+
+
+@_jit
+def _add(x, value):
+    for b in range(x.shape[0]):
+        x[b] = x[b] + value
+
+
+@_jit
+def _add_row(x, values, r):
+    for b in range(x.shape[0]):
+        x[b] = x[b] + values[r, b]
+
+
+@_jit
+def _walk(walk, r, sigma, n1):
+    for b in range(n1.shape[0]):
+        walk[r, b] = walk[r, b] + sigma * n1[b]
+
+
+@_jit
+def _walk_row(walk, r, sigma, n1):
+    for b in range(n1.shape[0]):
+        walk[r, b] = walk[r, b] + sigma[r, b] * n1[b]
+
+
+@_jit
+def _add_noise(x, sigma, n0):
+    for b in range(x.shape[0]):
+        x[b] = x[b] + sigma * n0[b]
+
+
+@_jit
+def _add_noise_row(x, sigma, r, n0):
+    for b in range(x.shape[0]):
+        x[b] = x[b] + sigma[r, b] * n0[b]
+
+
+@_jit
+def _deadband_row(x, width, r):
+    for b in range(x.shape[0]):
+        x[b] = x[b] * _ZERO if abs(x[b]) < width[r, b] else x[b]
+
+
+@_jit
+def _clip_row(x, low, high, r):
+    for b in range(x.shape[0]):
+        x[b] = min(max(x[b], low[r, b]), high[r, b])
+
+
+@_jit
+def _quantise_row(x, resolution, r):
+    for b in range(x.shape[0]):
+        q = resolution[r, b]
+        x[b] = np.rint(x[b] / q) * q if q > _ZERO else x[b]
+
+
+@_jit
+def _store(x, reading, r):
+    for b in range(x.shape[0]):
+        reading[r, b] = x[b]
+
+
+@_jit
+def _store_due(x, reading, r, due, s):
+    for b in range(x.shape[0]):
+        reading[r, b] = x[b] if due[s, b] else reading[r, b]
+
+
+@_jit
+def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal):
+    """Columns [c0, c1) of the measured signal ``before`` (row c - offset) through the hardware stage into ``out``.
+
+    ``hold`` keeps what ``out`` has where no sample is due. x and normal are scratch rows.
+    """
+    n0, n1 = normal[0], normal[1]
+    for c in range(c0, c1):
+        flags = columns.flags[c]
+        if flags & MIX:
+            _mixed_row(columns, c, before, offset, x)
+        else:
+            _copy_row(before, c - offset, x)
+        if flags & (NOISE | WALK):
+            _normal_row(columns.key[c, 0], columns.key[c, 1], step, n0, n1)
+        if flags & UNIFORM:
+            if flags & BIAS:
+                _add(x, columns.bias[c, 0])
+            if flags & WALK:
+                _walk(columns.walk, c, columns.random_walk[c, 0], n1)
+                _add_row(x, columns.walk, c)
+            if flags & NOISE:
+                _add_noise(x, columns.noise[c, 0], n0)
+        else:
+            if flags & BIAS:
+                _add_row(x, columns.bias, c)
+            if flags & WALK:
+                _walk_row(columns.walk, c, columns.random_walk, n1)
+                _add_row(x, columns.walk, c)
+            if flags & NOISE:
+                _add_noise_row(x, columns.noise, c, n0)
+        if flags & DEADBAND:
+            _deadband_row(x, columns.deadband, c)
+        if flags & SATURATION:
+            _clip_row(x, columns.low, columns.high, c)
+        if flags & RESOLUTION:
+            _quantise_row(x, columns.resolution, c)
+        s = columns.sensor[c]
+        if hold and timing.flags[s] & (RATE | DROPOUT):
+            _store_due(x, out, c - offset, timing.due, s)
+        else:
+            _store(x, out, c - offset)
+
+
+# -- delivery -----------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _late_one(delivery, r, timing, b, head):
+    """What env b reads of return column r: a snapshot as old as its lag."""
+    s = delivery.sensor[r]
+    slots, stride, first = delivery.ring_slots[r], delivery.stride[r], delivery.ring_first[r]
+    lag = min(timing.lag[s, b], slots - 1)
+    slot = head - lag
+    newer = delivery.ring[first + (slot + slots if slot < 0 else slot) * stride, b]
+    if delivery.linear[r]:
+        part = timing.part[s, b]
+        slot = head - min(lag + 1, slots - 1)
+        older = delivery.ring[first + (slot + slots if slot < 0 else slot) * stride, b]
+        return newer * (_ONE - part) + older * part
+    return newer
+
+
+@_jit
+def _place_row(source, q, target, r):
+    for b in range(source.shape[1]):
+        target[r, b] = source[q, b]
+
+
+@_jit
+def deliver(delivery, r0, r1, measured, truth, timing, step, serve, remember):
+    """Freeze snapshots into the rings; serve the cache from them; remember it in histories. Return columns [r0, r1)."""
+    for r in range(r0, r1):
+        q = delivery.source[r]
+        if delivery.ring_first[r] >= 0:
+            slots, stride, first = delivery.ring_slots[r], delivery.stride[r], delivery.ring_first[r]
+            head = step % slots
+            _place_row(measured, q, delivery.ring, first + head * stride)
+            if not serve:
+                pass
+            elif timing.flags[delivery.sensor[r]] & DELAYED:
+                for b in range(measured.shape[1]):
+                    delivery.cache[r, b] = _late_one(delivery, r, timing, b, head)
+            else:
+                _place_row(measured, q, delivery.cache, r)
+        elif serve:
+            _place_row(measured, q, delivery.cache, r)
+        if remember and delivery.history_first[r] >= 0:
+            length, stride = delivery.history_length[r], delivery.stride[r]
+            row = delivery.history_first[r] + (length - 1 - step % length) * stride
+            _place_row(delivery.cache, r, delivery.history, row)
+            _place_row(delivery.cache, r, delivery.history, row + length * stride)
+            _place_row(truth, q, delivery.truth_history, row)
+            _place_row(truth, q, delivery.truth_history, row + length * stride)
+
+
+# -- whole steps --------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def time_sensors(timing, time, dt, step):
+    """Due, lag and part of every sensor that has a rate, a delay or drop-outs."""
+    for s in range(timing.flags.shape[0]):
+        if timing.flags[s] & (RATE | DROPOUT | DELAYED):
+            for b in range(time.shape[0]):
+                _time_one(time[b], s, b, timing, dt, step, False)
+
+
+@_jit
+def fused_step(columns, timing, delivery, data, c0, c1, r0, r1, step, x, normal):
+    """Columns [c0, c1) from engine data to readings, and their return columns [r0, r1) to the cache."""
+    gather(columns, c0, c1, data)
+    hardware(columns, c0, c1, columns.truth, columns.reading, 0, True, timing, _U(step), x, normal)
+    deliver(delivery, r0, r1, columns.reading, columns.truth, timing, step, True, True)
+
+
+@_jit
+def reset_columns(columns, c0, c1, before, out, offset, step, envs):
+    """What :func:`hardware` does, at the reset of some envs: drift is cleared, and the first sample is taken."""
+    for c in range(c0, c1):
+        f = columns.mix_first[c] - offset
+        for i in range(envs.shape[0]):
+            b = envs[i]
+            x = before[c - offset, b]
+            if columns.flags[c] & MIX:
+                m = columns.mix_row[c]
+                x = (
+                    columns.mix[m, 0, b] * before[f, b]
+                    + columns.mix[m, 1, b] * before[f + 1, b]
+                    + columns.mix[m, 2, b] * before[f + 2, b]
+                )
+            columns.walk[c, b] = _ZERO
+            w0, w1 = threefry(columns.key[c, 0], columns.key[c, 1], _U(b), _U(step))
+            n0, _ = normals(w0, w1)
+            out[c - offset, b] = _imperfect(
+                x,
+                n0,
+                _ZERO,
+                columns.noise[c, b],
+                columns.bias[c, b],
+                columns.deadband[c, b],
+                columns.low[c, b],
+                columns.high[c, b],
+                columns.resolution[c, b],
+            )
+
+
+@_jit
+def reset_truth(columns, c0, c1, data, envs):
+    """Ground truth of columns [c0, c1) from the engine's sensor data, for some envs."""
+    for c in range(c0, c1):
+        if columns.op[c] != GATHER_NONE:
+            for i in range(envs.shape[0]):
+                columns.truth[c, envs[i]] = _gather_one(columns, c, data, envs[i])
+
+
+@_jit
+def reset_delivery(delivery, r0, r1, measured, truth, envs):
+    """Fill rings, cache and histories of some envs with the first snapshot."""
+    for r in range(r0, r1):
+        q, stride = delivery.source[r], delivery.stride[r]
+        for i in range(envs.shape[0]):
+            b = envs[i]
+            value = measured[q, b]
+            delivery.cache[r, b] = value
+            if delivery.ring_first[r] >= 0:
+                for k in range(delivery.ring_slots[r]):
+                    delivery.ring[delivery.ring_first[r] + k * stride, b] = value
+            if delivery.history_first[r] >= 0:
+                for k in range(2 * delivery.history_length[r]):
+                    delivery.history[delivery.history_first[r] + k * stride, b] = value
+                    delivery.truth_history[delivery.history_first[r] + k * stride, b] = truth[q, b]

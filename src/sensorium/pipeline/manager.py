@@ -1,0 +1,347 @@
+"""The sensor manager: owns all storage, and runs every sensor's step.
+
+Order per step: raw -> physics imperfections -> transform (response) -> hardware imperfections -> post-process -> return
+ring -> delay sampling -> return cache. Classes that override none of the first four go through one fused kernel per
+dtype; the hooks of the others run once each, for all sensors of the class and all envs at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.errors import OptionError
+from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE
+from sensorium.pipeline.group import SensorGroup
+from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
+from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.pipeline.storage import TimingStore
+from sensorium.worlds import Envs, Names, World, env_ids, env_index
+
+_TIMING_OPTIONS = ("rate", "delay", "jitter", "dropout")
+
+
+class SensorManager:
+    """All sensors of one scene. Users meet it through the scene and the sensors."""
+
+    def __init__(self) -> None:
+        self.step_count = 0
+        self.world: World
+        self.dt = 0.0
+        self.groups: list[SensorGroup] = []
+        self._sensors: list[Any] = []
+        self._blocks: dict[torch.dtype, Block] = {}
+        self._posts: list[PostBlock] = []
+        self._post_of: dict[int, PostBlock] = {}
+        self._timing: TimingStore
+        self._rows: dict[str, int] = {}
+        self._max_late: list[float] = []
+        self._timed = False
+        self._resetting: np.ndarray | None = None
+
+    # -- build --------------------------------------------------------------------------------------------------------
+
+    def add(self, sensor: Any) -> None:
+        """Take one more sensor, before build."""
+        self._sensors.append(sensor)
+
+    def declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        """Let every sensor add the engine's elements that it needs."""
+        for sensor in self._sensors:
+            sensor._declare(spec, names)
+
+    def build(self, world: World, seed: int, dt: float) -> None:
+        """Lay out storage for all sensors, compile the kernels, and take the first readings."""
+        self.world, self.dt, self.step_count = world, dt, 0
+        device, n_envs = world.device, world.n_envs
+        by_class: dict[type, list[Any]] = {}
+        for sensor in self._sensors:
+            by_class.setdefault(type(sensor), []).append(sensor)
+        self.groups = [SensorGroup(cls, sensors, self) for cls, sensors in by_class.items()]
+        self._rows = {sensor.uuid: row for row, sensor in enumerate(self._sensors)}
+        self._max_late = [sensor.max_delay for sensor in self._sensors]
+        self._timing = build_timing(self._sensors, seed, n_envs, device)
+        piped = [group for group in self.groups if group.in_pipeline]
+        for group in piped:
+            if group.dtype not in (torch.float32, torch.float64):
+                raise OptionError(
+                    f"{group.cls.__name__}: _get_intermediate_dtype must be float32 or float64, got {group.dtype}; "
+                    "give other dtypes by _get_cache_dtype and _post_process"
+                )
+        assign_columns(piped)
+        self._blocks = {}
+        for dtype in dict.fromkeys(group.dtype for group in piped):
+            members = [group for group in piped if group.dtype == dtype]
+            block = build_block(members, self._rows, world.model, n_envs, dt, seed, device)
+            self._blocks[dtype] = block
+            stored = [group for group in block.groups if group.stored and not group.post_processed]
+            first = [group.columns.start for group in stored]
+            block.direct = build_delivery(stored, first, self._rows, n_envs, dtype, dt, device)
+            block.fused_rows = sum(group.n_returns for group in stored if not group.hooked)
+        self._build_posts([group for group in piped if group.post_processed])
+        for group in piped:
+            self._alias(group)
+        from sensorium.pipeline.cpu import CpuKernels  # Numba is imported when a scene is built, not before
+
+        self._kernels = CpuKernels(world, list(self._blocks.values()), self._posts, self._timing, dt)
+        for group in self.groups:
+            for sensor in group.sensors:
+                sensor._attach(self, group)
+            group.cls._build_group(group)
+        for sensor in self._sensors:
+            writes = [write for name, value in sensor._initial() for write in self._writes(sensor, name, value, None)]
+            for write in writes:
+                write.apply()
+        self._flag_timing()
+        self.reset(None)
+
+    def _build_posts(self, groups: list[SensorGroup]) -> None:
+        device, n_envs = self.world.device, self.world.n_envs
+        self._posts, self._post_of = [], {}
+        for dtype in dict.fromkeys(group.return_dtype for group in groups):
+            members = [group for group in groups if group.return_dtype == dtype]
+            firsts = np.cumsum([0, *(group.n_returns for group in members)]).tolist()
+            shape = (firsts[-1], n_envs)
+            snapshot, truth = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+            stored = [(group, first) for group, first in zip(members, firsts, strict=False) if group.stored]
+            delivery = build_delivery(
+                [group for group, _ in stored], [first for _, first in stored], self._rows, n_envs, dtype, self.dt, device
+            )
+            post = PostBlock(delivery, snapshot, truth, members)
+            for group, first in zip(members, firsts, strict=False):
+                rows = slice(first, first + group.n_returns)
+                group.snapshot, group.return_truth = snapshot[rows], truth[rows]
+                self._post_of[id(group)] = post
+            self._posts.append(post)
+
+    @staticmethod
+    def _alias(group: SensorGroup) -> None:
+        """Without storage of its own, a group's cache is its part of the working buffer or of the snapshots."""
+        if not group.post_processed:
+            if group.return_dtype != group.dtype:
+                raise OptionError(
+                    f"{group.cls.__name__}: _get_cache_dtype is {group.return_dtype} but _get_intermediate_dtype is "
+                    f"{group.dtype}, so the class must override _post_process"
+                )
+            group.snapshot, group.return_truth = group.reading, group.truth
+        if not group.stored:
+            group.cache = group.snapshot
+
+    # -- run ----------------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Sense the world as it is now: one more step."""
+        self.step_count += 1
+        step = self.step_count
+        if self._timed:
+            self._kernels.time(step)
+        for block in self._blocks.values():
+            if block.fused:
+                self._kernels.fused(block, step)
+        for group in self.groups:
+            if group.hooked:
+                self._run_hooks(group)
+            if group.post_processed:
+                self._post_process(group)
+            if group.stored and (group.hooked or group.post_processed):
+                self._deliver(group)
+
+    def _run_hooks(self, group: SensorGroup) -> None:
+        cls = group.cls
+        if not group.in_pipeline:
+            cls._update_shared_cache(group, group.truth, group.reading)
+            return
+        measured = group.scratch
+        cls._update_shared_cache(group, group.truth, measured)
+        flags = self._timing.flags
+        rows = [self._rows[sensor.uuid] for sensor in group.sensors]
+        for sensor_row, part in zip(rows, group.slices, strict=True):
+            if self._resetting is None and int(flags[sensor_row]) & (RATE | DROPOUT):
+                due = self._timing.due[sensor_row]
+                torch.where(due, measured[part], group.reading[part], out=group.reading[part])
+            else:
+                group.reading[part].copy_(measured[part])
+
+    def _post_process(self, group: SensorGroup) -> None:
+        group.cls._post_process(group, group.truth, group.return_truth, False)
+        group.cls._post_process(group, group.reading, group.snapshot, True)
+
+    def _deliver(self, group: SensorGroup) -> None:
+        delivery, measured, truth = self._delivery_of(group)
+        rows, step = group.delivery_rows, self.step_count
+        if group.delayed:
+            self._kernels.deliver(delivery, rows, measured, truth, step, serve=False, remember=False)
+            group.cls._apply_delay(group, group.ring, group.cache)
+            self._kernels.deliver(delivery, rows, measured, truth, step, serve=False, remember=True)
+        else:
+            self._kernels.deliver(delivery, rows, measured, truth, step)
+
+    def _delivery_of(self, group: SensorGroup) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        if group.post_processed:
+            post = self._post_of[id(group)]
+            return post.delivery, post.snapshot, post.truth
+        block = self._blocks[group.dtype]
+        return block.direct, block.store.reading, block.store.truth
+
+    # -- what group.gather() and group.imperfect() do ----------------------------------------------------------------
+
+    def gather(self, group: SensorGroup, out: torch.Tensor) -> None:
+        """Raw signals of one group into ``out``."""
+        self._kernels.gather(self._blocks[group.dtype], group)
+        if out.data_ptr() != group.truth.data_ptr():
+            out.copy_(group.truth)
+
+    def imperfect(self, group: SensorGroup, data: torch.Tensor) -> None:
+        """The generic hardware stage of one group, in place."""
+        block = self._blocks[group.dtype]
+        before = group.before
+        before.copy_(data)
+        if self._resetting is None:
+            self._kernels.hardware(block, group, before, data, self.step_count)
+        else:
+            self._kernels.reset_hardware(block, group, before, data, self.step_count, self._resetting)
+
+    # -- reset --------------------------------------------------------------------------------------------------------
+
+    def reset(self, envs: Envs) -> None:
+        """Clear rings, drift and response of some envs, and take their first reading at the state as it is."""
+        ids = env_ids(envs, self.world.n_envs)
+        if ids is None:
+            ids = np.arange(self.world.n_envs, dtype=np.int32)
+        if not len(ids):
+            return
+        for block in self._blocks.values():
+            if block.fused:
+                self._kernels.reset_fused(block, self.step_count, ids)
+        self._resetting = ids
+        try:
+            for group in self.groups:
+                if group.hooked:
+                    self._reset_hooks(group, ids)
+                if group.post_processed or (group.hooked and group.stored):
+                    self._reset_returns(group, ids)
+        finally:
+            self._resetting = None
+
+    def _reset_hooks(self, group: SensorGroup, ids: np.ndarray) -> None:
+        """Run the hooks for all envs, as a step would, and keep what they did for the reset envs alone."""
+        index = torch.from_numpy(ids.astype(np.int64)).to(self.world.device)
+        if not group.in_pipeline:
+            group.cls._reset_group(group, index)
+            return
+        lines = [line for line in (group.truth_timeline, group.measured_timeline) if line is not None]
+        kept = [*(line.ring for line in lines), group.truth, group.reading]
+        states = group.states()
+        saved = [tensor.clone() for tensor in (*kept, *(state for state, _ in states))]
+        for state, fill in states:
+            state[:, index] = fill
+        group.cls._reset_group(group, index)
+        if lines:
+            # the response starts at rest: the past is filled with the signal as it is
+            group.cls._update_current_timestep_data(group, group.truth, group.scratch)
+            for line, now in zip(lines, (group.truth, group.scratch), strict=True):
+                line.ring[:, :, index] = now[:, index]
+        self._run_hooks(group)
+        for line in lines:
+            line.ring[:, :, index] = line[0][:, index]
+        others = torch.ones(self.world.n_envs, dtype=torch.bool, device=self.world.device)
+        others[index] = False
+        for tensor, old in zip((*kept, *(state for state, _ in states)), saved, strict=True):
+            tensor[..., others] = old[..., others]
+
+    def _reset_returns(self, group: SensorGroup, ids: np.ndarray) -> None:
+        if group.post_processed:
+            self._post_process(group)
+        if group.stored:
+            delivery, measured, truth = self._delivery_of(group)
+            self._kernels.reset_delivery(delivery, group.delivery_rows, measured, truth, ids)
+
+    # -- parameters ---------------------------------------------------------------------------------------------------
+
+    def set(self, sensor: Any, values: dict[str, Any], envs: Envs) -> None:
+        """Change parameters of one sensor for some envs; all are checked before any is changed."""
+        index = env_index(envs, self.world.n_envs, self.world.device)
+        writes = [write for name, value in values.items() for write in self._writes(sensor, name, value, index)]
+        self._check_timing(sensor, values, index)
+        for write in writes:
+            write.apply()
+        if any(name in _TIMING_OPTIONS for name in values):
+            self._flag_timing()
+
+    def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:
+        option = f"{type(sensor).options_type.__name__}.{name}"
+        if name in _TIMING_OPTIONS:
+            n_envs = self.world.n_envs if index is None else len(index)
+            given = broadcast(option, 0.0 if value is None else value, 1, n_envs, self.world.device)
+            check(option, given, least=0.0, most=1.0 if name == "dropout" else None)
+            row = self._rows[sensor.uuid]
+            return [Write(getattr(self._timing, name), slice(row, row + 1), index, given, lambda: None)]
+        kind, part = sensor._parameter(name)
+        if kind == "custom":
+            return sensor._custom_writes(name, option, value, index)
+        block = self._blocks[sensor.group.dtype]
+        start = sensor.group.columns.start + sensor._columns.start
+        rows = slice(start + part.start, start + part.stop)
+        if kind == "mix":
+            return block.parameters.mix_write(option, value, rows, index)
+        return block.parameters.writes(kind, option, value, rows, index)
+
+    def _check_timing(self, sensor: Any, values: dict[str, Any], index: torch.Tensor | None) -> None:
+        """A new delay and jitter must fit each other and the ring."""
+        if not {"delay", "jitter"} & values.keys() or self.world.device.type != "cpu":
+            return
+        row = self._rows[sensor.uuid]
+        n_envs = self.world.n_envs if index is None else len(index)
+        late = {}
+        for name in ("delay", "jitter"):
+            now = getattr(self._timing, name)[row]
+            now = now if index is None else now[index]
+            given = values.get(name)
+            late[name] = now if name not in values else broadcast(name, given, 1, n_envs, now.device)[0].expand(n_envs)
+        name = type(sensor).options_type.__name__
+        if bool((late["jitter"] > late["delay"]).any()):
+            worst = int((late["jitter"] - late["delay"]).argmax())
+            raise OptionError(
+                f"{name}.jitter must not exceed delay: got jitter {late['jitter'][worst]:g} s with delay "
+                f"{late['delay'][worst]:g} s"
+            )
+        most = float((late["delay"] + late["jitter"]).max())
+        if most > self._max_late[row] + 1e-9:
+            raise OptionError(
+                f"{name}.delay: delay + jitter of {most:g} s exceeds the {self._max_late[row]:g} s that were allocated; "
+                f"construct the sensor with max_delay={most:g}"
+            )
+
+    def _flag_timing(self) -> None:
+        timing = self._timing
+        for row, sensor in enumerate(self._sensors):
+            flags = RATE if bool((timing.rate[row] > 0).any()) else 0
+            flags |= DROPOUT if bool((timing.dropout[row] > 0).any()) else 0
+            flags |= DELAYED if self._max_late[row] > 0 else 0
+            flags |= LINEAR if sensor.options.interpolate else 0
+            timing.flags[row] = flags
+        self._timed = bool((timing.flags & (RATE | DROPOUT | DELAYED)).any())
+
+    def get(self, sensor: Any, name: str) -> torch.Tensor:
+        """The value of a timing parameter now, (B,)."""
+        return getattr(self._timing, name)[self._rows[sensor.uuid]].clone()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, envs: Envs) -> dict[str, torch.Tensor]:
+        """Class name -> fresh (B, columns) tensor of its readings."""
+        index = env_index(envs, self.world.n_envs, self.world.device)
+        out = {}
+        for group in self.groups:
+            if group.in_pipeline:
+                cache = group.cache if index is None else group.cache[:, index]
+                out[group.cls.options_type.__name__] = cache.T.clone(memory_format=torch.contiguous_format)
+        return out
+
+    def close(self) -> None:
+        """Stop threads and drop storage."""
+        if hasattr(self, "_kernels"):
+            self._kernels.close()

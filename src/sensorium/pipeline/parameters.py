@@ -1,0 +1,168 @@
+"""Imperfection parameters: checked, written per column and env, and never copied or re-allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.errors import OptionError
+from sensorium.pipeline.flags import BIAS, DEADBAND, MIX, NOISE, RESOLUTION, SATURATION, UNIFORM, WALK
+from sensorium.pipeline.storage import PARAMETERS, ColumnStore
+
+_BITS = {
+    "noise": NOISE,
+    "bias": BIAS,
+    "random_walk": WALK,
+    "resolution": RESOLUTION,
+    "deadband": DEADBAND,
+    "low": SATURATION,
+    "high": SATURATION,
+}
+_NEUTRAL = {"low": -np.inf, "high": np.inf}
+
+
+@dataclass(frozen=True)
+class Write:
+    """A checked change, ready to be made: ``target[rows, envs] = values``, then ``after()``."""
+
+    target: torch.Tensor
+    rows: slice
+    envs: torch.Tensor | None
+    values: torch.Tensor  # (rows, n envs or 1)
+    after: Callable[[], None]
+
+    def apply(self) -> None:
+        """Make the change, in place."""
+        if self.envs is None:
+            self.target[self.rows] = self.values.to(self.target)
+        else:
+            self.target[self.rows].index_copy_(
+                1,
+                self.envs,
+                self.values.to(self.target).expand(-1, len(self.envs)).contiguous(),
+            )
+        self.after()
+
+
+def broadcast(option: str, value: Any, columns: int, n_envs: int, device: torch.device) -> torch.Tensor:
+    """``value`` as (columns, 1) or (columns, n_envs) float64.
+
+    It may be a number, one value per axis (columns,), or one row per env: (n_envs, columns) or (n_envs, 1).
+    """
+    tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
+    if tensor.dtype == torch.bool or tensor.is_complex():
+        raise OptionError(f"{option} must be a number, got {value!r}")
+    tensor = tensor.to(device=device, dtype=torch.float64)
+    if tensor.ndim == 0:
+        return tensor.expand(columns, 1)
+    if tensor.ndim == 1 and tensor.shape[0] == columns:
+        return tensor[:, None]
+    if tensor.ndim == 2 and tensor.shape[0] == n_envs and tensor.shape[1] in (1, columns):
+        return tensor.T.expand(columns, n_envs)
+    raise OptionError(
+        f"{option} must be a number, one value per axis ({columns},), or one row per env ({n_envs}, {columns}) or "
+        f"({n_envs}, 1); got shape {tuple(tensor.shape)}"
+    )
+
+
+def check(option: str, values: torch.Tensor, *, least: float | None = None, most: float | None = None) -> torch.Tensor:
+    """Raise an OptionError for NaN or values out of range. CUDA tensors pass unseen: looking would wait for them."""
+    if values.device.type != "cpu":
+        return values
+    if bool(values.isnan().any()) or (least is not None and bool(values.isinf().any())):
+        raise OptionError(f"{option} must be finite, got {values.flatten()[:4].tolist()}")
+    if least is not None and bool((values < least).any()):
+        raise OptionError(f"{option} must be at least {least:g}, got {float(values.min()):g}")
+    if most is not None and bool((values > most).any()):
+        raise OptionError(f"{option} must be at most {most:g}, got {float(values.max()):g}")
+    return values
+
+
+class ColumnParameters:
+    """The parameters of one block, with the flags that let the kernels skip what is not used."""
+
+    def __init__(self, store: ColumnStore, dt: float) -> None:
+        self._store = store
+        self._dt = dt
+        self._n_envs = store.truth.shape[1]
+        n_columns = len(store.flags)
+        self._uniform = {name: np.ones(n_columns, bool) for name in (*PARAMETERS, "mix")}
+        self._active = {name: np.zeros(n_columns, bool) for name in (*PARAMETERS, "mix")}
+        self._refresh(slice(0, n_columns))
+
+    def writes(self, name: str, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
+        """The checked writes that set parameter ``name`` (as options name it) of columns ``rows``."""
+        count = rows.stop - rows.start
+        n_envs = self._n_envs if envs is None else len(envs)
+        device = self._store.truth.device
+        if name == "saturation":
+            low, high = (None, None) if value is None else _pair(option, value)
+            both = []
+            for field, bound in (("low", low), ("high", high)):
+                given = _NEUTRAL[field] if bound is None else bound
+                both.append((field, check(option, broadcast(option, given, count, n_envs, device))))
+            if device.type == "cpu" and bool((both[0][1] > both[1][1]).any()):
+                raise OptionError(f"{option} must be (min, max) with min <= max, got {value!r}")
+            return [self._write(field, values, rows, envs) for field, values in both]
+        values = broadcast(option, 0.0 if value is None else value, count, n_envs, device)
+        check(option, values, least=None if name == "bias" else 0.0)
+        if name == "bias" and device.type == "cpu" and bool(values.isinf().any()):
+            raise OptionError(f"{option} must be finite, got {value!r}")
+        if name == "random_walk":
+            values = values * self._dt**0.5
+        return [self._write(name, values, rows, envs)]
+
+    def mix_write(self, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
+        """The checked write of a 3 x 3 axis matrix for the three columns ``rows``: measured = matrix @ signal."""
+        matrix = torch.as_tensor(np.asarray(value, dtype=np.float64)) if not isinstance(value, torch.Tensor) else value
+        n_envs = self._n_envs if envs is None else len(envs)
+        if matrix.shape not in ((3, 3), (n_envs, 3, 3)):
+            raise OptionError(f"{option} must have shape (3, 3) or ({n_envs}, 3, 3), got {tuple(matrix.shape)}")
+        check(option, matrix, least=-1e6)
+        first = int(self._store.mix_row[rows.start])
+        flat = self._store.mix.view(-1, self._n_envs)
+        values = matrix.reshape(-1, 9).T  # (9, 1 or n)
+
+        def after() -> None:
+            identity = matrix.device.type == "cpu" and torch.equal(
+                matrix.double(), torch.eye(3).double().expand_as(matrix)
+            )
+            self._active["mix"][rows] = not identity or (envs is not None and self._active["mix"][rows].any())
+            self._refresh(rows)
+
+        return [Write(flat, slice(3 * first, 3 * first + 9), envs, values, after)]
+
+    def _write(self, field: str, values: torch.Tensor, rows: slice, envs: torch.Tensor | None) -> Write:
+        target = getattr(self._store, field)
+
+        def after() -> None:
+            neutral = _NEUTRAL.get(field, 0.0)
+            self._uniform[field][rows] = envs is None and values.shape[1] == 1
+            if target.device.type == "cpu":
+                self._active[field][rows] = (target[rows] != neutral).any(dim=1).numpy()
+            else:
+                self._active[field][rows] = True
+            self._refresh(rows)
+
+        return Write(target, rows, envs, values, after)
+
+    def _refresh(self, rows: slice) -> None:
+        flags = np.zeros(rows.stop - rows.start, np.int32)
+        for name, bit in _BITS.items():
+            flags |= np.where(self._active[name][rows], bit, 0).astype(np.int32)
+        flags |= np.where(self._active["mix"][rows], MIX, 0).astype(np.int32)
+        uniform = np.logical_and.reduce([self._uniform[name][rows] for name in ("noise", "bias", "random_walk")])
+        flags |= np.where(uniform, UNIFORM, 0).astype(np.int32)
+        self._store.flags[rows] = torch.from_numpy(flags).to(self._store.flags.device)
+
+
+def _pair(option: str, value: Any) -> tuple[Any, Any]:
+    if isinstance(value, torch.Tensor | np.ndarray) and value.shape[-1:] == (2,):
+        return value[..., :1], value[..., 1:]
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise OptionError(f"{option} must be a pair (min, max), got {value!r}")
+    return value[0], value[1]

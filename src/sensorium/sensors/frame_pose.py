@@ -1,0 +1,101 @@
+"""Frame pose: where a link or site is, and how it moves, relative to another or to the world."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import mujoco
+import torch
+from pydantic import Field
+
+from sensorium.pipeline import SensorGroup, Source
+from sensorium.sensors.base import Format, SimpleSensor
+from sensorium.sensors.options import PerAxis, SensorOptions, Spread
+from sensorium.worlds import Names
+
+_PARTS = {
+    "pos": (mujoco.mjtSensor.mjSENS_FRAMEPOS, 3),
+    "quat": (mujoco.mjtSensor.mjSENS_FRAMEQUAT, 4),
+    "lin_vel": (mujoco.mjtSensor.mjSENS_FRAMELINVEL, 3),
+    "ang_vel": (mujoco.mjtSensor.mjSENS_FRAMEANGVEL, 3),
+}
+
+
+class FramePose(SensorOptions):
+    """Options of a pose and twist sensor (motion capture, or a localisation filter's output).
+
+    Example:
+        >>> hand = scene.add_sensor(sn.FramePose(link="hand", relative_to="base", pos_noise=0.002, rate=120))
+        >>> hand.read().pos
+    """
+
+    link: str
+    """The link or site that is observed."""
+    relative_to: str | None = None
+    """The link or site whose frame values are given in. Default: the world."""
+    pos_noise: Spread = 0.0
+    """White noise of the position per sample, m."""
+    pos_bias: PerAxis = 0.0
+    """Offset of the position, m."""
+    pos_random_walk: Spread = 0.0
+    """Drift of the position, m per √s."""
+    pos_resolution: Spread = 0.0
+    """Quantisation step of the position, m."""
+    rot_noise: float = Field(default=0.0, ge=0)
+    """White noise of the orientation per sample: standard deviation in rad about each axis, for small angles."""
+    lin_vel_noise: Spread = 0.0
+    """White noise of the linear velocity per sample, m/s."""
+    lin_vel_bias: PerAxis = 0.0
+    """Offset of the linear velocity, m/s."""
+    ang_vel_noise: Spread = 0.0
+    """White noise of the angular velocity per sample, rad/s."""
+    ang_vel_bias: PerAxis = 0.0
+    """Offset of the angular velocity, rad/s."""
+
+
+class FramePoseData(NamedTuple):
+    """Pose and twist, in the frame of ``relative_to``."""
+
+    pos: torch.Tensor
+    """(B, 3) m."""
+    quat: torch.Tensor
+    """(B, 4) unit quaternion (w, x, y, z)."""
+    lin_vel: torch.Tensor
+    """(B, 3) m/s; as seen from the moving frame where ``relative_to`` moves."""
+    ang_vel: torch.Tensor
+    """(B, 3) rad/s, likewise."""
+
+
+class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
+    """See :class:`FramePose`."""
+
+    kind = "frame_pose"
+    Data = FramePoseData
+
+    def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        options, asked_by = self.options, f"FramePose(uuid={self.uuid!r})"
+        objtype, objname = names.link_or_site(options.link, f"{asked_by}.link")
+        for part, (kind, _) in _PARTS.items():
+            sensor = spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=objtype, objname=objname)
+            if options.relative_to is not None:
+                reftype, refname = names.link_or_site(options.relative_to, f"{asked_by}.relative_to")
+                sensor.reftype, sensor.refname = reftype, refname
+
+    def _sources(self) -> list[Source]:
+        return [Source((f"{self.uuid}:{part}",), i) for part, (_, count) in _PARTS.items() for i in range(count)]
+
+    def _get_return_format(self) -> Format:
+        return {part: (count,) for part, (_, count) in _PARTS.items()}
+
+    def _parts(self) -> dict[str, slice]:
+        return {"pos_": slice(0, 3), "rot_": slice(3, 7), "lin_vel_": slice(7, 10), "ang_vel_": slice(10, 13)}
+
+    def _translate(self, name: str, value: Any) -> tuple[str, Any]:
+        # noise of s / 2 on each component of a unit quaternion, normalised again, turns it by s about each axis
+        return (name, value / 2) if name == "rot_noise" else (name, value)
+
+    @classmethod
+    def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
+        out.copy_(data)
+        quat = out.view(len(group.sensors), 13, -1)[:, 3:7]
+        quat /= quat.norm(dim=1, keepdim=True)

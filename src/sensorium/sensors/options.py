@@ -1,0 +1,130 @@
+"""What the options of all sensors share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sensorium.options import Options
+
+if TYPE_CHECKING:
+    from sensorium.pipeline import SensorManager
+    from sensorium.sensors.base import Sensor
+
+
+def _not_negative(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    if min(value if isinstance(value, tuple) else (value,)) < 0:
+        raise ValueError("must not be negative")
+    return value
+
+
+def _ordered(value: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
+    if value[0] is not None and value[1] is not None and value[0] > value[1]:
+        raise ValueError("must be (min, max) with min <= max")
+    return value
+
+
+PerAxis = float | tuple[float, ...]
+"""One number for all axes, or one per axis."""
+Spread = Annotated[PerAxis, AfterValidator(_not_negative)]
+"""A PerAxis that is not negative: a standard deviation, a step, a width."""
+Range = Annotated[tuple[float | None, float | None], AfterValidator(_ordered)]
+"""(min, max); None leaves that side open."""
+
+
+class SensorOptions(Options):
+    """When a sensor samples, and when its samples arrive. All of it can be changed per env by ``sensor.set(...)``,
+    except for what sizes memory (``max_delay``, ``history_length``) and ``interpolate``."""
+
+    uuid: str | None = Field(default=None, min_length=1)
+    """The sensor's key in observations and data sets, unique in its scene. Noise is drawn from it and the scene's seed:
+    the same uuid gives the same noise. Default: made of the kind of sensor and its link."""
+    rate: float | None = Field(default=None, gt=0)
+    """Samples per second. Between the instants k / rate of simulated time the last sample is held. Default: every
+    step."""
+    delay: float = Field(default=0.0, ge=0)
+    """Seconds from capture to arrival. A read at t shows the newest sample captured at or before t - delay - jitter."""
+    jitter: float = Field(default=0.0, ge=0)
+    """Seconds of random extra delay, drawn per env and step from U[0, jitter). At most ``delay``."""
+    max_delay: float | None = Field(default=None, ge=0)
+    """Seconds of delay + jitter to allocate memory for, for a later ``set(delay=...)``. Default: delay + jitter."""
+    interpolate: bool = False
+    """Interpolate linearly between samples instead of holding the last one, when late."""
+    history_length: int | None = Field(default=None, ge=1)
+    """Steps of history to keep: ``read()`` then returns (B, history_length, ...), newest first."""
+    dropout: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample is lost; the one before it is held."""
+
+    @model_validator(mode="after")
+    def _check_delays(self) -> SensorOptions:
+        if self.jitter > self.delay:
+            raise ValueError(f"jitter must not exceed delay, got jitter={self.jitter:g} with delay={self.delay:g}")
+        if self.max_delay is not None and self.max_delay < self.delay + self.jitter:
+            raise ValueError(
+                f"max_delay must be at least delay + jitter, got max_delay={self.max_delay:g} with "
+                f"delay={self.delay:g} and jitter={self.jitter:g}"
+            )
+        if self.uuid is not None and "." in self.uuid:
+            raise ValueError(f"uuid must not contain '.', got {self.uuid!r}")
+        return self
+
+    def make_sensor(self, taken: set[str]) -> Sensor[Any]:
+        """The sensor that these options describe; its uuid is not one of ``taken`` unless it was given."""
+        from sensorium.sensors.base import sensor_class
+
+        cls = sensor_class(type(self))
+        uuid = self.uuid
+        if uuid is None:
+            link = getattr(self, "link", None)
+            stem = cls.kind if link is None else f"{cls.kind}_{link}".replace("/", "_").replace(".", "_")
+            uuid, number = stem, 1
+            while uuid in taken:
+                number += 1
+                uuid = f"{stem}_{number}"
+        return cls(self, uuid)
+
+    def make_sensing(self) -> SensorManager:
+        """The pipeline that runs sensors of this kind."""
+        from sensorium.pipeline import SensorManager
+
+        return SensorManager()
+
+
+class SimpleSensorOptions(SensorOptions):
+    """The generic imperfections, in the sensor's own unit; a number, or one per axis. They act on the measured branch
+    after the response model, in this order: bias and walk, noise, dead band, saturation, resolution."""
+
+    noise: Spread = 0.0
+    """Standard deviation of white noise per sample."""
+    bias: PerAxis = 0.0
+    """Constant offset."""
+    random_walk: Spread = 0.0
+    """Drift: a random walk that spreads by this much per √s, whatever dt is. It starts from 0 at every reset."""
+    resolution: Spread = 0.0
+    """Step between neighbouring values (quantisation); 0: none."""
+    saturation: Range | None = None
+    """(min, max) that the sensor can show."""
+    deadband: Spread = 0.0
+    """Values smaller than this in magnitude read as 0."""
+
+
+class Mounted(Options):
+    """Where a sensor sits: a link, and a pose in that link's frame."""
+
+    link: str
+    """The link (MuJoCo body) that carries the sensor: ``name`` of a primitive, ``entity/link`` or just ``link`` of a
+    model."""
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Position of the sensor in the link's frame, m."""
+    quat: tuple[float, float, float, float] | None = None
+    """Orientation of the sensor in the link's frame, (w, x, y, z). Default: aligned with the link."""
+    euler: tuple[float, float, float] | None = None
+    """The same as roll, pitch, yaw in radians."""
+
+    @model_validator(mode="after")
+    def _check_pose(self) -> Mounted:
+        from sensorium.worlds.compose import pose
+
+        pose(self.pos, self.quat, self.euler)
+        return self

@@ -1,0 +1,277 @@
+"""The component tree: Modules that hold Buffers, named by dotted path and reached by one call.
+
+Everything that holds state (scene, robots, objects, sensors, drivers) is a :class:`Module`. What it holds is in
+:class:`Buffer` slots, each with string tags. Recording, replay and inspection walk this tree and need to know nothing
+else:
+
+======================== =============================================================================
+``update_state()``       top-down: every module copies the simulation's state into its buffers
+``state_dict(...)``      path -> value, chosen by tags
+``load_state_dict(...)`` the way back, checked before anything is written
+``write_replay_data()``  top-down: every module writes its buffers back into the simulation
+``enable_*()``           top-down: every module that defines ``_enable_*`` runs it
+======================== =============================================================================
+
+Children are found in a module's public attributes in the order in which they were set: Modules, Buffers, and lists,
+tuples and dicts of them (named ``attribute.index`` or ``attribute.key``), then whatever :meth:`Module.add_child`
+registered. Attributes with a leading underscore are not part of the tree.
+
+Example:
+    >>> class Wheel(Module):
+    ...     def __init__(self):
+    ...         self.speed = Buffer(0.0, tags={"wheel"})
+    >>> class Cart(Module):
+    ...     def __init__(self):
+    ...         self.wheels = [Wheel(), Wheel()]
+    >>> Cart().state_dict(include_tags=["wheel"])
+    {'wheels.0.speed': 0.0, 'wheels.1.speed': 0.0}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.errors import DuplicateNameError, StateDictError, TreeError
+
+
+class Buffer:
+    """A named slot for one value, with tags.
+
+    Args:
+        value: a tensor, an array, a number, a string, or None. Tensors and arrays are loaded in place, so their address
+            never changes.
+        tags: what the value is ("imu", "rgb", "measured", ...), for choosing buffers in ``state_dict``.
+    """
+
+    __slots__ = ("_get", "_value", "tags")
+
+    def __init__(self, value: Any = None, tags: Iterable[str] = (), *, get: Callable[[], Any] | None = None) -> None:
+        self.tags = frozenset([tags] if isinstance(tags, str) else tags)
+        self._value = value
+        self._get = get
+
+    @property
+    def value(self) -> Any:
+        """The value: live, not a copy. ``get`` (where given) looks up which tensor holds it now."""
+        return self._value if self._get is None else self._get()
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if self._get is not None:
+            raise TreeError("this buffer shows a value that its owner computes; it cannot be replaced, only loaded")
+        self._value = value
+
+    def matches(self, include: frozenset[str] | None, exclude: frozenset[str]) -> bool:
+        """Whether any tag is in ``include`` (None: always) and none is in ``exclude``."""
+        return (include is None or not include.isdisjoint(self.tags)) and exclude.isdisjoint(self.tags)
+
+    def mismatch(self, value: Any) -> str | None:
+        """What is wrong with ``value`` for this slot (shape, dtype, kind), or None."""
+        held = self.value
+        if held is None or value is None:
+            return None
+        if isinstance(held, torch.Tensor | np.ndarray):
+            if not isinstance(value, torch.Tensor | np.ndarray):
+                return f"expected {_describe(held)}, got {type(value).__name__}"
+            if tuple(held.shape) != tuple(value.shape) or _dtype_name(held) != _dtype_name(value):
+                return f"expected {_describe(held)}, got {_describe(value)}"
+            return None
+        if isinstance(held, bool | int | float) and isinstance(value, bool | int | float):
+            return None
+        return None if isinstance(value, type(held)) else f"expected {type(held).__name__}, got {type(value).__name__}"
+
+    def load(self, value: Any) -> None:
+        """Take ``value`` over: in place for tensors and arrays, by reference otherwise."""
+        held = self.value
+        if isinstance(held, torch.Tensor) and value is not None:
+            held.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)))
+        elif isinstance(held, np.ndarray) and value is not None:
+            held[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
+        else:
+            self.value = value
+
+    def __repr__(self) -> str:
+        return f"Buffer({_describe(self.value)}, tags={sorted(self.tags)})"
+
+
+class Module:
+    """A node of the component tree. Subclass it, and set Modules and Buffers as attributes."""
+
+    # -- what a subclass may override ---------------------------------------------------------------------------------
+
+    def _update_state(self) -> None:
+        """Copy this module's part of the simulation into its buffers."""
+
+    def _write_replay_data(self) -> None:
+        """Write this module's buffers back into the simulation."""
+
+    # -- the tree -----------------------------------------------------------------------------------------------------
+
+    def add_child(self, name: str, child: Module | Buffer) -> None:
+        """Register a child under a name of its own, beside those in attributes.
+
+        Raises:
+            DuplicateNameError: the module already has a child of that name.
+        """
+        if any(existing == name for existing, _ in self._slots()):
+            raise DuplicateNameError(f"{type(self).__name__} already has a child named {name!r}; choose another name")
+        self.__dict__.setdefault("_children", {})[name] = child
+
+    def _slots(self) -> Iterator[tuple[str, Module | Buffer]]:
+        for name, value in vars(self).items():
+            if not name.startswith("_"):
+                yield from _unpack(name, value)
+        yield from self.__dict__.get("_children", {}).items()
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """(dotted path, module) from the top down, this module first under the empty path; each module once.
+
+        Raises:
+            TreeError: a module is its own descendant.
+        """
+        for path, node in self._walk():
+            if isinstance(node, Module):
+                yield path, node
+
+    def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
+        """(dotted path, buffer) of every buffer below; a shared one is listed once, under its first path."""
+        for path, node in self._walk():
+            if isinstance(node, Buffer):
+                yield path, node
+
+    def _walk(self) -> Iterator[tuple[str, Module | Buffer]]:
+        seen: set[int] = set()
+        above: dict[int, str] = {}
+        names: set[str] = set()
+
+        def visit(path: str, node: Module | Buffer) -> Iterator[tuple[str, Module | Buffer]]:
+            if id(node) in above:
+                raise TreeError(
+                    f"the component tree has a cycle: {path!r} is its own ancestor {above[id(node)] or '(root)'!r}; "
+                    "keep back references in attributes with a leading underscore"
+                )
+            if id(node) in seen:
+                return
+            seen.add(id(node))
+            if path in names:
+                raise TreeError(f"two components share the path {path!r}; rename one of them")
+            names.add(path)
+            yield path, node
+            if isinstance(node, Module):
+                above[id(node)] = path
+                for name, child in node._slots():
+                    yield from visit(f"{path}.{name}" if path else name, child)
+                del above[id(node)]
+
+        yield from visit("", self)
+
+    # -- cascades -----------------------------------------------------------------------------------------------------
+
+    def cascade(self, method: str, *args: Any, **kwargs: Any) -> int:
+        """Call ``method`` on every module below that has it, top-down; return how many had it."""
+        called = 0
+        for _, module in list(self.named_modules()):
+            function = getattr(module, method, None)
+            if function is not None:
+                function(*args, **kwargs)
+                called += 1
+        return called
+
+    def update_state(self) -> None:
+        """Refresh every buffer below from the simulation, top-down."""
+        self.cascade("_update_state")
+
+    def write_replay_data(self) -> None:
+        """Write every buffer below back into the simulation, top-down."""
+        self.cascade("_write_replay_data")
+
+    def __getattr__(self, name: str) -> Any:
+        # enable_rgb(), enable_depth_rendering(), ...: runs _enable_... of every module below that defines it
+        if name.startswith("enable_"):
+
+            def enable(*args: Any, **kwargs: Any) -> int:
+                called = self.cascade(f"_{name}", *args, **kwargs)
+                if not called:
+                    raise AttributeError(f"no module of this tree can {name}()")
+                return called
+
+            return enable
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(
+        self, include_tags: Iterable[str] | None = None, exclude_tags: Iterable[str] | None = None
+    ) -> dict[str, Any]:
+        """Path -> value of the buffers chosen by tag. Values are live: copy what must outlast the next step.
+
+        Args:
+            include_tags: keep buffers with ANY of these tags; None keeps all.
+            exclude_tags: drop buffers with any of these tags, also those that were included.
+        """
+        include = None if include_tags is None else _tags("include_tags", include_tags)
+        exclude = frozenset() if exclude_tags is None else _tags("exclude_tags", exclude_tags)
+        return {path: buffer.value for path, buffer in self.named_buffers() if buffer.matches(include, exclude)}
+
+    def load_state_dict(self, values: Mapping[str, Any], strict: bool = True) -> dict[str, Any]:
+        """Load values by path.
+
+        Args:
+            values: path -> value, as :meth:`state_dict` returns.
+            strict: raise unless names, shapes and dtypes all fit (then nothing is changed). Otherwise load what fits.
+
+        Returns:
+            The values that were not loaded (always empty when strict).
+
+        Raises:
+            StateDictError: says exactly what is missing, unexpected or mis-shaped.
+        """
+        buffers = dict(self.named_buffers())
+        unexpected = [name for name in values if name not in buffers]
+        mismatched = {}
+        for name, value in values.items():
+            problem = buffers[name].mismatch(value) if name in buffers else None
+            if problem is not None:
+                mismatched[name] = problem
+        if strict:
+            missing = [name for name in buffers if name not in values]
+            if missing or unexpected or mismatched:
+                raise StateDictError(missing, unexpected, mismatched)
+        rest = {name: values[name] for name in (*unexpected, *mismatched)}
+        for name, value in values.items():
+            if name not in rest:
+                buffers[name].load(value)
+        return rest
+
+
+def _unpack(name: str, value: Any) -> Iterator[tuple[str, Module | Buffer]]:
+    if isinstance(value, Module | Buffer):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if isinstance(item, Module | Buffer):
+                yield f"{name}.{index}", item
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, Module | Buffer):
+                yield f"{name}.{key}", item
+
+
+def _tags(name: str, tags: Iterable[str]) -> frozenset[str]:
+    if isinstance(tags, str):
+        raise TypeError(f"{name} takes a list of tags; write {name}=[{tags!r}]")
+    return frozenset(tags)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return f"{_dtype_name(value)} of shape {tuple(value.shape)}"
+    return repr(value)
+
+
+def _dtype_name(value: torch.Tensor | np.ndarray) -> str:
+    return str(value.dtype).removeprefix("torch.")

@@ -1,0 +1,27 @@
+"""Worlds: what is there (Scene), and the engines that move it."""
+
+from sensorium.worlds.entity import Entity
+from sensorium.worlds.mujoco_world import MujocoWorld
+from sensorium.worlds.names import Names
+from sensorium.worlds.primitives import Box, Capsule, Cylinder, Plane, Primitive, Sphere
+from sensorium.worlds.scene import Scene, SceneOptions, Sensing
+from sensorium.worlds.world import Envs, World, env_ids, env_index
+
+__all__ = [
+    "Box",
+    "Capsule",
+    "Cylinder",
+    "Entity",
+    "Envs",
+    "MujocoWorld",
+    "Names",
+    "Plane",
+    "Primitive",
+    "Scene",
+    "SceneOptions",
+    "Sensing",
+    "Sphere",
+    "World",
+    "env_ids",
+    "env_index",
+]

@@ -1,0 +1,100 @@
+"""Reading models and putting them into one MuJoCo spec."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from sensorium.errors import ModelError, OptionError
+from sensorium.worlds.primitives import Primitive, quaternion
+
+Model = Primitive | mujoco.MjSpec | str | os.PathLike[str]
+"""What can be added to a scene: a primitive, an MjSpec, or an MJCF or URDF file or string."""
+
+_FREE = mujoco.mjtJoint.mjJNT_FREE
+
+
+def load_spec(model: mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
+    """An MjSpec of its own from an MJCF or URDF file, an XML string, or another MjSpec (which is copied)."""
+    if isinstance(model, mujoco.MjSpec):
+        return model.copy()
+    if isinstance(model, str) and model.lstrip().startswith("<"):
+        source, read = "the XML string", lambda: mujoco.MjSpec.from_string(model)
+    elif isinstance(model, str | os.PathLike):
+        path = Path(model)
+        if not path.is_file():
+            raise ModelError(f"there is no model file {str(path)!r} (an XML string must start with '<')")
+        source, read = str(path), lambda: mujoco.MjSpec.from_file(str(path))
+    else:
+        raise ModelError(
+            f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), an MJCF or URDF file or string, "
+            "or a mujoco.MjSpec"
+        )
+    try:
+        return read()
+    except ValueError as error:
+        raise ModelError(f"cannot read {source}: {error}") from error
+
+
+def pose(
+    pos: tuple[float, float, float], quat: tuple[float, float, float, float] | None, euler: tuple[float, ...] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Checked position and unit quaternion from ``pos`` and one of ``quat`` (w, x, y, z) and ``euler`` (rad)."""
+    position = np.asarray(pos, dtype=np.float64)
+    if position.shape != (3,) or not np.isfinite(position).all():
+        raise OptionError(f"pos must be three finite numbers, got {pos!r}")
+    if quat is not None and euler is not None:
+        raise OptionError("give quat or euler, not both")
+    if euler is not None:
+        if np.shape(euler) != (3,) or not np.isfinite(euler).all():
+            raise OptionError(f"euler must be three finite angles in radians, got {euler!r}")
+        return position, quaternion((euler[0], euler[1], euler[2]))
+    orientation = np.asarray((1, 0, 0, 0) if quat is None else quat, dtype=np.float64)
+    norm = np.linalg.norm(orientation) if orientation.shape == (4,) else 0.0
+    if not np.isfinite(norm) or norm < 1e-9:
+        raise OptionError(f"quat must be four finite numbers (w, x, y, z), not all zero, got {quat!r}")
+    return position, orientation / norm
+
+
+def add_primitive(
+    spec: mujoco.MjSpec, shape: Primitive, name: str, pos: np.ndarray, quat: np.ndarray, free: bool
+) -> None:
+    """Add a body of one geom."""
+    if free and shape._geom()[0] == mujoco.mjtGeom.mjGEOM_PLANE:
+        raise OptionError(f"{name!r}: a plane cannot be free")
+    body = spec.worldbody.add_body(name=name, pos=pos, quat=quat)
+    if free:
+        body.add_freejoint(name=f"{name}/free")
+    shape.add_to(body, name)
+
+
+def add_model(
+    spec: mujoco.MjSpec, child: mujoco.MjSpec, name: str, pos: np.ndarray, quat: np.ndarray, free: bool | None
+) -> str | None:
+    """Attach ``child`` under the prefix ``name/``; return its root body's name (None without a single root).
+
+    The child's ``<option>`` is dropped: options are the scene's.
+    """
+    roots = child.worldbody.bodies
+    if free is not None:
+        if len(roots) != 1:
+            raise ModelError(f"{name!r}: free={free} needs a model with one root body; this one has {len(roots)}")
+        joints = [joint for joint in roots[0].joints if joint.type == _FREE]
+        if free and not joints:
+            if roots[0].joints:
+                raise ModelError(f"{name!r}: its root body already has joints, so its base cannot be made free")
+            roots[0].add_freejoint(name="free")
+        elif not free:
+            for joint in joints:
+                child.delete(joint)
+    root = roots[0].name if len(roots) == 1 else None
+    if root == "":
+        root = roots[0].name = "root"
+    try:
+        spec.attach(child, prefix=f"{name}/", frame=spec.worldbody.add_frame(pos=pos, quat=quat))
+    except ValueError as error:
+        raise ModelError(f"cannot add {name!r} to the scene: {error}") from error
+    return None if root is None else f"{name}/{root}"

@@ -1,0 +1,142 @@
+"""The CPU engine: ``mujoco.batch.Batch``, B simulations on MuJoCo's own thread pool.
+
+After ``mj_step`` the engine's derived fields describe the state before the last substep. With ``exact_sensing`` each
+step ends with the position and velocity stages at the new state (``mjSTAGE_VEL``), so that poses, velocities, distances
+and the sensors made of them are those of time t; accelerations and forces stay those of the substep that ended at t.
+
+Two choices here were made by measuring (docs/benchmarks.md): one MjData per thread rather than per env, which is as
+fast and smaller; and engine sensors switched off in all substeps but the last, whose samples nobody would see, which
+takes two thirds off their cost.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from mujoco.batch import Batch, SimulationError
+
+from sensorium.errors import OptionError
+from sensorium.worlds.world import Envs, env_ids
+
+_NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+_STAGE_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+_STAGE_VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
+_FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+_LAST_BAD = int(mujoco.mjtWarning.mjWARN_BADCTRL)
+_SPLIT_FROM = 8
+"""Envs from which two calls a step (sensors off, then on) are cheaper than one."""
+
+
+class MujocoWorld:
+    """B envs on the CPU. See :class:`sensorium.worlds.World` for the contract."""
+
+    def __init__(
+        self, model: mujoco.MjModel, n_envs: int, *, substeps: int = 1, threads: int = 0, exact_sensing: bool = True
+    ) -> None:
+        self.model = model
+        self.n_envs = n_envs
+        self.device = torch.device("cpu")
+        self.substeps = substeps
+        self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
+        self.batch = Batch(model, n_envs, threads or len(os.sched_getaffinity(0)))
+        self._healthy: np.ndarray | None = None  # ids that still step, or None while all do
+        self._bad = self.batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
+        self._flags: np.ndarray | None = None
+        if model.nsensor and substeps > 1 and n_envs >= _SPLIT_FROM:
+            self._flags = self.batch.expand("opt.disableflags")
+            self._sensors_on = int(model.opt.disableflags)
+        self.reset()
+
+    @property
+    def time(self) -> torch.Tensor:
+        return torch.from_numpy(self.batch.bind("time"))
+
+    def bind(self, field: str) -> torch.Tensor:
+        array = self.batch.bind(field)
+        if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs at every call
+            array = array.view()
+            array.flags.writeable = True
+        return torch.from_numpy(array)
+
+    def expand(self, field: str) -> torch.Tensor:
+        return torch.from_numpy(self.batch.expand(field))
+
+    def update_constants(self, envs: Envs = None) -> None:
+        self.batch.set_const(env_ids(envs, self.n_envs))
+
+    def step(self) -> dict[int, str]:
+        failed: dict[int, str] = {}
+        try:
+            if self._flags is None:
+                self.batch.step(self._healthy, self.substeps, self._stage)
+            else:
+                self._flags[:] = self._sensors_on | _NO_SENSORS
+                try:
+                    self.batch.step(self._healthy, self.substeps - 1)
+                except SimulationError as error:
+                    failed = self._retire(error.ids)
+                finally:
+                    self._flags[:] = self._sensors_on
+                self.batch.step(self._healthy, 1, self._stage)
+        except SimulationError as error:
+            failed |= self._retire(error.ids)
+        if self._bad.any():
+            failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
+        return failed
+
+    def _retire(self, ids: np.ndarray) -> dict[int, str]:
+        """Take envs out of stepping until they are reset; env -> message of those that were still healthy."""
+        healthy = np.arange(self.n_envs, dtype=np.int32) if self._healthy is None else self._healthy
+        new = np.intersect1d(ids, healthy)
+        messages = {int(env): self.batch.error(int(env)) or self._warning(int(env)) for env in new}
+        if messages:
+            self._healthy = np.setdiff1d(healthy, new).astype(np.int32)
+        return messages
+
+    def _warning(self, env: int) -> str:
+        kind = _FIRST_BAD + int(np.argmax(self._bad[env]))
+        return mujoco.mju_warningText(kind, int(self.batch.warning[env, kind, 0]))
+
+    def forward(self, envs: Envs = None) -> None:
+        self.batch.forward(env_ids(envs, self.n_envs))
+
+    def reset(self, envs: Envs = None) -> None:
+        ids = env_ids(envs, self.n_envs)
+        self.batch.reset(ids)
+        self._revive(ids)
+
+    def _revive(self, ids: np.ndarray | None) -> None:
+        self.batch.warning[slice(None) if ids is None else ids] = 0
+        if self._healthy is not None:
+            healthy = np.arange(self.n_envs) if ids is None else np.union1d(self._healthy, ids)
+            self._healthy = None if len(healthy) == self.n_envs else healthy.astype(np.int32)
+
+    def get_state(self) -> torch.Tensor:
+        return torch.from_numpy(self.batch.state.copy())
+
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        ids = env_ids(envs, self.n_envs)
+        rows = slice(None) if ids is None else ids
+        values = np.asarray(state.numpy(force=True) if isinstance(state, torch.Tensor) else state, dtype=np.float64)
+        expected = self.batch.state[rows].shape
+        if values.shape != expected:
+            raise OptionError(f"state must have shape {expected} for these envs, got {values.shape}")
+        if not np.isfinite(values).all():
+            raise OptionError("state must be finite, got NaN or infinity")
+        self.batch.state[rows] = values
+        self.batch.forward(ids)
+        self._revive(ids)
+
+    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        distances, geoms = self.batch.ray(origins, directions, **options)[:2]
+        return torch.from_numpy(distances), torch.from_numpy(geoms)
+
+    def close(self) -> None:
+        """Free the batch. The tensors that ``bind`` gave keep its memory alive until they are gone."""
+        del self.batch
+
+

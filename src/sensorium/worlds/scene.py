@@ -1,0 +1,386 @@
+"""The scene: what is there, in B copies, with sensors over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import mujoco
+import numpy as np
+import torch
+from pydantic import Field
+
+from sensorium.errors import (
+    AlreadyBuiltError,
+    DivergenceError,
+    DuplicateNameError,
+    ModelError,
+    NameNotFoundError,
+    NotBuiltError,
+    OptionError,
+    did_you_mean,
+)
+from sensorium.options import Options
+from sensorium.tree import Buffer, Module
+from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
+from sensorium.worlds.entity import Entity
+from sensorium.worlds.mujoco_world import MujocoWorld
+from sensorium.worlds.names import Names
+from sensorium.worlds.primitives import Plane, Primitive
+from sensorium.worlds.world import Envs, World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SensorT = TypeVar("SensorT", bound=Module)
+
+_INTEGRATORS = {
+    "euler": mujoco.mjtIntegrator.mjINT_EULER,
+    "rk4": mujoco.mjtIntegrator.mjINT_RK4,
+    "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
+    "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
+}
+
+
+class SceneOptions(Options):
+    """Options of the whole scene. Those of attached models are dropped: these hold for everything."""
+
+    dt: float = Field(default=0.01, gt=0)
+    """Seconds of one ``scene.step()``."""
+    substeps: int = Field(default=5, ge=1)
+    """Physics steps in one ``scene.step()``."""
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    """Gravity in m/s², world frame."""
+    magnetic_field: tuple[float, float, float] = (0.0, 2.1e-5, -4.3e-5)
+    """Magnetic field in tesla, world frame. Default: mid-northern latitudes with x east, y north, z up."""
+    integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
+    """MuJoCo's integrator."""
+    exact_sensing: bool = True
+    """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
+    step is a little cheaper."""
+
+
+class Sensing(Protocol):
+    """What a scene needs of its sensors; the sensor pipeline fulfils it."""
+
+    def add(self, sensor: Any) -> None: ...
+    def declare(self, spec: mujoco.MjSpec, names: Names) -> None: ...
+    def build(self, world: World, seed: int, dt: float) -> None: ...
+    def step(self) -> None: ...
+    def reset(self, envs: Envs) -> None: ...
+    def read(self, envs: Envs) -> dict[str, torch.Tensor]: ...
+    def close(self) -> None: ...
+
+
+class SensorSpec(Protocol[SensorT]):
+    """What ``scene.add_sensor`` takes: the options of a sensor, which know how to make it."""
+
+    def make_sensor(self, taken: set[str]) -> SensorT: ...
+    def make_sensing(self) -> Sensing: ...
+
+
+class Scene(Module):
+    """Robots, objects, terrain and sensors, simulated in B copies.
+
+    Args:
+        dt: seconds of one step.
+        substeps: physics steps in one step.
+        **options: see :class:`SceneOptions`.
+
+    Example:
+        >>> scene = Scene(dt=0.01, substeps=5)
+        >>> _ = scene.add_object(Plane())
+        >>> box = scene.add_object(Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
+        >>> scene.build(n_envs=4)
+        >>> scene.step(count=10)
+        >>> scene.time
+        tensor([0.1000, 0.1000, 0.1000, 0.1000], dtype=torch.float64)
+
+    After ``build()``: entities and sensors are children of the scene in the component tree, each under its own name;
+    ``physics`` is a buffer (tag "physics") of the full physics state, filled by ``update_state()`` and written back by
+    ``write_replay_data()``.
+    """
+
+    def __init__(self, dt: float = 0.01, substeps: int = 5, **options: Any) -> None:
+        self.options = SceneOptions(dt=dt, substeps=substeps, **options)
+        self._spec = mujoco.MjSpec()
+        self._spec.modelname = "scene"
+        self._entities: dict[str, Entity] = {}
+        self._sensors: dict[str, Module] = {}
+        self._sensing: Sensing | None = None
+        self._world: World | None = None
+        self._failed: dict[int, str] = {}
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def add_robot(self, model: Model, **placing: Any) -> Entity:
+        """Add a robot. Takes the same arguments as :meth:`add_object`."""
+        return self._add("robot", model, **placing)
+
+    def add_object(self, model: Model, **placing: Any) -> Entity:
+        """Add an object.
+
+        Args:
+            model: a primitive (``sn.Box(...)``), an MJCF or URDF file or XML string, or a ``mujoco.MjSpec``.
+            name: its name; default: the model's, numbered where taken. A primitive is one link of that name; the
+                elements of a model get the prefix ``name/``.
+            pos: position in metres in the world frame.
+            quat: orientation (w, x, y, z); or
+            euler: roll, pitch, yaw in radians.
+            free: whether its base moves freely. Default: what the model says; primitives are fixed.
+        """
+        return self._add("object", model, **placing)
+
+    def add_terrain(self, model: Model, **placing: Any) -> Entity:
+        """Add terrain: like :meth:`add_object`, always fixed to the world."""
+        if placing.pop("free", None):
+            raise OptionError("terrain is fixed to the world; use add_object for free=True")
+        return self._add("terrain", model, free=None if not isinstance(model, Primitive) else False, **placing)
+
+    def _add(
+        self,
+        kind: str,
+        model: Model,
+        *,
+        name: str | None = None,
+        pos: tuple[float, float, float] = (0, 0, 0),
+        quat: tuple[float, float, float, float] | None = None,
+        euler: tuple[float, float, float] | None = None,
+        free: bool | None = None,
+    ) -> Entity:
+        self._before_build(f"add_{kind}")
+        position, orientation = pose(pos, quat, euler)
+        child = None if isinstance(model, Primitive) else load_spec(model)
+        stem = type(model).__name__.lower() if child is None else child.modelname or kind
+        name = self._new_name(name, stem.replace("/", "_").replace(".", "_"))
+        trial = self._spec.copy()  # a failed call must leave the scene as it was
+        if isinstance(model, Primitive):
+            add_primitive(trial, model, name, position, orientation, bool(free))
+            entity = Entity(name, kind, root=name, prefix=None)
+        else:
+            assert child is not None
+            root = add_model(trial, child, name, position, orientation, free)
+            entity = Entity(name, kind, root=root, prefix=f"{name}/")
+        self.add_child(name, entity)
+        self._spec = trial
+        self._entities[name] = entity
+        return entity
+
+    def add_sensor(self, options: SensorSpec[SensorT]) -> SensorT:
+        """Add a sensor from its options, e.g. ``scene.add_sensor(sn.IMU(link="box"))``; returns what reads it."""
+        self._before_build("add_sensor")
+        if not hasattr(options, "make_sensor"):
+            raise OptionError(f"add_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
+        sensor = options.make_sensor({*self._sensors, *self._entities})
+        uuid = str(sensor.uuid)  # type: ignore[attr-defined]
+        if uuid in self._sensors or uuid in self._entities:
+            what = "a sensor" if uuid in self._sensors else "an entity"
+            raise DuplicateNameError(f"uuid {uuid!r} is already the name of {what} of this scene; give another uuid")
+        self.add_child(uuid, sensor)
+        if self._sensing is None:
+            self._sensing = options.make_sensing()
+        self._sensing.add(sensor)
+        self._sensors[uuid] = sensor
+        return sensor
+
+    def _new_name(self, name: str | None, stem: str) -> str:
+        taken = {*self._entities, *self._sensors}
+        if name is None:
+            name, number = stem, 1
+            while name in taken:
+                number += 1
+                name = f"{stem}_{number}"
+        elif not name or "/" in name or "." in name:
+            raise OptionError(f"name must not be empty or contain '/' or '.', got {name!r}")
+        elif name in taken:
+            raise DuplicateNameError(f"the scene already has something named {name!r}; choose another name")
+        return name
+
+    @property
+    def entities(self) -> Mapping[str, Entity]:
+        """Name -> robot, object or terrain, in the order in which they were added."""
+        return dict(self._entities)
+
+    @property
+    def sensors(self) -> Mapping[str, Module]:
+        """uuid -> sensor, in the order in which they were added."""
+        return dict(self._sensors)
+
+    def __getitem__(self, name: str) -> Module:
+        """The entity or sensor of that name."""
+        for things in (self._entities, self._sensors):
+            if name in things:
+                return things[name]
+        hint = did_you_mean(name, [*self._entities, *self._sensors])
+        raise NameNotFoundError(f"the scene has no entity or sensor {name!r}{hint}")
+
+    # -- build --------------------------------------------------------------------------------------------------------
+
+    def build(self, n_envs: int = 1, device: str = "cpu", seed: int = 0, threads: int = 0) -> None:
+        """Compile the scene and start it in ``n_envs`` copies; nothing can be added afterwards.
+
+        Args:
+            n_envs: B, the number of envs.
+            device: "cpu".
+            seed: what all randomness comes from.
+            threads: threads of the physics pool; 0 uses every core that this process may use.
+        """
+        self._before_build("build")
+        for option, value, least in (("n_envs", n_envs, 1), ("seed", seed, 0), ("threads", threads, 0)):
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise OptionError(f"{option} must be an integer of at least {least}, got {value!r}")
+        if torch.device(device).type != "cpu":
+            raise OptionError(f"device must be 'cpu', got {device!r}")
+        world: World = MujocoWorld(
+            self._compile(),
+            int(n_envs),
+            substeps=self.options.substeps,
+            threads=int(threads),
+            exact_sensing=self.options.exact_sensing,
+        )
+        if self._sensing is not None:
+            try:
+                self._sensing.build(world, int(seed), self.options.dt)
+            except BaseException:
+                world.close()
+                raise
+        for entity in self._entities.values():
+            entity.attach_world(world)
+        self.physics = Buffer(world.get_state(), {"physics"})
+        self._world = world
+
+    def _compile(self) -> mujoco.MjModel:
+        spec = self._spec.copy()
+        option = spec.option
+        option.timestep = self.options.dt / self.options.substeps
+        option.gravity = self.options.gravity
+        option.magnetic = self.options.magnetic_field
+        option.integrator = _INTEGRATORS[self.options.integrator]
+        if self._sensing is not None:
+            self._sensing.declare(spec, Names(spec))
+        try:
+            return spec.compile()
+        except ValueError as error:
+            raise ModelError(f"the scene does not compile: {error}") from error
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def step(self, count: int = 1) -> None:
+        """Advance every env by ``count`` steps of ``dt`` seconds, sensing after each.
+
+        Raises:
+            DivergenceError: the physics of some envs failed; raised when all steps are done. Those envs hold still, and
+                are listed in :attr:`failed`, until they are reset; the others went on.
+        """
+        world = self._world or self._unbuilt("step")
+        failed: dict[int, str] = {}
+        for _ in range(count):
+            failed |= world.step()
+            if self._sensing is not None:
+                self._sensing.step()
+        if failed:
+            self._failed |= failed
+            raise DivergenceError(failed)
+
+    def reset(self, envs: Envs = None) -> None:
+        """Put envs (default: all) back to the initial state; their sensors start afresh from it."""
+        self._restart("reset", envs)
+
+    def forward(self, envs: Envs = None) -> None:
+        """Recompute what depends on the state after it was written; the sensors of those envs start afresh from it."""
+        self._restart("forward", envs)
+
+    def _restart(self, call: str, envs: Envs) -> None:
+        world = self._world or self._unbuilt(call)
+        getattr(world, call)(envs)
+        self._after_restart(envs)
+
+    def _after_restart(self, envs: Envs) -> None:
+        if self._failed:
+            alive = set(range(self.n_envs)) if envs is None else set(np.arange(self.n_envs)[_rows(envs)].tolist())
+            self._failed = {env: text for env, text in self._failed.items() if env not in alive}
+        if self._sensing is not None:
+            self._sensing.reset(envs)
+
+    def get_state(self) -> torch.Tensor:
+        """A copy of the full physics state, (B, n_state) in the engine's precision."""
+        return (self._world or self._unbuilt("get_state")).get_state()
+
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        """Set the full physics state of envs, as :meth:`get_state` gave it; their sensors start afresh from it."""
+        (self._world or self._unbuilt("set_state")).set_state(state, envs)
+        self._after_restart(envs)
+
+    def read_sensors(self, envs: Envs = None) -> dict[str, torch.Tensor]:
+        """Class name -> a fresh tensor (B, columns) of the readings of all sensors of that class, in order."""
+        self._world or self._unbuilt("read_sensors")
+        return {} if self._sensing is None else self._sensing.read(envs)
+
+    def close(self) -> None:
+        """Stop the engine and free its memory; the scene can be used no more."""
+        if self._sensing is not None:
+            self._sensing.close()
+        if self._world is not None:
+            self._world.close()
+            self._world = None
+
+    # -- facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def world(self) -> World:
+        """The running engine."""
+        return self._world or self._unbuilt("world")
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The compiled MuJoCo model."""
+        return self.world.model
+
+    @property
+    def n_envs(self) -> int:
+        """B, the number of envs."""
+        return self.world.n_envs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+        return self.world.device
+
+    @property
+    def dt(self) -> float:
+        """Seconds of one step."""
+        return self.options.dt
+
+    @property
+    def time(self) -> torch.Tensor:
+        """Simulated seconds since each env's reset, (B,)."""
+        return self.world.time.clone()
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Env -> message of the envs whose physics failed and which wait for a reset."""
+        return dict(self._failed)
+
+    # -- tree ---------------------------------------------------------------------------------------------------------
+
+    def _update_state(self) -> None:
+        self.physics.load((self._world or self._unbuilt("update_state")).get_state())
+
+    def _write_replay_data(self) -> None:
+        self.set_state(self.physics.value)
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _before_build(self, call: str) -> None:
+        if self._world is not None:
+            raise AlreadyBuiltError(f"{call}() must come before build(): this scene is already running; make a new Scene")
+
+    def _unbuilt(self, call: str) -> Any:
+        raise NotBuiltError(f"{call} needs a running scene: call scene.build() first")
+
+    def __repr__(self) -> str:
+        envs = "not built" if self._world is None else f"{self._world.n_envs} envs"
+        return f"<Scene {envs}, entities {list(self._entities)}, sensors {list(self._sensors)}>"
+
+
+def _rows(envs: Envs) -> Any:
+    return envs.numpy(force=True) if isinstance(envs, torch.Tensor) else np.atleast_1d(np.asarray(envs))

@@ -1,0 +1,108 @@
+"""The World protocol: what the layers above need of a physics engine, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.errors import OptionError
+
+Envs = torch.Tensor | np.ndarray | Sequence[int] | int | None
+"""Which envs a call is about: ids, a boolean mask of shape (B,), one id, or None for all."""
+
+
+class World(Protocol):
+    """B copies of one compiled model, stepped in lockstep.
+
+    ``bind`` gives live tensors: their content changes with every call, their address never does.
+    """
+
+    model: mujoco.MjModel
+    n_envs: int
+    device: torch.device
+    substeps: int
+
+    @property
+    def time(self) -> torch.Tensor:
+        """Simulated seconds since each env's reset, (B,)."""
+        ...
+
+    def bind(self, field: str) -> torch.Tensor:
+        """A live (B, ...) tensor over an MjData field."""
+        ...
+
+    def expand(self, field: str) -> torch.Tensor:
+        """A live (B, ...) tensor of per-env values of an MjModel field, for randomisation."""
+        ...
+
+    def update_constants(self, envs: Envs = None) -> None:
+        """Recompute what the engine derives from expanded fields (inverse weights and the like)."""
+        ...
+
+    def step(self) -> dict[int, str]:
+        """Advance every healthy env by ``substeps`` physics steps; return env -> message of those that failed now."""
+        ...
+
+    def forward(self, envs: Envs = None) -> None:
+        """Recompute everything derived from the state."""
+        ...
+
+    def reset(self, envs: Envs = None) -> None:
+        """Put envs back to the model's initial state, and recompute what is derived from it."""
+        ...
+
+    def get_state(self) -> torch.Tensor:
+        """A copy of the full physics state, (B, n_state)."""
+        ...
+
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        """Set the full physics state of envs, and recompute what is derived from it."""
+        ...
+
+    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cast rays in every env: distances (B, n) in lengths of ``directions`` (-1: no hit), and geom ids."""
+        ...
+
+    def close(self) -> None:
+        """Free the engine's memory and threads."""
+        ...
+
+
+def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
+    """``envs`` as sorted unique int32 ids, or None for all; an OptionError names what is wrong with it."""
+    if envs is None:
+        return None
+    if isinstance(envs, torch.Tensor):
+        envs = envs.numpy(force=True)
+    ids = np.atleast_1d(np.asarray(envs))
+    if ids.dtype == bool:
+        if ids.shape != (n_envs,):
+            raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {ids.shape}")
+        return np.flatnonzero(ids).astype(np.int32)
+    if ids.size == 0:
+        return np.zeros(0, np.int32)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}")
+    bad = ids[(ids < 0) | (ids >= n_envs)]
+    if bad.size:
+        raise OptionError(f"envs must lie in [0, {n_envs}), got {int(bad[0])}")
+    return np.unique(ids).astype(np.int32)
+
+
+def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | None:
+    """``envs`` as an int64 index tensor in the order given, or None for all.
+
+    An int64 tensor on ``device`` is taken as it is: looking at its values would wait for the device.
+    """
+    if envs is None:
+        return None
+    if isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
+        return envs.nonzero().flatten() if envs.dtype == torch.bool else envs.flatten().to(torch.int64)
+    given = np.atleast_1d(envs.numpy() if isinstance(envs, torch.Tensor) else np.asarray(envs))
+    checked = env_ids(given, n_envs)
+    index = checked if given.dtype == bool else given
+    return torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
