@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
 
 from sensorium.pipeline import kernels
+from sensorium.pipeline.flags import MIX_ROW, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
@@ -34,54 +36,40 @@ class CpuKernels:
             self._deliveries[id(delivery)] = kernels.Delivery(**delivery.views())
         threads = len(os.sched_getaffinity(0))
         self._scratch: dict[torch.dtype, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._calls: list[list[tuple[Any, ...]]] = []  # per block, per thread: the arguments that never change
         for block in blocks:
             dtype = block.store.truth.numpy().dtype
-            rows = [(np.zeros(world.n_envs, dtype), np.zeros((2, world.n_envs), np.float32)) for _ in range(threads)]
-            self._scratch[block.store.truth.dtype] = rows
-        self._parts = {id(block): self._split(block, threads, world.n_envs) for block in blocks}
-        several = any(len(parts) > 1 for parts in self._parts.values())
-        self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None
-
-    @staticmethod
-    def _split(block: Block, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:
-        """Column and return-row ranges, one a thread; never through three columns that are mixed."""
-        assert block.direct is not None
-        if block.fused * n_envs < _PARALLEL_FROM:
-            threads = 1
-        mix_row = block.store.mix_row.numpy()
-        bounds = [0]
-        for part in range(1, threads):
-            cut = block.fused * part // threads
-            while 0 < cut < block.fused and mix_row[cut] % 3 > 0:
-                cut += 1
-            bounds.append(cut)
-        bounds.append(block.fused)
-        source = block.direct.source.numpy()[: block.fused_rows]
-        rows = np.searchsorted(source, bounds)
-        cuts = range(len(bounds) - 1)
-        return [(bounds[i], bounds[i + 1], int(rows[i]), int(rows[i + 1])) for i in cuts if bounds[i] < bounds[i + 1]]
-
-    def time(self, step: int) -> None:
-        """When every sensor samples, and how late it is read, this step."""
-        kernels.time_sensors(self._timing, self._time, self._dt, np.uint32(step))
-
-    def fused(self, block: Block, step: int) -> None:
-        """All fused columns of a block, from the engine's data to the return cache."""
-        columns, delivery = self._columns[id(block)], self._deliveries[id(block.direct)]
-        scratch = self._scratch[block.store.truth.dtype]
-        parts = self._parts[id(block)]
-        waiting = []
-        for i in range(1, len(parts)):
-            assert self._pool is not None
-            waiting.append(
-                self._pool.submit(
-                    kernels.fused_step, columns, self._timing, delivery, self._data, *parts[i], step, *scratch[i]
-                )
+            scratch = [(np.zeros(world.n_envs, dtype), np.zeros((2, world.n_envs), np.float32)) for _ in range(threads)]
+            self._scratch[block.store.truth.dtype] = scratch
+            assert block.direct is not None
+            arrays = (*self._columns[id(block)], *self._timing, *self._deliveries[id(block.direct)])
+            self._calls.append(
+                [
+                    ((*arrays, self._data, self._time, *rows, dt), part)
+                    for part, rows in zip(_split(block, threads, world.n_envs), scratch, strict=False)
+                ]
             )
-        if parts:
-            kernels.fused_step(columns, self._timing, delivery, self._data, *parts[0], step, *scratch[0])
-        for future in waiting:
-            future.result()
+        several = any(len(calls) > 1 for calls in self._calls)
+        self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None
+        self.timed = True
+        """Whether any sensor has a rate, a delay or drop-outs."""
+
+    def step(self, step: int) -> None:
+        """All fused columns of all blocks, from the engine's data to the return cache."""
+        timed = self.timed
+        if timed and (not self._calls or len(self._calls) > 1 or len(self._calls[0]) != 1):
+            kernels.time_sensors(self._timing, self._time, self._dt, np.uint32(step))
+            timed = False
+        for calls in self._calls:
+            waiting = []
+            for arrays, part in calls[1:]:
+                assert self._pool is not None
+                waiting.append(self._pool.submit(kernels.fused_step, *arrays, False, *part, step))
+            if calls:
+                arrays, part = calls[0]
+                kernels.fused_step(*arrays, timed, *part, step)
+            for future in waiting:
+                future.result()
 
     def gather(self, block: Block, group: SensorGroup) -> None:
         """Raw signals of one group into its part of ``truth``."""
@@ -148,3 +136,22 @@ class CpuKernels:
         """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _split(block: Block, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:
+    """Column and return-row ranges, one a thread; never through three columns that are mixed."""
+    assert block.direct is not None
+    if block.fused * n_envs < _PARALLEL_FROM:
+        threads = 1
+    mix_row = block.store.table[:, MIX_ROW].numpy()
+    bounds = [0]
+    for part in range(1, threads):
+        cut = block.fused * part // threads
+        while 0 < cut < block.fused and mix_row[cut] % 3 > 0:
+            cut += 1
+        bounds.append(cut)
+    bounds.append(block.fused)
+    source = block.direct.table[: block.fused_rows, R_SOURCE].numpy()
+    rows = np.searchsorted(source, bounds)
+    cuts = range(len(bounds) - 1)
+    return [(bounds[i], bounds[i + 1], int(rows[i]), int(rows[i + 1])) for i in cuts if bounds[i] < bounds[i + 1]]

@@ -22,3 +22,13 @@ GATHER_COPY = 0
 GATHER_SUM = 1
 GATHER_MAX = 2
 GATHER_ROTATE = 3  # sum of world-frame vectors, rotated into a frame, one component
+
+# columns of the per-column table
+OP, FIRST, COUNT, QUAT, AXIS, FLAGS, SENSOR, MIX_ROW, MIX_FIRST = range(9)
+
+# columns of the per-return-column table
+R_SOURCE, R_SENSOR, R_LINEAR, R_RING_FIRST, R_RING_SLOTS, R_HISTORY_FIRST, R_HISTORY_LENGTH, R_STRIDE = range(8)
+
+# parameters of columns, and of sensors' timing
+P_NOISE, P_BIAS, P_RANDOM_WALK, P_RESOLUTION, P_DEADBAND, P_LOW, P_HIGH = range(7)
+T_RATE, T_DELAY, T_JITTER, T_DROPOUT = range(4)

@@ -64,6 +64,8 @@ class SensorGroup:
         self.post_processed = cls._overrides("_post_process")
         self.delayed = cls._overrides("_apply_delay")
         self.history_length = max(sensor.options.history_length or 0 for sensor in sensors)
+        # whether it needs return storage of its own; else its cache is its part of the working buffer
+        self.stored = self.delayed or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)
 
         # where its columns lie; set by the layout
         self.columns = self.delivery_rows = slice(0, 0)
@@ -109,12 +111,6 @@ class SensorGroup:
     def n_returns(self) -> int:
         """Return columns of all sensors of the group."""
         return self.return_slices[-1].stop
-
-    @property
-    def stored(self) -> bool:
-        """Whether the group needs return storage of its own (else its cache is its part of the working buffer)."""
-        late = any(sensor.max_delay > 0 for sensor in self.sensors)
-        return late or self.delayed or self.history_length > 0
 
     def per_column(self, option: str) -> torch.Tensor:
         """An option of every sensor, repeated over its columns: (columns, 1), ready to broadcast over envs."""

@@ -13,21 +13,48 @@ import numpy as np
 
 from sensorium.pipeline import formula
 from sensorium.pipeline.flags import (
+    AXIS,
     BIAS,
+    COUNT,
     DEADBAND,
     DELAYED,
     DROPOUT,
+    FIRST,
+    FLAGS,
     GATHER_COPY,
     GATHER_MAX,
     GATHER_NONE,
     GATHER_ROTATE,
-    GATHER_SUM,
     LINEAR,
     MIX,
+    MIX_FIRST,
+    MIX_ROW,
     NOISE,
+    OP,
+    P_BIAS,
+    P_DEADBAND,
+    P_HIGH,
+    P_LOW,
+    P_NOISE,
+    P_RANDOM_WALK,
+    P_RESOLUTION,
+    QUAT,
+    R_HISTORY_FIRST,
+    R_HISTORY_LENGTH,
+    R_LINEAR,
+    R_RING_FIRST,
+    R_RING_SLOTS,
+    R_SENSOR,
+    R_SOURCE,
+    R_STRIDE,
     RATE,
     RESOLUTION,
     SATURATION,
+    SENSOR,
+    T_DELAY,
+    T_DROPOUT,
+    T_JITTER,
+    T_RATE,
     UNIFORM,
     WALK,
 )
@@ -48,27 +75,14 @@ _PARITY = _U(formula.PARITY)
 class Columns(NamedTuple):
     """One dtype's block of columns. Shapes: C columns, B envs, S gather sources, M mixed columns."""
 
-    op: np.ndarray  # (C,) how the raw signal is gathered
-    first: np.ndarray  # (C,) first of its sources
-    count: np.ndarray  # (C,) how many sources
-    extra: np.ndarray  # (C, 2) address of the quaternion and axis, for rotated gathers
+    table: np.ndarray  # (C, 9) int32, see columns of tables in flags.py
     sources: np.ndarray  # (S,) addresses in the engine's sensor data
-    flags: np.ndarray  # (C,)
-    sensor: np.ndarray  # (C,) row of its sensor in the timing arrays
     key: np.ndarray  # (C, 2) uint32
-    mix_row: np.ndarray  # (C,) row in mix, or -1
-    mix_first: np.ndarray  # (C,) first of the three columns that are mixed
     mix: np.ndarray  # (M, 3, B) weights
     truth: np.ndarray  # (C, B) ground truth
     reading: np.ndarray  # (C, B) measured
     walk: np.ndarray  # (C, B) random walk so far
-    noise: np.ndarray  # (C, B), and so on for every parameter
-    bias: np.ndarray
-    random_walk: np.ndarray
-    resolution: np.ndarray
-    deadband: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    parameters: np.ndarray  # (7, C, B)
 
 
 class Timing(NamedTuple):
@@ -76,10 +90,7 @@ class Timing(NamedTuple):
 
     flags: np.ndarray  # (S,)
     key: np.ndarray  # (S, 2) uint32
-    rate: np.ndarray  # (S, B) Hz
-    delay: np.ndarray  # (S, B) s
-    jitter: np.ndarray  # (S, B) s
-    dropout: np.ndarray  # (S, B)
+    parameters: np.ndarray  # (4, S, B) float64
     due: np.ndarray  # (S, B) bool, this step
     lag: np.ndarray  # (S, B) steps, this step
     part: np.ndarray  # (S, B) fraction towards the next older snapshot (linear)
@@ -88,14 +99,7 @@ class Timing(NamedTuple):
 class Delivery(NamedTuple):
     """Where R return columns of one dtype go: rings of snapshots, the return cache, histories."""
 
-    source: np.ndarray  # (R,) row of the snapshot
-    sensor: np.ndarray  # (R,) row of its sensor in the timing arrays
-    linear: np.ndarray  # (R,) whether to interpolate
-    ring_first: np.ndarray  # (R,) row of slot 0, or -1 without a ring
-    ring_slots: np.ndarray  # (R,)
-    history_first: np.ndarray  # (R,) row of slot 0, or -1 without a history
-    history_length: np.ndarray  # (R,)
-    stride: np.ndarray  # (R,) rows from one slot to the next
+    table: np.ndarray  # (R, 8) int32
     ring: np.ndarray  # (rows, B)
     cache: np.ndarray  # (R, B)
     history: np.ndarray  # (rows, B)
@@ -217,29 +221,57 @@ def _normal_row(k0, k1, step, n0, n1):
 
 
 @_jit
-def _time_one(t, s, b, timing, dt, step, fresh):
-    """Due, lag and part of sensor s in env b; ``fresh`` (a reset) is always due and never lost."""
-    flags = timing.flags[s]
-    due = True
-    if flags & RATE and not fresh:
-        per_step = dt * timing.rate[s, b]
-        if timing.rate[s, b] > 0.0 and per_step < 1.0:
-            k = np.rint(t / dt)
-            due = np.floor(k * per_step + _EPS) > np.floor((k - 1.0) * per_step + _EPS)
-    late = timing.delay[s, b]
-    if flags & (DROPOUT | DELAYED):
-        w0, w1 = threefry(timing.key[s, 0], timing.key[s, 1], _U(b), step)
-        if not fresh and timing.dropout[s, b] > np.float64(np.int32(w1 >> _U(8))) * _BIN24:
-            due = False
-        late = late + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * timing.jitter[s, b]
-    late = late / dt
-    timing.due[s, b] = due
-    if flags & LINEAR:
-        lag = np.floor(late + _EPS)
-        timing.lag[s, b] = np.int32(lag)
-        timing.part[s, b] = _F(max(late - lag, 0.0))
-    else:
-        timing.lag[s, b] = np.int32(max(np.ceil(late - _EPS), 0.0))
+def _due_row(time, dt, rate, due, s):
+    for b in range(time.shape[0]):
+        per_step = dt * rate[s, b]
+        k = np.rint(time[b] / dt)
+        passed = np.floor(k * per_step + _EPS) > np.floor((k - 1.0) * per_step + _EPS)
+        due[s, b] = passed | (per_step >= 1.0) | (per_step == 0.0)
+
+
+@_jit
+def _lose_row(k0, k1, step, dropout, due, s):
+    for b in range(due.shape[1]):
+        _, w1 = threefry(k0, k1, _U(b), step)
+        lost = dropout[s, b] > np.float64(np.int32(w1 >> _U(8))) * _BIN24
+        due[s, b] = due[s, b] & (not lost)
+
+
+@_jit
+def _lag_row(k0, k1, step, delay, jitter, dt, lag, s):
+    for b in range(lag.shape[1]):
+        w0, _ = threefry(k0, k1, _U(b), step)
+        late = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) / dt
+        lag[s, b] = np.int32(max(np.ceil(late - _EPS), 0.0))
+
+
+@_jit
+def _linear_lag_row(k0, k1, step, delay, jitter, dt, lag, part, s):
+    for b in range(lag.shape[1]):
+        w0, _ = threefry(k0, k1, _U(b), step)
+        late = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) / dt
+        whole = np.floor(late + _EPS)
+        lag[s, b] = np.int32(whole)
+        part[s, b] = _F(max(late - whole, 0.0))
+
+
+@_jit
+def time_sensors(timing, time, dt, step):
+    """Due, lag and part of every sensor that has a rate, a delay or drop-outs."""
+    for s in range(timing.flags.shape[0]):
+        flags, k0, k1 = timing.flags[s], timing.key[s, 0], timing.key[s, 1]
+        delay, jitter = timing.parameters[T_DELAY], timing.parameters[T_JITTER]
+        if flags & RATE:
+            _due_row(time, dt, timing.parameters[T_RATE], timing.due, s)
+        elif flags & DROPOUT:
+            timing.due[s] = True
+        if flags & DROPOUT:
+            _lose_row(k0, k1, step, timing.parameters[T_DROPOUT], timing.due, s)
+        if flags & DELAYED:
+            if flags & LINEAR:
+                _linear_lag_row(k0, k1, step, delay, jitter, dt, timing.lag, timing.part, s)
+            else:
+                _lag_row(k0, k1, step, delay, jitter, dt, timing.lag, s)
 
 
 # -- gathering ----------------------------------------------------------------------------------------------------------
@@ -257,7 +289,7 @@ def _rotated(w, x, y, z, fx, fy, fz, axis):
 
 @_jit
 def _gather_one(columns, c, data, b):
-    op, first, count = columns.op[c], columns.first[c], columns.count[c]
+    op, first, count = columns.table[c, OP], columns.table[c, FIRST], columns.table[c, COUNT]
     if op == GATHER_COPY:
         return data[b, columns.sources[first]]
     if op == GATHER_ROTATE:
@@ -267,8 +299,8 @@ def _gather_one(columns, c, data, b):
             x += data[b, a]
             y += data[b, a + 1]
             z += data[b, a + 2]
-        q = columns.extra[c, 0]
-        return _rotated(data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3], x, y, z, columns.extra[c, 1])
+        q = columns.table[c, QUAT]
+        return _rotated(data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3], x, y, z, columns.table[c, AXIS])
     value = data[b, columns.sources[first]]
     for i in range(first + 1, first + count):
         other = data[b, columns.sources[i]]
@@ -277,16 +309,29 @@ def _gather_one(columns, c, data, b):
 
 
 @_jit
+def _rotate_row(data, a, q, axis, truth, c):
+    for b in range(truth.shape[1]):
+        w, x, y, z = data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3]
+        truth[c, b] = _rotated(w, x, y, z, data[b, a], data[b, a + 1], data[b, a + 2], axis)
+
+
+@_jit
+def _copy_column(data, a, truth, c):
+    for b in range(truth.shape[1]):
+        truth[c, b] = data[b, a]
+
+
+@_jit
 def gather(columns, c0, c1, data):
     """Ground truth of columns [c0, c1) from the engine's sensor data (B, n)."""
-    n_envs = columns.truth.shape[1]
     for c in range(c0, c1):
-        if columns.op[c] == GATHER_COPY:
-            a = columns.sources[columns.first[c]]
-            for b in range(n_envs):
-                columns.truth[c, b] = data[b, a]
-        elif columns.op[c] != GATHER_NONE:
-            for b in range(n_envs):
+        op, a = columns.table[c, OP], columns.sources[columns.table[c, FIRST]]
+        if op == GATHER_COPY:
+            _copy_column(data, a, columns.truth, c)
+        elif op == GATHER_ROTATE and columns.table[c, COUNT] == 1:
+            _rotate_row(data, a, columns.table[c, QUAT], columns.table[c, AXIS], columns.truth, c)
+        elif op != GATHER_NONE:
+            for b in range(columns.truth.shape[1]):
                 columns.truth[c, b] = _gather_one(columns, c, data, b)
 
 
@@ -304,7 +349,7 @@ def _imperfect(x, n0, walk, noise, bias, deadband, low, high, resolution):
 
 @_jit
 def _mixed_row(columns, c, before, offset, x):
-    m, f = columns.mix_row[c], columns.mix_first[c] - offset
+    m, f = columns.table[c, MIX_ROW], columns.table[c, MIX_FIRST] - offset
     for b in range(x.shape[0]):
         x[b] = (
             columns.mix[m, 0, b] * before[f, b]
@@ -394,7 +439,7 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
     """
     n0, n1 = normal[0], normal[1]
     for c in range(c0, c1):
-        flags = columns.flags[c]
+        flags = columns.table[c, FLAGS]
         if flags & MIX:
             _mixed_row(columns, c, before, offset, x)
         else:
@@ -403,27 +448,27 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
             _normal_row(columns.key[c, 0], columns.key[c, 1], step, n0, n1)
         if flags & UNIFORM:
             if flags & BIAS:
-                _add(x, columns.bias[c, 0])
+                _add(x, columns.parameters[P_BIAS, c, 0])
             if flags & WALK:
-                _walk(columns.walk, c, columns.random_walk[c, 0], n1)
+                _walk(columns.walk, c, columns.parameters[P_RANDOM_WALK, c, 0], n1)
                 _add_row(x, columns.walk, c)
             if flags & NOISE:
-                _add_noise(x, columns.noise[c, 0], n0)
+                _add_noise(x, columns.parameters[P_NOISE, c, 0], n0)
         else:
             if flags & BIAS:
-                _add_row(x, columns.bias, c)
+                _add_row(x, columns.parameters[P_BIAS], c)
             if flags & WALK:
-                _walk_row(columns.walk, c, columns.random_walk, n1)
+                _walk_row(columns.walk, c, columns.parameters[P_RANDOM_WALK], n1)
                 _add_row(x, columns.walk, c)
             if flags & NOISE:
-                _add_noise_row(x, columns.noise, c, n0)
+                _add_noise_row(x, columns.parameters[P_NOISE], c, n0)
         if flags & DEADBAND:
-            _deadband_row(x, columns.deadband, c)
+            _deadband_row(x, columns.parameters[P_DEADBAND], c)
         if flags & SATURATION:
-            _clip_row(x, columns.low, columns.high, c)
+            _clip_row(x, columns.parameters[P_LOW], columns.parameters[P_HIGH], c)
         if flags & RESOLUTION:
-            _quantise_row(x, columns.resolution, c)
-        s = columns.sensor[c]
+            _quantise_row(x, columns.parameters[P_RESOLUTION], c)
+        s = columns.table[c, SENSOR]
         if hold and timing.flags[s] & (RATE | DROPOUT):
             _store_due(x, out, c - offset, timing.due, s)
         else:
@@ -434,19 +479,22 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
 
 
 @_jit
-def _late_one(delivery, r, timing, b, head):
-    """What env b reads of return column r: a snapshot as old as its lag."""
-    s = delivery.sensor[r]
-    slots, stride, first = delivery.ring_slots[r], delivery.stride[r], delivery.ring_first[r]
-    lag = min(timing.lag[s, b], slots - 1)
-    slot = head - lag
-    newer = delivery.ring[first + (slot + slots if slot < 0 else slot) * stride, b]
-    if delivery.linear[r]:
-        part = timing.part[s, b]
-        slot = head - min(lag + 1, slots - 1)
-        older = delivery.ring[first + (slot + slots if slot < 0 else slot) * stride, b]
-        return newer * (_ONE - part) + older * part
-    return newer
+def _late_row(ring, first, slots, stride, head, lag, s, cache, r):
+    for b in range(cache.shape[1]):
+        slot = head - min(lag[s, b], slots - 1)
+        slot = slot + slots if slot < 0 else slot
+        cache[r, b] = ring[np.uint32(first + slot * stride), b]
+
+
+@_jit
+def _linear_row(ring, first, slots, stride, head, lag, part, s, cache, r):
+    for b in range(cache.shape[1]):
+        late = min(lag[s, b], slots - 1)
+        slot = head - late
+        newer = ring[first + (slot + slots if slot < 0 else slot) * stride, b]
+        slot = head - min(late + 1, slots - 1)
+        older = ring[first + (slot + slots if slot < 0 else slot) * stride, b]
+        cache[r, b] = newer * (_ONE - part[s, b]) + older * part[s, b]
 
 
 @_jit
@@ -459,23 +507,24 @@ def _place_row(source, q, target, r):
 def deliver(delivery, r0, r1, measured, truth, timing, step, serve, remember):
     """Freeze snapshots into the rings; serve the cache from them; remember it in histories. Return columns [r0, r1)."""
     for r in range(r0, r1):
-        q = delivery.source[r]
-        if delivery.ring_first[r] >= 0:
-            slots, stride, first = delivery.ring_slots[r], delivery.stride[r], delivery.ring_first[r]
+        q, s = delivery.table[r, R_SOURCE], delivery.table[r, R_SENSOR]
+        if delivery.table[r, R_RING_FIRST] >= 0:
+            slots, stride, first = delivery.table[r, R_RING_SLOTS], delivery.table[r, R_STRIDE], delivery.table[r, R_RING_FIRST]
             head = step % slots
             _place_row(measured, q, delivery.ring, first + head * stride)
             if not serve:
                 pass
-            elif timing.flags[delivery.sensor[r]] & DELAYED:
-                for b in range(measured.shape[1]):
-                    delivery.cache[r, b] = _late_one(delivery, r, timing, b, head)
-            else:
+            elif not timing.flags[s] & DELAYED:
                 _place_row(measured, q, delivery.cache, r)
+            elif delivery.table[r, R_LINEAR]:
+                _linear_row(delivery.ring, first, slots, stride, head, timing.lag, timing.part, s, delivery.cache, r)
+            else:
+                _late_row(delivery.ring, first, slots, stride, head, timing.lag, s, delivery.cache, r)
         elif serve:
             _place_row(measured, q, delivery.cache, r)
-        if remember and delivery.history_first[r] >= 0:
-            length, stride = delivery.history_length[r], delivery.stride[r]
-            row = delivery.history_first[r] + (length - 1 - step % length) * stride
+        if remember and delivery.table[r, R_HISTORY_FIRST] >= 0:
+            length, stride = delivery.table[r, R_HISTORY_LENGTH], delivery.table[r, R_STRIDE]
+            row = delivery.table[r, R_HISTORY_FIRST] + (length - 1 - step % length) * stride
             _place_row(delivery.cache, r, delivery.history, row)
             _place_row(delivery.cache, r, delivery.history, row + length * stride)
             _place_row(truth, q, delivery.truth_history, row)
@@ -486,32 +535,60 @@ def deliver(delivery, r0, r1, measured, truth, timing, step, serve, remember):
 
 
 @_jit
-def time_sensors(timing, time, dt, step):
-    """Due, lag and part of every sensor that has a rate, a delay or drop-outs."""
-    for s in range(timing.flags.shape[0]):
-        if timing.flags[s] & (RATE | DROPOUT | DELAYED):
-            for b in range(time.shape[0]):
-                _time_one(time[b], s, b, timing, dt, step, False)
-
-
-@_jit
-def fused_step(columns, timing, delivery, data, c0, c1, r0, r1, step, x, normal):
+def fused_step(
+    # one by one, since unpacking named tuples at the call costs as much again; in the order of Columns, ...
+    table,
+    sources,
+    key,
+    mix,
+    truth,
+    reading,
+    walk,
+    parameters,
+    timing_flags,
+    timing_key,
+    timing_parameters,
+    due,
+    lag,
+    part,
+    delivery_table,
+    ring,
+    cache,
+    history,
+    truth_history,
+    data,
+    time,
+    x,
+    normal,
+    dt,
+    timed,
+    c0,
+    c1,
+    r0,
+    r1,
+    step,
+):
     """Columns [c0, c1) from engine data to readings, and their return columns [r0, r1) to the cache."""
+    columns = Columns(table, sources, key, mix, truth, reading, walk, parameters)
+    timing = Timing(timing_flags, timing_key, timing_parameters, due, lag, part)
+    delivery = Delivery(delivery_table, ring, cache, history, truth_history)
+    if timed:
+        time_sensors(timing, time, dt, _U(step))
     gather(columns, c0, c1, data)
-    hardware(columns, c0, c1, columns.truth, columns.reading, 0, True, timing, _U(step), x, normal)
-    deliver(delivery, r0, r1, columns.reading, columns.truth, timing, step, True, True)
+    hardware(columns, c0, c1, truth, reading, 0, True, timing, _U(step), x, normal)
+    deliver(delivery, r0, r1, reading, truth, timing, step, True, True)
 
 
 @_jit
 def reset_columns(columns, c0, c1, before, out, offset, step, envs):
     """What :func:`hardware` does, at the reset of some envs: drift is cleared, and the first sample is taken."""
     for c in range(c0, c1):
-        f = columns.mix_first[c] - offset
+        f = columns.table[c, MIX_FIRST] - offset
         for i in range(envs.shape[0]):
             b = envs[i]
             x = before[c - offset, b]
-            if columns.flags[c] & MIX:
-                m = columns.mix_row[c]
+            if columns.table[c, FLAGS] & MIX:
+                m = columns.table[c, MIX_ROW]
                 x = (
                     columns.mix[m, 0, b] * before[f, b]
                     + columns.mix[m, 1, b] * before[f + 1, b]
@@ -524,12 +601,12 @@ def reset_columns(columns, c0, c1, before, out, offset, step, envs):
                 x,
                 n0,
                 _ZERO,
-                columns.noise[c, b],
-                columns.bias[c, b],
-                columns.deadband[c, b],
-                columns.low[c, b],
-                columns.high[c, b],
-                columns.resolution[c, b],
+                columns.parameters[P_NOISE, c, b],
+                columns.parameters[P_BIAS, c, b],
+                columns.parameters[P_DEADBAND, c, b],
+                columns.parameters[P_LOW, c, b],
+                columns.parameters[P_HIGH, c, b],
+                columns.parameters[P_RESOLUTION, c, b],
             )
 
 
@@ -537,7 +614,7 @@ def reset_columns(columns, c0, c1, before, out, offset, step, envs):
 def reset_truth(columns, c0, c1, data, envs):
     """Ground truth of columns [c0, c1) from the engine's sensor data, for some envs."""
     for c in range(c0, c1):
-        if columns.op[c] != GATHER_NONE:
+        if columns.table[c, OP] != GATHER_NONE:
             for i in range(envs.shape[0]):
                 columns.truth[c, envs[i]] = _gather_one(columns, c, data, envs[i])
 
@@ -546,15 +623,15 @@ def reset_truth(columns, c0, c1, data, envs):
 def reset_delivery(delivery, r0, r1, measured, truth, envs):
     """Fill rings, cache and histories of some envs with the first snapshot."""
     for r in range(r0, r1):
-        q, stride = delivery.source[r], delivery.stride[r]
+        q, stride = delivery.table[r, R_SOURCE], delivery.table[r, R_STRIDE]
         for i in range(envs.shape[0]):
             b = envs[i]
             value = measured[q, b]
             delivery.cache[r, b] = value
-            if delivery.ring_first[r] >= 0:
-                for k in range(delivery.ring_slots[r]):
-                    delivery.ring[delivery.ring_first[r] + k * stride, b] = value
-            if delivery.history_first[r] >= 0:
-                for k in range(2 * delivery.history_length[r]):
-                    delivery.history[delivery.history_first[r] + k * stride, b] = value
-                    delivery.truth_history[delivery.history_first[r] + k * stride, b] = truth[q, b]
+            if delivery.table[r, R_RING_FIRST] >= 0:
+                for k in range(delivery.table[r, R_RING_SLOTS]):
+                    delivery.ring[delivery.table[r, R_RING_FIRST] + k * stride, b] = value
+            if delivery.table[r, R_HISTORY_FIRST] >= 0:
+                for k in range(2 * delivery.table[r, R_HISTORY_LENGTH]):
+                    delivery.history[delivery.table[r, R_HISTORY_FIRST] + k * stride, b] = value
+                    delivery.truth_history[delivery.table[r, R_HISTORY_FIRST] + k * stride, b] = truth[q, b]

@@ -15,7 +15,7 @@ from sensorium.pipeline import formula
 from sensorium.pipeline.flags import GATHER_COPY, GATHER_MAX, GATHER_NONE, GATHER_ROTATE, GATHER_SUM
 from sensorium.pipeline.group import SensorGroup, Slots
 from sensorium.pipeline.parameters import ColumnParameters
-from sensorium.pipeline.storage import ColumnStore, DeliveryStore, TimingStore
+from sensorium.pipeline.storage import COLUMN_TABLE, RETURN_TABLE, ColumnStore, DeliveryStore, TimingStore
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def build_block(
     for group in groups:
         group.columns = slice(total, total + group.columns.stop)
         total = group.columns.stop
-    tables = {name: np.zeros(total, np.int32) for name in ("op", "first", "count", "flags", "sensor", "mix_first")}
-    tables["extra"] = np.zeros((total, 2), np.int32)
-    tables["key"] = np.zeros((total, 2), np.uint32)
-    tables["mix_row"] = np.full(total, -1, np.int32)
+    table = np.zeros((total, len(COLUMN_TABLE)), np.int32)
+    tables = {name: table[:, i] for i, name in enumerate(COLUMN_TABLE)}
+    tables["mix_row"][:] = -1
+    keys = np.zeros((total, 2), np.uint32)
     sources: list[int] = [0]
     mixed = 0
     for group in groups:
@@ -104,16 +104,15 @@ def build_block(
             first = group.columns.start + part.start
             here = slice(first, group.columns.start + part.stop)
             tables["sensor"][here] = rows[sensor.uuid]
-            tables["key"][here] = [formula.key(seed, sensor.uuid, i) for i in range(part.stop - part.start)]
+            keys[here] = [formula.key(seed, sensor.uuid, i) for i in range(part.stop - part.start)]
             _gather_tables(tables, here, sensor._sources(), sources, model)
             for triad in sensor._mixed_parts():
                 columns = slice(first + triad.start, first + triad.stop)
                 tables["mix_row"][columns] = np.arange(mixed, mixed + 3)
                 tables["mix_first"][columns] = columns.start
                 mixed += 3
-    tables["sources"] = np.asarray(sources, np.int32)
     dtype = groups[0].dtype
-    store = ColumnStore.allocate(total, mixed, n_envs, dtype, tables, device)
+    store = ColumnStore.allocate(table, np.asarray(sources, np.int32), keys, mixed, n_envs, dtype, device)
     store.mix.copy_(torch.eye(3).repeat(mixed // 3, 1)[:, :, None])
     for group in groups:
         group.truth, group.reading = store.truth[group.columns], store.reading[group.columns]
@@ -140,7 +139,7 @@ def _gather_tables(
         sources += [int(model.sensor(name).adr[0]) + offset for name in source.sensors]
         if source.frame:
             tables["op"][column] = GATHER_ROTATE
-            tables["extra"][column] = int(model.sensor(source.frame).adr[0]), source.component
+            tables["quat"][column], tables["axis"][column] = int(model.sensor(source.frame).adr[0]), source.component
         elif len(source.sensors) == 1:
             tables["op"][column] = GATHER_COPY
         else:
@@ -151,9 +150,8 @@ def build_delivery(
     groups: list[SensorGroup], first_source: list[int], rows: dict[str, int], n_envs: int, dtype: Any, dt: float, device: Any
 ) -> DeliveryStore:
     """Return storage of ``groups``, whose snapshots start at ``first_source``; sets each group's cache."""
-    names = ("source", "sensor", "linear", "ring_first", "ring_slots", "history_first", "history_length", "stride")
-    total = sum(group.n_returns for group in groups)
-    tables = {name: np.zeros(total, np.int32) for name in names}
+    table = np.zeros((sum(group.n_returns for group in groups), len(RETURN_TABLE)), np.int32)
+    tables = {name: table[:, i] for i, name in enumerate(RETURN_TABLE)}
     start = ring_rows = history_rows = 0
     for group, first in zip(groups, first_source, strict=True):
         count = group.n_returns
@@ -179,7 +177,7 @@ def build_delivery(
             tables["sensor"][columns] = rows[sensor.uuid]
             tables["linear"][columns] = sensor.options.interpolate
         start += count
-    store = DeliveryStore.allocate(tables, ring_rows, history_rows, n_envs, dtype, device)
+    store = DeliveryStore.allocate(table, ring_rows, history_rows, n_envs, dtype, device)
     for group in groups:
         count, length = group.n_returns, group.history_length
         group.cache = store.cache[group.delivery_rows]

@@ -18,10 +18,8 @@ from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
 from sensorium.pipeline.parameters import Write, broadcast, check
-from sensorium.pipeline.storage import TimingStore
+from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.worlds import Envs, Names, World, env_ids, env_index
-
-_TIMING_OPTIONS = ("rate", "delay", "jitter", "dropout")
 
 
 class SensorManager:
@@ -39,7 +37,7 @@ class SensorManager:
         self._timing: TimingStore
         self._rows: dict[str, int] = {}
         self._max_late: list[float] = []
-        self._timed = False
+        self._unfused: list[SensorGroup] = []
         self._resetting: np.ndarray | None = None
 
     # -- build --------------------------------------------------------------------------------------------------------
@@ -87,6 +85,7 @@ class SensorManager:
         from sensorium.pipeline.cpu import CpuKernels  # Numba is imported when a scene is built, not before
 
         self._kernels = CpuKernels(world, list(self._blocks.values()), self._posts, self._timing, dt)
+        self._unfused = [group for group in self.groups if group.hooked or group.post_processed]
         for group in self.groups:
             for sensor in group.sensors:
                 sensor._attach(self, group)
@@ -135,18 +134,13 @@ class SensorManager:
     def step(self) -> None:
         """Sense the world as it is now: one more step."""
         self.step_count += 1
-        step = self.step_count
-        if self._timed:
-            self._kernels.time(step)
-        for block in self._blocks.values():
-            if block.fused:
-                self._kernels.fused(block, step)
-        for group in self.groups:
+        self._kernels.step(self.step_count)
+        for group in self._unfused:
             if group.hooked:
                 self._run_hooks(group)
             if group.post_processed:
                 self._post_process(group)
-            if group.stored and (group.hooked or group.post_processed):
+            if group.stored:
                 self._deliver(group)
 
     def _run_hooks(self, group: SensorGroup) -> None:
@@ -214,8 +208,7 @@ class SensorManager:
         if not len(ids):
             return
         for block in self._blocks.values():
-            if block.fused:
-                self._kernels.reset_fused(block, self.step_count, ids)
+            self._kernels.reset_fused(block, self.step_count, ids)
         self._resetting = ids
         try:
             for group in self.groups:
@@ -268,17 +261,17 @@ class SensorManager:
         self._check_timing(sensor, values, index)
         for write in writes:
             write.apply()
-        if any(name in _TIMING_OPTIONS for name in values):
+        if any(name in TIMING_PARAMETERS for name in values):
             self._flag_timing()
 
     def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:
         option = f"{type(sensor).options_type.__name__}.{name}"
-        if name in _TIMING_OPTIONS:
+        if name in TIMING_PARAMETERS:
             n_envs = self.world.n_envs if index is None else len(index)
             given = broadcast(option, 0.0 if value is None else value, 1, n_envs, self.world.device)
             check(option, given, least=0.0, most=1.0 if name == "dropout" else None)
             row = self._rows[sensor.uuid]
-            return [Write(getattr(self._timing, name), slice(row, row + 1), index, given, lambda: None)]
+            return [Write(self._timing.parameter(name), slice(row, row + 1), index, given, lambda: None)]
         kind, part = sensor._parameter(name)
         if kind == "custom":
             return sensor._custom_writes(name, option, value, index)
@@ -297,7 +290,7 @@ class SensorManager:
         n_envs = self.world.n_envs if index is None else len(index)
         late = {}
         for name in ("delay", "jitter"):
-            now = getattr(self._timing, name)[row]
+            now = self._timing.parameter(name)[row]
             now = now if index is None else now[index]
             given = values.get(name)
             late[name] = now if name not in values else broadcast(name, given, 1, n_envs, now.device)[0].expand(n_envs)
@@ -318,16 +311,16 @@ class SensorManager:
     def _flag_timing(self) -> None:
         timing = self._timing
         for row, sensor in enumerate(self._sensors):
-            flags = RATE if bool((timing.rate[row] > 0).any()) else 0
-            flags |= DROPOUT if bool((timing.dropout[row] > 0).any()) else 0
+            flags = RATE if bool((timing.parameter("rate")[row] > 0).any()) else 0
+            flags |= DROPOUT if bool((timing.parameter("dropout")[row] > 0).any()) else 0
             flags |= DELAYED if self._max_late[row] > 0 else 0
             flags |= LINEAR if sensor.options.interpolate else 0
             timing.flags[row] = flags
-        self._timed = bool((timing.flags & (RATE | DROPOUT | DELAYED)).any())
+        self._kernels.timed = bool((timing.flags & (RATE | DROPOUT | DELAYED)).any())
 
     def get(self, sensor: Any, name: str) -> torch.Tensor:
         """The value of a timing parameter now, (B,)."""
-        return getattr(self._timing, name)[self._rows[sensor.uuid]].clone()
+        return self._timing.parameter(name)[self._rows[sensor.uuid]].clone()
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

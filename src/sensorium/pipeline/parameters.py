@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import BIAS, DEADBAND, MIX, NOISE, RESOLUTION, SATURATION, UNIFORM, WALK
+from sensorium.pipeline.flags import BIAS, DEADBAND, FLAGS, MIX, MIX_ROW, NOISE, RESOLUTION, SATURATION, UNIFORM, WALK
 from sensorium.pipeline.storage import PARAMETERS, ColumnStore
 
 _BITS = {
@@ -89,7 +89,7 @@ class ColumnParameters:
         self._store = store
         self._dt = dt
         self._n_envs = store.truth.shape[1]
-        n_columns = len(store.flags)
+        n_columns = len(store.table)
         self._uniform = {name: np.ones(n_columns, bool) for name in (*PARAMETERS, "mix")}
         self._active = {name: np.zeros(n_columns, bool) for name in (*PARAMETERS, "mix")}
         self._refresh(slice(0, n_columns))
@@ -123,7 +123,7 @@ class ColumnParameters:
         if matrix.shape not in ((3, 3), (n_envs, 3, 3)):
             raise OptionError(f"{option} must have shape (3, 3) or ({n_envs}, 3, 3), got {tuple(matrix.shape)}")
         check(option, matrix, least=-1e6)
-        first = int(self._store.mix_row[rows.start])
+        first = int(self._store.table[rows.start, MIX_ROW])
         flat = self._store.mix.view(-1, self._n_envs)
         values = matrix.reshape(-1, 9).T  # (9, 1 or n)
 
@@ -137,7 +137,7 @@ class ColumnParameters:
         return [Write(flat, slice(3 * first, 3 * first + 9), envs, values, after)]
 
     def _write(self, field: str, values: torch.Tensor, rows: slice, envs: torch.Tensor | None) -> Write:
-        target = getattr(self._store, field)
+        target = self._store.parameter(field)
 
         def after() -> None:
             neutral = _NEUTRAL.get(field, 0.0)
@@ -157,7 +157,7 @@ class ColumnParameters:
         flags |= np.where(self._active["mix"][rows], MIX, 0).astype(np.int32)
         uniform = np.logical_and.reduce([self._uniform[name][rows] for name in ("noise", "bias", "random_walk")])
         flags |= np.where(uniform, UNIFORM, 0).astype(np.int32)
-        self._store.flags[rows] = torch.from_numpy(flags).to(self._store.flags.device)
+        self._store.table[rows, FLAGS] = torch.from_numpy(flags).to(self._store.table.device)
 
 
 def _pair(option: str, value: Any) -> tuple[Any, Any]:

@@ -29,71 +29,83 @@ that N neighbouring slots always hold the last N readings, newest first: reading
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 PARAMETERS = ("noise", "bias", "random_walk", "resolution", "deadband", "low", "high")
-"""Column parameters, each a (C, B) float32 tensor of the column store."""
+"""Column parameters, in the order of the ``P_`` constants."""
+TIMING_PARAMETERS = ("rate", "delay", "jitter", "dropout")
+"""Timing parameters, in the order of the ``T_`` constants."""
+COLUMN_TABLE = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first")
+"""Columns of the per-column table."""
+RETURN_TABLE = (
+    "source",
+    "sensor",
+    "linear",
+    "ring_first",
+    "ring_slots",
+    "history_first",
+    "history_length",
+    "stride",
+)
+"""Columns of the per-return-column table."""
 
 _DEFAULTS = {"low": -torch.inf, "high": torch.inf}
 
 
-@dataclass
 class Store:
     """Tensors by name; ``views()`` gives the same memory as NumPy arrays for the CPU kernels."""
 
     def views(self) -> dict[str, np.ndarray]:
         """Field name -> NumPy view of the tensor."""
-        return {field.name: getattr(self, field.name).numpy() for field in fields(self)}
+        return {name: tensor.numpy() for name, tensor in vars(self).items()}
 
 
 @dataclass
 class ColumnStore(Store):
     """One dtype's block of columns; the fields are those of ``kernels.Columns``."""
 
-    op: torch.Tensor
-    first: torch.Tensor
-    count: torch.Tensor
-    extra: torch.Tensor
+    table: torch.Tensor
     sources: torch.Tensor
-    flags: torch.Tensor
-    sensor: torch.Tensor
     key: torch.Tensor
-    mix_row: torch.Tensor
-    mix_first: torch.Tensor
     mix: torch.Tensor
     truth: torch.Tensor
     reading: torch.Tensor
     walk: torch.Tensor
-    noise: torch.Tensor
-    bias: torch.Tensor
-    random_walk: torch.Tensor
-    resolution: torch.Tensor
-    deadband: torch.Tensor
-    low: torch.Tensor
-    high: torch.Tensor
+    parameters: torch.Tensor
 
     @classmethod
     def allocate(
         cls,
-        n_columns: int,
+        table: np.ndarray,
+        sources: np.ndarray,
+        key: np.ndarray,
         n_mixed: int,
         n_envs: int,
         dtype: torch.dtype,
-        tables: dict[str, np.ndarray],
         device: torch.device,
     ) -> ColumnStore:
-        """Zeroed storage; ``tables`` holds the per-column index tables by field name."""
-        values = {name: torch.from_numpy(table).to(device) for name, table in tables.items()}
-        for name in ("truth", "reading"):
-            values[name] = torch.zeros(n_columns, n_envs, dtype=dtype, device=device)
-        values["walk"] = torch.zeros(n_columns, n_envs, device=device)
-        for name in PARAMETERS:
-            values[name] = torch.full((n_columns, n_envs), _DEFAULTS.get(name, 0.0), device=device)
-        values["mix"] = torch.zeros(n_mixed, 3, n_envs, device=device)
-        return cls(**values)
+        """Zeroed storage, with neutral parameters."""
+        shape = (len(table), n_envs)
+        parameters = torch.zeros(len(PARAMETERS), *shape, device=device)
+        for name, value in _DEFAULTS.items():
+            parameters[PARAMETERS.index(name)] = value
+        return cls(
+            table=torch.from_numpy(table).to(device),
+            sources=torch.from_numpy(sources).to(device),
+            key=torch.from_numpy(key).to(device),
+            mix=torch.zeros(n_mixed, 3, n_envs, device=device),
+            truth=torch.zeros(shape, dtype=dtype, device=device),
+            reading=torch.zeros(shape, dtype=dtype, device=device),
+            walk=torch.zeros(shape, device=device),
+            parameters=parameters,
+        )
+
+    def parameter(self, name: str) -> torch.Tensor:
+        """One parameter of all columns, (C, B)."""
+        return self.parameters[PARAMETERS.index(name)]
 
 
 @dataclass
@@ -102,10 +114,7 @@ class TimingStore(Store):
 
     flags: torch.Tensor
     key: torch.Tensor
-    rate: torch.Tensor
-    delay: torch.Tensor
-    jitter: torch.Tensor
-    dropout: torch.Tensor
+    parameters: torch.Tensor
     due: torch.Tensor
     lag: torch.Tensor
     part: torch.Tensor
@@ -117,28 +126,22 @@ class TimingStore(Store):
         return cls(
             flags=torch.zeros(len(keys), dtype=torch.int32, device=device),
             key=torch.from_numpy(keys).to(device),
-            **{
-                name: torch.zeros(shape, dtype=torch.float64, device=device)
-                for name in ("rate", "delay", "jitter", "dropout")
-            },
+            parameters=torch.zeros(len(TIMING_PARAMETERS), *shape, dtype=torch.float64, device=device),
             due=torch.ones(shape, dtype=torch.bool, device=device),
             lag=torch.zeros(shape, dtype=torch.int32, device=device),
             part=torch.zeros(shape, device=device),
         )
+
+    def parameter(self, name: str) -> torch.Tensor:
+        """One parameter of all sensors, (S, B)."""
+        return self.parameters[TIMING_PARAMETERS.index(name)]
 
 
 @dataclass
 class DeliveryStore(Store):
     """Rings, caches and histories of one dtype; the fields are those of ``kernels.Delivery``."""
 
-    source: torch.Tensor
-    sensor: torch.Tensor
-    linear: torch.Tensor
-    ring_first: torch.Tensor
-    ring_slots: torch.Tensor
-    history_first: torch.Tensor
-    history_length: torch.Tensor
-    stride: torch.Tensor
+    table: torch.Tensor
     ring: torch.Tensor
     cache: torch.Tensor
     history: torch.Tensor
@@ -147,23 +150,22 @@ class DeliveryStore(Store):
     @classmethod
     def allocate(
         cls,
-        tables: dict[str, np.ndarray],
+        table: np.ndarray,
         ring_rows: int,
         history_rows: int,
         n_envs: int,
         dtype: torch.dtype,
         device: torch.device,
     ) -> DeliveryStore:
-        """Zeroed storage; ``tables`` holds the per-column index tables by field name."""
-        values = {name: torch.from_numpy(table).to(device) for name, table in tables.items()}
+        """Zeroed storage."""
 
         def rows(count: int) -> torch.Tensor:
             return torch.zeros(count, n_envs, dtype=dtype, device=device)
 
         return cls(
-            **values,
+            table=torch.from_numpy(table).to(device),
             ring=rows(ring_rows),
-            cache=rows(len(tables["source"])),
+            cache=rows(len(table)),
             history=rows(history_rows),
             truth_history=rows(history_rows),
         )
