@@ -49,6 +49,8 @@ class MujocoWorld:
         if model.nsensor and substeps > 1 and n_envs >= _SPLIT_FROM:
             self._flags = self.batch.expand("opt.disableflags")
             self._sensors_on = int(model.opt.disableflags)
+        self._bound = {"sensordata"}
+        self.batch.bind("sensordata")  # before the first call, so that it is filled by it
         self.reset()
 
     @property
@@ -57,6 +59,11 @@ class MujocoWorld:
 
     def bind(self, field: str) -> torch.Tensor:
         array = self.batch.bind(field)
+        if field not in self._bound:
+            self._bound.add(field)
+            if not array.flags.writeable:
+                # a field bound between calls is zero until the next one; these stages leave the physics untouched
+                self.batch.forward(stage=_STAGE_VEL)
         if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs at every call
             array = array.view()
             array.flags.writeable = True

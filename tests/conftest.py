@@ -1,0 +1,62 @@
+"""Shared by all tests: scenes, the choice of slow tests, and why GPU tests are skipped."""
+
+import random
+
+import pytest
+
+import sensorium as sn
+
+ARM = """
+<mujoco model="arm">
+  <option timestep="0.1"/>
+  <worldbody>
+    <body name="upper" pos="0 0 0.5">
+      <joint name="shoulder" axis="0 1 0" range="-3 3" damping="0.1"/>
+      <geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.03" mass="1"/>
+      <body name="lower" pos="0 0 0.3">
+        <joint name="elbow" axis="0 1 0" range="-3 3" damping="0.1"/>
+        <geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.03" mass="0.5"/>
+        <site name="tip" pos="0 0 0.3"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor name="m1" joint="shoulder"/><motor name="m2" joint="elbow"/></actuator>
+</mujoco>
+"""
+
+
+def drop_scene(height: float = 0.12, **options) -> sn.Scene:
+    """A 1 kg box of 0.2 m that falls on a plane."""
+    scene = sn.Scene(**{"dt": 0.01, "substeps": 2, **options})
+    scene.add_object(sn.Plane())
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, height), free=True)
+    return scene
+
+
+def arm_scene(**options) -> sn.Scene:
+    """A two-joint arm on the ground."""
+    scene = sn.Scene(**{"dt": 0.01, "substeps": 2, **options})
+    scene.add_object(sn.Plane())
+    scene.add_robot(ARM, name="arm")
+    return scene
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all-slow", action="store_true", help="run every slow test, not a sample of them")
+    parser.addoption("--slow-seed", type=int, default=0, help="which sample of the slow tests runs")
+
+
+def pytest_collection_modifyitems(config, items):
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow and not config.getoption("--all-slow"):
+        chosen = random.Random(config.getoption("--slow-seed")).sample(slow, (len(slow) + 1) // 2)
+        for item in slow:
+            if item not in chosen:
+                item.add_marker(pytest.mark.skip(reason="slow test outside this run's sample; --all-slow runs it"))
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu:
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in gpu:
+                item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))

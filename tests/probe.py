@@ -1,0 +1,43 @@
+"""A sensor whose raw signal is known: column c of env b reads ``(c + 1) * sin(3 t + b)``, and so on in float64."""
+
+import torch
+
+import sensorium as sn
+
+
+class Probe(sn.SimpleSensorOptions):
+    columns: int = 3
+
+
+class ProbeSensor(sn.SimpleSensor[torch.Tensor], options=Probe):
+    def _get_return_format(self):
+        return (self.options.columns,)
+
+    @classmethod
+    def _update_raw_data(cls, group, out):
+        time, envs = group.world.time, torch.arange(group.n_envs)
+        column = torch.cat([torch.arange(part.stop - part.start) for part in group.slices]) + 1
+        out.copy_(column[:, None] * torch.sin(3 * time + envs))
+
+
+class DoubleProbe(Probe):
+    pass
+
+
+class DoubleProbeSensor(ProbeSensor, options=DoubleProbe):
+    @classmethod
+    def _get_intermediate_dtype(cls):
+        return torch.float64
+
+    @classmethod
+    def _get_cache_dtype(cls):
+        return torch.float64
+
+
+def probe_scene(*options, n_envs=2, seed=0, dt=0.01):
+    """A built scene that holds nothing but probes (and a ball, for there must be something)."""
+    scene = sn.Scene(dt=dt, substeps=1)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    sensors = [scene.add_sensor(one) for one in options]
+    scene.build(n_envs=n_envs, seed=seed)
+    return scene, *sensors

@@ -1,0 +1,148 @@
+"""The formula of the fused step (sensorium/pipeline/formula.py) in plain NumPy, written from its text.
+
+Slow and obvious on purpose. One sensor, C columns, B envs; every list is a whole past, so there are no rings, indices or
+flags that could be wrong in the same way as the kernels'.
+"""
+
+import hashlib
+
+import numpy as np
+
+F = np.float32
+U = np.uint32
+
+
+def key(seed, uuid, element):
+    digest = hashlib.blake2b(f"{seed}\0{uuid}\0{element}".encode(), digest_size=8).digest()
+    return np.frombuffer(digest, "<u4")
+
+
+def rotate(x, n):
+    return (x << U(n)) | (x >> U(32 - n))
+
+
+def threefry(k, c0, c1):
+    """Threefry2x32-20 over arrays of uint32 counters."""
+    with np.errstate(over="ignore"):
+        k0, k1 = U(k[0]), U(k[1])
+        schedule = [k0, k1, k0 ^ k1 ^ U(0x1BD11BDA)]
+        x0, x1 = c0 + k0, c1 + k1
+        rotations = [13, 15, 26, 6, 17, 29, 16, 24]
+        for r in range(20):
+            x0 = x0 + x1
+            x1 = rotate(x1, rotations[r % 8]) ^ x0
+            if r % 4 == 3:
+                i = r // 4 + 1
+                x0 = x0 + schedule[i % 3]
+                x1 = x1 + schedule[(i + 1) % 3] + U(i)
+    return x0, x1
+
+
+def horner(coefficients, z):
+    p = np.full_like(z, F(coefficients[-1]))
+    for c in reversed(coefficients[:-1]):
+        p = p * z + F(c)
+    return p
+
+
+LOG = (
+    1.0,
+    -0.4999999701976776,
+    0.33334192633628845,
+    -0.250013530254364,
+    0.19955933094024658,
+    -0.1657799333333969,
+    0.14977401494979858,
+    -0.14269258081912994,
+    0.08533313125371933,
+)
+SINE = (1.5707963705062866, -0.6459637880325317, 0.07968991994857788, -0.004674143623560667, 0.00015167170204222202)
+
+
+def log(u):
+    mantissa, exponent = np.frexp(u)  # in [0.5, 1)
+    small = mantissa < F(0.7071067690849304)
+    mantissa = np.where(small, mantissa + mantissa, mantissa)
+    exponent = np.where(small, exponent - 1, exponent).astype(F)
+    z = mantissa - F(1)
+    return horner(LOG, z) * z + exponent * F(0.6931471824645996)
+
+
+def sine(q):
+    return horner(SINE, q * q) * q
+
+
+def normals(w0, w1):
+    u = ((w0 >> U(9)).astype(F) + F(0.5)) * F(2.0**-23)
+    q = ((w1 >> U(9)).astype(F) + F(0.5)) * F(2.0**-23)
+    r = np.sqrt(F(-2) * log(u))
+    n0, n1 = r * sine(q), r * sine(F(1) - q)
+    return np.where(w1 & U(1), -n0, n0), np.where(w1 & U(2), -n1, n1)
+
+
+def uniform(w):
+    return (w >> U(8)).astype(np.float64) * 2.0**-24
+
+
+class Reference:
+    """What a sensor reads, from its ground truth. Parameters are arrays that broadcast to (C, B)."""
+
+    def __init__(self, *, seed, uuid, shape, dt, dtype=F, **parameters):
+        self.seed, self.uuid, self.shape, self.dt, self.dtype = seed, uuid, shape, dt, dtype
+        defaults = {"noise": 0, "bias": 0, "random_walk": 0, "resolution": 0, "deadband": 0, "low": -np.inf, "high": np.inf}
+        timing = {"rate": 0, "delay": 0, "jitter": 0, "dropout": 0}
+        for name, value in (defaults | {k: v for k, v in parameters.items() if k in defaults}).items():
+            scale = np.float64(dt) ** 0.5 if name == "random_walk" else 1.0
+            value = np.asarray(value, np.float64) * scale
+            setattr(self, name, np.broadcast_to(value, shape).astype(F))
+        for name, value in (timing | {k: v for k, v in parameters.items() if k in timing}).items():
+            setattr(self, name, np.broadcast_to(np.asarray(value, np.float64), shape[1:]))
+        self.linear = parameters.get("interpolate", False)
+        self.mix = parameters.get("mix")
+
+    def reset(self, truth, step):
+        self.walk = np.zeros(self.shape, F)
+        self.reading = self._sample(truth, step, advance=False)
+        self.past = [[self.reading[:, b].copy()] * 400 for b in range(self.shape[1])]
+        return self.reading.copy()
+
+    def _sample(self, truth, step, advance):
+        envs = np.arange(self.shape[1], dtype=U)
+        x = truth.astype(self.dtype)
+        if self.mix is not None:
+            m = np.asarray(self.mix, F)[..., None]
+            x = np.stack([m[i, 0] * x[0] + m[i, 1] * x[1] + m[i, 2] * x[2] for i in range(3)])
+        out = np.empty(self.shape, self.dtype)
+        for c in range(self.shape[0]):
+            n0, n1 = normals(*threefry(key(self.seed, self.uuid, c), envs, np.full_like(envs, step)))
+            if advance:
+                self.walk[c] = self.walk[c] + self.random_walk[c] * n1
+            out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
+        out = np.where(np.abs(out) < self.deadband, self.dtype(0), out)
+        out = np.minimum(np.maximum(out, self.low), self.high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            quantised = np.rint(out / self.resolution) * self.resolution
+        return np.where(self.resolution > 0, quantised, out).astype(self.dtype)
+
+    def step(self, truth, time, step):
+        n_envs = self.shape[1]
+        envs = np.arange(n_envs, dtype=U)
+        w0, w1 = threefry(key(self.seed, self.uuid, -1), envs, np.full_like(envs, step))
+        sample = self._sample(truth, step, advance=True)
+        out = np.empty(self.shape, self.dtype)
+        for b in range(n_envs):
+            k, per_step = np.rint(time[b] / self.dt), self.dt * self.rate[b]
+            due = per_step == 0 or per_step >= 1
+            due = due or np.floor(k * per_step + 1e-6) > np.floor((k - 1) * per_step + 1e-6)
+            if due and not self.dropout[b] > uniform(w1[b]):
+                self.reading[:, b] = sample[:, b]
+            self.past[b].append(self.reading[:, b].copy())
+            late = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) / self.dt
+            if self.linear:
+                whole = int(np.floor(late + 1e-6))
+                part = F(max(late - whole, 0.0))
+                older = self.past[b][-2 - whole]
+                out[:, b] = self.past[b][-1 - whole] * (F(1) - part) + older * part
+            else:
+                out[:, b] = self.past[b][-1 - max(int(np.ceil(late - 1e-6)), 0)]
+        return out
