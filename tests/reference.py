@@ -89,7 +89,15 @@ class Reference:
 
     def __init__(self, *, seed, uuid, shape, dt, dtype=F, **parameters):
         self.seed, self.uuid, self.shape, self.dt, self.dtype = seed, uuid, shape, dt, dtype
-        defaults = {"noise": 0, "bias": 0, "random_walk": 0, "resolution": 0, "deadband": 0, "low": -np.inf, "high": np.inf}
+        defaults = {
+            "noise": 0,
+            "bias": 0,
+            "random_walk": 0,
+            "resolution": 0,
+            "deadband": 0,
+            "low": -np.inf,
+            "high": np.inf,
+        }
         timing = {"rate": 0, "delay": 0, "jitter": 0, "dropout": 0}
         for name, value in (defaults | {k: v for k, v in parameters.items() if k in defaults}).items():
             scale = np.float64(dt) ** 0.5 if name == "random_walk" else 1.0

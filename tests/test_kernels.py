@@ -103,9 +103,7 @@ def test_every_combination_of_options_is_the_references(options, seed, n_envs, d
     length = options.pop("history_length", None)
     columns = {k: np.reshape(v, (-1, 1)) if isinstance(v, tuple) else v for k, v in options.items()}
     dtype = np.float64 if double else np.float32
-    expected = reference.Reference(
-        seed=seed, uuid="p", shape=(3, n_envs), dt=0.01, dtype=dtype, **limits, **columns
-    )
+    expected = reference.Reference(seed=seed, uuid="p", shape=(3, n_envs), dt=0.01, dtype=dtype, **limits, **columns)
     read = expected.reset(sensor.group.truth.numpy(), 0)
     newest = (lambda: sensor.read()[:, 0]) if length else sensor.read
     np.testing.assert_array_equal(newest().T.numpy(), read)
@@ -171,9 +169,7 @@ def test_fused_columns_are_the_references(n_envs):
 def test_draws_depend_on_seed_uuid_element_env_and_step_alone():
     def first(uuid="a", seed=0, columns=3, n_envs=4, steps=2, others=()):
         extra = [Probe(uuid=name, noise=1.0) for name in others]
-        scene, *sensors = probe_scene(
-            *extra, Probe(uuid=uuid, noise=1.0, columns=columns), n_envs=n_envs, seed=seed
-        )
+        scene, *sensors = probe_scene(*extra, Probe(uuid=uuid, noise=1.0, columns=columns), n_envs=n_envs, seed=seed)
         scene.step(steps)
         return (sensors[-1].read() - sensors[-1].read_ground_truth()).clone()
 

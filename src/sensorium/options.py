@@ -48,6 +48,8 @@ def _explain(options: type[Options], error: ValidationError) -> str:
             names = list(options.model_fields)
             hint = did_you_mean(name, names) or f"; it has {shorten(names, 40)}"
             lines.append(f"{options.__name__} has no option {name!r}{hint}")
+        elif problem["type"] == "missing" and len(problem["loc"]) > 1:
+            lines.append(f"{options.__name__}.{name}: too few values, got {problem['input']!r}")
         elif problem["type"] == "missing":
             lines.append(f"{options.__name__} needs the option {path!r}")
         else:

@@ -23,7 +23,9 @@ _PARALLEL_FROM = 16_000
 class CpuKernels:
     """The stages of the fused step, over NumPy views of the tensors. Compiled at first use, cached on disk."""
 
-    def __init__(self, world: World, blocks: list[Block], posts: list[PostBlock], timing: TimingStore, dt: float) -> None:
+    def __init__(
+        self, world: World, blocks: list[Block], posts: list[PostBlock], timing: TimingStore, dt: float
+    ) -> None:
         self._data = world.bind("sensordata").numpy()
         self._time = world.time.numpy()
         self._dt = dt

@@ -509,7 +509,11 @@ def deliver(delivery, r0, r1, measured, truth, timing, step, serve, remember):
     for r in range(r0, r1):
         q, s = delivery.table[r, R_SOURCE], delivery.table[r, R_SENSOR]
         if delivery.table[r, R_RING_FIRST] >= 0:
-            slots, stride, first = delivery.table[r, R_RING_SLOTS], delivery.table[r, R_STRIDE], delivery.table[r, R_RING_FIRST]
+            slots, stride, first = (
+                delivery.table[r, R_RING_SLOTS],
+                delivery.table[r, R_STRIDE],
+                delivery.table[r, R_RING_FIRST],
+            )
             head = step % slots
             _place_row(measured, q, delivery.ring, first + head * stride)
             if not serve:

@@ -85,7 +85,13 @@ def assign_columns(groups: Iterable[SensorGroup]) -> None:
 
 
 def build_block(
-    groups: list[SensorGroup], rows: dict[str, int], model: mujoco.MjModel, n_envs: int, dt: float, seed: int, device: Any
+    groups: list[SensorGroup],
+    rows: dict[str, int],
+    model: mujoco.MjModel,
+    n_envs: int,
+    dt: float,
+    seed: int,
+    device: Any,
 ) -> Block:
     """Storage of the groups of one intermediate dtype; ``rows`` maps uuid -> row of the timing arrays."""
     groups = sorted(groups, key=lambda group: group.hooked)  # stable: fused groups first
@@ -147,7 +153,13 @@ def _gather_tables(
 
 
 def build_delivery(
-    groups: list[SensorGroup], first_source: list[int], rows: dict[str, int], n_envs: int, dtype: Any, dt: float, device: Any
+    groups: list[SensorGroup],
+    first_source: list[int],
+    rows: dict[str, int],
+    n_envs: int,
+    dtype: Any,
+    dt: float,
+    device: Any,
 ) -> DeliveryStore:
     """Return storage of ``groups``, whose snapshots start at ``first_source``; sets each group's cache."""
     table = np.zeros((sum(group.n_returns for group in groups), len(RETURN_TABLE)), np.int32)

@@ -53,6 +53,14 @@ class SensorManager:
 
     def build(self, world: World, seed: int, dt: float) -> None:
         """Lay out storage for all sensors, compile the kernels, and take the first readings."""
+        try:
+            self._build(world, seed, dt)
+        except BaseException:
+            for sensor in self._sensors:
+                sensor._detach()
+            raise
+
+    def _build(self, world: World, seed: int, dt: float) -> None:
         self.world, self.dt, self.step_count = world, dt, 0
         device, n_envs = world.device, world.n_envs
         by_class: dict[type, list[Any]] = {}
@@ -64,6 +72,12 @@ class SensorManager:
         self._timing = build_timing(self._sensors, seed, n_envs, device)
         piped = [group for group in self.groups if group.in_pipeline]
         for group in piped:
+            late = [sensor for sensor in group.sensors if sensor.options.interpolate]
+            if late and not group.return_dtype.is_floating_point:
+                raise OptionError(
+                    f"{group.cls.options_type.__name__}.interpolate: readings are {group.return_dtype}, which cannot be "
+                    "interpolated; leave it out"
+                )
             if group.dtype not in (torch.float32, torch.float64):
                 raise OptionError(
                     f"{group.cls.__name__}: _get_intermediate_dtype must be float32 or float64, got {group.dtype}; "
@@ -107,7 +121,13 @@ class SensorManager:
             snapshot, truth = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
             stored = [(group, first) for group, first in zip(members, firsts, strict=False) if group.stored]
             delivery = build_delivery(
-                [group for group, _ in stored], [first for _, first in stored], self._rows, n_envs, dtype, self.dt, device
+                [group for group, _ in stored],
+                [first for _, first in stored],
+                self._rows,
+                n_envs,
+                dtype,
+                self.dt,
+                device,
             )
             post = PostBlock(delivery, snapshot, truth, members)
             for group, first in zip(members, firsts, strict=False):

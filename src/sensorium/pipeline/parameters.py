@@ -53,9 +53,12 @@ def broadcast(option: str, value: Any, columns: int, n_envs: int, device: torch.
 
     It may be a number, one value per axis (columns,), or one row per env: (n_envs, columns) or (n_envs, 1).
     """
-    tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
-    if tensor.dtype == torch.bool or tensor.is_complex():
+    array = value if isinstance(value, torch.Tensor) else np.asarray(value)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
         raise OptionError(f"{option} must be a number, got {value!r}")
+    tensor = torch.as_tensor(array)
+    if tensor.dtype == torch.bool or tensor.is_complex():
+        raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
     tensor = tensor.to(device=device, dtype=torch.float64)
     if tensor.ndim == 0:
         return tensor.expand(columns, 1)

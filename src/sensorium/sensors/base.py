@@ -85,11 +85,7 @@ class Sensor(Module, Generic[DataT]):
         self.uuid = uuid
         self.measured = Buffer(get=lambda: self._flat(False), tags={self.kind, "measured"})
         self.ground_truth = Buffer(get=lambda: self._flat(True), tags={self.kind, "ground_truth"})
-        self._manager: SensorManager | None = None
-        self._readings: Any = None
-        self._truths: Any = None
-        self._windows: list[Any] = []
-        self._truth_windows: list[Any] = []
+        self._detach()
 
     # -- what users call ----------------------------------------------------------------------------------------------
 
@@ -155,6 +151,8 @@ class Sensor(Module, Generic[DataT]):
 
     def _parts(self) -> dict[str, slice]:
         """Prefix of option names -> the intermediate columns that they are about."""
+        if not self.uses_ring_pipeline:
+            return {}
         return {"": slice(0, n_columns(self._get_intermediate_format()))}
 
     def _mixed_parts(self) -> list[slice]:
@@ -207,7 +205,9 @@ class Sensor(Module, Generic[DataT]):
         """Whether this class replaces any of these hooks."""
         for hook in hooks:
             own = getattr(cls, hook, None)
-            defaults = [base.__dict__[hook] for base in cls.__mro__ if base.__dict__.get("_base") and hook in base.__dict__]
+            defaults = [
+                base.__dict__[hook] for base in cls.__mro__ if base.__dict__.get("_base") and hook in base.__dict__
+            ]
             if own is not None and not any(own.__func__ is default.__func__ for default in defaults[:1]):
                 return True
         return False
@@ -215,6 +215,14 @@ class Sensor(Module, Generic[DataT]):
     _base: ClassVar[bool] = True
 
     # -- called by the manager ----------------------------------------------------------------------------------------
+
+    def _detach(self) -> None:
+        """Be a sensor that has not been built."""
+        self._manager: SensorManager | None = None
+        self._readings: Any = None
+        self._truths: Any = None
+        self._windows: list[Any] = []
+        self._truth_windows: list[Any] = []
 
     def _attach(self, manager: SensorManager, group: SensorGroup) -> None:
         """Build the views that reads return."""
@@ -383,4 +391,3 @@ def add_site(spec: mujoco.MjSpec, names: Names, options: Any, uuid: str) -> str:
     name = f"{uuid}:site"
     body.add_site(name=name, pos=position, quat=orientation)
     return name
-

@@ -93,6 +93,8 @@ def add_model(
     root = roots[0].name if len(roots) == 1 else None
     if root == "":
         root = roots[0].name = "root"
+    for option in (name for name in dir(child.option) if not name.startswith("_")):
+        setattr(child.option, option, getattr(spec.option, option))  # or MuJoCo warns of each that differs
     try:
         spec.attach(child, prefix=f"{name}/", frame=spec.worldbody.add_frame(pos=pos, quat=quat))
     except ValueError as error:

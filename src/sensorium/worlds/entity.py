@@ -177,7 +177,10 @@ class Entity(Module):
         world = self._built()
         index = env_index(envs, world.n_envs, world.device)
         rows = world.n_envs if index is None else len(index)
-        tensor = torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
+        array = values if isinstance(values, torch.Tensor) else np.asarray(values)
+        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
+            raise OptionError(f"{option} must be numbers, got {values!r}")
+        tensor = torch.as_tensor(array)
         if tensor.dtype == torch.bool or tensor.is_complex():
             raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
         tensor = tensor.to(device=world.device, dtype=world.bind("qpos").dtype)

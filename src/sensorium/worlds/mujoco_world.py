@@ -145,5 +145,3 @@ class MujocoWorld:
     def close(self) -> None:
         """Free the batch. The tensors that ``bind`` gave keep its memory alive until they are gone."""
         del self.batch
-
-

@@ -372,7 +372,9 @@ class Scene(Module):
 
     def _before_build(self, call: str) -> None:
         if self._world is not None:
-            raise AlreadyBuiltError(f"{call}() must come before build(): this scene is already running; make a new Scene")
+            raise AlreadyBuiltError(
+                f"{call}() must come before build(): this scene is already running; make a new Scene"
+            )
 
     def _unbuilt(self, call: str) -> Any:
         raise NotBuiltError(f"{call} needs a running scene: call scene.build() first")

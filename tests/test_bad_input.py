@@ -1,0 +1,309 @@
+"""Bad input: a typed error that names the option and the value; nothing is changed by the failed call."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import ARM, arm_scene, drop_scene
+from probe import Probe, probe_scene
+
+import sensorium as sn
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sn.IMU(link="box", acc_noise=-1.0), ("IMU.acc_noise", "negative", "-1.0")),
+        (lambda: sn.IMU(link="box", gyro_noise=(0.1, -0.2, 0.1)), ("IMU.gyro_noise", "negative", "-0.2")),
+        (lambda: sn.IMU(link="box", acc_bias=NAN), ("IMU.acc_bias", "finite", "nan")),
+        (lambda: sn.IMU(link="box", acc_bias=(0, INF, 0)), ("IMU.acc_bias", "finite", "inf")),
+        (lambda: sn.IMU(link="box", delay=0.01, jitter=0.02), ("jitter", "0.02", "delay", "0.01")),
+        (lambda: sn.IMU(link="box", jitter=0.02), ("jitter", "delay")),
+        (lambda: sn.IMU(link="box", delay=0.2, max_delay=0.1), ("max_delay", "0.1", "0.2")),
+        (lambda: sn.IMU(link="box", rate=0), ("IMU.rate", "greater than 0", "0")),
+        (lambda: sn.IMU(link="box", rate=-5), ("IMU.rate", "-5")),
+        (lambda: sn.IMU(link="box", delay=-0.1), ("IMU.delay", "-0.1")),
+        (lambda: sn.IMU(link="box", dropout=1.5), ("IMU.dropout", "1.5")),
+        (lambda: sn.IMU(link="box", history_length=0), ("IMU.history_length", "0")),
+        (lambda: sn.IMU(link="box", uuid=""), ("IMU.uuid",)),
+        (lambda: sn.IMU(link="box", uuid="a.b"), ("uuid", "a.b")),
+        (lambda: sn.IMU(link="box", acc_nois=0.1), ("acc_nois", "did you mean 'acc_noise'")),
+        (lambda: sn.IMU(), ("IMU needs the option 'link'",)),
+        (lambda: sn.IMU(link="box", acc_saturation=(2, 1)), ("IMU.acc_saturation", "min <= max")),
+        (lambda: sn.IMU(link="box", acc_misalignment=((1, 0), (0, 1))), ("IMU.acc_misalignment",)),
+        (lambda: sn.IMU(link="box", quat=(0, 0, 0, 0)), ("quat", "zero")),
+        (lambda: sn.IMU(link="box", quat=(1, 0, 0, 0), euler=(0, 0, 0)), ("quat or euler",)),
+        (lambda: sn.Contact(link="box", threshold=-1), ("Contact.threshold", "-1")),
+        (lambda: sn.ContactForce(link="box", min_force=1, deadband=1), ("min_force", "deadband")),
+        (lambda: sn.JointEncoder(counts_per_revolution=0), ("JointEncoder.counts_per_revolution", "0")),
+        (lambda: sn.JointEncoder(counts_per_revolution=9, resolution=1), ("counts_per_revolution", "resolution")),
+        (lambda: sn.JointEncoder(joints=()), ("joints", "empty")),
+        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "greater than 0")),
+        (lambda: sn.Box(size=(1, 1)), ("Box.size",)),
+        (lambda: sn.Sphere(radius=-1), ("Sphere.radius", "-1")),
+        (lambda: sn.Box(mass=0), ("Box.mass", "0")),
+        (lambda: sn.Box(colour="red"), ("colour", "it has")),
+        (lambda: sn.Scene(dt=0), ("dt", "greater than 0")),
+        (lambda: sn.Scene(dt=NAN), ("dt", "nan")),
+        (lambda: sn.Scene(substeps=0), ("substeps", "0")),
+        (lambda: sn.Scene(gravty=(0, 0, 0)), ("gravty", "did you mean 'gravity'")),
+        (lambda: sn.Scene(integrator="midpoint"), ("integrator", "midpoint")),
+    ],
+)
+def test_options(make, words):
+    with pytest.raises(sn.OptionError) as caught:
+        make()
+    for word in words:
+        assert word in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "words"),
+    [
+        (sn.IMU(link="bxo"), ("IMU(uuid='imu_bxo').link", "'bxo'", "did you mean 'box'")),
+        (sn.Contact(link="box", touching="groud"), ("touching", "'groud'", "did you mean 'ground'")),
+        (sn.FramePose(link="box", relative_to="bix"), ("relative_to", "did you mean 'box'")),
+        (sn.JointEncoder(), ("no hinge or slide joint",)),
+        (sn.IMU(link="zzz"), ("there are 'world', 'ground', 'box'",)),
+    ],
+)
+def test_unknown_names_leave_the_scene_usable(sensor, words):
+    scene = sn.Scene()
+    scene.add_object(sn.Plane(), name="ground")
+    scene.add_object(sn.Box(), name="box", free=True)
+    scene.add_sensor(sensor)
+    with pytest.raises(sn.NameNotFoundError) as caught:
+        scene.build()
+    for word in words:
+        assert word in str(caught.value)
+    scene.add_object(sn.Sphere())  # not built, so still open
+
+
+def test_ambiguous_names():
+    scene = sn.Scene()
+    scene.add_robot(ARM, name="left")
+    scene.add_robot(ARM, name="right")
+    scene.add_sensor(sn.IMU(link="lower"))
+    with pytest.raises(sn.NameNotFoundError, match=r"ambiguous; write one of 'left/lower', 'right/lower'"):
+        scene.build()
+
+
+def test_joints():
+    for joints, words in ((("elbo",), "did you mean"), ((5,), r"5 is not in \[0, 2\)")):
+        scene = arm_scene()
+        scene.add_sensor(sn.JointEncoder(joints=joints))
+        with pytest.raises(sn.SensoriumError, match=words):
+            scene.build()
+
+
+def test_per_axis_values_of_the_wrong_length():
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=(0.1, 0.2)))
+    with pytest.raises(sn.OptionError, match=r"IMU\.acc_noise .* got shape \(2,\)"):
+        scene.build()
+    with pytest.raises(sn.NotBuiltError):
+        imu.read()
+
+
+def test_order_of_calls():
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    for call in (imu.read, imu.read_ground_truth, lambda: imu.set(acc_noise=1), lambda: imu.read(history_length=1)):
+        with pytest.raises(sn.NotBuiltError, match="scene.build"):
+            call()
+    for call in (
+        scene.step,
+        scene.reset,
+        scene.get_state,
+        scene.read_sensors,
+        lambda: scene.time,
+        scene["box"].get_pose,
+    ):
+        with pytest.raises(sn.NotBuiltError):
+            call()
+    scene.build()
+    for call in (
+        lambda: scene.add_sensor(sn.IMU(link="box")),
+        lambda: scene.add_object(sn.Box()),
+        lambda: scene.add_robot(ARM),
+        scene.build,
+    ):
+        with pytest.raises(sn.AlreadyBuiltError, match="must come before build"):
+            call()
+    assert list(scene.sensors) == ["imu"]
+
+
+def test_names_that_are_taken():
+    scene = drop_scene()
+    scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    with pytest.raises(sn.DuplicateNameError, match="'imu' is already the name of a sensor"):
+        scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    with pytest.raises(sn.DuplicateNameError, match="'box' is already the name of an entity"):
+        scene.add_sensor(sn.IMU(link="box", uuid="box"))
+    with pytest.raises(sn.DuplicateNameError, match="'box'"):
+        scene.add_object(sn.Box(), name="box")
+    with pytest.raises(sn.OptionError, match="'a/b'"):
+        scene.add_object(sn.Box(), name="a/b")
+    scene.build()
+    assert list(scene.entities) == ["plane", "box"]
+    with pytest.raises(sn.NameNotFoundError, match="did you mean 'box'"):
+        _ = scene["bok"]
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("<mujoco><worldbody><bdy/></worldbody></mujoco>", "bdy"),
+        ("<mujoco>", "XML"),
+        ("no/such/file.xml", "no model file 'no/such/file.xml'"),
+        (42, "cannot add int"),
+    ],
+)
+def test_models_that_cannot_be_read(model, words):
+    scene = drop_scene()
+    with pytest.raises(sn.ModelError, match=words):
+        scene.add_robot(model)
+    scene.build()
+    assert list(scene.entities) == ["plane", "box"]
+
+
+def test_poses_and_bases():
+    scene = sn.Scene()
+    for bad, error in (
+        ({"pos": (0, 0)}, sn.OptionError),
+        ({"pos": (0, 0, NAN)}, sn.OptionError),
+        ({"quat": (0, 0, 0, 0)}, sn.OptionError),
+        ({"quat": (1, 0, 0, 0), "euler": (0, 0, 0)}, sn.OptionError),
+        ({"euler": (0, 0)}, sn.OptionError),
+    ):
+        with pytest.raises(error):
+            scene.add_object(sn.Box(), **bad)
+    with pytest.raises(sn.OptionError, match="plane cannot be free"):
+        scene.add_object(sn.Plane(), free=True)
+    with pytest.raises(sn.OptionError, match="terrain is fixed"):
+        scene.add_terrain(sn.Box(), free=True)
+    with pytest.raises(sn.ModelError, match="already has joints"):
+        scene.add_robot(ARM, free=True)
+    with pytest.raises(sn.OptionError, match="sn.IMU"):
+        scene.add_sensor("imu")
+    assert not scene.entities
+
+
+@pytest.mark.parametrize("bad", [{"n_envs": 0}, {"n_envs": 2.5}, {"seed": -1}, {"threads": -1}, {"device": "tpu"}])
+def test_build_arguments(bad):
+    scene = drop_scene()
+    with pytest.raises((sn.OptionError, RuntimeError), match=next(iter(bad))):
+        scene.build(**bad)
+    scene.build()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"noise": -1.0}, ("Probe.noise", "at least 0", "-1")),
+        ({"noise": NAN}, ("Probe.noise", "finite")),
+        ({"bias": INF}, ("Probe.bias", "finite")),
+        ({"noise": [0.1, 0.2]}, ("Probe.noise", "(3,)", "(2,)")),
+        ({"noise": np.zeros((5, 3))}, ("Probe.noise", "(4, 3)", "(5, 3)")),
+        ({"noise": "loud"}, ("noise",)),
+        ({"nose": 1.0}, ("nose", "did you mean 'noise'")),
+        ({"history_length": 3}, ("history_length", "cannot be changed after build")),
+        ({"saturation": (1.0, -1.0)}, ("Probe.saturation", "min <= max")),
+        ({"saturation": 3.0}, ("Probe.saturation", "(min, max)")),
+        ({"delay": 0.2}, ("0.2", "max_delay=0.2")),
+        ({"jitter": 0.05}, ("jitter", "delay")),
+        ({"dropout": 2.0}, ("Probe.dropout", "at most 1")),
+        ({"rate": -2.0}, ("Probe.rate", "at least 0")),
+    ],
+)
+def test_set_changes_nothing_when_it_fails(values, words):
+    scene, probe = probe_scene(Probe(uuid="p", noise=0.1, delay=0.02, jitter=0.01), n_envs=4)
+    twin, undisturbed = probe_scene(Probe(uuid="p", noise=0.1, delay=0.02, jitter=0.01), n_envs=4)
+    with pytest.raises(sn.OptionError) as caught:
+        probe.set(bias=7.0, **{k: v for k, v in values.items() if k != "bias"}) if "bias" not in values else probe.set(
+            noise=9.0, **values
+        )
+    for word in words:
+        assert word in str(caught.value)
+    for _ in range(10):
+        scene.step()
+        twin.step()
+        assert torch.equal(probe.read(), undisturbed.read())
+
+
+@pytest.mark.parametrize("envs", [[4], [-1], [0.5], np.ones(3, bool), "all"])
+def test_envs_that_do_not_exist(envs):
+    scene, probe = probe_scene(Probe(), n_envs=4)
+    for call in (scene.reset, probe.read, lambda envs: probe.set(noise=1.0, envs=envs)):
+        with pytest.raises(sn.OptionError, match="envs"):
+            call(envs=envs)
+
+
+def test_more_history_than_was_allocated():
+    scene, probe, other = probe_scene(Probe(history_length=3), Probe(uuid="other"))
+    for call in (probe.read, probe.read_ground_truth):
+        with pytest.raises(
+            sn.OptionError, match="at most 3 were allocated; construct the sensor with history_length=4"
+        ):
+            call(history_length=4)
+        with pytest.raises(sn.OptionError):
+            call(history_length=0)
+    scene.close()
+    scene, probe = probe_scene(Probe())
+    with pytest.raises(sn.OptionError, match="no history was allocated"):
+        probe.read(history_length=1)
+    assert other.uuid == "other"
+
+
+def test_state_and_entity_values():
+    scene = arm_scene()
+    scene.build(n_envs=3)
+    state = scene.get_state()
+    for bad, words in ((state[:2], "shape"), (state * NAN, "finite")):
+        with pytest.raises(sn.OptionError, match=words):
+            scene.set_state(bad)
+    arm = scene["arm"]
+    for call, words in (
+        (lambda: arm.set_ctrl([1, 2, 3]), "shape"),
+        (lambda: arm.set_ctrl(NAN), "finite"),
+        (lambda: arm.set_ctrl(np.zeros((2, 2)), envs=[0]), "shape"),
+        (lambda: arm.set_ctrl(True), "numbers"),
+        (lambda: arm.set_joint_positions(0, envs=[7]), r"\[0, 3\)"),
+        (lambda: arm.set_pose(pos=(0, 0, 0)), "fixed base"),
+        (lambda: scene["plane"].set_ctrl(0), "no actuators"),
+    ):
+        with pytest.raises(sn.OptionError, match=words):
+            call()
+    with pytest.raises(sn.NameNotFoundError, match="did you mean 'elbow'"):
+        arm.get_joint_positions(["elbw"])
+    with pytest.raises(sn.NameNotFoundError, match="did you mean 'm2' or 'm1'"):
+        arm.set_ctrl(0, actuators=["m3"])
+    assert torch.equal(scene.get_state(), state)
+
+
+def test_classes_that_contradict_themselves():
+    class Odd(sn.SimpleSensorOptions):
+        pass
+
+    class OddSensor(sn.SimpleSensor[torch.Tensor], options=Odd):
+        def _get_return_format(self):
+            return (1,)
+
+        @classmethod
+        def _get_cache_dtype(cls):
+            return torch.bool
+
+    with pytest.raises(sn.OptionError, match="must override _post_process"):
+        probe_scene(Odd())
+
+    class Orphan(sn.SimpleSensorOptions):
+        pass
+
+    with pytest.raises(sn.OptionError, match="no sensor class was declared for Orphan"):
+        probe_scene(Orphan())
+    with pytest.raises(sn.OptionError, match="cannot be interpolated"):
+        scene = drop_scene()
+        scene.add_sensor(sn.Contact(link="box", delay=0.1, interpolate=True))
+        scene.build()

@@ -1,0 +1,317 @@
+"""Noise, drift, delay, jitter, rate and hooks against theory."""
+
+import gc
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import drop_scene
+from probe import Probe, probe_scene
+from thermometer import Thermometer, first_order
+
+import sensorium as sn
+
+
+def record(scene, sensor, steps, read="read"):
+    out = []
+    for _ in range(steps):
+        scene.step()
+        out.append(getattr(sensor, read)().clone())
+    return torch.stack(out).double()
+
+
+def test_moments_of_noise():
+    scene, probe = probe_scene(Probe(noise=(0.5, 1.0, 2.0), bias=(1.0, 0.0, -1.0)), n_envs=400)
+    error = record(scene, probe, 100) - record(*_twin(400), 100)
+    error = error.flatten(0, 1)
+    n = len(error)
+    for axis, (sigma, bias) in enumerate(((0.5, 1.0), (1.0, 0.0), (2.0, -1.0))):
+        assert abs(error[:, axis].mean() - bias) < 4 * sigma / math.sqrt(n)
+        assert error[:, axis].std().item() == pytest.approx(sigma, rel=4 / math.sqrt(2 * n))
+    lagged = np.corrcoef(error[:-400, 0], error[400:, 0])[0, 1]
+    assert abs(lagged) < 4 / math.sqrt(n)
+    assert abs(np.corrcoef(error[:, 0], error[:, 1])[0, 1]) < 4 / math.sqrt(n)
+
+
+def _twin(n_envs, **options):
+    return probe_scene(Probe(uuid="clean", **options), n_envs=n_envs)
+
+
+@pytest.mark.parametrize("dt", [0.01, 0.05])
+def test_random_walk_spreads_by_the_square_root_of_time_whatever_dt(dt):
+    scene, probe = probe_scene(Probe(random_walk=0.3), n_envs=4000, dt=dt)
+    for seconds in (0.5, 2.0):
+        scene.step(round(seconds / dt) - round(scene.time[0].item() / dt))
+        drift = (probe.read() - probe.read_ground_truth()).double().flatten()
+        assert drift.std().item() == pytest.approx(0.3 * math.sqrt(seconds), rel=4 / math.sqrt(2 * len(drift)))
+        assert abs(drift.mean()) < 4 * 0.3 * math.sqrt(seconds / len(drift))
+
+
+def test_random_walk_has_independent_increments():
+    scene, probe = probe_scene(Probe(random_walk=1.0, columns=1), n_envs=2000)
+    truth = record(*_twin(2000, columns=1), 20)
+    increments = (record(scene, probe, 20) - truth).squeeze(-1).diff(dim=0)
+    assert abs(np.corrcoef(increments[3], increments[4])[0, 1]) < 4 / math.sqrt(2000)
+    assert increments.std().item() == pytest.approx(0.1, rel=0.03)
+
+
+def test_bias_does_not_accumulate_over_resets():
+    scene, probe = probe_scene(Probe(bias=0.5, random_walk=1.0), n_envs=2)
+    for _ in range(5):
+        scene.step(20)
+        scene.reset()
+        assert torch.allclose(probe.read() - probe.read_ground_truth(), torch.tensor(0.5))
+
+
+@pytest.mark.parametrize(
+    ("delay", "steps"), [(0.0, 0), (0.004, 1), (0.01, 1), (0.011, 2), (0.02, 2), (0.03, 3), (0.255, 26), (1.0, 100)]
+)
+def test_delay_returns_the_newest_snapshot_at_or_before(delay, steps):
+    scene, probe = probe_scene(Probe(delay=delay))
+    truth = [probe.read_ground_truth().clone()]
+    for step in range(1, 130):
+        scene.step()
+        truth.append(probe.read_ground_truth().clone())
+        assert torch.equal(probe.read(), truth[max(0, step - steps)])
+
+
+def test_interpolated_delay_lies_between_snapshots():
+    scene, probe = probe_scene(Probe(delay=0.025, interpolate=True))
+    truth = record(*_twin(2), 30)
+    late = record(scene, probe, 30)
+    expected = 0.5 * truth[5:-2] + 0.5 * truth[4:-3]
+    torch.testing.assert_close(late[7:], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_jitter_is_uniform_and_drawn_per_env_and_step():
+    """delay 20 ms, jitter 20 ms, dt 1 ms: ages of 20..40 steps; ceil of U[20, 40) is uniform over 21..40."""
+    scene, probe = probe_scene(Probe(delay=0.02, jitter=0.02, columns=1), n_envs=200, dt=0.001)
+    row = scene._sensing._rows[probe.uuid]
+    ages = []
+    for _ in range(200):
+        scene.step()
+        ages.append(scene._sensing._timing.lag[row].clone())
+    ages = torch.stack(ages)
+    counts = np.bincount(ages.flatten().numpy(), minlength=42)
+    assert counts[:20].sum() == 0
+    assert counts[41:].sum() == 0
+    assert counts[20] <= 1  # a draw of exactly 0
+    n = ages.numel()
+    chi2 = ((counts[21:41] - n / 20) ** 2 / (n / 20)).sum()
+    assert chi2 < 43.8  # 0.1% of chi-square with 19 degrees of freedom
+    assert abs(np.corrcoef(ages[1:].flatten(), ages[:-1].flatten())[0, 1]) < 4 / math.sqrt(n)
+    assert abs(np.corrcoef(ages[:, 1:].flatten(), ages[:, :-1].flatten())[0, 1]) < 4 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("rate", [1.0, 7.0, 30.0, 60.0, 99.0, 100.0, 400.0])
+def test_a_rate_samples_that_often(rate):
+    scene, probe = probe_scene(Probe(rate=rate, noise=1.0))
+    readings = record(scene, probe, 1000)
+    changes = int((readings.diff(dim=0).abs().amax(dim=(1, 2)) > 0).sum())
+    assert abs(changes - min(rate, 100) * 9.99) <= 1
+
+
+def test_sampling_instants_follow_each_envs_own_time():
+    """An env that is reset later samples later: instants are those of simulated time, not of calls."""
+    scene, probe = probe_scene(Probe(rate=10.0, columns=1), n_envs=2)
+    scene.step(3)
+    scene.reset(envs=[1])
+    changed = [[], []]
+    before = probe.read().clone()
+    for _ in range(40):
+        scene.step()
+        for env in range(2):
+            if probe.read()[env] != before[env]:
+                changed[env].append(round(scene.time[env].item() * 100))
+        before = probe.read().clone()
+    assert changed == [[10, 20, 30, 40], [10, 20, 30, 40]]
+
+
+def test_dropout_loses_that_share():
+    scene, probe = probe_scene(Probe(dropout=0.3, noise=1.0, columns=2), n_envs=100)
+    readings = record(scene, probe, 200)
+    held = readings.diff(dim=0) == 0
+    assert torch.equal(held[..., 0], held[..., 1]), "a sample is lost whole"
+    n = held[..., 0].numel()
+    assert held[..., 0].double().mean().item() == pytest.approx(0.3, abs=4 * math.sqrt(0.21 / n))
+
+
+def test_quantisation_saturation_and_deadband():
+    scene, probe = probe_scene(Probe(resolution=0.25, saturation=(-1.5, 2.0), deadband=0.5, columns=3), n_envs=50)
+    for _ in range(100):
+        scene.step()
+        got, truth = probe.read(), probe.read_ground_truth()
+        assert torch.equal(got, (got / 0.25).round() * 0.25)
+        assert got.min() >= -1.5
+        assert got.max() <= 2.0
+        assert (got[truth.abs() < 0.499] == 0).all()
+        inside = (truth.abs() > 0.501) & (truth > -1.5) & (truth < 2)
+        assert (got - truth)[inside].abs().max() <= 0.1250001
+
+
+def test_every_parameter_can_be_set_per_env():
+    scene, probe = probe_scene(Probe(max_delay=0.1), n_envs=4)
+    probe.set(bias=torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), envs=[3, 0])
+    probe.set(saturation=(-0.1, 0.1), envs=[1])
+    probe.set(delay=[[0.0], [0.01], [0.02], [0.03]])
+    probe.set(rate=10.0, dropout=0.0, envs=[2])
+    truth = []
+    for _ in range(20):
+        scene.step()
+        truth.append(probe.read_ground_truth().clone())
+    got = probe.read()
+    torch.testing.assert_close(got[0], truth[-1][0] + torch.tensor([4.0, 5.0, 6.0]))
+    torch.testing.assert_close(got[1], truth[-2][1].clamp(-0.1, 0.1))
+    torch.testing.assert_close(got[3], truth[-4][3] + torch.tensor([1.0, 2.0, 3.0]))
+    torch.testing.assert_close(got[2], truth[9][2])
+    probe.set(bias=0.0, saturation=None, delay=0.0, rate=None)
+    scene.step()
+    assert torch.equal(probe.read(), probe.read_ground_truth())
+
+
+def test_readings_of_chosen_envs_are_fresh_and_in_order():
+    scene, probe = probe_scene(Probe(history_length=2), n_envs=4)
+    scene.step(3)
+    picked = probe.read(envs=[3, 1])
+    assert torch.equal(picked, probe.read()[[3, 1]])
+    kept = picked.clone()
+    scene.step()
+    assert torch.equal(picked, kept)
+    assert probe.read(envs=torch.tensor([True, False, True, False])).shape == (2, 2, 3)
+
+
+def test_read_sensors_returns_fresh_tensors_by_class():
+    scene = drop_scene()
+    first = scene.add_sensor(sn.IMU(link="box", uuid="a"))
+    second = scene.add_sensor(sn.IMU(link="box", uuid="b", acc_noise=0.1))
+    touch = scene.add_sensor(sn.Contact(link="box"))
+    scene.build(n_envs=3)
+    scene.step()
+    read = scene.read_sensors()
+    assert {name: tuple(value.shape) for name, value in read.items()} == {"IMU": (3, 18), "Contact": (3, 1)}
+    assert torch.equal(read["IMU"][:, :3], first.read().lin_acc)
+    assert torch.equal(read["IMU"][:, 9:12], second.read().lin_acc)
+    assert torch.equal(scene.read_sensors(envs=[2])["Contact"], touch.read()[[2]])
+    kept = read["IMU"].clone()
+    scene.step(20)
+    assert torch.equal(read["IMU"], kept)
+
+
+def test_return_storage_is_aliased_unless_needed():
+    """Without delay, history or post-process the cache is the working buffer itself; rings are as long as needed."""
+    scene = drop_scene()
+    plain = scene.add_sensor(sn.ContactForce(link="box"))
+    late = scene.add_sensor(sn.IMU(link="box", delay=0.035, jitter=0.01, history_length=3))
+    touch = scene.add_sensor(sn.Contact(link="box"))
+    scene.build(n_envs=2)
+    assert plain.read().data_ptr() == plain.group.reading.data_ptr()
+    assert plain.read_ground_truth().data_ptr() == plain.group.truth.data_ptr()
+    assert plain.group.ring is None
+    assert len(late.group.ring) == math.ceil(0.045 / 0.01 - 1e-6) + 1
+    assert late.group.history.shape[0] == 6
+    assert touch.read().data_ptr() == touch.group.snapshot.data_ptr()
+    assert touch.group.ring is None
+
+
+def test_response_of_the_documented_thermometer():
+    """A step in temperature: 1 - exp(-t / tau) on the measured branch, at once in ground truth."""
+    scene = sn.Scene(dt=0.01, substeps=1, gravity=(0, 0, 0))
+    scene.add_object(sn.Box(), name="box", free=True)
+    meter = scene.add_sensor(Thermometer(link="box", time_constant=0.2, ground_temperature=20.0, lapse=10.0))
+    scene.build(n_envs=2)
+    assert meter.read().tolist() == [[20.0], [20.0]], "it starts at the air's temperature, not at 0"
+    scene["box"].set_pose(pos=(0, 0, 1), envs=[1])
+    for step in range(1, 80):
+        scene.step()
+        assert meter.read_ground_truth()[:, 0].tolist() == pytest.approx([20.0, 10.0])
+        expected = 20.0 - 10.0 * first_order(step * 0.01, 0.2)
+        assert meter.read()[1, 0].item() == pytest.approx(expected, abs=1e-4)
+        assert meter.read()[0, 0].item() == pytest.approx(20.0, abs=1e-4)
+
+
+def test_a_sensor_with_a_path_of_its_own():
+    """uses_ring_pipeline = False: called each step and at reset, with no storage in the pipeline."""
+
+    class Clicker(sn.SensorOptions):
+        pass
+
+    class ClickerSensor(sn.Sensor[int], options=Clicker):
+        uses_ring_pipeline = False
+
+        @classmethod
+        def _build_group(cls, group):
+            group.clicks, group.resets = 0, []
+
+        @classmethod
+        def _update_shared_cache(cls, group, ground_truth, measured):
+            group.clicks += 1
+
+        @classmethod
+        def _reset_group(cls, group, envs):
+            group.resets.append(envs.tolist())
+
+        def read(self, envs=None, history_length=None):
+            return self.group.clicks
+
+    scene = drop_scene()
+    clicker = scene.add_sensor(Clicker())
+    scene.add_sensor(sn.IMU(link="box"))
+    scene.build(n_envs=3)
+    scene.step(4)
+    scene.reset(envs=[1])
+    assert clicker.read() == 4
+    assert clicker.group.resets == [[0, 1, 2], [1]]
+
+
+def test_own_delay_hook():
+    """A class may read older snapshots its own way; history shows what was read."""
+
+    class Mean(Probe):
+        pass
+
+    from probe import ProbeSensor
+
+    class MeanSensor(ProbeSensor, options=Mean):
+        @classmethod
+        def _apply_delay(cls, group, ring, out):
+            torch.add(ring[0], ring[1], out=out)
+
+    scene, mean = probe_scene(Mean(history_length=2))
+    truth = [mean.read_ground_truth()[:, 0].clone()]
+    for _ in range(6):
+        scene.step()
+        truth.append(mean.read_ground_truth()[:, 0].clone())
+    torch.testing.assert_close(mean.read()[:, 0], truth[-1] + truth[-2])
+    torch.testing.assert_close(mean.read()[:, 1], truth[-2] + truth[-3])
+
+
+def test_reads_and_steps_do_not_allocate_or_leak():
+    """Steady state: no growth of memory over many steps, reads, sets and resets."""
+    import resource
+    import tracemalloc
+
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, delay=0.02, jitter=0.01, history_length=4))
+    touch = scene.add_sensor(sn.Contact(link="box"))
+    scene.build(n_envs=4)
+
+    def use(steps):
+        for _ in range(steps):
+            scene.step()
+            imu.read()
+            touch.read()
+        scene.reset(envs=[1])
+        imu.set(acc_noise=0.2, envs=[0])
+
+    use(300)
+    gc.collect()
+    tracemalloc.start()
+    before, rss = tracemalloc.get_traced_memory()[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(10):
+        use(300)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss < 4_000  # KiB

@@ -1,0 +1,202 @@
+"""Each sensor against physics."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import arm_scene, drop_scene
+
+import sensorium as sn
+
+
+def test_free_fall_reads_zero_and_rest_reads_g():
+    scene = drop_scene(height=1.0)
+    imu = scene.add_sensor(sn.IMU(link="box"))
+    scene.build(n_envs=3)
+    scene.step(20)
+    assert imu.read().lin_acc.abs().max() < 1e-5
+    scene.step(200)
+    assert torch.allclose(imu.read().lin_acc, torch.tensor([0.0, 0.0, 9.81]), atol=1e-3)
+    assert imu.read().ang_vel.abs().max() < 1e-4
+
+
+def test_imu_frame_is_its_mounting():
+    """At rest, a sensor rolled by 90 degrees feels gravity along its own y; the field turns likewise."""
+    scene = drop_scene(height=0.1)
+    imu = scene.add_sensor(sn.IMU(link="box", euler=(math.pi / 2, 0, 0)))
+    scene.build()
+    scene.step(100)
+    assert imu.read().lin_acc[0].tolist() == pytest.approx([0, 9.81, 0], abs=1e-3)
+    assert imu.read().mag[0].tolist() == pytest.approx([0, -4.3e-5, -2.1e-5], abs=1e-9)
+
+
+def test_spinning_body_shows_rate_and_centripetal_acceleration():
+    scene = sn.Scene(dt=0.001, substeps=1, gravity=(0, 0, 0))
+    scene.add_object(sn.Sphere(radius=0.1, mass=1.0), name="ball", free=True)
+    imu = scene.add_sensor(sn.IMU(link="ball", pos=(0.05, 0, 0)))
+    scene.build()
+    scene.world.bind("qvel")[0, 5] = 10.0
+    scene.step(50)
+    assert imu.read().ang_vel[0].tolist() == pytest.approx([0, 0, 10], abs=1e-4)
+    assert imu.read().lin_acc[0].tolist() == pytest.approx([-(10**2) * 0.05, 0, 0], abs=1e-2)
+
+
+def test_misalignment_mixes_axes():
+    matrix = ((1.0, 0.0, 0.1), (0.0, 1.0, 0.0), (0.0, 0.0, 0.5))
+    scene = drop_scene(height=0.1)
+    imu = scene.add_sensor(sn.IMU(link="box", acc_misalignment=matrix))
+    scene.build(n_envs=2)
+    scene.step(100)
+    truth = imu.read_ground_truth().lin_acc
+    torch.testing.assert_close(imu.read().lin_acc, truth @ torch.tensor(matrix).T)
+    imu.set(acc_misalignment=np.eye(3), envs=[1])
+    scene.step()
+    torch.testing.assert_close(imu.read().lin_acc[1], imu.read_ground_truth().lin_acc[1])
+    assert imu.read().lin_acc[0, 0].item() == pytest.approx(0.981, abs=1e-2)
+
+
+def stack_scene():
+    """A 2 kg box resting on a 3 kg box resting on the ground."""
+    scene = sn.Scene(dt=0.01, substeps=5)
+    scene.add_object(sn.Plane(), name="ground")
+    scene.add_object(sn.Box(size=(0.4, 0.4, 0.2), mass=3.0), name="lower", pos=(0, 0, 0.1), free=True)
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=2.0), name="upper", pos=(0, 0, 0.3), free=True)
+    return scene
+
+
+def test_contact_forces_of_a_static_stack():
+    scene = stack_scene()
+    add = scene.add_sensor
+    net = add(sn.ContactForce(link="lower", uuid="net"))
+    below = add(sn.ContactForce(link="lower", uuid="below", touching="ground"))
+    above = add(sn.ContactForce(link="lower", uuid="above", touching=("upper",)))
+    both = add(sn.ContactForce(link="lower", uuid="both", touching=("upper", "ground")))
+    turned = add(sn.ContactForce(link="upper", uuid="turned", euler=(0, math.pi / 2, 0)))
+    scene.build(n_envs=2)
+    scene.step(300)
+    g = 9.81
+    assert net.read()[1].tolist() == pytest.approx([0, 0, 3 * g], abs=0.02)
+    assert below.read()[1].tolist() == pytest.approx([0, 0, 5 * g], abs=0.02)
+    assert above.read()[1].tolist() == pytest.approx([0, 0, -2 * g], abs=0.02)
+    torch.testing.assert_close(both.read(), net.read(), atol=1e-4, rtol=1e-4)
+    # pitched by 90 degrees, its x points down: a force upwards is along -x
+    assert turned.read()[1].tolist() == pytest.approx([-2 * g, 0, 0], abs=0.02)
+
+
+def test_contact_force_on_an_inclined_plane():
+    """A box that does not slide on a 15 degree slope: normal m g cos, friction m g sin, in the box's frame."""
+    angle = math.radians(15)
+    scene = sn.Scene(dt=0.01, substeps=10)
+    scene.add_object(sn.Plane(), euler=(0, angle, 0))
+    normal = np.array([math.sin(angle), 0, math.cos(angle)])
+    box = sn.Box(size=(0.2, 0.2, 0.1), mass=1.0)
+    scene.add_object(box, name="box", pos=tuple(normal * 0.05), euler=(0, angle, 0), free=True)
+    force = scene.add_sensor(sn.ContactForce(link="box"))
+    scene.build()
+    scene.step(200)
+    expected = [-9.81 * math.sin(angle), 0, 9.81 * math.cos(angle)]
+    assert force.read()[0].tolist() == pytest.approx(expected, abs=0.05)
+
+
+def test_min_and_max_force():
+    scene = drop_scene(height=0.1)
+    clamped = scene.add_sensor(sn.ContactForce(link="box", uuid="clamped", max_force=5.0))
+    numb = scene.add_sensor(sn.ContactForce(link="box", uuid="numb", min_force=20.0))
+    turned = scene.add_sensor(sn.ContactForce(link="box", uuid="turned", max_force=5.0, euler=(math.pi, 0, 0)))
+    scene.build()
+    scene.step(100)
+    assert clamped.read()[0, 2] == 5.0
+    assert turned.read()[0, 2] == -5.0
+    assert numb.read()[0, 2] == 0.0
+    assert clamped.read_ground_truth()[0, 2].item() == pytest.approx(9.81, abs=0.01)
+
+
+def test_contact_switch_threshold_and_filter():
+    scene = stack_scene()
+    any_touch = scene.add_sensor(sn.Contact(link="upper", uuid="any"))
+    ground = scene.add_sensor(sn.Contact(link="upper", uuid="ground_only", touching="ground"))
+    either = scene.add_sensor(sn.Contact(link="upper", uuid="either", touching=("ground", "lower")))
+    firm = scene.add_sensor(sn.Contact(link="upper", uuid="firm", threshold=100.0))
+    scene.build(n_envs=2)
+    scene["upper"].set_pose(pos=(0, 0, 2.0), envs=[1])
+    scene.forward()
+    scene.step(30)
+    assert any_touch.read().tolist() == [[True], [False]]
+    assert ground.read().tolist() == [[False], [False]]
+    assert either.read().tolist() == [[True], [False]]
+    assert firm.read().tolist() == [[False], [False]]
+    firm.set(threshold=1.0, envs=[0])
+    scene.step()
+    assert firm.read().tolist() == [[True], [False]]
+
+
+def test_squeezed_links_are_in_contact_though_forces_cancel():
+    """Contact looks at the strongest contact, not at the net force."""
+    scene = sn.Scene(dt=0.01, substeps=5, gravity=(0, 0, 0))
+    for name, x in (("left", -0.148), ("right", 0.148)):
+        scene.add_object(sn.Box(size=(0.1, 0.3, 0.3)), name=name, pos=(x, 0, 0))
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", free=True)
+    touch = scene.add_sensor(sn.Contact(link="box"))
+    force = scene.add_sensor(sn.ContactForce(link="box"))
+    scene.build()
+    scene.step(100)
+    assert force.read().norm() < 1e-3
+    assert touch.read().item() is True
+
+
+def test_encoder_reads_joint_state_in_counts():
+    scene = arm_scene()
+    encoder = scene.add_sensor(sn.JointEncoder(robot="arm", joints=("elbow", "shoulder"), counts_per_revolution=360))
+    by_number = scene.add_sensor(sn.JointEncoder(joints=(0,), uuid="first"))
+    everything = scene.add_sensor(sn.JointEncoder(uuid="all"))
+    scene.build(n_envs=2)
+    scene["arm"].set_joint_positions([[0.1, 0.2], [-0.3, 0.4]])
+    scene["arm"].set_joint_velocities([1.0, -1.0])
+    scene.forward()
+    truth = encoder.read_ground_truth()
+    torch.testing.assert_close(truth.positions, torch.tensor([[0.2, 0.1], [0.4, -0.3]]))
+    torch.testing.assert_close(truth.velocities, torch.tensor([[-1.0, 1.0], [-1.0, 1.0]]))
+    counts = encoder.read().positions / (2 * math.pi / 360)
+    torch.testing.assert_close(counts, counts.round(), atol=1e-4, rtol=0)
+    assert (encoder.read().positions - truth.positions).abs().max() <= math.pi / 360 + 1e-6
+    assert everything.joint_names == ["arm/shoulder", "arm/elbow"]
+    torch.testing.assert_close(by_number.read().positions[:, 0], torch.tensor([0.1, -0.3]))
+
+
+def test_frame_pose_relative_to_world_and_to_a_link():
+    scene = arm_scene()
+    absolute = scene.add_sensor(sn.FramePose(link="tip", uuid="absolute"))
+    relative = scene.add_sensor(sn.FramePose(link="tip", relative_to="lower", uuid="relative"))
+    scene.build()
+    q1, q2, w1, w2 = 0.4, 0.3, 1.0, -0.5
+    scene["arm"].set_joint_positions([q1, q2])
+    scene["arm"].set_joint_velocities([w1, w2])
+    scene.forward()
+    got = absolute.read()
+    a, b = q1, q1 + q2
+    expected = [0.3 * math.sin(a) + 0.3 * math.sin(b), 0, 0.5 + 0.3 * math.cos(a) + 0.3 * math.cos(b)]
+    assert got.pos[0].tolist() == pytest.approx(expected, abs=1e-6)
+    assert got.quat[0].tolist() == pytest.approx([math.cos(b / 2), 0, math.sin(b / 2), 0], abs=1e-6)
+    speed = [0.3 * math.cos(a) * w1 + 0.3 * math.cos(b) * (w1 + w2), 0]
+    speed.append(-0.3 * math.sin(a) * w1 - 0.3 * math.sin(b) * (w1 + w2))
+    assert got.lin_vel[0].tolist() == pytest.approx(speed, abs=1e-6)
+    assert got.ang_vel[0].tolist() == pytest.approx([0, w1 + w2, 0], abs=1e-6)
+    assert relative.read().pos[0].tolist() == pytest.approx([0, 0, 0.3], abs=1e-6)
+    assert relative.read().lin_vel.abs().max() < 1e-6
+    assert relative.read().ang_vel.abs().max() < 1e-6
+
+
+def test_orientation_noise_has_the_stated_spread():
+    scene = drop_scene()
+    pose = scene.add_sensor(sn.FramePose(link="box", rot_noise=0.02))
+    scene.build(n_envs=3000)
+    scene.step(2)
+    quat = pose.read().quat.double()
+    torch.testing.assert_close(quat.norm(dim=-1), torch.ones(3000).double(), atol=1e-6, rtol=0)
+    truth = pose.read_ground_truth().quat.double()
+    # rotation vector between truth and reading, for small angles: twice the vector part of conj(truth) * reading
+    w, v = truth[:, :1], -truth[:, 1:]
+    turned = 2 * (w * quat[:, 1:] + quat[:, :1] * v + torch.linalg.cross(v, quat[:, 1:]))
+    assert turned.std(dim=0).tolist() == pytest.approx([0.02] * 3, rel=0.06)
+    assert turned.mean(dim=0).abs().max() < 4 * 0.02 / math.sqrt(3000)
