@@ -1,7 +1,7 @@
 """The formula of the fused step (sensorium/pipeline/formula.py) in plain NumPy, written from its text.
 
-Slow and obvious on purpose. One sensor, C columns, B envs; every list is a whole past, so there are no rings, indices or
-flags that could be wrong in the same way as the kernels'.
+Slow and obvious on purpose. One sensor, C columns, B envs; every list is a whole past, so there are no rings, indices
+or flags that could be wrong in the same way as the kernels'.
 """
 
 import hashlib

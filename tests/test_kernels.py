@@ -141,7 +141,7 @@ def test_fused_columns_are_the_references(n_envs):
     encoder = scene.add_sensor(sn.ContactForce(link="box", uuid="force", noise=1.0, resolution=0.25, max_force=12.0))
     scene.build(n_envs=n_envs, seed=9)
     imu.set(acc_noise=np.linspace(0, 1, n_envs)[:, None])
-    common = dict(seed=9, dt=0.01, delay=0.013, jitter=0.013, rate=77.0, dropout=0.1)
+    common = {"seed": 9, "dt": 0.01, "delay": 0.013, "jitter": 0.013, "rate": 77.0, "dropout": 0.1}
     acc = reference.Reference(
         uuid="imu",
         shape=(3, n_envs),

@@ -123,7 +123,8 @@ def test_load_round_trip_keeps_addresses():
     address = target.first.value.value.data_ptr()
     assert target.load_state_dict(source.state_dict()) == {}
     for (path, a), (_, b) in zip(source.named_buffers(), target.named_buffers(), strict=True):
-        assert path and (torch.equal(a.value, b.value) if isinstance(a.value, torch.Tensor) else a.value == b.value)
+        equal = torch.equal(a.value, b.value) if isinstance(a.value, torch.Tensor) else a.value == b.value
+        assert equal, path
     assert target.first.value.value.data_ptr() == address
 
 

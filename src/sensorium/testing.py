@@ -114,8 +114,7 @@ class SensorContract:
         """A read at t is the snapshot of t - delay, with the noise of its capture."""
         lag = 3
         prompt = self.run(*self.start(**self.imperfections))
-        scene, _ = late = self.start(delay=lag * self.make_scene().dt, **self.imperfections)
-        readings = self.run(*late)
+        readings = self.run(*self.start(delay=lag * self.make_scene().dt, **self.imperfections))
         for step in range(lag, self.steps):
             assert same(readings[step], prompt[step - lag])
 
@@ -240,7 +239,7 @@ class SensorContract:
         """``_post_process`` is eager: called exactly once per branch in every step, whoever reads."""
         scene, sensor = self.start()
         calls: list[bool] = []
-        with _counted(type(sensor), "_post_process", lambda *args: calls.append(args[-1])):
+        with _Watched(type(sensor), "_post_process", lambda *args: calls.append(args[-1])):
             for step in range(5):
                 self.drive(scene, step)
                 scene.step()
@@ -258,7 +257,7 @@ class SensorContract:
         assert same(state["probe.ground_truth"].reshape(3, -1), flat(sensor.read_ground_truth()))
 
 
-class _counted:
+class _Watched:
     """Watches the calls of a class method while it is open."""
 
     def __init__(self, cls: type, name: str, on_call: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class CpuKernels:
             waiting = []
             for arrays, part in calls[1:]:
                 assert self._pool is not None
-                waiting.append(self._pool.submit(kernels.fused_step, *arrays, False, *part, step))
+                waiting.append(self._pool.submit(partial(kernels.fused_step, *arrays, False, *part, step)))
             if calls:
                 arrays, part = calls[0]
                 kernels.fused_step(*arrays, timed, *part, step)

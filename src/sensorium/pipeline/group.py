@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 class Slots:
     """A ring seen from now: ``slots[0]`` is this step's value, ``slots[k]`` the one of k steps ago, (columns, B)."""
 
-    def __init__(self, ring: torch.Tensor, step: Callable[[], int]) -> None:
+    def __init__(self, ring: torch.Tensor, group: SensorGroup) -> None:
         self.ring = ring
-        self._step = step
+        self._group = group
 
     def __len__(self) -> int:
         return self.ring.shape[0]
@@ -27,14 +26,14 @@ class Slots:
     def __getitem__(self, age: int) -> torch.Tensor:
         if not 0 <= age < len(self):
             raise IndexError(f"this ring holds {len(self)} steps; asked for the one {age} steps ago")
-        return self.ring[(self._step() - age) % len(self)]
+        return self.ring[(self._group.step - age) % len(self)]
 
 
 class SensorGroup:
     """All sensors of one class, as their class's hooks see them.
 
-    Tensors in hooks are (columns, B): the columns of the group's sensors one after the other; ``slices[i]`` are those of
-    ``sensors[i]``.
+    Tensors in hooks are (columns, B): the columns of the group's sensors one after the other; ``slices[i]`` are those
+    of ``sensors[i]``.
 
     Attributes:
         sensors: the sensors, in the order in which they were added.
@@ -122,8 +121,8 @@ class SensorGroup:
     def state(self, name: str, n_columns: int | None = None, fill: float = 0.0) -> torch.Tensor:
         """A (columns, B) tensor that belongs to the class: made at first use, back to ``fill`` when an env is reset.
 
-        Keep what a hook must remember from step to step here (or in the timeline), and nowhere else: then resetting some
-        envs leaves the others alone.
+        Keep what a hook must remember from step to step here (or in the timeline), and nowhere else: then resetting
+        some envs leaves the others alone.
         """
         if name not in self._states:
             shape = (self.n_columns if n_columns is None else n_columns, self.n_envs)

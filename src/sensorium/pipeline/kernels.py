@@ -3,7 +3,8 @@
 They implement ``formula.py``. What made them fast, in this order: columns x envs layout, so that every inner loop runs
 over contiguous memory; several short loops over rows that stay in cache instead of one long one, since each is simple
 enough for LLVM to vectorise; no work where a column's flags say that there is none; no allocation (scratch rows are
-passed in). The kernels release the GIL, so large blocks are split over threads by columns.
+passed in). The kernels release the GIL, so large blocks are split over threads by columns. They stand in one file since
+Numba's cache on disk notices changes of the file that a kernel stands in, and of no other.
 """
 
 from typing import NamedTuple
@@ -106,7 +107,7 @@ class Delivery(NamedTuple):
     truth_history: np.ndarray  # (rows, B)
 
 
-# -- random numbers -----------------------------------------------------------------------------------------------------
+# -- random numbers ----------------------------------------------------------------------------------------------------
 
 
 @_jit
@@ -217,7 +218,7 @@ def _normal_row(k0, k1, step, n0, n1):
         n0[b], n1[b] = normals(w0, w1)
 
 
-# -- timing -------------------------------------------------------------------------------------------------------------
+# -- timing ------------------------------------------------------------------------------------------------------------
 
 
 @_jit
@@ -274,7 +275,7 @@ def time_sensors(timing, time, dt, step):
                 _lag_row(k0, k1, step, delay, jitter, dt, timing.lag, s)
 
 
-# -- gathering ----------------------------------------------------------------------------------------------------------
+# -- gathering ---------------------------------------------------------------------------------------------------------
 
 
 @_jit
@@ -335,7 +336,7 @@ def gather(columns, c0, c1, data):
                 columns.truth[c, b] = _gather_one(columns, c, data, b)
 
 
-# -- hardware stage -----------------------------------------------------------------------------------------------------
+# -- hardware stage ----------------------------------------------------------------------------------------------------
 
 
 @_jit
@@ -475,7 +476,7 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
             _store(x, out, c - offset)
 
 
-# -- delivery -----------------------------------------------------------------------------------------------------------
+# -- delivery ----------------------------------------------------------------------------------------------------------
 
 
 @_jit
@@ -535,7 +536,7 @@ def deliver(delivery, r0, r1, measured, truth, timing, step, serve, remember):
             _place_row(truth, q, delivery.truth_history, row + length * stride)
 
 
-# -- whole steps --------------------------------------------------------------------------------------------------------
+# -- whole steps -------------------------------------------------------------------------------------------------------
 
 
 @_jit

@@ -128,7 +128,7 @@ def build_block(
             slots = max(2, *(sensor.options.history_length or 0 for sensor in group.sensors))
             shape = (slots, group.n_columns, n_envs)
             rings = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
-            group.truth_timeline, group.measured_timeline = (Slots(ring, lambda g=group: g.step) for ring in rings)
+            group.truth_timeline, group.measured_timeline = (Slots(ring, group) for ring in rings)
     fused = sum(group.n_columns for group in groups if not group.hooked)
     return Block(store, ColumnParameters(store, dt), groups, fused)
 
@@ -194,7 +194,7 @@ def build_delivery(
         count, length = group.n_returns, group.history_length
         group.cache = store.cache[group.delivery_rows]
         ring = store.ring[group.ring_first : group.ring_first + group.ring_slots * count]
-        group.ring = Slots(ring.view(group.ring_slots, count, n_envs), lambda g=group: g.step)
+        group.ring = Slots(ring.view(group.ring_slots, count, n_envs), group)
         rows_of = slice(group.history_first, group.history_first + 2 * length * count)
         group.history = store.history[rows_of].view(2 * length, count, n_envs)
         group.truth_history = store.truth_history[rows_of].view(2 * length, count, n_envs)

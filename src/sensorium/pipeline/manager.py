@@ -75,8 +75,8 @@ class SensorManager:
             late = [sensor for sensor in group.sensors if sensor.options.interpolate]
             if late and not group.return_dtype.is_floating_point:
                 raise OptionError(
-                    f"{group.cls.options_type.__name__}.interpolate: readings are {group.return_dtype}, which cannot be "
-                    "interpolated; leave it out"
+                    f"{group.cls.options_type.__name__}.interpolate: readings are {group.return_dtype}, which cannot "
+                    "be interpolated; leave it out"
                 )
             if group.dtype not in (torch.float32, torch.float64):
                 raise OptionError(
@@ -324,8 +324,8 @@ class SensorManager:
         most = float((late["delay"] + late["jitter"]).max())
         if most > self._max_late[row] + 1e-9:
             raise OptionError(
-                f"{name}.delay: delay + jitter of {most:g} s exceeds the {self._max_late[row]:g} s that were allocated; "
-                f"construct the sensor with max_delay={most:g}"
+                f"{name}.delay: delay + jitter of {most:g} s exceeds the {self._max_late[row]:g} s that were "
+                f"allocated; construct the sensor with max_delay={most:g}"
             )
 
     def _flag_timing(self) -> None:

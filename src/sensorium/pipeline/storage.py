@@ -12,8 +12,8 @@ timelines       (slots, C', B) twice both branches after the response model, of 
 =============== ==================== =================================================================================
 
 Aliasing: a class without a post-process, delay or history has no return storage of its own: its cache *is* its part of
-``reading``, and its ground truth its part of ``truth``. Rotation moves an index, never data: the snapshot of step k lies
-in slot ``k % slots``. A worked trace of a ring of 4 slots, for a delay of 2 steps::
+``reading``, and its ground truth its part of ``truth``. Rotation moves an index, never data: the snapshot of step k
+lies in slot ``k % slots``. A worked trace of a ring of 4 slots, for a delay of 2 steps::
 
     step      4    5    6
     written   s0   s1   s2       slot = step % 4

@@ -2,8 +2,8 @@
 
 A sensor is two classes in one module: its options (what users write, ``sn.IMU(link="torso")``) and the sensor
 (``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run each step are class
-methods: they run once for all sensors of the class (a :class:`~sensorium.pipeline.SensorGroup`) and all envs, on tensors
-laid out (columns, B).
+methods: they run once for all sensors of the class (a :class:`~sensorium.pipeline.SensorGroup`) and all envs, on
+tensors laid out (columns, B).
 
 ==================================== ========== ======================================================================
 hook                                 of         says or does

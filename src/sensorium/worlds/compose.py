@@ -21,22 +21,18 @@ def load_spec(model: mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
     """An MjSpec of its own from an MJCF or URDF file, an XML string, or another MjSpec (which is copied)."""
     if isinstance(model, mujoco.MjSpec):
         return model.copy()
-    if isinstance(model, str) and model.lstrip().startswith("<"):
-        source, read = "the XML string", lambda: mujoco.MjSpec.from_string(model)
-    elif isinstance(model, str | os.PathLike):
-        path = Path(model)
-        if not path.is_file():
-            raise ModelError(f"there is no model file {str(path)!r} (an XML string must start with '<')")
-        source, read = str(path), lambda: mujoco.MjSpec.from_file(str(path))
-    else:
+    if not isinstance(model, str | os.PathLike):
         raise ModelError(
             f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), an MJCF or URDF file or string, "
             "or a mujoco.MjSpec"
         )
+    is_text = isinstance(model, str) and model.lstrip().startswith("<")
+    if not is_text and not Path(model).is_file():
+        raise ModelError(f"there is no model file {os.fspath(model)!r} (an XML string must start with '<')")
     try:
-        return read()
+        return mujoco.MjSpec.from_string(model) if is_text else mujoco.MjSpec.from_file(os.fspath(model))
     except ValueError as error:
-        raise ModelError(f"cannot read {source}: {error}") from error
+        raise ModelError(f"cannot read {'the XML string' if is_text else os.fspath(model)}: {error}") from error
 
 
 def pose(

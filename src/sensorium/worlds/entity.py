@@ -26,8 +26,8 @@ class Entity(Module):
     Before ``build()`` it is a name; after it, it reads and writes its own part of the physics state. Joints here are
     hinges and slides, in the model's order; the base (free joint) is read and set by ``pose`` and ``twist``.
 
-    Buffers (tag = kind of entity plus the tag given): ``position`` (B, 3) and ``orientation`` (B, 4) of the root link in
-    the world frame, tag "pose"; ``joint_positions`` and ``joint_velocities`` (B, n), tag "joint"; ``ctrl`` (B, n), tag
+    Buffers (tag = kind of entity plus the tag given): ``position`` (B, 3) and ``orientation`` (B, 4) of the root link
+    in the world frame, tag "pose"; ``joint_positions`` and ``joint_velocities`` (B, n), tag "joint"; ``ctrl`` (B, n), tag
     "ctrl". They are filled by ``update_state()``, float32.
     """
 
@@ -186,7 +186,8 @@ class Entity(Module):
         tensor = tensor.to(device=world.device, dtype=world.bind("qpos").dtype)
         if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
             raise OptionError(
-                f"{option} must be a number or have shape ({columns},) or ({rows}, {columns}), got {tuple(tensor.shape)}"
+                f"{option} must be a number or have shape ({columns},) or ({rows}, {columns}), "
+                f"got {tuple(tensor.shape)}"
             )
         if tensor.device.type == "cpu" and not bool(torch.isfinite(tensor).all()):
             raise OptionError(f"{option} must be finite, got NaN or infinity")

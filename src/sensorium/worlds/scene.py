@@ -25,13 +25,14 @@ from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec,
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
-from sensorium.worlds.primitives import Plane, Primitive
+from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.world import Envs, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SensorT = TypeVar("SensorT", bound=Module)
+SensorT_co = TypeVar("SensorT_co", bound=Module, covariant=True)
 
 _INTEGRATORS = {
     "euler": mujoco.mjtIntegrator.mjINT_EULER,
@@ -71,10 +72,10 @@ class Sensing(Protocol):
     def close(self) -> None: ...
 
 
-class SensorSpec(Protocol[SensorT]):
+class SensorSpec(Protocol[SensorT_co]):
     """What ``scene.add_sensor`` takes: the options of a sensor, which know how to make it."""
 
-    def make_sensor(self, taken: set[str]) -> SensorT: ...
+    def make_sensor(self, taken: set[str]) -> SensorT_co: ...
     def make_sensing(self) -> Sensing: ...
 
 
