@@ -24,11 +24,11 @@ class Entity(Module):
     """Something that ``scene.add_robot``, ``add_object`` or ``add_terrain`` returned.
 
     Before ``build()`` it is a name; after it, it reads and writes its own part of the physics state. Joints here are
-    hinges and slides, in the model's order; the base (free joint) is read and set by ``pose`` and ``twist``.
+    hinges and slides, in the model's order; the base (free joint) is read by ``get_pose`` and set by ``set_pose``.
 
     Buffers (tag = kind of entity plus the tag given): ``position`` (B, 3) and ``orientation`` (B, 4) of the root link
-    in the world frame, tag "pose"; ``joint_positions`` and ``joint_velocities`` (B, n), tag "joint"; ``ctrl`` (B, n), tag
-    "ctrl". They are filled by ``update_state()``, float32.
+    in the world frame, tag "pose"; ``joint_positions`` and ``joint_velocities`` (B, n), tag "joint"; ``ctrl`` (B, n),
+    tag "ctrl". They are filled by ``update_state()``, float32.
     """
 
     def __init__(self, name: str, kind: str, root: str | None, prefix: str | None) -> None:

@@ -109,6 +109,7 @@ class Plane(Primitive):
     size: tuple[float, float] | None = None
     """Full extent along x and y in metres, for drawing only; None draws it unbounded. It collides everywhere."""
     rgba: tuple[float, float, float, float] = (0.35, 0.37, 0.4, 1.0)
+    """Colour: red, green, blue, alpha in [0, 1]."""
 
     @field_validator("size")
     @classmethod

@@ -1,0 +1,84 @@
+"""What the benchmarks share: interleaved timing, so that a busy machine hurts all contenders alike, and one report."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def interleave(contenders: dict[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, list[float]]:
+    """Seconds per call of each contender, measured in turns: ``rounds`` times ``calls`` calls each."""
+    for call in contenders.values():
+        for _ in range(max(3, calls // 4)):
+            call()
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, call in contenders.items():
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            times[name].append((time.perf_counter() - start) / calls)
+    return times
+
+
+def difference(times: dict[str, list[float]], full: str, bare: str) -> float:
+    """Median over rounds of what ``full`` takes beyond ``bare``, in seconds."""
+    return statistics.median(a - b for a, b in zip(times[full], times[bare], strict=True))
+
+
+def ratio(times: dict[str, list[float]], ours: str, other: str) -> float:
+    """Median over rounds of ours / other."""
+    return statistics.median(a / b for a, b in zip(times[ours], times[other], strict=True))
+
+
+class Report:
+    """Rows of (what, value, unit, bound), printed as a table and written as JSON."""
+
+    def __init__(self, title: str, packages: tuple[str, ...]) -> None:
+        self.title = title
+        self.rows: list[dict[str, Any]] = []
+        self.machine = {
+            "date": time.strftime("%Y-%m-%d"),
+            "python": platform.python_version(),
+            "cpu": _cpu(),
+            "cores": len(os.sched_getaffinity(0)),
+            **{package: version(package) for package in packages},
+        }
+
+    def add(self, what: str, value: float, unit: str, most: float | None = None) -> None:
+        """One measured figure; ``most`` is what it must reach."""
+        self.rows.append({"what": what, "value": value, "unit": unit, "most": most})
+        Console().print(f"  {what}: {value:.4g} {unit}", highlight=False)
+
+    def finish(self, path: Path | None) -> None:
+        """Print the table, and write JSON where asked."""
+        table = Table("what", "measured", "at most", "", title=self.title)
+        for row in self.rows:
+            bound = "" if row["most"] is None else f"{row['most']:g} {row['unit']}"
+            verdict = "" if row["most"] is None else ("ok" if row["value"] <= row["most"] else "MISSED")
+            table.add_row(row["what"], f"{row['value']:.3g} {row['unit']}", bound, verdict)
+        console = Console()
+        console.print(table)
+        console.print(self.machine)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(
+                json.dumps({"title": self.title, "machine": self.machine, "rows": self.rows}, indent=2) + "\n"
+            )
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()

@@ -1,0 +1,55 @@
+"""The package itself: layers, weight of the import, public names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sensorium as sn
+
+SOURCE = Path(sn.__file__).parent
+BASE = {"errors", "options"}
+MAY_IMPORT = {
+    "tree": BASE,
+    "worlds": BASE | {"tree"},
+    "pipeline": BASE | {"tree", "worlds"},
+    "sensors": BASE | {"tree", "worlds", "pipeline"},
+    "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
+}
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package):
+    files = [SOURCE / f"{package}.py"] if (SOURCE / f"{package}.py").exists() else (SOURCE / package).glob("*.py")
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                if name and name.startswith("sensorium."):
+                    layer = name.split(".")[1]
+                    assert layer in MAY_IMPORT[package] | {package}, f"{file.name} imports {name}"
+
+
+def test_importing_is_light():
+    heavy = ["numba", "warp", "mujoco_warp", "gymnasium", "h5py", "av", "matplotlib", "tyro", "rich"]
+    code = f"import sys, sensorium; print([name for name in {heavy} if name in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_public_names_are_documented():
+    for name in sn.__all__:
+        value = getattr(sn, name)
+        if name != "__version__":
+            assert value.__doc__, f"{name} has no docstring"
+
+
+def test_every_option_has_a_docstring():
+    for name in sn.__all__:
+        value = getattr(sn, name)
+        if isinstance(value, type) and issubclass(value, sn.Options):
+            for option, field in value.model_fields.items():
+                assert field.description, f"{name}.{option} has no docstring"
