@@ -248,8 +248,8 @@ def test_a_sensor_with_a_path_of_its_own():
             group.clicks += 1
 
         @classmethod
-        def _reset_group(cls, group, envs):
-            group.resets.append(envs.tolist())
+        def _reset_group(cls, group, mask):
+            group.resets.append(mask.nonzero().flatten().tolist())
 
         def read(self, envs=None, history_length=None):
             return self.group.clicks

@@ -230,40 +230,39 @@ class SensorManager:
         for block in self._blocks.values():
             self._kernels.reset_fused(block, self.step_count, ids)
         self._resetting = ids
+        mask = torch.zeros(self.world.n_envs, dtype=torch.bool)
+        mask[torch.from_numpy(ids.astype(np.int64))] = True
         try:
             for group in self.groups:
                 if group.hooked:
-                    self._reset_hooks(group, ids)
+                    self._reset_hooks(group, mask)
                 if group.post_processed or (group.hooked and group.stored):
                     self._reset_returns(group, ids)
         finally:
             self._resetting = None
 
-    def _reset_hooks(self, group: SensorGroup, ids: np.ndarray) -> None:
+    def _reset_hooks(self, group: SensorGroup, mask: torch.Tensor) -> None:
         """Run the hooks for all envs, as a step would, and keep what they did for the reset envs alone."""
-        index = torch.from_numpy(ids.astype(np.int64)).to(self.world.device)
         if not group.in_pipeline:
-            group.cls._reset_group(group, index)
+            group.cls._reset_group(group, mask)
             return
         lines = [line for line in (group.truth_timeline, group.measured_timeline) if line is not None]
         kept = [*(line.ring for line in lines), group.truth, group.reading]
         states = group.states()
         saved = [tensor.clone() for tensor in (*kept, *(state for state, _ in states))]
         for state, fill in states:
-            state[:, index] = fill
-        group.cls._reset_group(group, index)
+            state.masked_fill_(mask, fill)
+        group.cls._reset_group(group, mask)
         if lines:
             # the response starts at rest: the past is filled with the signal as it is
             group.cls._update_current_timestep_data(group, group.truth, group.scratch)
             for line, now in zip(lines, (group.truth, group.scratch), strict=True):
-                line.ring[:, :, index] = now[:, index]
+                line.ring.copy_(torch.where(mask, now, line.ring))
         self._run_hooks(group)
         for line in lines:
-            line.ring[:, :, index] = line[0][:, index]
-        others = torch.ones(self.world.n_envs, dtype=torch.bool, device=self.world.device)
-        others[index] = False
+            line.ring.copy_(torch.where(mask, line[0].clone(), line.ring))
         for tensor, old in zip((*kept, *(state for state, _ in states)), saved, strict=True):
-            tensor[..., others] = old[..., others]
+            tensor.copy_(torch.where(mask, tensor, old))
 
     def _reset_returns(self, group: SensorGroup, ids: np.ndarray) -> None:
         if group.post_processed:

@@ -182,8 +182,8 @@ class Sensor(Module, Generic[DataT]):
         """Called once, at the end of build."""
 
     @classmethod
-    def _reset_group(cls, group: SensorGroup, envs: torch.Tensor) -> None:
-        """Called when envs are reset, before the first reading; ``group.state`` tensors are already cleared."""
+    def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:
+        """Called when the envs in ``mask`` (B,) are reset; their ``group.state`` tensors are already cleared."""
 
     @classmethod
     def _update_shared_cache(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
