@@ -24,9 +24,20 @@ GATHER_MAX = 2
 GATHER_ROTATE = 3  # sum of world-frame vectors, rotated into a frame, one component
 
 # columns of the per-column table
+COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first")
 OP, FIRST, COUNT, QUAT, AXIS, FLAGS, SENSOR, MIX_ROW, MIX_FIRST = range(9)
 
 # columns of the per-return-column table
+RETURN_NAMES = (
+    "source",
+    "sensor",
+    "linear",
+    "ring_first",
+    "ring_slots",
+    "history_first",
+    "history_length",
+    "stride",
+)
 R_SOURCE, R_SENSOR, R_LINEAR, R_RING_FIRST, R_RING_SLOTS, R_HISTORY_FIRST, R_HISTORY_LENGTH, R_STRIDE = range(8)
 
 # parameters of columns, and of sensors' timing

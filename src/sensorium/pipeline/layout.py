@@ -12,10 +12,18 @@ import torch
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import formula
-from sensorium.pipeline.flags import GATHER_COPY, GATHER_MAX, GATHER_NONE, GATHER_ROTATE, GATHER_SUM
+from sensorium.pipeline.flags import (
+    COLUMN_NAMES,
+    GATHER_COPY,
+    GATHER_MAX,
+    GATHER_NONE,
+    GATHER_ROTATE,
+    GATHER_SUM,
+    RETURN_NAMES,
+)
 from sensorium.pipeline.group import SensorGroup, Slots
 from sensorium.pipeline.parameters import ColumnParameters
-from sensorium.pipeline.storage import COLUMN_TABLE, RETURN_TABLE, ColumnStore, DeliveryStore, TimingStore
+from sensorium.pipeline.storage import ColumnStore, DeliveryStore, TimingStore
 
 
 @dataclass(frozen=True)
@@ -99,8 +107,8 @@ def build_block(
     for group in groups:
         group.columns = slice(total, total + group.columns.stop)
         total = group.columns.stop
-    table = np.zeros((total, len(COLUMN_TABLE)), np.int32)
-    tables = {name: table[:, i] for i, name in enumerate(COLUMN_TABLE)}
+    table = np.zeros((total, len(COLUMN_NAMES)), np.int32)
+    tables = {name: table[:, i] for i, name in enumerate(COLUMN_NAMES)}
     tables["mix_row"][:] = -1
     keys = np.zeros((total, 2), np.uint32)
     sources: list[int] = [0]
@@ -162,8 +170,8 @@ def build_delivery(
     device: Any,
 ) -> DeliveryStore:
     """Return storage of ``groups``, whose snapshots start at ``first_source``; sets each group's cache."""
-    table = np.zeros((sum(group.n_returns for group in groups), len(RETURN_TABLE)), np.int32)
-    tables = {name: table[:, i] for i, name in enumerate(RETURN_TABLE)}
+    table = np.zeros((sum(group.n_returns for group in groups), len(RETURN_NAMES)), np.int32)
+    tables = {name: table[:, i] for i, name in enumerate(RETURN_NAMES)}
     start = ring_rows = history_rows = 0
     for group, first in zip(groups, first_source, strict=True):
         count = group.n_returns

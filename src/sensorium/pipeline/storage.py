@@ -38,20 +38,6 @@ PARAMETERS = ("noise", "bias", "random_walk", "resolution", "deadband", "low", "
 """Column parameters, in the order of the ``P_`` constants."""
 TIMING_PARAMETERS = ("rate", "delay", "jitter", "dropout")
 """Timing parameters, in the order of the ``T_`` constants."""
-COLUMN_TABLE = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first")
-"""Columns of the per-column table."""
-RETURN_TABLE = (
-    "source",
-    "sensor",
-    "linear",
-    "ring_first",
-    "ring_slots",
-    "history_first",
-    "history_length",
-    "stride",
-)
-"""Columns of the per-return-column table."""
-
 _DEFAULTS = {"low": -torch.inf, "high": torch.inf}
 
 

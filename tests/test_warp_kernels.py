@@ -1,0 +1,189 @@
+"""The Warp kernels on Warp's CPU device against the Numba kernels, to the bit, over the same storage and raw signal."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import drop_scene
+from probe import DoubleProbe, Probe
+from thermometer import Thermometer
+
+import sensorium as sn
+
+wp = pytest.importorskip("warp")
+
+
+class Duet:
+    """One scene sensed twice: by Numba as usual, and by the Warp kernels into copies of all storage."""
+
+    def __init__(self, scene, n_envs, seed):
+        from sensorium.pipeline.gpu import GpuKernels
+
+        scene.build(n_envs=n_envs, seed=seed)
+        self.scene, self.numba = scene, scene._sensing
+        twin = self._copy_of(self.numba)
+        self.data = torch.zeros(scene.model.nsensordata, n_envs)
+        self.steps = torch.zeros(n_envs, dtype=torch.int32)
+        self.blocks, self.posts, self.timing = twin
+        self.warp = GpuKernels(self.data, self.steps, self.blocks, self.posts, self.timing, scene.dt)
+        self._observe(range(n_envs))
+
+    @staticmethod
+    def _copy_of(manager):
+        from copy import copy
+
+        def clone(store):
+            new = copy(store)
+            for name, tensor in vars(store).items():
+                setattr(new, name, tensor.clone())
+            return new
+
+        blocks = []
+        for block in manager._blocks.values():
+            new = copy(block)
+            new.store, new.direct = clone(block.store), clone(block.direct)
+            blocks.append(new)
+        posts = []
+        for post in manager._posts:
+            new = copy(post)
+            new.delivery, new.snapshot, new.truth = clone(post.delivery), post.snapshot.clone(), post.truth.clone()
+            posts.append(new)
+        return blocks, posts, clone(manager._timing)
+
+    def _observe(self, envs):
+        """The raw signal of the Numba run, as what the Warp kernels gather: truth is float32, so nothing is lost."""
+        envs = list(envs)
+        self.data[:, envs] = self.scene.world.bind("sensordata")[envs].T.float()
+        self.steps.copy_((self.scene.time / self.scene.dt).round().int())
+
+    def step(self):
+        self.scene.step()
+        self._observe(range(self.scene.n_envs))
+        self.warp.step(0)
+        self.check()
+
+    def reset(self, envs):
+        self.scene.reset(envs=envs)
+        self._observe(envs)
+        mask = torch.zeros(self.scene.n_envs, dtype=torch.bool)
+        mask[envs] = True
+        for block in self.blocks:
+            self.warp.reset_fused(block, 0, mask)
+        self.check()
+
+    def check(self):
+        for mine, block in zip(self.blocks, self.numba._blocks.values(), strict=True):
+            fused = slice(0, block.fused)
+            for name in ("truth", "reading", "walk"):
+                expected, got = getattr(block.store, name)[fused], getattr(mine.store, name)[fused]
+                np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)
+            rows = slice(0, block.fused_rows)
+            np.testing.assert_array_equal(mine.direct.cache[rows].numpy(), block.direct.cache[rows].numpy())
+            for name in ("ring", "history", "truth_history"):
+                expected, got = getattr(block.direct, name), getattr(mine.direct, name)
+                np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)
+        timed = [i for i, flags in enumerate(self.numba._timing.flags.tolist()) if flags & 1]
+        np.testing.assert_array_equal(self.timing.due[timed].numpy(), self.numba._timing.due[timed].numpy())
+
+
+def busy_scene():
+    scene = drop_scene()
+    matrix = ((1.0, 0.02, 0.0), (-0.01, 0.98, 0.03), (0.0, 0.01, 1.01))
+    add = scene.add_sensor
+    add(
+        sn.IMU(
+            link="box",
+            uuid="imu",
+            acc_noise=0.3,
+            acc_bias=(0.1, 0.2, 0.3),
+            acc_random_walk=0.5,
+            acc_misalignment=matrix,
+            gyro_noise=0.1,
+            gyro_resolution=0.02,
+            mag_saturation=(-3e-5, 1e-5),
+            delay=0.013,
+            jitter=0.013,
+            rate=77.0,
+            dropout=0.1,
+            history_length=3,
+        )
+    )
+    add(sn.IMU(link="box", uuid="late", acc_noise=0.1, delay=0.035, jitter=0.01, interpolate=True))
+    add(sn.IMU(link="box", uuid="plain"))
+    add(sn.FramePose(link="box", uuid="pose", pos_noise=0.1))
+    return scene
+
+
+@pytest.mark.parametrize("n_envs", [1, 33])
+def test_fused_step_is_numbas_to_the_bit(n_envs):
+    duet = Duet(busy_scene(), n_envs, seed=11)
+    for step in range(25):
+        duet.step()
+        if step == 9:
+            duet.reset([n_envs - 1])
+
+
+def test_rotated_summed_and_largest_gathers_agree():
+    """In float32 on the GPU, from float64 on the CPU: equal within rounding."""
+    scene = drop_scene(height=0.1)
+    scene.add_object(sn.Box(size=(0.1, 0.1, 0.1), mass=0.5), name="top", pos=(0, 0, 0.25), free=True)
+    scene.add_sensor(sn.ContactForce(link="box", uuid="a", euler=(0.4, 0.5, 0.6), touching=("plane", "top")))
+    scene.add_sensor(sn.ContactForce(link="box", uuid="b", euler=(0.4, 0.5, 0.6)))
+    scene.add_sensor(sn.Contact(link="box", uuid="c", touching=("plane", "top")))
+    duet = Duet(scene, 3, seed=0)
+    scene.step(40)
+    duet._observe(range(3))
+    duet.warp.step(0)
+    for mine, block in zip(duet.blocks, duet.numba._blocks.values(), strict=True):
+        torch.testing.assert_close(mine.store.truth, block.store.truth, atol=1e-4, rtol=1e-5)
+        assert block.store.truth.abs().max() > 5
+
+
+@pytest.mark.parametrize("options", [Probe, DoubleProbe])
+def test_hardware_stage_of_hooked_classes(options):
+    scene = drop_scene()
+    made = options(uuid="p", noise=0.3, random_walk=(0.1, 0.2, 0.3), bias=0.5, resolution=0.01, deadband=0.05)
+    probe = scene.add_sensor(made)
+    duet = Duet(scene, 5, seed=3)
+    block, group = duet.blocks[0], probe.group
+    for _ in range(4):
+        scene.step()
+        before, out = group.truth.clone(), torch.zeros_like(group.truth)
+        duet.warp.step(0)
+        duet.warp.hardware(block, group, before, out, 0)
+        np.testing.assert_array_equal(out.numpy(), group.reading.numpy())
+    mask = torch.tensor([False, True, False, False, True])
+    scene.reset(envs=[1, 4])
+    duet.warp.reset_hardware(block, group, group.truth.clone(), out, 0, mask)
+    np.testing.assert_array_equal(out[:, mask].numpy(), group.reading[:, mask].numpy())
+    assert (block.store.walk[:, mask] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "sensor",
+    [
+        sn.Contact(link="box", uuid="s", noise=3.0, delay=0.025, jitter=0.02, history_length=3),
+        sn.FramePose(link="box", uuid="s", pos_noise=1.0, delay=0.025, jitter=0.02, interpolate=True, history_length=2),
+        Thermometer(link="box", uuid="s", delay=0.03, jitter=0.03),
+    ],
+)
+def test_delivery_of_post_processed_and_hooked_classes(sensor):
+    scene = drop_scene()
+    made = scene.add_sensor(sensor)
+    duet = Duet(scene, 4, seed=1)
+    group = made.group
+    post = duet.posts[0] if duet.posts else None
+    store = post.delivery if post else duet.blocks[0].direct
+    expected_store = group.post_processed and duet.numba._posts[0].delivery or duet.numba._blocks[group.dtype].direct
+    for step in range(12):
+        scene.step()
+        duet.warp.step(0)
+        _, measured, truth = duet.numba._delivery_of(group)
+        duet.warp.deliver(store, group.delivery_rows, measured, truth, 0)
+        if step == 6:
+            scene.reset(envs=[2])
+            _, measured, truth = duet.numba._delivery_of(group)
+            mask = torch.tensor([False, False, True, False])
+            duet.warp.reset_delivery(store, group.delivery_rows, measured, truth, mask)
+        for name in ("ring", "cache", "history", "truth_history"):
+            expected, got = getattr(expected_store, name), getattr(store, name)
+            np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)
