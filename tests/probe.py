@@ -14,10 +14,14 @@ class ProbeSensor(sn.SimpleSensor[torch.Tensor], options=Probe):
         return (self.options.columns,)
 
     @classmethod
+    def _build_group(cls, group):
+        columns = torch.cat([torch.arange(part.stop - part.start) for part in group.slices]) + 1
+        group.column = columns.to(group.device)
+
+    @classmethod
     def _update_raw_data(cls, group, out):
-        time, envs = group.world.time, torch.arange(group.n_envs)
-        column = torch.cat([torch.arange(part.stop - part.start) for part in group.slices]) + 1
-        out.copy_(column[:, None] * torch.sin(3 * time + envs))
+        envs = torch.arange(group.n_envs, device=group.device)
+        out.copy_(group.column[:, None] * torch.sin(3 * group.world.time + envs))
 
 
 class DoubleProbe(Probe):

@@ -173,7 +173,7 @@ def test_delivery_of_post_processed_and_hooked_classes(sensor):
     group = made.group
     post = duet.posts[0] if duet.posts else None
     store = post.delivery if post else duet.blocks[0].direct
-    expected_store = group.post_processed and duet.numba._posts[0].delivery or duet.numba._blocks[group.dtype].direct
+    expected_store = (group.post_processed and duet.numba._posts[0].delivery) or duet.numba._blocks[group.dtype].direct
     for step in range(12):
         scene.step()
         duet.warp.step(0)

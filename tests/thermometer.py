@@ -27,7 +27,7 @@ class ThermometerSensor(sn.SimpleSensor[torch.Tensor], options=Thermometer):
     @classmethod
     def _build_group(cls, group):
         cls_bodies = [group.world.model.body(sensor._body).id for sensor in group.sensors]
-        group.bodies = torch.tensor(cls_bodies)
+        group.bodies = torch.tensor(cls_bodies, device=group.device)
         group.ground, group.lapse = group.per_column("ground_temperature"), group.per_column("lapse")
         group.gain = 1 - torch.exp(-group.dt / group.per_column("time_constant"))
 

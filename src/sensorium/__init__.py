@@ -2,6 +2,8 @@
 
 from sensorium.errors import (
     AlreadyBuiltError,
+    CapacityError,
+    DeviceError,
     DivergenceError,
     DuplicateNameError,
     ModelError,
@@ -35,10 +37,12 @@ __all__ = [
     "AlreadyBuiltError",
     "Box",
     "Buffer",
+    "CapacityError",
     "Capsule",
     "Contact",
     "ContactForce",
     "Cylinder",
+    "DeviceError",
     "DivergenceError",
     "DuplicateNameError",
     "Entity",

@@ -84,6 +84,22 @@ class DivergenceError(SensoriumError, RuntimeError):
         )
 
 
+class DeviceError(SensoriumError, RuntimeError):
+    """The device that was asked for is missing, too old, or has too little memory. Says what to install or lower."""
+
+
+class CapacityError(SensoriumError, RuntimeError):
+    """The GPU engine ran out of the room that was allocated for contacts or constraints, and lost some.
+
+    Attributes:
+        envs: ids of the envs concerned.
+    """
+
+    def __init__(self, message: str, envs: list[int]) -> None:
+        self.envs = envs
+        super().__init__(message)
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`` (did you mean 'a' or 'b'?)`` for the names closest to ``name``, or an empty string."""
     candidates = list(dict.fromkeys(names))

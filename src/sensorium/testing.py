@@ -38,6 +38,9 @@ class SensorContract:
     imperfections: ClassVar[dict[str, Any]] = {"noise": 0.1}
     """Options that make the measured branch differ from ground truth; all of them can be changed by ``set``."""
     seed: ClassVar[int] = 5
+    device: ClassVar[str] = "cpu"
+    """Where to run; on "cuda" choose a world without contacts, for MuJoCo Warp's physics is not the same to the bit
+    from run to run."""
     steps: ClassVar[int] = 40
 
     def make_scene(self) -> Scene:
@@ -59,7 +62,7 @@ class SensorContract:
         if extra:
             scene.add_sensor(self.make_options(uuid="other"))
         sensor = scene.add_sensor(self.make_options(uuid="probe", **options))
-        scene.build(n_envs=n_envs, seed=self.seed)
+        scene.build(n_envs=n_envs, seed=self.seed, device=self.device)
         return scene, sensor
 
     def run(self, scene: Scene, sensor: Sensor[Any], read: str = "read", **kwargs: Any) -> list[torch.Tensor]:

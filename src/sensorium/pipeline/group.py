@@ -14,11 +14,21 @@ if TYPE_CHECKING:
 
 
 class Slots:
-    """A ring seen from now: ``slots[0]`` is this step's value, ``slots[k]`` the one of k steps ago, (columns, B)."""
+    """A ring seen from now: ``slots[0]`` is this step's value, ``slots[k]`` the one of k steps ago, (columns, B).
 
-    def __init__(self, ring: torch.Tensor, group: SensorGroup) -> None:
+    A ring that ``shifts`` moves its data instead of an index, so that ``slots[0]`` is always the same memory: what a
+    CUDA graph needs of tensors that hooks work on.
+    """
+
+    def __init__(self, ring: torch.Tensor, group: SensorGroup, shifts: bool = False) -> None:
         self.ring = ring
+        self.shifts = shifts
         self._group = group
+
+    def advance(self) -> None:
+        """Make room for a new step."""
+        if self.shifts:
+            self.ring[1:] = self.ring[:-1].clone()
 
     def __len__(self) -> int:
         return self.ring.shape[0]
@@ -26,7 +36,7 @@ class Slots:
     def __getitem__(self, age: int) -> torch.Tensor:
         if not 0 <= age < len(self):
             raise IndexError(f"this ring holds {len(self)} steps; asked for the one {age} steps ago")
-        return self.ring[(self._group.step - age) % len(self)]
+        return self.ring[age if self.shifts else (self._group.step - age) % len(self)]
 
 
 class SensorGroup:
@@ -62,6 +72,7 @@ class SensorGroup:
         self.responds = cls._overrides(*_RESPONSE)
         self.post_processed = cls._overrides("_post_process")
         self.delayed = cls._overrides("_apply_delay")
+        self.capturable = bool(cls.capturable) and self.in_pipeline and not self.delayed
         self.history_length = max(sensor.options.history_length or 0 for sensor in sensors)
         # whether it needs return storage of its own; else its cache is its part of the working buffer
         self.stored = self.delayed or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)

@@ -7,6 +7,7 @@ dtype; the hooks of the others run once each, for all sensors of the class and a
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import mujoco
@@ -38,7 +39,10 @@ class SensorManager:
         self._rows: dict[str, int] = {}
         self._max_late: list[float] = []
         self._unfused: list[SensorGroup] = []
-        self._resetting: np.ndarray | None = None
+        self._resetting: Any = None
+        self._flags: list[int] = []
+        self._captured: list[SensorGroup] = []
+        self._eager: list[SensorGroup] = []
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -96,9 +100,7 @@ class SensorManager:
         self._build_posts([group for group in piped if group.post_processed])
         for group in piped:
             self._alias(group)
-        from sensorium.pipeline.cpu import CpuKernels  # Numba is imported when a scene is built, not before
-
-        self._kernels = CpuKernels(world, list(self._blocks.values()), self._posts, self._timing, dt)
+        self._kernels = self._make_kernels()
         self._unfused = [group for group in self.groups if group.hooked or group.post_processed]
         for group in self.groups:
             for sensor in group.sensors:
@@ -109,7 +111,49 @@ class SensorManager:
             for write in writes:
                 write.apply()
         self._flag_timing()
-        self.reset(None)
+        everyone = torch.ones(n_envs, dtype=torch.bool, device=device)
+        if world.captures:
+            engine: Any = world
+            engine.run(lambda: self._restart(everyone, self._unfused))
+            self._capture()
+        else:
+            self.reset(None)
+
+    def _make_kernels(self) -> Any:
+        """The kernels for the world's device; Numba and Warp are imported here, and not before they are needed."""
+        blocks = list(self._blocks.values())
+        if self.world.captures:
+            from sensorium.pipeline.gpu import GpuKernels
+
+            world: Any = self.world
+            return GpuKernels(world.sensed, world.steps, blocks, self._posts, self._timing, self.dt)
+        from sensorium.pipeline.cpu import CpuKernels
+
+        return CpuKernels(self.world, blocks, self._posts, self._timing, self.dt)
+
+    def _capture(self) -> None:
+        """Put sensing into the world's graphs: all of it, or all but the hooks if those cannot be captured."""
+        world: Any = self.world
+        for captured in ([group for group in self._unfused if group.capturable], []):
+            self._captured = captured
+            self._eager = [group for group in self._unfused if group not in captured]
+            world.attach(self._sense_captured, lambda mask: self._restart(mask, self._captured))
+            try:
+                world.capture()
+                return
+            except RuntimeError as error:
+                if not captured:
+                    raise
+                names = ", ".join(group.cls.__name__ for group in captured)
+                warnings.warn(
+                    f"the hooks of {names} cannot be captured in a CUDA graph ({error}); they run after it. Set "
+                    "capturable = False in the class that is to blame, and the others are captured again",
+                    stacklevel=5,
+                )
+
+    def _sense_captured(self) -> None:
+        self._kernels.step(0)
+        self._run(self._captured)
 
     def _build_posts(self, groups: list[SensorGroup]) -> None:
         device, n_envs = self.world.device, self.world.n_envs
@@ -154,8 +198,16 @@ class SensorManager:
     def step(self) -> None:
         """Sense the world as it is now: one more step."""
         self.step_count += 1
-        self._kernels.step(self.step_count)
-        for group in self._unfused:
+        if not self.world.captures:
+            self._kernels.step(self.step_count)
+            self._run(self._unfused)
+        elif self._eager:
+            world: Any = self.world
+            world.run(lambda: self._run(self._eager))
+
+    def _run(self, groups: list[SensorGroup]) -> None:
+        """The stages of groups with hooks of their own."""
+        for group in groups:
             if group.hooked:
                 self._run_hooks(group)
             if group.post_processed:
@@ -169,11 +221,14 @@ class SensorManager:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
         measured = group.scratch
+        if self._resetting is None:
+            for line in (group.truth_timeline, group.measured_timeline):
+                if line is not None:
+                    line.advance()
         cls._update_shared_cache(group, group.truth, measured)
-        flags = self._timing.flags
         rows = [self._rows[sensor.uuid] for sensor in group.sensors]
         for sensor_row, part in zip(rows, group.slices, strict=True):
-            if self._resetting is None and int(flags[sensor_row]) & (RATE | DROPOUT):
+            if self._resetting is None and (self.world.captures or self._flags[sensor_row] & (RATE | DROPOUT)):
                 due = self._timing.due[sensor_row]
                 torch.where(due, measured[part], group.reading[part], out=group.reading[part])
             else:
@@ -222,22 +277,34 @@ class SensorManager:
 
     def reset(self, envs: Envs) -> None:
         """Clear rings, drift and response of some envs, and take their first reading at the state as it is."""
-        ids = env_ids(envs, self.world.n_envs)
-        if ids is None:
-            ids = np.arange(self.world.n_envs, dtype=np.int32)
-        if not len(ids):
+        world: Any = self.world
+        if world.captures:  # the world's own graph has done all but the hooks that are not in it
+            if self._eager:
+                world.run(lambda: self._restart(world.mask, self._eager, fused=False))
             return
-        for block in self._blocks.values():
-            self._kernels.reset_fused(block, self.step_count, ids)
-        self._resetting = ids
-        mask = torch.zeros(self.world.n_envs, dtype=torch.bool)
-        mask[torch.from_numpy(ids.astype(np.int64))] = True
+        ids = env_ids(envs, world.n_envs)
+        if ids is None:
+            ids = np.arange(world.n_envs, dtype=np.int32)
+        if len(ids):
+            mask = torch.zeros(world.n_envs, dtype=torch.bool)
+            mask[torch.from_numpy(ids.astype(np.int64))] = True
+            self._restart(mask, self._unfused, ids)
+
+    def _restart(
+        self, mask: torch.Tensor, groups: list[SensorGroup], ids: np.ndarray | None = None, fused: bool = True
+    ) -> None:
+        """Restart the envs in ``mask`` (on the CPU also given as ids) in fused columns and in ``groups``."""
+        envs = mask if ids is None else ids
+        if fused:
+            for block in self._blocks.values():
+                self._kernels.reset_fused(block, self.step_count, envs)
+        self._resetting = envs
         try:
-            for group in self.groups:
+            for group in groups:
                 if group.hooked:
                     self._reset_hooks(group, mask)
-                if group.post_processed or (group.hooked and group.stored):
-                    self._reset_returns(group, ids)
+                if group.in_pipeline:
+                    self._reset_returns(group, envs)
         finally:
             self._resetting = None
 
@@ -264,12 +331,12 @@ class SensorManager:
         for tensor, old in zip((*kept, *(state for state, _ in states)), saved, strict=True):
             tensor.copy_(torch.where(mask, tensor, old))
 
-    def _reset_returns(self, group: SensorGroup, ids: np.ndarray) -> None:
+    def _reset_returns(self, group: SensorGroup, envs: Any) -> None:
         if group.post_processed:
             self._post_process(group)
         if group.stored:
             delivery, measured, truth = self._delivery_of(group)
-            self._kernels.reset_delivery(delivery, group.delivery_rows, measured, truth, ids)
+            self._kernels.reset_delivery(delivery, group.delivery_rows, measured, truth, envs)
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
@@ -328,18 +395,18 @@ class SensorManager:
             )
 
     def _flag_timing(self) -> None:
+        """What the timing kernel has to look at. On a GPU it looks at everything: values there are not looked at."""
         timing = self._timing
+        self._flags = []
         for row, sensor in enumerate(self._sensors):
-            flags = RATE if bool((timing.parameter("rate")[row] > 0).any()) else 0
-            flags |= DROPOUT if bool((timing.parameter("dropout")[row] > 0).any()) else 0
-            flags |= DELAYED if self._max_late[row] > 0 else 0
+            flags = DELAYED if self._max_late[row] > 0 else 0
             flags |= LINEAR if sensor.options.interpolate else 0
-            timing.flags[row] = flags
-        self._kernels.timed = bool((timing.flags & (RATE | DROPOUT | DELAYED)).any())
-
-    def get(self, sensor: Any, name: str) -> torch.Tensor:
-        """The value of a timing parameter now, (B,)."""
-        return self._timing.parameter(name)[self._rows[sensor.uuid]].clone()
+            for name, bit in (("rate", RATE), ("dropout", DROPOUT)):
+                values = timing.parameter(name)[row]
+                flags |= bit if self.world.captures or bool((values > 0).any()) else 0
+            self._flags.append(flags)
+        timing.flags.copy_(torch.tensor(self._flags, dtype=torch.int32))
+        self._kernels.timed = any(flags & (RATE | DROPOUT | DELAYED) for flags in self._flags)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -352,6 +419,41 @@ class SensorManager:
                 cache = group.cache if index is None else group.cache[:, index]
                 out[group.cls.options_type.__name__] = cache.T.clone(memory_format=torch.contiguous_format)
         return out
+
+    def describe(self) -> list[dict[str, str]]:
+        """One row a sensor: what it is, what it returns, when, what it takes, and how it runs."""
+        rows = []
+        for group in self.groups:
+            for sensor, part, returns in zip(group.sensors, group.slices, group.return_slices, strict=False):
+                columns, back = part.stop - part.start, returns.stop - returns.start
+                width = group.return_dtype.itemsize
+                slots = group.ring_slots + 2 + 4 * group.history_length if group.stored else 2
+                memory = self.world.n_envs * (columns * (2 * group.dtype.itemsize + 32) + back * width * slots)
+                layout = sensor._get_return_format()
+                shapes = layout.values() if isinstance(layout, dict) else [layout]
+                options = sensor.options
+                rows.append(
+                    {
+                        "uuid": sensor.uuid,
+                        "class": group.cls.options_type.__name__,
+                        "shape": " ".join(str((self.world.n_envs, *shape)) for shape in shapes),
+                        "dtype": str(group.return_dtype).removeprefix("torch."),
+                        "rate": "every step" if options.rate is None else f"{options.rate:g} Hz",
+                        "delay": f"{options.delay * 1e3:g} ms"
+                        + (f" + {options.jitter * 1e3:g}" if options.jitter else ""),
+                        "memory": f"{memory / 2**10:.1f} KiB" if memory < 2**20 else f"{memory / 2**20:.1f} MiB",
+                        "runs": self._where(group),
+                    }
+                )
+        return rows
+
+    def _where(self, group: SensorGroup) -> str:
+        if group not in self._unfused:
+            return "fused"
+        how = "hooks" if group.hooked else "fused, post-process"
+        if not self.world.captures:
+            return how
+        return f"{how}, {'in the graph' if group in self._captured else 'after the graph'}"
 
     def close(self) -> None:
         """Stop threads and drop storage."""

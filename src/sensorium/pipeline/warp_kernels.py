@@ -1,9 +1,9 @@
 """The fused step on the GPU: Warp kernels whose bodies are C++, over the same storage as the Numba kernels.
 
-They implement ``formula.py``, take its constants, and give the same bits. One thread handles one column of one env, from
-the engine's sensor data to the return cache, so nothing passes between threads. The bodies are native snippets because
-that halves the integer work: plain pointers instead of strided arrays. They compile for Warp's CPU device too, where the
-tests hold them to the Numba kernels without a GPU.
+They implement ``formula.py``, take its constants, and give the same bits. One thread handles one column of one env,
+from the engine's sensor data to the return cache, so nothing passes between threads. The bodies are native snippets
+because that saves integer work: plain pointers instead of strided arrays. They compile for Warp's CPU device too, where
+the tests hold them to the Numba kernels without a GPU.
 
 Fused multiply-add is off (``fuse_fp``): it would round once where the formula rounds twice.
 """
@@ -87,10 +87,10 @@ auto gather = [&](int k) -> T {{
         const float* r = env + (size_t)g[{flags.QUAT}] * n_envs;
         float w = r[0], x = r[n_envs], y = r[2 * (size_t)n_envs], z = r[3 * (size_t)n_envs];
         if (g[{flags.AXIS}] == 0)
-            return (T)((1.0f - 2.0f * (y * y + z * z)) * fx + 2.0f * (x * y + w * z) * fy + 2.0f * (x * z - w * y) * fz);
+            return (T)((1.0f - 2 * (y * y + z * z)) * fx + 2 * (x * y + w * z) * fy + 2 * (x * z - w * y) * fz);
         if (g[{flags.AXIS}] == 1)
-            return (T)(2.0f * (x * y - w * z) * fx + (1.0f - 2.0f * (x * x + z * z)) * fy + 2.0f * (y * z + w * x) * fz);
-        return (T)(2.0f * (x * z + w * y) * fx + 2.0f * (y * z - w * x) * fy + (1.0f - 2.0f * (x * x + y * y)) * fz);
+            return (T)(2 * (x * y - w * z) * fx + (1.0f - 2 * (x * x + z * z)) * fy + 2 * (y * z + w * x) * fz);
+        return (T)(2 * (x * z + w * y) * fx + 2 * (y * z - w * x) * fy + (1.0f - 2 * (x * x + y * y)) * fz);
     }}
     float value = env[(size_t)from[0] * n_envs];
     for (int i = 1; i < count; ++i) {{
@@ -223,7 +223,8 @@ if (set & {flags.RATE}) {{
     taken = taken || per_step >= 1.0 || per_step == 0.0;
 }}
 if (set & {flags.DROPOUT | flags.DELAYED}) {{
-    unsigned k0 = (unsigned)timing_key.data[2 * s], k1 = (unsigned)timing_key.data[2 * s + 1], step = (unsigned)counter.data[0];
+    unsigned k0 = (unsigned)timing_key.data[2 * s], k1 = (unsigned)timing_key.data[2 * s + 1];
+    unsigned step = (unsigned)counter.data[0];
     {_threefry()}
     if (set & {flags.DROPOUT})
         taken = taken && !(p[{flags.T_DROPOUT} * plane] > (double)(int)(w1 >> 8) * {2.0**-24!r});
@@ -604,7 +605,9 @@ def make_delivery_kernels(dtype: torch.dtype) -> dict[str, Any]:
     scalar = wp.dtype_from_torch(dtype)
     values = wp.array(dtype=scalar)
     linear = dtype in (torch.float32, torch.float64)
-    interpolate = "served = served * (1.0f - part.data[late_at]) + older * part.data[late_at];" if linear else "(void)older;"
+    interpolate = (
+        "served = served * (1.0f - part.data[late_at]) + older * part.data[late_at];" if linear else "(void)older;"
+    )
     typed = f"typedef {_C_NAMES[dtype]} T;\n"
 
     @wp.func_native(typed + _DELIVER.replace("INTERPOLATE", interpolate))

@@ -71,6 +71,9 @@ class Sensor(Module, Generic[DataT]):
     options_type: ClassVar[type[SensorOptions]] = SensorOptions
     uses_ring_pipeline: ClassVar[bool] = True
     """Whether snapshots go through rings, delay and history; False for sensors with a path of their own."""
+    capturable: ClassVar[bool] = True
+    """Whether the hooks can be captured in a CUDA graph: on a GPU, False runs them after it. Set it to False when they
+    look at values on the device, or depend on anything that changes in Python from step to step."""
 
     def __init_subclass__(cls, options: type[SensorOptions] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -34,6 +34,8 @@ _SPLIT_FROM = 8
 class MujocoWorld:
     """B envs on the CPU. See :class:`sensorium.worlds.World` for the contract."""
 
+    captures = False
+
     def __init__(
         self, model: mujoco.MjModel, n_envs: int, *, substeps: int = 1, threads: int = 0, exact_sensing: bool = True
     ) -> None:
@@ -141,6 +143,9 @@ class MujocoWorld:
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
         distances, geoms = self.batch.ray(origins, directions, **options)[:2]
         return torch.from_numpy(distances), torch.from_numpy(geoms)
+
+    def check(self) -> dict[int, str]:
+        return {}  # step() has reported everything
 
     def close(self) -> None:
         """Free the batch. The tensors that ``bind`` gave keep its memory alive until they are gone."""

@@ -69,6 +69,7 @@ class Sensing(Protocol):
     def step(self) -> None: ...
     def reset(self, envs: Envs) -> None: ...
     def read(self, envs: Envs) -> dict[str, torch.Tensor]: ...
+    def describe(self) -> list[dict[str, str]]: ...
     def close(self) -> None: ...
 
 
@@ -216,28 +217,32 @@ class Scene(Module):
 
     # -- build --------------------------------------------------------------------------------------------------------
 
-    def build(self, n_envs: int = 1, device: str = "cpu", seed: int = 0, threads: int = 0) -> None:
+    def build(
+        self,
+        n_envs: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        threads: int = 0,
+        nconmax: int | None = None,
+        njmax: int | None = None,
+    ) -> None:
         """Compile the scene and start it in ``n_envs`` copies; nothing can be added afterwards.
 
         Args:
             n_envs: B, the number of envs.
-            device: "cpu".
+            device: "cpu" (MuJoCo) or "cuda", "cuda:1", ... (MuJoCo Warp).
             seed: what all randomness comes from.
-            threads: threads of the physics pool; 0 uses every core that this process may use.
+            threads: threads of the physics pool on the CPU; 0 uses every core that this process may use.
+            nconmax: contacts per env that the GPU allocates room for. Default: chosen from the model.
+            njmax: constraint rows per env, likewise.
         """
         self._before_build("build")
-        for option, value, least in (("n_envs", n_envs, 1), ("seed", seed, 0), ("threads", threads, 0)):
+        numbers = {"n_envs": (n_envs, 1), "seed": (seed, 0), "threads": (threads, 0)}
+        numbers |= {name: (value, 1) for name, value in (("nconmax", nconmax), ("njmax", njmax)) if value is not None}
+        for option, (value, least) in numbers.items():
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{option} must be an integer of at least {least}, got {value!r}")
-        if torch.device(device).type != "cpu":
-            raise OptionError(f"device must be 'cpu', got {device!r}")
-        world: World = MujocoWorld(
-            self._compile(),
-            int(n_envs),
-            substeps=self.options.substeps,
-            threads=int(threads),
-            exact_sensing=self.options.exact_sensing,
-        )
+        world = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
         if self._sensing is not None:
             try:
                 self._sensing.build(world, int(seed), self.options.dt)
@@ -248,6 +253,26 @@ class Scene(Module):
             entity.attach_world(world)
         self.physics = Buffer(world.get_state(), {"physics"})
         self._world = world
+
+    def _start_world(self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None) -> World:
+        try:
+            kind = torch.device(device).type
+        except RuntimeError as error:
+            raise OptionError(f"device must be 'cpu' or 'cuda', got {device!r}") from error
+        common: dict[str, Any] = {"substeps": self.options.substeps, "exact_sensing": self.options.exact_sensing}
+        if kind == "cpu":
+            if nconmax is not None or njmax is not None:
+                raise OptionError("nconmax and njmax are for device='cuda'; the CPU engine allocates as it goes")
+            return MujocoWorld(self._compile(), n_envs, threads=threads, **common)
+        if kind != "cuda":
+            raise OptionError(f"device must be 'cpu' or 'cuda', got {device!r}")
+        if not torch.cuda.is_available():
+            from sensorium.worlds.device import no_cuda
+
+            raise no_cuda(device)
+        from sensorium.worlds.warp_world import WarpWorld  # Warp is imported when it is used, not before
+
+        return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
 
     def _compile(self) -> mujoco.MjModel:
         spec = self._spec.copy()
@@ -278,6 +303,16 @@ class Scene(Module):
             failed |= world.step()
             if self._sensing is not None:
                 self._sensing.step()
+        if failed:
+            self._failed |= failed
+            raise DivergenceError(failed)
+
+    def check(self) -> None:
+        """Wait for the device, and raise what went wrong there and was not reported yet. Does nothing on the CPU.
+
+        On a GPU ``step()`` never waits, so it reports a failure (DivergenceError, CapacityError) a few steps late.
+        """
+        failed = (self._world or self._unbuilt("check")).check()
         if failed:
             self._failed |= failed
             raise DivergenceError(failed)
@@ -315,6 +350,19 @@ class Scene(Module):
         """Class name -> a fresh tensor (B, columns) of the readings of all sensors of that class, in order."""
         self._world or self._unbuilt("read_sensors")
         return {} if self._sensing is None else self._sensing.read(envs)
+
+    def describe(self) -> str:
+        """The sensors as a table: uuid, class, shape, dtype, rate, delay, memory, and how each runs."""
+        world = self._world or self._unbuilt("describe")
+        rows = [] if self._sensing is None else self._sensing.describe()
+        title = f"{world.n_envs} envs on {world.device}, dt {self.dt:g} s in {world.substeps} substeps"
+        if not rows:
+            return f"{title}; no sensors"
+        names = list(rows[0])
+        widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+        lines = ["  ".join(row[name].ljust(widths[name]) for name in names).rstrip() for row in rows]
+        head = "  ".join(name.ljust(widths[name]) for name in names).rstrip()
+        return "\n".join([title, head, "  ".join("-" * widths[name] for name in names), *lines])
 
     def close(self) -> None:
         """Stop the engine and free its memory; the scene can be used no more."""

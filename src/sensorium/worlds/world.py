@@ -25,6 +25,8 @@ class World(Protocol):
     n_envs: int
     device: torch.device
     substeps: int
+    captures: bool
+    """Whether sensing runs inside the world's own graphs (``attach``) rather than after its calls."""
 
     @property
     def time(self) -> torch.Tensor:
@@ -65,6 +67,10 @@ class World(Protocol):
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Cast rays in every env: distances (B, n) in lengths of ``directions`` (-1: no hit), and geom ids."""
+        ...
+
+    def check(self) -> dict[int, str]:
+        """Wait for the device; env -> message of what failed and was not reported yet."""
         ...
 
     def close(self) -> None:

@@ -1,0 +1,427 @@
+"""The GPU engine: MuJoCo Warp, with physics and sensors of one step in one CUDA graph.
+
+``scene.step()`` replays the graph and looks at nothing on the device. What must not pass in silence (an env that
+diverged, contacts for which there was no room) is counted on the device, copied to pinned memory by the graph itself,
+and raised by the next call that finds it there: a few steps late, without ever waiting. ``check()`` waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mujoco
+import mujoco_warp as mjw
+import torch
+import warp as wp
+
+from sensorium.errors import CapacityError, DeviceError, ModelError, OptionError, did_you_mean
+from sensorium.worlds.capacity import capacities
+from sensorium.worlds.world import Envs, env_ids
+
+_SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+_HARMLESS = int(mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS)
+_HUGE = 1e10
+"""Positions and velocities beyond this have diverged, as in MuJoCo (mjMAXVAL)."""
+
+# the full physics state, in the order of MuJoCo's mjSTATE_INTEGRATION
+_STATE = (
+    "time",
+    "qpos",
+    "qvel",
+    "act",
+    "history",
+    "qacc_warmstart",
+    "ctrl",
+    "qfrc_applied",
+    "xfrc_applied",
+    "eq_active",
+    "mocap_pos",
+    "mocap_quat",
+    "userdata",
+    "plastic",
+)
+
+
+@wp.kernel(enable_backward=False)
+def _finish_step(
+    qpos0: wp.array2d(dtype=float),
+    qpos: wp.array2d(dtype=float),
+    qvel: wp.array2d(dtype=float),
+    warmstart: wp.array2d(dtype=float),
+    overflow: wp.array(dtype=int),
+    harmless: int,
+    dt: wp.float64,
+    time: wp.array(dtype=float),
+    steps: wp.array(dtype=int),
+    failed: wp.array(dtype=int),
+    status: wp.array(dtype=int),
+):
+    """Count the step, keep time exact, and hold envs that diverged at their initial state until they are reset."""
+    b = wp.tid()
+    bad = 0
+    for i in range(qpos.shape[1]):
+        if not (wp.abs(qpos[b, i]) < wp.static(_HUGE)):
+            bad = 1
+    for i in range(qvel.shape[1]):
+        if not (wp.abs(qvel[b, i]) < wp.static(_HUGE)):
+            bad = 1
+    if bad == 1 and failed[b] == 0:
+        failed[b] = 1
+        wp.atomic_max(status, 0, 1)
+    if (overflow[b] & ~harmless) != 0:
+        wp.atomic_max(status, 1, 1)
+    if failed[b] != 0:
+        for i in range(qpos.shape[1]):
+            qpos[b, i] = qpos0[b % qpos0.shape[0], i]
+        for i in range(qvel.shape[1]):
+            qvel[b, i] = 0.0
+            warmstart[b, i] = 0.0
+    else:
+        steps[b] = steps[b] + 1
+    time[b] = wp.float32(wp.float64(steps[b]) * dt)
+
+
+@wp.kernel(enable_backward=False)
+def _restart(
+    mask: wp.array(dtype=bool),
+    fresh: bool,
+    dt: wp.float64,
+    saved: wp.array2d(dtype=float),
+    warmstart: wp.array2d(dtype=float),
+    time: wp.array(dtype=float),
+    steps: wp.array(dtype=int),
+    failed: wp.array(dtype=int),
+):
+    """After a forward pass of all envs: the others keep their solver's start; those restarted count anew."""
+    b = wp.tid()
+    if mask[b]:
+        failed[b] = 0
+        steps[b] = wp.where(fresh, 0, int(wp.rint(wp.float64(time[b]) / dt)))
+    else:
+        for i in range(warmstart.shape[1]):
+            warmstart[b, i] = saved[b, i]
+
+
+class WarpWorld:
+    """B envs on a CUDA device. See :class:`sensorium.worlds.World` for the contract.
+
+    Tensors are float32. Physics is MuJoCo Warp's: close to MuJoCo's, not the same to the bit, nor from run to run.
+
+    Args:
+        model: the compiled model.
+        n_envs: B.
+        substeps: physics steps in one step.
+        exact_sensing: bring positions and velocities up to date after each step.
+        device: a CUDA device, "cuda" or "cuda:1".
+        nconmax: contacts to allocate per env; None chooses from the model.
+        njmax: constraint rows to allocate per env; None chooses from the model.
+    """
+
+    captures = True
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        n_envs: int,
+        *,
+        substeps: int = 1,
+        exact_sensing: bool = True,
+        device: str = "cuda",
+        nconmax: int | None = None,
+        njmax: int | None = None,
+    ) -> None:
+        self.model = model
+        self.n_envs = n_envs
+        self.substeps = substeps
+        self.device = check_cuda(device)
+        self._exact = exact_sensing
+        self._dt = model.opt.timestep * substeps
+        chosen = capacities(model)
+        self.nconmax = chosen[0] if nconmax is None else nconmax
+        self.njmax = chosen[1] if njmax is None else njmax
+        self._wp_device = wp.device_from_torch(self.device)
+        self._on_step: Callable[[], None] = _nothing
+        self._on_restart: Callable[[torch.Tensor], None] = _nothing
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self._bound: dict[str, torch.Tensor] = {}
+        try:
+            with self._stream():
+                self._allocate(model)
+                for body in (lambda: self._restart_body(True), lambda: self._restart_body(False)):
+                    body()  # compiles the kernels
+        except (RuntimeError, MemoryError) as error:
+            if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+                raise
+            free, total = torch.cuda.mem_get_info(self.device)
+            raise DeviceError(
+                f"the GPU has too little memory for n_envs={n_envs} with nconmax={self.nconmax} and "
+                f"njmax={self.njmax}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free. "
+                "Lower n_envs, nconmax or njmax"
+            ) from error
+
+    def _allocate(self, model: mujoco.MjModel) -> None:
+        try:
+            self.m = mjw.put_model(model)
+        except (NotImplementedError, ValueError) as error:
+            raise ModelError(f"MuJoCo Warp cannot run this model: {error}; use device='cpu'") from error
+        self.m.opt.warn_overflow = False
+        self.d = mjw.make_data(model, nworld=self.n_envs, nconmax=self.nconmax, njmax=self.njmax)
+        # sensor data by columns, so that the sensor kernels read neighbouring envs from neighbouring addresses
+        self.sensed = torch.zeros(max(model.nsensordata, 1), self.n_envs, device=self.device)
+        if model.nsensordata:
+            self.d.sensordata = wp.from_torch(self.sensed.T, dtype=wp.float32)
+        self.steps = torch.zeros(self.n_envs, dtype=torch.int32, device=self.device)
+        self.failed_envs = torch.zeros(self.n_envs, dtype=torch.int32, device=self.device)
+        self.mask = torch.ones(self.n_envs, dtype=torch.bool, device=self.device)
+        self._status = wp.zeros(2, dtype=int)
+        self._seen = wp.zeros(2, dtype=int, device="cpu", pinned=True)
+        self._seen_view = self._seen.numpy()
+        self._saved = wp.zeros_like(self.d.qacc_warmstart)
+        self._steps_wp, self._failed_wp = wp.from_torch(self.steps), wp.from_torch(self.failed_envs)
+        self._mask_wp = wp.from_torch(self.mask)
+
+    # -- graphs -------------------------------------------------------------------------------------------------------
+
+    def attach(self, on_step: Callable[[], None], on_restart: Callable[[torch.Tensor], None]) -> None:
+        """Have ``on_step()`` run after the physics of every step, and ``on_restart(mask)`` when envs are restarted.
+
+        Both are captured in the graphs, so they must launch the same kernels each time and look at no value.
+        """
+        self._on_step, self._on_restart = on_step, on_restart
+        self._graphs.clear()
+
+    def run(self, body: Callable[[], None]) -> None:
+        """Run ``body`` outside any graph, on the stream that torch uses now."""
+        with self._stream():
+            body()
+
+    def capture(self) -> None:
+        """Capture all graphs now, rather than at first use."""
+        for name in ("step", "reset", "forward"):
+            self._graph(name)
+
+    def _body(self, name: str) -> Callable[[], None]:
+        if name == "step":
+            return self._step_body
+        return lambda: self._restart_body(name == "reset")
+
+    def _graph(self, name: str) -> torch.cuda.CUDAGraph:
+        if name not in self._graphs:
+            body = self._body(name)
+            torch.cuda.synchronize(self.device)
+            graph = torch.cuda.CUDAGraph()
+            side = torch.cuda.Stream(self.device)
+            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                stream = wp.stream_from_torch(side)
+                with wp.ScopedDevice(self._wp_device), wp.ScopedStream(stream, sync_enter=False):
+                    wp.capture_begin(stream=stream, external=True)
+                    try:
+                        body()
+                    finally:
+                        wp.capture_end(stream=stream)
+            self._graphs[name] = graph
+        return self._graphs[name]
+
+    @contextmanager
+    def _stream(self) -> Iterator[None]:
+        with wp.ScopedDevice(self._wp_device):
+            stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
+            with wp.ScopedStream(stream, sync_enter=False):
+                yield
+
+    # -- what the graphs hold -----------------------------------------------------------------------------------------
+
+    def _step_body(self) -> None:
+        flags = self.m.opt.disableflags
+        for substep in range(self.substeps):
+            last = substep == self.substeps - 1
+            self.m.opt.disableflags = flags if last else flags | _SENSOR  # nobody would see their samples
+            mjw.step(self.m, self.d)
+        if self._exact:
+            self._velocity_stage()
+        d = self.d
+        inputs = [self.m.qpos0, d.qpos, d.qvel, d.qacc_warmstart, d.overflow, _HARMLESS, self._dt]
+        outputs = [d.time, self._steps_wp, self._failed_wp, self._status]
+        wp.launch(_finish_step, dim=self.n_envs, inputs=inputs, outputs=outputs)
+        wp.copy(self._seen, self._status)
+        self._on_step()
+
+    def _velocity_stage(self) -> None:
+        """Positions, velocities and their sensors at the new state; accelerations and forces stay those that acted."""
+        mjw.fwd_kinematics(self.m, self.d)
+        mjw.transmission(self.m, self.d)
+        mjw.fwd_velocity(self.m, self.d)
+        mjw.sensor_pos(self.m, self.d)
+        mjw.sensor_vel(self.m, self.d)
+
+    def _restart_body(self, fresh: bool) -> None:
+        d = self.d
+        wp.copy(self._saved, d.qacc_warmstart)
+        if fresh:
+            mjw.reset_data(self.m, d, self._mask_wp)
+        mjw.forward(self.m, d)
+        inputs = [self._mask_wp, fresh, self._dt, self._saved]
+        outputs = [d.qacc_warmstart, d.time, self._steps_wp, self._failed_wp]
+        wp.launch(_restart, dim=self.n_envs, inputs=inputs, outputs=outputs)
+        self._on_restart(self.mask)
+
+    # -- the World protocol -------------------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> torch.Tensor:
+        return self.bind("time")
+
+    def bind(self, field: str) -> torch.Tensor:
+        if field == "sensordata":
+            return self.sensed.T[:, : self.model.nsensordata]
+        if field not in self._bound:
+            array = getattr(self.d, field, None)
+            if not isinstance(array, wp.array):
+                names = [name for name, value in vars(self.d).items() if isinstance(value, wp.array)]
+                raise OptionError(f"the engine has no field {field!r}{did_you_mean(field, names)}")
+            self._bound[field] = wp.to_torch(array)
+        return self._bound[field]
+
+    def expand(self, field: str) -> torch.Tensor:
+        owner = self.m.opt if field.startswith("opt.") else self.m
+        name = field.removeprefix("opt.")
+        array = getattr(owner, name, None)
+        if not isinstance(array, wp.array) or array.shape[0] not in (1, self.n_envs):
+            names = [name for name, value in vars(self.m).items() if isinstance(value, wp.array)]
+            raise OptionError(
+                f"the engine has no model field {field!r} that can differ per env{did_you_mean(field, names)}"
+            )
+        if array.shape[0] != self.n_envs:
+            one = wp.to_torch(array)
+            many = one.expand(self.n_envs, *one.shape[1:]).clone()
+            array = wp.from_torch(many, dtype=array.dtype)
+            setattr(owner, name, array)
+            self._graphs.clear()
+        return wp.to_torch(array)
+
+    def update_constants(self, envs: Envs = None) -> None:
+        self.run(lambda: mjw.set_const(self.m, self.d))
+
+    def step(self) -> dict[int, str]:
+        failed = self._report() if self._seen_view.any() else {}
+        self._graph("step").replay()
+        return failed
+
+    def check(self) -> dict[int, str]:
+        """Wait for the device, and return env -> message of what failed and was not reported yet."""
+        torch.cuda.synchronize(self.device)
+        return self._report() if self._seen_view.any() else {}
+
+    def _report(self) -> dict[int, str]:
+        torch.cuda.synchronize(self.device)
+        overflow = self.bind("overflow")
+        crowded = (overflow & ~_HARMLESS).nonzero().flatten().tolist()
+        kinds = mjw.OverflowType(int(overflow.max()) & ~_HARMLESS) if crowded else None
+        failed = (self.failed_envs == 1).nonzero().flatten().tolist()
+        self.failed_envs[self.failed_envs == 1] = 2  # reported; held until reset
+        overflow.zero_()
+        self._status.zero_()
+        self._seen_view[:] = 0
+        if crowded:
+            raise CapacityError(
+                f"env {crowded[0]} and {len(crowded) - 1} more ran out of room for contacts or constraints ({kinds}): "
+                f"some were lost. Build with more than nconmax={self.nconmax} and njmax={self.njmax}",
+                crowded,
+            )
+        return dict.fromkeys(failed, "position or velocity is NaN, infinite or huge")
+
+    def forward(self, envs: Envs = None) -> None:
+        self._select(envs)
+        self._graph("forward").replay()
+
+    def reset(self, envs: Envs = None) -> None:
+        self._select(envs)
+        self._graph("reset").replay()
+
+    def _select(self, envs: Envs) -> None:
+        """Put ``envs`` into the mask, without looking at them where they are on the device already."""
+        if envs is None:
+            self.mask.fill_(True)
+        elif isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
+            if envs.dtype == torch.bool:
+                self.mask.copy_(envs)
+            else:
+                self.mask.fill_(False)
+                self.mask.index_fill_(0, envs.long(), True)
+        else:
+            ids = env_ids(envs, self.n_envs)
+            self.mask.fill_(False)
+            self.mask.index_fill_(0, torch.as_tensor(ids, device=self.device).long(), True)
+
+    def _state_parts(self) -> list[torch.Tensor]:
+        parts = [self.bind(name) for name in _STATE if isinstance(getattr(self.d, name, None), wp.array)]
+        return [part for part in parts if part.numel()]
+
+    def get_state(self) -> torch.Tensor:
+        return torch.cat([part.reshape(self.n_envs, -1).float() for part in self._state_parts()], dim=1)
+
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        values = torch.as_tensor(state, device=self.device, dtype=torch.float32)
+        self._select(envs)
+        rows = self.n_envs if envs is None else len(values)
+        width = sum(part[0].numel() for part in self._state_parts())
+        if values.shape != (rows, width):
+            raise OptionError(f"state must have shape {(rows, width)} for these envs, got {tuple(values.shape)}")
+        if envs is None:
+            full = values
+        else:
+            full = self.get_state()
+            full[self.mask] = values
+        start = 0
+        for part in self._state_parts():
+            count = part[0].numel()
+            part.copy_(full[:, start : start + count].reshape(part.shape))
+            start += count
+        self._graph("forward").replay()
+
+    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        points = torch.as_tensor(origins, device=self.device, dtype=torch.float32).reshape(-1, 3)
+        vectors = torch.as_tensor(directions, device=self.device, dtype=torch.float32).reshape(-1, 3)
+        points, vectors = torch.broadcast_tensors(points, vectors)
+        count = len(points)
+        distance = torch.zeros(self.n_envs, count, device=self.device)
+        geom = torch.zeros(self.n_envs, count, dtype=torch.int32, device=self.device)
+        normal = torch.zeros(self.n_envs, count, 3, device=self.device)
+        exclude = torch.full((count,), -1, dtype=torch.int32, device=self.device)
+        group = options.pop("geomgroup", None)
+        mask = mjw._src.types.vec6(*([-1] * 6 if group is None else [int(g) for g in group]))
+
+        def cast() -> None:
+            vec3 = [wp.from_torch(t[None].contiguous(), dtype=wp.vec3) for t in (points, vectors)]
+            outputs = [wp.from_torch(distance), wp.from_torch(geom), wp.from_torch(normal, dtype=wp.vec3)]
+            static = bool(options.get("flg_static", True))
+            mjw.rays(self.m, self.d, *vec3, mask, static, wp.from_torch(exclude), *outputs)
+
+        self.run(cast)
+        return distance, geom
+
+    def close(self) -> None:
+        """Drop graphs and tensors."""
+        self._graphs.clear()
+        self._bound.clear()
+        self._on_step = self._on_restart = _nothing
+
+
+def _nothing(*_: Any) -> None:
+    """What runs in a graph while nobody is attached."""
+
+
+def check_cuda(device: str) -> torch.device:
+    """The CUDA device of that name, or a DeviceError that says what to change."""
+    found = torch.device(device)
+    index = torch.cuda.current_device() if found.index is None else found.index
+    if index >= torch.cuda.device_count():
+        raise DeviceError(f"device={device!r} does not exist: there are {torch.cuda.device_count()} CUDA devices")
+    if not wp.is_conditional_graph_supported():
+        raise DeviceError(
+            f"device={device!r}: the NVIDIA driver is too old (it supports CUDA {wp.get_cuda_driver_version()}); "
+            "install one for CUDA 12.4 or newer, or build with device='cpu'"
+        )
+    return torch.device("cuda", index)

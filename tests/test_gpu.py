@@ -1,0 +1,307 @@
+"""The GPU world: the same API and the same readings as the CPU. Needs CUDA, and is skipped without it."""
+
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import reference
+import torch
+from conftest import ARM, arm_scene, drop_scene
+from probe import Probe
+from thermometer import Thermometer
+
+import sensorium as sn
+from sensorium.testing import SensorContract
+
+pytestmark = pytest.mark.gpu
+
+
+class OnGpu:
+    device: ClassVar[str] = "cuda"
+
+    def make_scene(self):
+        scene = sn.Scene(dt=0.01, substeps=2)
+        scene.add_object(sn.Sphere(), name="ball", pos=(0, 0, 50), free=True)
+        return scene
+
+
+class TestProbe(OnGpu, SensorContract):
+    imperfections: ClassVar = {"noise": 0.1, "random_walk": (0.1, 0.2, 0.3), "deadband": 0.01, "resolution": 0.001}
+
+    def make_options(self, **options):
+        return Probe(**options)
+
+
+class TestThermometer(OnGpu, SensorContract):
+    imperfections: ClassVar = {"noise": 0.1, "random_walk": 0.05}
+
+    def make_options(self, **options):
+        return Thermometer(link="ball", time_constant=0.05, **options)
+
+
+class TestFramePose(OnGpu, SensorContract):
+    imperfections: ClassVar = {"pos_noise": 0.1, "rot_noise": 0.02, "ang_vel_bias": 0.1}
+
+    def make_options(self, **options):
+        return sn.FramePose(link="ball", **options)
+
+
+def test_the_documented_example():
+    scene = drop_scene(substeps=5, height=0.5)
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.02, gyro_noise=0.005, delay=0.02, jitter=0.01))
+    touch = scene.add_sensor(sn.Contact(link="box", uuid="touch"))
+    force = scene.add_sensor(sn.ContactForce(link="box", uuid="force", resolution=0.01, history_length=4))
+    scene.build(n_envs=64, seed=0, device="cuda")
+    for _ in range(100):
+        scene.step()
+    scene.check()
+    acc = imu.read().lin_acc
+    assert acc.is_cuda
+    assert acc.shape == (64, 3)
+    assert (acc[:, 2] - 9.81).abs().max() < 0.2
+    assert touch.read().all()
+    assert touch.read().dtype == torch.bool
+    assert force.read().shape == (64, 4, 3)
+    assert (force.read()[..., 2] - 9.81).abs().max() < 0.1
+    address = acc.data_ptr()
+    scene.step()
+    assert imu.read().lin_acc.data_ptr() == address
+    imu.set(acc_noise=0.1, envs=[0, 1])
+    scene.reset(envs=[3])
+    assert touch.read()[3].item() is False
+    assert touch.read()[[0, 1, 2, 4]].all()
+    assert scene.time[3].item() == 0
+    assert "in the graph" in scene.describe()
+
+
+def test_readings_are_the_references_bits_for_the_same_raw_signal():
+    scene = drop_scene()
+    options = {"delay": 0.013, "jitter": 0.013, "rate": 77.0, "dropout": 0.1}
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.3, acc_random_walk=0.5, acc_bias=0.2, **options))
+    scene.build(n_envs=500, seed=9, device="cuda")
+    expected = reference.Reference(
+        seed=9, uuid="imu", shape=(3, 500), dt=0.01, noise=0.3, random_walk=0.5, bias=0.2, **options
+    )
+    expected.reset(imu.group.truth[:3].cpu().numpy(), 0)
+    for step in range(1, 40):
+        scene.step()
+        got = imu.read().lin_acc.T.cpu().numpy()
+        truth = imu.group.truth[:3].cpu().numpy()
+        np.testing.assert_array_equal(got, expected.step(truth, np.full(500, step * 0.01), step))
+
+
+def agreement(n_steps=100):
+    """Largest difference of every sensor between CPU and GPU, physics state copied from one to the other each step."""
+
+    def make(device):
+        scene = arm_scene(substeps=5)
+        scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(1, 0, 0.12), free=True)
+        common = {"delay": 0.02, "jitter": 0.01}
+        add = scene.add_sensor
+        sensors = [
+            add(sn.IMU(link="box", uuid="imu", acc_noise=0.1, gyro_noise=0.1, gyro_random_walk=0.1, **common)),
+            add(sn.IMU(link="lower", uuid="arm_imu", pos=(0, 0, 0.2), acc_noise=0.1)),
+            add(sn.ContactForce(link="box", uuid="force", noise=0.1, **common)),
+            add(sn.Contact(link="box", uuid="touch")),
+            add(sn.JointEncoder(robot="arm", uuid="encoder", noise=0.01, vel_noise=0.1)),
+            add(sn.FramePose(link="tip", uuid="pose", relative_to="upper", pos_noise=0.01, rot_noise=0.01)),
+        ]
+        scene.build(n_envs=8, seed=4, device=device)
+        return scene, sensors
+
+    cpu, on_cpu = make("cpu")
+    gpu, on_gpu = make("cuda")
+    worst = {}
+    for step in range(n_steps):
+        torque = [2.0 if step < 30 else -1.0, 0.3]
+        for scene in (cpu, gpu):
+            scene["arm"].set_ctrl(torque)
+        for field in ("qpos", "qvel", "qacc_warmstart"):
+            gpu.world.bind(field).copy_(cpu.world.bind(field).float())
+        cpu.step()
+        gpu.step()
+        for a, b in zip(on_cpu, on_gpu, strict=True):
+            for branch in ("read", "read_ground_truth"):
+                left, right = getattr(a, branch)(), getattr(b, branch)()
+                fields = left._asdict() if hasattr(left, "_asdict") else {"value": left}
+                for name, value in fields.items():
+                    other = getattr(right, name).cpu() if hasattr(right, "_asdict") else right.cpu()
+                    difference = (value.double() - other.double()).abs().max().item()
+                    key = f"{a.uuid}.{name}"
+                    worst[key] = max(worst.get(key, 0.0), difference)
+    return worst
+
+
+TOLERANCES = {
+    "imu.lin_acc": 0.5,  # contact forces on the 1 kg box, N: the solvers stop at different iterates
+    "imu.ang_vel": 2e-2,
+    "imu.mag": 1e-8,
+    "arm_imu.lin_acc": 2e-2,
+    "arm_imu.ang_vel": 1e-3,
+    "arm_imu.mag": 1e-8,
+    "force.value": 0.5,
+    "touch.value": 0.0,
+    "encoder.positions": 1e-4,
+    "encoder.velocities": 1e-3,
+    "pose.pos": 1e-4,
+    "pose.quat": 1e-4,
+    "pose.lin_vel": 1e-3,
+    "pose.ang_vel": 1e-3,
+}
+
+
+def test_cpu_and_gpu_agree():
+    for name, difference in agreement().items():
+        assert difference <= TOLERANCES[name], f"{name}: {difference:.3g}"
+
+
+def test_nothing_waits_for_the_device():
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, delay=0.02))
+    touch = scene.add_sensor(sn.Contact(link="box"))
+    scene.build(n_envs=1024, device="cuda")
+    envs = torch.tensor([3, 900, 17], device="cuda")
+    noise = torch.rand(3, 1, device="cuda")
+    scene.step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            scene.step()
+            imu.read()
+            touch.read()
+        scene.reset(envs=envs)
+        imu.set(acc_noise=noise, envs=envs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert scene.time[[3, 4]].tolist() == pytest.approx([0, 0.06])
+
+
+def test_one_step_costs_one_graph_launch_on_the_host():
+    scene = drop_scene(substeps=5)
+    scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, delay=0.02, jitter=0.01))
+    scene.add_sensor(sn.Contact(link="box"))
+    scene.build(n_envs=8192, device="cuda")
+    scene.step(3)
+    times = []
+    for _ in range(50):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        scene.step()
+        times.append(time.perf_counter() - start)
+    assert sorted(times)[25] < 30e-6
+
+
+def test_reset_touches_those_envs_only():
+    scene = drop_scene(height=1.0)
+    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, acc_random_walk=1.0, delay=0.02, history_length=2))
+    pose = scene.add_sensor(sn.FramePose(link="box"))
+    scene.build(n_envs=6, device="cuda")
+    at_start = pose.read().pos[2].clone()
+    scene.step(30)
+    kept = [0, 1, 3, 4, 5]
+    before = imu.read().lin_acc.clone()
+    state = scene.get_state()
+    scene.reset(envs=[2])
+    assert torch.equal(imu.read().lin_acc[kept], before[kept])
+    assert torch.equal(scene.get_state()[kept], state[kept])
+    torch.testing.assert_close(pose.read().pos[2], at_start)
+    drift = imu.read().lin_acc[2] - imu.read_ground_truth().lin_acc[2]
+    assert drift.abs().max() < 0.6
+
+
+def test_state_round_trip_and_forward():
+    scene = arm_scene()
+    encoder = scene.add_sensor(sn.JointEncoder(robot="arm"))
+    scene.build(n_envs=3, device="cuda")
+    scene["arm"].set_ctrl([1.0, 0.5])
+    scene.step(10)
+    state = scene.get_state()
+    scene.step(10)
+    scene.set_state(state)
+    torch.testing.assert_close(scene.get_state(), state, atol=1e-4, rtol=1e-4)
+    assert scene.time.tolist() == pytest.approx([0.1] * 3)
+    scene["arm"].set_joint_positions(0.7, joints=["shoulder"], envs=[1])
+    scene.forward(envs=[1])
+    assert encoder.read().positions[1, 0].item() == pytest.approx(0.7)
+    scene.set_state(state[[0]], envs=[2])
+    scene.step(5)
+
+
+def test_a_diverging_env_is_reported_and_the_others_go_on():
+    scene = drop_scene()
+    scene.add_sensor(sn.IMU(link="box"))
+    scene.build(n_envs=4, device="cuda")
+    scene.world.bind("qvel")[1, 2] = float("nan")
+    scene.step()
+    with pytest.raises(sn.DivergenceError, match="env 1"):
+        scene.check()
+    scene.step(5)
+    scene.check()
+    state = scene.get_state()
+    assert torch.isfinite(state).all()
+    assert scene.time.tolist() == pytest.approx([0.06, 0, 0.06, 0.06])
+    scene.reset(envs=[1])
+    scene.step(3)
+    assert scene.time[1].item() == pytest.approx(0.03)
+    assert scene.failed == {}
+
+
+def test_too_few_contacts_are_never_lost_in_silence():
+    scene = drop_scene(height=0.1)
+    scene.build(n_envs=4, device="cuda", nconmax=1, njmax=4)
+    scene.step()
+    with pytest.raises(sn.CapacityError, match=r"nconmax=1 and njmax=4"):
+        scene.check()
+
+
+def test_per_env_model_fields():
+    scene = drop_scene(height=9.0, gravity=(0, 0, -10))
+    scene.build(n_envs=2, device="cuda")
+    scene.step()
+    gravity = scene.world.expand("opt.gravity")
+    gravity[1] = torch.tensor([0.0, 0.0, -1.0], device="cuda")
+    scene.reset()
+    scene.step(10)
+    assert scene.world.bind("qvel")[:, 2].tolist() == pytest.approx([-1.0, -0.1], rel=1e-4)
+
+
+def test_hooks_that_cannot_be_captured_run_after_the_graph():
+    class Peek(Probe):
+        """Looks at a value on the device."""
+
+    from probe import ProbeSensor
+
+    class PeekSensor(ProbeSensor, options=Peek):
+        @classmethod
+        def _update_raw_data(cls, group, out):
+            super()._update_raw_data(group, out)
+            group.seen = float(out.sum())
+
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    peek = scene.add_sensor(Peek(noise=0.1, delay=0.02))
+    plain = scene.add_sensor(sn.IMU(link="ball", acc_noise=0.1))
+    with pytest.warns(UserWarning, match="PeekSensor cannot be captured"):
+        scene.build(n_envs=3, device="cuda")
+    scene.step(5)
+    assert "after the graph" in scene.describe()
+    truth = torch.sin(3 * scene.time[0] + torch.arange(3, device="cuda"))
+    torch.testing.assert_close(peek.read_ground_truth()[:, 0], truth, atol=1e-5, rtol=1e-5)
+    assert plain.read().lin_acc.abs().max() > 0
+
+
+def test_rays():
+    scene = drop_scene(height=2.0)
+    scene.build(n_envs=2, device="cuda")
+    distance, geom = scene.world.rays([[0.0, 0, 5]], [[0.0, 0, -1]])
+    assert distance[:, 0].tolist() == pytest.approx([2.9, 2.9], abs=1e-4)
+    assert scene.model.geom(int(geom[0, 0])).name == "box"
+
+
+def test_models_that_the_gpu_cannot_run_say_so():
+    scene = sn.Scene()
+    scene.add_robot(ARM)
+    with pytest.raises(sn.SensoriumError):
+        scene.build(n_envs=2, device="cuda:7")
