@@ -127,10 +127,10 @@ class Reference:
                 self.walk[c] = self.walk[c] + self.random_walk[c] * n1
             out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
         out = np.where(np.abs(out) < self.deadband, self.dtype(0), out)
-        out = np.minimum(np.maximum(out, self.low), self.high)
         with np.errstate(divide="ignore", invalid="ignore"):
             quantised = np.rint(out / self.resolution) * self.resolution
-        return np.where(self.resolution > 0, quantised, out).astype(self.dtype)
+        out = np.where(self.resolution > 0, quantised, out).astype(self.dtype)
+        return np.minimum(np.maximum(out, self.low), self.high).astype(self.dtype)
 
     def step(self, truth, time, step):
         n_envs = self.shape[1]

@@ -4,12 +4,22 @@ import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
-from probe import DoubleProbe, Probe
+from probe import DoubleProbe, Probe, ProbeSensor
 from thermometer import Thermometer
 
 import sensorium as sn
 
 wp = pytest.importorskip("warp")
+
+
+class Doubled(Probe):
+    """A float that is post-processed."""
+
+
+class DoubledSensor(ProbeSensor, options=Doubled):
+    @classmethod
+    def _post_process(cls, group, data, out, is_measured):
+        torch.mul(data, 2.0, out=out)
 
 
 class Duet:
@@ -122,7 +132,7 @@ def test_fused_step_is_numbas_to_the_bit(n_envs):
             duet.reset([n_envs - 1])
 
 
-def test_rotated_summed_and_largest_gathers_agree():
+def test_rotated_and_summed_gathers_agree():
     """In float32 on the GPU, from float64 on the CPU: equal within rounding."""
     scene = drop_scene(height=0.1)
     scene.add_object(sn.Box(size=(0.1, 0.1, 0.1), mass=0.5), name="top", pos=(0, 0, 0.25), free=True)
@@ -162,7 +172,8 @@ def test_hardware_stage_of_hooked_classes(options):
     "sensor",
     [
         sn.Contact(link="box", uuid="s", noise=3.0, delay=0.025, jitter=0.02, history_length=3),
-        sn.FramePose(link="box", uuid="s", pos_noise=1.0, delay=0.025, jitter=0.02, interpolate=True, history_length=2),
+        sn.FramePose(link="box", uuid="s", pos_noise=1.0, delay=0.025, jitter=0.02, history_length=2),
+        Doubled(uuid="s", noise=1.0, delay=0.025, jitter=0.02, interpolate=True, history_length=2),
         Thermometer(link="box", uuid="s", delay=0.03, jitter=0.03),
     ],
 )

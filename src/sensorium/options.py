@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -57,11 +56,3 @@ def _explain(options: type[Options], error: ValidationError) -> str:
             given = "" if not problem["loc"] else f", got {problem['input']!r}"
             lines.append(f"{options.__name__}.{path}: {text}{given}" if path else f"{options.__name__}: {text}")
     return "\n".join(dict.fromkeys(lines))
-
-
-def finite(name: str, value: float) -> float:
-    """``value`` as a float, or an OptionError when it is NaN or infinite."""
-    number = float(value)
-    if not math.isfinite(number):
-        raise OptionError(f"{name} must be finite, got {value!r}")
-    return number

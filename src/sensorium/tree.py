@@ -9,7 +9,7 @@ else:
 ``state_dict(...)``      path -> value, chosen by tags
 ``load_state_dict(...)`` the way back, checked before anything is written
 ``write_replay_data()``  top-down: every module writes its buffers back into the simulation
-``enable_*()``           top-down: every module that defines ``_enable_*`` runs it
+``enable_*()``           top-down: every module that defines it (or ``_enable_*``) runs it
 ======================== =============================================================================
 
 Children are found in a module's public attributes in the order in which they were set: Modules, Buffers, and lists,
@@ -37,6 +37,9 @@ import torch
 
 from sensorium.errors import DuplicateNameError, StateDictError, TreeError
 
+_running: dict[str, set[int]] = {}
+"""Cascades that are under way: name -> ids of the modules that have been called."""
+
 
 class Buffer:
     """A named slot for one value, with tags.
@@ -47,12 +50,14 @@ class Buffer:
         tags: what the value is ("imu", "rgb", "measured", ...), for choosing buffers in ``state_dict``.
     """
 
-    __slots__ = ("_get", "_value", "tags")
+    __slots__ = ("_get", "_value", "loaded", "tags")
 
     def __init__(self, value: Any = None, tags: Iterable[str] = (), *, get: Callable[[], Any] | None = None) -> None:
         self.tags = frozenset([tags] if isinstance(tags, str) else tags)
         self._value = value
         self._get = get
+        self.loaded = False
+        """Whether ``load_state_dict`` put a value here that nobody has taken up yet."""
 
     @property
     def value(self) -> Any:
@@ -72,17 +77,20 @@ class Buffer:
     def mismatch(self, value: Any) -> str | None:
         """What is wrong with ``value`` for this slot (shape, dtype, kind), or None."""
         held = self.value
-        if held is None or value is None:
-            return None
+        if held is None:
+            return None if self._get is None or value is None else "it has no value to load into yet"
+        if value is None:
+            return f"expected {_describe(held)}, got None"
         if isinstance(held, torch.Tensor | np.ndarray):
             if not isinstance(value, torch.Tensor | np.ndarray):
                 return f"expected {_describe(held)}, got {type(value).__name__}"
             if tuple(held.shape) != tuple(value.shape) or _dtype_name(held) != _dtype_name(value):
                 return f"expected {_describe(held)}, got {_describe(value)}"
             return None
-        if isinstance(held, bool | int | float) and isinstance(value, bool | int | float):
+        if isinstance(held, float) and isinstance(value, int) and not isinstance(value, bool):
             return None
-        return None if isinstance(value, type(held)) else f"expected {type(held).__name__}, got {type(value).__name__}"
+        fits = isinstance(value, type(held)) and isinstance(value, bool) == isinstance(held, bool)
+        return None if fits else f"expected {type(held).__name__}, got {type(value).__name__}"
 
     def load(self, value: Any) -> None:
         """Take ``value`` over: in place for tensors and arrays, by reference otherwise."""
@@ -171,36 +179,55 @@ class Module:
 
     # -- cascades -----------------------------------------------------------------------------------------------------
 
-    def cascade(self, method: str, *args: Any, **kwargs: Any) -> int:
-        """Call ``method`` on every module below that has it, top-down; return how many had it."""
-        called = 0
-        for _, module in list(self.named_modules()):
-            function = getattr(module, method, None)
-            if function is not None:
-                function(*args, **kwargs)
-                called += 1
-        return called
+    def _cascade(self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> int:
+        """Run this module's own hook ``_name``, then ``name()`` of every child module; return how many had the hook.
 
-    def update_state(self) -> None:
-        """Refresh every buffer below from the simulation, top-down."""
-        self.cascade("_update_state")
+        Children are called by their public method, so one that overrides it is called as it is. A shared child is
+        called once; the whole tree is checked for cycles before anything runs.
+        """
+        kwargs = kwargs or {}
+        top = name not in _running
+        if top:
+            list(self._walk())
+            _running[name] = set()
+        seen = _running[name]
+        seen.add(id(self))
+        try:
+            hook = getattr(type(self), f"_{name}", None)
+            called = 0
+            if hook is not None and hook is not getattr(Module, f"_{name}", None):
+                hook(self, *args, **kwargs)
+                called = 1
+            for _, child in list(self._slots()):
+                if isinstance(child, Module) and id(child) not in seen:
+                    called += getattr(child, name)(*args, **kwargs) or 0
+            return called
+        finally:
+            if top:
+                del _running[name]
 
-    def write_replay_data(self) -> None:
-        """Write every buffer below back into the simulation, top-down."""
-        self.cascade("_write_replay_data")
+    def update_state(self) -> int:
+        """Refresh every buffer below from the simulation, top-down. Override ``_update_state`` (or this, with super)."""
+        return self._cascade("update_state")
+
+    def write_replay_data(self) -> int:
+        """Write what was loaded into the buffers below back into the simulation, top-down; likewise."""
+        return self._cascade("write_replay_data")
 
     def __getattr__(self, name: str) -> Any:
-        # enable_rgb(), enable_depth_rendering(), ...: runs _enable_... of every module below that defines it
-        if name.startswith("enable_"):
+        # enable_rgb(), enable_depth_rendering(), ...: top-down to every module below that defines it (or _enable_...)
+        if not name.startswith("enable_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-            def enable(*args: Any, **kwargs: Any) -> int:
-                called = self.cascade(f"_{name}", *args, **kwargs)
-                if not called:
-                    raise AttributeError(f"no module of this tree can {name}()")
-                return called
+        def enable(*args: Any, **kwargs: Any) -> int:
+            top = name not in _running
+            own = [getattr(type(module), name, None) for _, module in self.named_modules()]
+            called = self._cascade(name, args, kwargs) + sum(function is not None for function in own if top)
+            if top and not called:
+                raise AttributeError(f"no module of this tree can {name}()")
+            return called
 
-            return enable
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return enable
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -245,6 +272,7 @@ class Module:
         for name, value in values.items():
             if name not in rest:
                 buffers[name].load(value)
+                buffers[name].loaded = True
         return rest
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -37,7 +36,7 @@ class CpuKernels:
         for delivery in [*(block.direct for block in blocks), *(post.delivery for post in posts)]:
             assert delivery is not None
             self._deliveries[id(delivery)] = kernels.Delivery(**delivery.views())
-        threads = len(os.sched_getaffinity(0))
+        threads: int = world.threads  # type: ignore[attr-defined]
         self._scratch: dict[torch.dtype, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._calls: list[list[tuple[Any, ...]]] = []  # per block, per thread: the arguments that never change
         for block in blocks:

@@ -20,8 +20,7 @@ LINEAR = 8
 GATHER_NONE = -1  # by a hook of its class
 GATHER_COPY = 0
 GATHER_SUM = 1
-GATHER_MAX = 2
-GATHER_ROTATE = 3  # sum of world-frame vectors, rotated into a frame, one component
+GATHER_ROTATE = 2  # sum of world-frame vectors, rotated into a frame, one component
 
 # columns of the per-column table
 COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first")

@@ -28,8 +28,8 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
     walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
     x       = ((x + bias) + walk) + noise * n0
     x       = 0 where |x| < deadband
-    x       = min(max(x, low), high)
     x       = rint(x / resolution) * resolution, where resolution > 0
+    x       = min(max(x, low), high)
     reading = x where due and not lost, else what it was
 """
 

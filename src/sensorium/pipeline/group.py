@@ -68,7 +68,9 @@ class SensorGroup:
 
         # which stages the class defines itself
         self.in_pipeline = bool(cls.uses_ring_pipeline)
-        self.hooked = cls._overrides("_update_shared_cache", *_RAW, *_RESPONSE, "_apply_hardware_imperfections")
+        self.hooked = cls._overrides(
+            "_update_shared_cache", *_RAW, *_RESPONSE, "_apply_hardware_imperfections", "_apply_delay"
+        )
         self.responds = cls._overrides(*_RESPONSE)
         self.post_processed = cls._overrides("_post_process")
         self.delayed = cls._overrides("_apply_delay")

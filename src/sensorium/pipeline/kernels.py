@@ -4,9 +4,11 @@ They implement ``formula.py``. What made them fast, in this order: columns x env
 over contiguous memory; several short loops over rows that stay in cache instead of one long one, since each is simple
 enough for LLVM to vectorise; no work where a column's flags say that there is none; no allocation (scratch rows are
 passed in). The kernels release the GIL, so large blocks are split over threads by columns. They stand in one file since
-Numba's cache on disk notices changes of the file that a kernel stands in, and of no other.
+Numba's cache on disk notices changes of the file that a kernel stands in, and of no other (see ``CONSTANTS``).
 """
 
+import zlib
+from pathlib import Path
 from typing import NamedTuple
 
 import numba
@@ -23,7 +25,6 @@ from sensorium.pipeline.flags import (
     FIRST,
     FLAGS,
     GATHER_COPY,
-    GATHER_MAX,
     GATHER_NONE,
     GATHER_ROTATE,
     LINEAR,
@@ -60,7 +61,18 @@ from sensorium.pipeline.flags import (
     WALK,
 )
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+
+def constants_checksum() -> int:
+    """CRC-32 of the files whose constants are compiled into these kernels."""
+    folder = Path(__file__).parent
+    return zlib.crc32(b"".join((folder / name).read_bytes() for name in ("formula.py", "flags.py")))
+
+
+CONSTANTS = 0xBFCA0520
+"""The checksum that kernels in the cache were compiled with. Numba does not notice changes of those files, but it does
+of this one; while the two differ, nothing is cached."""
+
+_jit = numba.njit(nogil=True, cache=constants_checksum() == CONSTANTS, error_model="numpy", boundscheck=False)
 
 _F = np.float32
 _U = np.uint32
@@ -304,8 +316,7 @@ def _gather_one(columns, c, data, b):
         return _rotated(data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3], x, y, z, columns.table[c, AXIS])
     value = data[b, columns.sources[first]]
     for i in range(first + 1, first + count):
-        other = data[b, columns.sources[i]]
-        value = max(value, other) if op == GATHER_MAX else value + other
+        value = value + data[b, columns.sources[i]]
     return value
 
 
@@ -344,8 +355,8 @@ def _imperfect(x, n0, walk, noise, bias, deadband, low, high, resolution):
     """One value through the hardware stage; the row loops below are this, spread out."""
     x = ((x + bias) + walk) + noise * n0
     x = x * _ZERO if abs(x) < deadband else x
-    x = min(max(x, low), high)
-    return np.rint(x / resolution) * resolution if resolution > _ZERO else x
+    x = np.rint(x / resolution) * resolution if resolution > _ZERO else x
+    return min(max(x, low), high)
 
 
 @_jit
@@ -465,10 +476,10 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
                 _add_noise_row(x, columns.parameters[P_NOISE], c, n0)
         if flags & DEADBAND:
             _deadband_row(x, columns.parameters[P_DEADBAND], c)
-        if flags & SATURATION:
-            _clip_row(x, columns.parameters[P_LOW], columns.parameters[P_HIGH], c)
         if flags & RESOLUTION:
             _quantise_row(x, columns.parameters[P_RESOLUTION], c)
+        if flags & SATURATION:
+            _clip_row(x, columns.parameters[P_LOW], columns.parameters[P_HIGH], c)
         s = columns.table[c, SENSOR]
         if hold and timing.flags[s] & (RATE | DROPOUT):
             _store_due(x, out, c - offset, timing.due, s)

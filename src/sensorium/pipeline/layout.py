@@ -15,7 +15,6 @@ from sensorium.pipeline import formula
 from sensorium.pipeline.flags import (
     COLUMN_NAMES,
     GATHER_COPY,
-    GATHER_MAX,
     GATHER_NONE,
     GATHER_ROTATE,
     GATHER_SUM,
@@ -31,16 +30,14 @@ class Source:
     """Where the raw signal of one column comes from: the engine's sensors, by name.
 
     Attributes:
-        sensors: names of engine sensors; several are summed, or the largest is taken.
-        component: which element of them.
-        largest: take the largest instead of the sum.
+        sensors: names of engine sensors; several are summed.
+        component: which element of them, or several, which are summed too.
         frame: name of an engine sensor that gives a quaternion: then the (first three elements of the) sensors are
             world-frame vectors, and the column is component ``component`` of their sum in that frame.
     """
 
     sensors: tuple[str, ...]
-    component: int = 0
-    largest: bool = False
+    component: int | tuple[int, ...] = 0
     frame: str | None = None
 
 
@@ -149,16 +146,16 @@ def _gather_tables(
         tables["op"][here] = GATHER_NONE
         return
     for column, source in zip(range(here.start, here.stop), gathered, strict=True):
-        offset = 0 if source.frame else source.component
-        tables["first"][column], tables["count"][column] = len(sources), len(source.sensors)
-        sources += [int(model.sensor(name).adr[0]) + offset for name in source.sensors]
+        components = source.component if isinstance(source.component, tuple) else (source.component,)
+        offsets = (0,) if source.frame else components
+        addresses = [int(model.sensor(name).adr[0]) + offset for name in source.sensors for offset in offsets]
+        tables["first"][column], tables["count"][column] = len(sources), len(addresses)
+        sources += addresses
         if source.frame:
             tables["op"][column] = GATHER_ROTATE
-            tables["quat"][column], tables["axis"][column] = int(model.sensor(source.frame).adr[0]), source.component
-        elif len(source.sensors) == 1:
-            tables["op"][column] = GATHER_COPY
+            tables["quat"][column], tables["axis"][column] = int(model.sensor(source.frame).adr[0]), components[0]
         else:
-            tables["op"][column] = GATHER_MAX if source.largest else GATHER_SUM
+            tables["op"][column] = GATHER_COPY if len(addresses) == 1 else GATHER_SUM
 
 
 def build_delivery(

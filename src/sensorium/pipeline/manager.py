@@ -304,7 +304,7 @@ class SensorManager:
                 if group.hooked:
                     self._reset_hooks(group, mask)
                 if group.in_pipeline:
-                    self._reset_returns(group, envs)
+                    self._reset_returns(group, mask, envs)
         finally:
             self._resetting = None
 
@@ -325,15 +325,21 @@ class SensorManager:
             group.cls._update_current_timestep_data(group, group.truth, group.scratch)
             for line, now in zip(lines, (group.truth, group.scratch), strict=True):
                 line.ring.copy_(torch.where(mask, now, line.ring))
-        self._run_hooks(group)
+            group.cls._respond(group, group.truth, group.scratch)
+            group.reading.copy_(group.scratch)
+        else:
+            self._run_hooks(group)
         for line in lines:
             line.ring.copy_(torch.where(mask, line[0].clone(), line.ring))
         for tensor, old in zip((*kept, *(state for state, _ in states)), saved, strict=True):
             tensor.copy_(torch.where(mask, tensor, old))
 
-    def _reset_returns(self, group: SensorGroup, envs: Any) -> None:
+    def _reset_returns(self, group: SensorGroup, mask: torch.Tensor, envs: Any) -> None:
         if group.post_processed:
+            kept = [(tensor, tensor.clone()) for tensor in (group.return_truth, group.snapshot)]
             self._post_process(group)
+            for tensor, old in kept:
+                tensor.copy_(torch.where(mask, tensor, old))
         if group.stored:
             delivery, measured, truth = self._delivery_of(group)
             self._kernels.reset_delivery(delivery, group.delivery_rows, measured, truth, envs)
@@ -356,6 +362,8 @@ class SensorManager:
             n_envs = self.world.n_envs if index is None else len(index)
             given = broadcast(option, 0.0 if value is None else value, 1, n_envs, self.world.device)
             check(option, given, least=0.0, most=1.0 if name == "dropout" else None)
+            if name == "rate" and value is not None and given.device.type == "cpu" and bool((given == 0).any()):
+                raise OptionError(f"{option} must be greater than 0, or None for every step; got {value!r}")
             row = self._rows[sensor.uuid]
             return [Write(self._timing.parameter(name), slice(row, row + 1), index, given, lambda: None)]
         kind, part = sensor._parameter(name)
@@ -378,7 +386,7 @@ class SensorManager:
         for name in ("delay", "jitter"):
             now = self._timing.parameter(name)[row]
             now = now if index is None else now[index]
-            given = values.get(name)
+            given = 0.0 if values.get(name) is None else values[name]
             late[name] = now if name not in values else broadcast(name, given, 1, n_envs, now.device)[0].expand(n_envs)
         name = type(sensor).options_type.__name__
         if bool((late["jitter"] > late["delay"]).any()):
@@ -456,6 +464,8 @@ class SensorManager:
         return f"{how}, {'in the graph' if group in self._captured else 'after the graph'}"
 
     def close(self) -> None:
-        """Stop threads and drop storage."""
+        """Stop threads, and leave the sensors as if they had not been built."""
         if hasattr(self, "_kernels"):
             self._kernels.close()
+        for sensor in self._sensors:
+            sensor._detach()

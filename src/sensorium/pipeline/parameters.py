@@ -48,27 +48,40 @@ class Write:
         self.after()
 
 
+def as_numbers(option: str, value: Any) -> torch.Tensor:
+    """``value`` as a float64 tensor, or an OptionError when it is not made of numbers."""
+    if isinstance(value, torch.Tensor):
+        tensor = value
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise OptionError(f"{option} must be numbers, got {value!r}") from error
+        if array.dtype.kind not in "fiu":
+            raise OptionError(f"{option} must be numbers, got {value!r}")
+        tensor = torch.as_tensor(array)
+    if tensor.dtype == torch.bool or tensor.is_complex():
+        raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
+    return tensor.double()
+
+
 def broadcast(option: str, value: Any, columns: int, n_envs: int, device: torch.device) -> torch.Tensor:
     """``value`` as (columns, 1) or (columns, n_envs) float64.
 
     It may be a number, one value per axis (columns,), or one row per env: (n_envs, columns) or (n_envs, 1).
     """
-    array = value if isinstance(value, torch.Tensor) else np.asarray(value)
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
-        raise OptionError(f"{option} must be a number, got {value!r}")
-    tensor = torch.as_tensor(array)
-    if tensor.dtype == torch.bool or tensor.is_complex():
-        raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
-    tensor = tensor.to(device=device, dtype=torch.float64)
+    tensor = as_numbers(option, value).to(device)
     if tensor.ndim == 0:
         return tensor.expand(columns, 1)
     if tensor.ndim == 1 and tensor.shape[0] == columns:
         return tensor[:, None]
+    if tensor.ndim == 1 and columns == 1 and tensor.shape[0] == n_envs:
+        return tensor[None]
     if tensor.ndim == 2 and tensor.shape[0] == n_envs and tensor.shape[1] in (1, columns):
         return tensor.T.expand(columns, n_envs)
     raise OptionError(
-        f"{option} must be a number, one value per axis ({columns},), or one row per env ({n_envs}, {columns}) or "
-        f"({n_envs}, 1); got shape {tuple(tensor.shape)}"
+        f"{option} must be a number, {'' if columns == 1 else f'one value per axis ({columns},), '}or one row per env "
+        f"({n_envs}, {columns}); got shape {tuple(tensor.shape)}"
     )
 
 
@@ -121,7 +134,7 @@ class ColumnParameters:
 
     def mix_write(self, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
         """The checked write of a 3 x 3 axis matrix for the three columns ``rows``: measured = matrix @ signal."""
-        matrix = torch.as_tensor(np.asarray(value, dtype=np.float64)) if not isinstance(value, torch.Tensor) else value
+        matrix = torch.eye(3) if value is None else as_numbers(option, value)
         n_envs = self._n_envs if envs is None else len(envs)
         if matrix.shape not in ((3, 3), (n_envs, 3, 3)):
             raise OptionError(f"{option} must have shape (3, 3) or ({n_envs}, 3, 3), got {tuple(matrix.shape)}")
@@ -145,10 +158,12 @@ class ColumnParameters:
         def after() -> None:
             neutral = _NEUTRAL.get(field, 0.0)
             self._uniform[field][rows] = envs is None and values.shape[1] == 1
-            if target.device.type == "cpu":
-                self._active[field][rows] = (target[rows] != neutral).any(dim=1).numpy()
-            else:
+            if target.device.type != "cpu":
                 self._active[field][rows] = True
+            elif field == "random_walk":  # what has drifted stays where it is when the drift stops
+                self._active[field][rows] |= (target[rows] != neutral).any(dim=1).numpy()
+            else:
+                self._active[field][rows] = (target[rows] != neutral).any(dim=1).numpy()
             self._refresh(rows)
 
         return Write(target, rows, envs, values, after)
@@ -164,6 +179,8 @@ class ColumnParameters:
 
 
 def _pair(option: str, value: Any) -> tuple[Any, Any]:
+    if isinstance(value, torch.Tensor | np.ndarray) and value.shape == (2,):
+        return value[0], value[1]
     if isinstance(value, torch.Tensor | np.ndarray) and value.shape[-1:] == (2,):
         return value[..., :1], value[..., 1:]
     if not isinstance(value, tuple | list) or len(value) != 2:

@@ -19,7 +19,8 @@ from sensorium.pipeline import flags, formula
 _level, wp.config.log_level = wp.config.log_level, wp.LOG_ERROR  # no banner, and no warning where there is no GPU
 wp.init()
 wp.config.log_level = max(_level, wp.LOG_WARNING)
-wp.set_module_options({"fuse_fp": False, "enable_backward": False, "fast_math": False})
+_OPTIONS = {"fuse_fp": False, "enable_backward": False, "fast_math": False}
+wp.set_module_options(_OPTIONS)
 
 
 def _literal(value: float) -> str:
@@ -93,10 +94,7 @@ auto gather = [&](int k) -> T {{
         return (T)(2 * (x * z + w * y) * fx + 2 * (y * z - w * x) * fy + (1.0f - 2 * (x * x + y * y)) * fz);
     }}
     float value = env[(size_t)from[0] * n_envs];
-    for (int i = 1; i < count; ++i) {{
-        float other = env[(size_t)from[i] * n_envs];
-        value = op == {flags.GATHER_MAX} ? (other > value ? other : value) : value + other;
-    }}
+    for (int i = 1; i < count; ++i) value = value + env[(size_t)from[i] * n_envs];
     return (T)value;
 }};
 T x = gather(c);
@@ -138,14 +136,14 @@ if (bits_set & {flags.DEADBAND}) {{
     float width = own[{flags.P_DEADBAND} * plane];
     if ((x < (T)0 ? -x : x) < width) x = x * 0.0f;
 }}
+if (bits_set & {flags.RESOLUTION}) {{
+    float step_size = own[{flags.P_RESOLUTION} * plane];
+    if (step_size > 0.0f) x = wp::rint(x / step_size) * step_size;
+}}
 if (bits_set & {flags.SATURATION}) {{
     float low = own[{flags.P_LOW} * plane], high = own[{flags.P_HIGH} * plane];
     x = x < low ? (T)low : x;
     x = x > high ? (T)high : x;
-}}
-if (bits_set & {flags.RESOLUTION}) {{
-    float step_size = own[{flags.P_RESOLUTION} * plane];
-    if (step_size > 0.0f) x = wp::rint(x / step_size) * step_size;
 }}
 """
 
@@ -395,7 +393,7 @@ def make_column_kernels(dtype: torch.dtype) -> dict[str, Any]:
         b: int,
     ): ...
 
-    @wp.kernel(module="unique")
+    @wp.kernel(module="unique", module_options=_OPTIONS)
     def sense(
         table: _int,
         sources: _int,
@@ -474,7 +472,7 @@ def make_column_kernels(dtype: torch.dtype) -> dict[str, Any]:
         b: int,
     ): ...
 
-    @wp.kernel(module="unique")
+    @wp.kernel(module="unique", module_options=_OPTIONS)
     def reset(
         table: _int,
         sources: _int,
@@ -534,7 +532,7 @@ def make_column_kernels(dtype: torch.dtype) -> dict[str, Any]:
         b: int,
     ): ...
 
-    @wp.kernel(module="unique")
+    @wp.kernel(module="unique", module_options=_OPTIONS)
     def gather(
         table: _int, sources: _int, mix: _f32, truth: values, data: _f32, n_columns: int, n_envs: int, offset: int
     ):
@@ -561,7 +559,7 @@ def make_column_kernels(dtype: torch.dtype) -> dict[str, Any]:
         b: int,
     ): ...
 
-    @wp.kernel(module="unique")
+    @wp.kernel(module="unique", module_options=_OPTIONS)
     def imperfect(
         table: _int,
         key: _int,
@@ -630,7 +628,7 @@ def make_delivery_kernels(dtype: torch.dtype) -> dict[str, Any]:
         b: int,
     ): ...
 
-    @wp.kernel(module="unique")
+    @wp.kernel(module="unique", module_options=_OPTIONS)
     def deliver(
         returns: _int,
         heads: _int,
@@ -682,7 +680,7 @@ def make_delivery_kernels(dtype: torch.dtype) -> dict[str, Any]:
         b: int,
     ): ...
 
-    @wp.kernel(module="unique")
+    @wp.kernel(module="unique", module_options=_OPTIONS)
     def reset(
         returns: _int,
         ring: values,

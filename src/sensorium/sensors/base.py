@@ -20,11 +20,14 @@ hook                                 of         says or does
 ``_apply_hardware_imperfections``    class      default: the generic imperfections of the options
 ``_post_process``                    class      intermediate to return space, once per branch and step
 ``_apply_delay``                     class      default: zero-order hold (or linear) at the sensor's delay
+``_custom_parameters``               sensor     further options that ``set`` can change, per env
+``_build_group``, ``_reset_group``   class      once at build; whenever envs are reset
 ==================================== ========== ======================================================================
 """
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar, Generic, TypeVar
 
 import mujoco
@@ -95,7 +98,8 @@ class Sensor(Module, Generic[DataT]):
     def read(self, envs: Envs = None, history_length: int | None = None) -> DataT:
         """What the robot's software reads now: late, noisy, held between samples, as the options say.
 
-        A look-up: it triggers nothing, and returns the same memory at every step. Copy what must outlast the step.
+        A look-up: it triggers nothing, and returns the same memory at every step (with ``history_length``, one of as
+        many windows in turn). Copy what must outlast the step.
 
         Args:
             envs: which envs, as a fresh copy in that order; None for a view of all.
@@ -124,6 +128,12 @@ class Sensor(Module, Generic[DataT]):
             OptionError: an unknown name or a bad value; nothing was changed.
         """
         manager = self._manager or self._unbuilt("set")
+        targets = [(kind, part.start, part.stop) for kind, part in map(self._parameter, parameters) if kind != "custom"]
+        generic = [target for target in targets if target[0] not in _TIMING]
+        if len(set(generic)) < len(generic):
+            raise OptionError(
+                f"{self.options_type.__name__}: {', '.join(parameters)} name one parameter twice; give one"
+            )
         manager.set(self, dict(self._translate(name, value) for name, value in parameters.items()), envs)
 
     @property
@@ -271,7 +281,8 @@ class Sensor(Module, Generic[DataT]):
 
     def _settable(self) -> dict[str, tuple[str, slice]]:
         names = {f"{prefix}{name}": (name, part) for prefix, part in self._parts().items() for name in _GENERIC}
-        return {**names, **{name: (name, slice(0, 0)) for name in _TIMING}, **self._custom_parameters()}
+        every = {**names, **{name: (name, slice(0, 0)) for name in _TIMING}, **self._custom_parameters()}
+        return {name: target for name, target in every.items() if name in self.options_type.model_fields}
 
     def _parameter(self, name: str) -> tuple[str, slice]:
         settable = self._settable()
@@ -289,7 +300,7 @@ class Sensor(Module, Generic[DataT]):
             name, torch.zeros(len(self.group.sensors), self.group.n_envs, device=self.group.device)
         )
         n_envs = self.group.n_envs if index is None else len(index)
-        values = check(option, broadcast(option, value, 1, n_envs, self.group.device), least=0.0)
+        values = check(option, broadcast(option, value, 1, n_envs, self.group.device))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
 
     # -- helpers ------------------------------------------------------------------------------------------------------
@@ -307,7 +318,7 @@ class Sensor(Module, Generic[DataT]):
         fresh = history_length is not None or envs is not None
         if history_length is not None:
             length = self.group.history_length
-            if not isinstance(history_length, int) or not 1 <= history_length <= length:
+            if not isinstance(history_length, Integral) or not 1 <= history_length <= length:
                 raise OptionError(
                     f"{call}(history_length={history_length}) on {self.uuid!r}: "
                     + (f"at most {length} were allocated; " if length else "no history was allocated; ")
@@ -351,12 +362,21 @@ class SimpleSensor(Sensor[DataT]):
         if truth_line is None or measured_line is None:
             cls._update_raw_data(group, ground_truth)
             measured.copy_(ground_truth)
+            cls._apply_hardware_imperfections(group, measured)
         else:
             cls._update_current_timestep_data(group, truth_line[0], measured_line[0])
-            cls._apply_transform(group, truth_line[0], truth_line, False)
-            cls._apply_transform(group, measured_line[0], measured_line, True)
-            ground_truth.copy_(truth_line[0])
-            measured.copy_(measured_line[0])
+            cls._respond(group, ground_truth, measured)
+
+    @classmethod
+    def _respond(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
+        """From the timelines, which hold this step's signal, through response and hardware to both branches."""
+        truth_line, measured_line = group.truth_timeline, group.measured_timeline
+        assert truth_line is not None
+        assert measured_line is not None
+        cls._apply_transform(group, truth_line[0], truth_line, False)
+        cls._apply_transform(group, measured_line[0], measured_line, True)
+        ground_truth.copy_(truth_line[0])
+        measured.copy_(measured_line[0])
         cls._apply_hardware_imperfections(group, measured)
 
     @classmethod

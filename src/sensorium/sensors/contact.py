@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mujoco
 import torch
 from pydantic import Field
 
 from sensorium.pipeline import SensorGroup, Source
+from sensorium.pipeline.parameters import Write, check
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.worlds import Names
 
 _FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
-_MAX_FORCE, _NET_FORCE = 2, 3  # the contact sensor's "reduce": strongest contact, and all contacts as one
+_CONTACTS = 8
+_MAX_FORCE, _NET_FORCE = 2, 3  # the contact sensor's "reduce": strongest contacts, and all contacts as one
 
 
 class Contact(SimpleSensorOptions):
     """Options of a contact switch.
 
-    It closes when the normal force of the link's strongest contact exceeds ``threshold``. The generic imperfections act
-    on that force, in newtons, before the threshold: noise makes it bounce.
+    It closes when the normal forces of the link's contacts (the eight strongest with each thing it touches) add up to
+    more than ``threshold``: forces that press from opposite sides add up too. The generic imperfections act on that
+    sum, in newtons, before the threshold: noise makes it bounce.
 
     Example:
         >>> touch = scene.add_sensor(sn.Contact(link="foot", threshold=1.0, touching="ground"))
@@ -38,16 +43,22 @@ class ContactSensor(SimpleSensor[torch.Tensor], options=Contact):
     """See :class:`Contact`. Reads (B, 1) bool; of the substep that ended now."""
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
-        self._names = declare_contacts(spec, names, self.options, self.uuid, _MAX_FORCE)
+        self._names = declare_contacts(spec, names, self.options, self.uuid, _MAX_FORCE, _CONTACTS)
 
     def _sources(self) -> list[Source]:
-        return [Source(self._names, 0, largest=True)]  # first component of a contact force: along the normal
+        # three numbers a contact, of which the first is along the normal
+        return [Source(self._names, tuple(range(0, 3 * _CONTACTS, 3)))]
 
     def _get_return_format(self) -> Format:
         return (1,)
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {"threshold": ("custom", slice(0, 1))}
+
+    def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
+        writes = super()._custom_writes(name, option, value, index)
+        check(option, writes[0].values, least=0.0)
+        return writes
 
     @classmethod
     def _get_cache_dtype(cls) -> torch.dtype:
@@ -59,7 +70,7 @@ class ContactSensor(SimpleSensor[torch.Tensor], options=Contact):
 
 
 def declare_contacts(
-    spec: mujoco.MjSpec, names: Names, options: object, uuid: str, reduction: int = _NET_FORCE
+    spec: mujoco.MjSpec, names: Names, options: object, uuid: str, reduction: int = _NET_FORCE, count: int = 1
 ) -> tuple[str, ...]:
     """Add engine sensors for the contacts of ``options.link``, one for each link in ``options.touching``."""
     asked_by = f"{type(options).__name__}(uuid={uuid!r})"
@@ -77,6 +88,6 @@ def declare_contacts(
         )
         if target is not None:
             sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_BODY, target
-        sensor.intprm[:3] = _FORCE, reduction, 1
+        sensor.intprm[:3] = _FORCE, reduction, count
         declared.append(sensor.name)
     return tuple(declared)

@@ -8,7 +8,9 @@ import mujoco
 import torch
 from pydantic import model_validator
 
+from sensorium.errors import OptionError
 from sensorium.pipeline import Source
+from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.contact import declare_contacts
 from sensorium.sensors.options import Mounted, SimpleSensorOptions, Spread
@@ -62,6 +64,8 @@ class ContactForceSensor(SimpleSensor[torch.Tensor], options=ContactForce):
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
         if name == "max_force" and value is not None:
-            bound = torch.as_tensor(value, dtype=torch.float64)
+            bound = as_numbers("ContactForce.max_force", value)
+            if bound.device.type == "cpu" and bool((bound < 0).any()):
+                raise OptionError(f"ContactForce.max_force must not be negative, got {value!r}")
             return name, (-bound, bound)
         return name, value

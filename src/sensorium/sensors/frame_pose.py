@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import mujoco
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sensorium.pipeline import SensorGroup, Source
+from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import PerAxis, SensorOptions, Spread
 from sensorium.worlds import Names
@@ -52,6 +53,13 @@ class FramePose(SensorOptions):
     ang_vel_bias: PerAxis = 0.0
     """Offset of the angular velocity, rad/s."""
 
+    @field_validator("interpolate")
+    @classmethod
+    def _interpolate(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("orientations cannot be interpolated component by component; leave it out")
+        return value
+
 
 class FramePoseData(NamedTuple):
     """Pose and twist, in the frame of ``relative_to``."""
@@ -92,10 +100,12 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
         # noise of s / 2 on each component of a unit quaternion, normalised again, turns it by s about each axis
-        return (name, value / 2) if name == "rot_noise" else (name, value)
+        if name == "rot_noise" and value is not None:
+            return name, as_numbers("FramePose.rot_noise", value) / 2
+        return name, value
 
     @classmethod
     def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         out.copy_(data)
-        quat = out.view(len(group.sensors), 13, -1)[:, 3:7]
-        quat /= quat.norm(dim=1, keepdim=True)
+        w, x, y, z = (quat := out.view(len(group.sensors), 13, -1)[:, 3:7]).unbind(1)
+        quat /= (w * w + x * x + y * y + z * z).sqrt().unsqueeze(1)  # one by one: the same bits for every batch size

@@ -9,8 +9,9 @@ import mujoco
 import torch
 from pydantic import Field, model_validator
 
-from sensorium.errors import NameNotFoundError, OptionError, shorten
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.pipeline import Source
+from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import PerAxis, Range, SimpleSensorOptions, Spread
 from sensorium.worlds import Names
@@ -33,7 +34,8 @@ class JointEncoder(SimpleSensorOptions):
     """Names of hinge or slide joints, or their numbers among those of ``robot`` (default: of the scene), in the order
     in which they are read. Default: all of them."""
     counts_per_revolution: float | None = Field(default=None, gt=0)
-    """Counts per turn: positions are multiples of 2 pi / counts. Another way to give ``resolution``."""
+    """Counts per turn: positions of hinges are multiples of 2 pi / counts; slides are left alone. Another way to give
+    ``resolution``."""
     vel_noise: Spread = 0.0
     """White noise of velocities per sample."""
     vel_bias: PerAxis = 0.0
@@ -73,6 +75,7 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         self.joint_names = self._resolve(spec, names)
+        self._turns = [spec.joint(name).type == mujoco.mjtJoint.mjJNT_HINGE for name in self.joint_names]
         for part, kind in (("pos", mujoco.mjtSensor.mjSENS_JOINTPOS), ("vel", mujoco.mjtSensor.mjSENS_JOINTVEL)):
             for number, joint in enumerate(self.joint_names):
                 name = f"{self.uuid}:{part}{number}"
@@ -85,8 +88,9 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
         prefix = "" if robot is None else f"{robot}/"
         every = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
         if not every:
-            where = "the scene has" if robot is None else f"{robot!r} has (is it an entity with named joints?)"
-            raise NameNotFoundError(f"{asked_by}: no hinge or slide joint that {where}")
+            entities = {body.name.split("/")[0] for body in spec.bodies if "/" in body.name}
+            where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, sorted(entities))}"
+            raise NameNotFoundError(f"{asked_by}: there is no hinge or slide joint {where}")
         if self.options.joints is None:
             return every
         found = []
@@ -117,8 +121,9 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
         return {"counts_per_revolution": ("resolution", slice(0, len(self.joint_names)))}
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
-        if name == "counts_per_revolution":
-            if isinstance(value, int | float) and not value > 0:
-                raise OptionError(f"JointEncoder.counts_per_revolution must be greater than 0, got {value!r}")
-            return name, 2 * math.pi / value
-        return name, value
+        if name != "counts_per_revolution" or value is None:
+            return name, value
+        counts = as_numbers("JointEncoder.counts_per_revolution", value)
+        if counts.device.type == "cpu" and not bool((counts > 0).all()):
+            raise OptionError(f"JointEncoder.counts_per_revolution must be greater than 0, got {value!r}")
+        return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)

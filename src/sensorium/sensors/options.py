@@ -50,7 +50,8 @@ class SensorOptions(Options):
     max_delay: float | None = Field(default=None, ge=0)
     """Seconds of delay + jitter to allocate memory for, for a later ``set(delay=...)``. Default: delay + jitter."""
     interpolate: bool = False
-    """Interpolate linearly between samples instead of holding the last one, when late."""
+    """When late, interpolate linearly between the snapshots of two steps instead of taking the older one. With a
+    ``rate``, what is held between samples stays held."""
     history_length: int | None = Field(default=None, ge=1)
     """Steps of history to keep: ``read()`` then returns (B, history_length, ...), newest first."""
     dropout: float = Field(default=0.0, ge=0, le=1)
@@ -93,7 +94,7 @@ class SensorOptions(Options):
 
 class SimpleSensorOptions(SensorOptions):
     """The generic imperfections, in the sensor's own unit; a number, or one per axis. They act on the measured branch
-    after the response model, in this order: bias and walk, noise, dead band, saturation, resolution."""
+    after the response model, in this order: bias and walk, noise, dead band, resolution, saturation."""
 
     noise: Spread = 0.0
     """Standard deviation of white noise per sample."""

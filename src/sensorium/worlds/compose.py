@@ -68,13 +68,26 @@ def add_primitive(
 
 
 def add_model(
-    spec: mujoco.MjSpec, child: mujoco.MjSpec, name: str, pos: np.ndarray, quat: np.ndarray, free: bool | None
+    spec: mujoco.MjSpec,
+    child: mujoco.MjSpec,
+    name: str,
+    pos: np.ndarray,
+    quat: np.ndarray,
+    free: bool | None,
+    fixed: bool = False,
 ) -> str | None:
     """Attach ``child`` under the prefix ``name/``; return its root body's name (None without a single root).
 
-    The child's ``<option>`` is dropped: options are the scene's.
+    ``free`` frees or fixes a single root, ``fixed`` fixes every root. The child's ``<option>`` is dropped, for options
+    are the scene's, and so are its keyframes where the base was changed, for they no longer fit.
     """
     roots = child.worldbody.bodies
+    for kind, elements in (("body", child.bodies[1:]), ("joint", child.joints), ("actuator", child.actuators)):
+        for number, element in enumerate(elements):  # only what has a name gets the prefix that says whose it is
+            element.name = element.name or f"{kind}{number}"
+    if fixed:
+        for joint in [joint for root in roots for joint in root.joints if joint.type == _FREE]:
+            _drop(child, joint)
     if free is not None:
         if len(roots) != 1:
             raise ModelError(f"{name!r}: free={free} needs a model with one root body; this one has {len(roots)}")
@@ -83,12 +96,11 @@ def add_model(
             if roots[0].joints:
                 raise ModelError(f"{name!r}: its root body already has joints, so its base cannot be made free")
             roots[0].add_freejoint(name="free")
+            _forget_keys(child)
         elif not free:
             for joint in joints:
-                child.delete(joint)
+                _drop(child, joint)
     root = roots[0].name if len(roots) == 1 else None
-    if root == "":
-        root = roots[0].name = "root"
     for option in (name for name in dir(child.option) if not name.startswith("_")):
         setattr(child.option, option, getattr(spec.option, option))  # or MuJoCo warns of each that differs
     try:
@@ -96,3 +108,13 @@ def add_model(
     except ValueError as error:
         raise ModelError(f"cannot add {name!r} to the scene: {error}") from error
     return None if root is None else f"{name}/{root}"
+
+
+def _drop(spec: mujoco.MjSpec, joint: mujoco.MjsJoint) -> None:
+    spec.delete(joint)
+    _forget_keys(spec)
+
+
+def _forget_keys(spec: mujoco.MjSpec) -> None:
+    for key in list(spec.keys):
+        spec.delete(key)

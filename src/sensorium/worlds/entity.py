@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _BALL = int(mujoco.mjtJoint.mjJNT_BALL)
+_SETTERS = {
+    "joint_positions": "set_joint_positions",
+    "joint_velocities": "set_joint_velocities",
+    "ctrl": "set_ctrl",
+}
 
 
 class Entity(Module):
@@ -39,6 +44,7 @@ class Entity(Module):
         self._root = root
         self._prefix = prefix
         self._world: World | None = None
+        self._written = False
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -61,13 +67,18 @@ class Entity(Module):
         def zeros(*shape: int) -> torch.Tensor:
             return torch.zeros(world.n_envs, *shape, device=world.device)
 
-        self.position = Buffer(zeros(3), {self.kind, "pose"})
-        self.orientation = Buffer(zeros(4), {self.kind, "pose"})
+        if self._root is not None:
+            self.position = Buffer(zeros(3), {self.kind, "pose"})
+            self.orientation = Buffer(zeros(4), {self.kind, "pose"})
         if scalar:
             self.joint_positions = Buffer(zeros(len(scalar)), {self.kind, "joint"})
             self.joint_velocities = Buffer(zeros(len(scalar)), {self.kind, "joint"})
         if actuators:
             self.ctrl = Buffer(zeros(len(actuators)), {self.kind, "ctrl"})
+
+    def detach_world(self) -> None:
+        """The scene was closed."""
+        self._world = None
 
     def _owns(self, model: mujoco.MjModel, body: int) -> bool:
         name = model.body(body).name
@@ -81,6 +92,12 @@ class Entity(Module):
     def get_pose(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Position (B, 3) in metres and orientation (B, 4) as (w, x, y, z) of the root link, in the world frame."""
         world = self._built()
+        if self._root is None:
+            raise OptionError(f"{self.name!r} has no pose: it has several root links, or none")
+        if self._base is not None:  # straight from the state, which may be newer than what was derived from it
+            address = int(world.model.jnt_qposadr[self._base])
+            pose = world.bind("qpos")[:, address : address + 7].float()
+            return pose[:, :3], pose[:, 3:]
         return world.bind("xpos")[:, self._body].float(), world.bind("xquat")[:, self._body].float()
 
     def set_pose(self, pos: Any = None, quat: Any = None, envs: Envs = None) -> None:
@@ -141,14 +158,43 @@ class Entity(Module):
     def _update_state(self) -> None:
         if self._world is None:
             return
-        position, orientation = self.get_pose()
-        self.position.load(position)
-        self.orientation.load(orientation)
+        for name, value in self._now().items():
+            getattr(self, name).load(value)
+            getattr(self, name).loaded = False
+
+    def _now(self) -> dict[str, torch.Tensor]:
+        """What the buffers would hold of the simulation as it is."""
+        world = self._built()
+        values = {}
+        if self._root is not None:
+            values["position"], values["orientation"] = self.get_pose()
         if self.joint_names:
-            self.joint_positions.load(self.get_joint_positions())
-            self.joint_velocities.load(self.get_joint_velocities())
+            values["joint_positions"], values["joint_velocities"] = (
+                self.get_joint_positions(),
+                self.get_joint_velocities(),
+            )
         if self.actuator_names:
-            self.ctrl.load(self._world.bind("ctrl")[:, self._actuators].float())
+            values["ctrl"] = world.bind("ctrl")[:, self._actuators].float()
+        return values
+
+    def _write_replay_data(self) -> None:
+        """Write buffers that were loaded, where they differ from the simulation (which is more precise than they)."""
+        if self._world is None:
+            return
+        for name, now in self._now().items():
+            buffer = getattr(self, name)
+            loaded, buffer.loaded = buffer.loaded, False
+            if loaded and not torch.equal(buffer.value, now) and (name in _SETTERS or self._base is not None):
+                self._written = True
+                if name in _SETTERS:
+                    getattr(self, _SETTERS[name])(buffer.value)
+                else:
+                    self.set_pose(pos=self.position.value, quat=self.orientation.value)
+
+    def take_written(self) -> bool:
+        """Whether ``write_replay_data`` changed the simulation since this was asked last."""
+        written, self._written = self._written, False
+        return written
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

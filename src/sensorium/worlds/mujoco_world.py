@@ -12,6 +12,7 @@ takes two thirds off their cost.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
@@ -44,8 +45,10 @@ class MujocoWorld:
         self.device = torch.device("cpu")
         self.substeps = substeps
         self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
-        self.batch = Batch(model, n_envs, threads or len(os.sched_getaffinity(0)))
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.batch = Batch(model, n_envs, self.threads)
         self._healthy: np.ndarray | None = None  # ids that still step, or None while all do
+        self._late: dict[int, str] = {}  # failures found outside step(), which the next one reports
         self._bad = self.batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
         self._flags: np.ndarray | None = None
         if model.nsensor and substeps > 1 and n_envs >= _SPLIT_FROM:
@@ -65,7 +68,7 @@ class MujocoWorld:
             self._bound.add(field)
             if not array.flags.writeable:
                 # a field bound between calls is zero until the next one; these stages leave the physics untouched
-                self.batch.forward(stage=_STAGE_VEL)
+                self._late |= self._guard(lambda: self.batch.forward(self._healthy, stage=_STAGE_VEL))
         if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs at every call
             array = array.view()
             array.flags.writeable = True
@@ -78,7 +81,7 @@ class MujocoWorld:
         self.batch.set_const(env_ids(envs, self.n_envs))
 
     def step(self) -> dict[int, str]:
-        failed: dict[int, str] = {}
+        failed, self._late = self._late, {}
         try:
             if self._flags is None:
                 self.batch.step(self._healthy, self.substeps, self._stage)
@@ -106,17 +109,27 @@ class MujocoWorld:
             self._healthy = np.setdiff1d(healthy, new).astype(np.int32)
         return messages
 
+    def _guard(self, call: Callable[[], None]) -> dict[int, str]:
+        """Run a call of the batch; env -> message of those in which MuJoCo raised, which are retired."""
+        try:
+            call()
+        except SimulationError as error:
+            return self._retire(error.ids)
+        return {}
+
     def _warning(self, env: int) -> str:
         kind = _FIRST_BAD + int(np.argmax(self._bad[env]))
         return mujoco.mju_warningText(kind, int(self.batch.warning[env, kind, 0]))
 
-    def forward(self, envs: Envs = None) -> None:
-        self.batch.forward(env_ids(envs, self.n_envs))
-
-    def reset(self, envs: Envs = None) -> None:
+    def forward(self, envs: Envs = None) -> dict[int, str]:
         ids = env_ids(envs, self.n_envs)
-        self.batch.reset(ids)
         self._revive(ids)
+        return self._guard(lambda: self.batch.forward(ids))
+
+    def reset(self, envs: Envs = None) -> dict[int, str]:
+        ids = env_ids(envs, self.n_envs)
+        self._revive(ids)
+        return self._guard(lambda: self.batch.reset(ids))
 
     def _revive(self, ids: np.ndarray | None) -> None:
         self.batch.warning[slice(None) if ids is None else ids] = 0
@@ -127,7 +140,7 @@ class MujocoWorld:
     def get_state(self) -> torch.Tensor:
         return torch.from_numpy(self.batch.state.copy())
 
-    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
         ids = env_ids(envs, self.n_envs)
         rows = slice(None) if ids is None else ids
         values = np.asarray(state.numpy(force=True) if isinstance(state, torch.Tensor) else state, dtype=np.float64)
@@ -137,8 +150,7 @@ class MujocoWorld:
         if not np.isfinite(values).all():
             raise OptionError("state must be finite, got NaN or infinity")
         self.batch.state[rows] = values
-        self.batch.forward(ids)
-        self._revive(ids)
+        return self.forward(envs)
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
         distances, geoms = self.batch.ray(origins, directions, **options)[:2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import mujoco
@@ -30,6 +31,9 @@ from sensorium.worlds.world import Envs, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_RESERVED = ("physics", "world")
+"""Names that stand for something else in the tree or the model."""
 
 SensorT = TypeVar("SensorT", bound=Module)
 SensorT_co = TypeVar("SensorT_co", bound=Module, covariant=True)
@@ -111,6 +115,7 @@ class Scene(Module):
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
+        self._closed = False
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -136,7 +141,7 @@ class Scene(Module):
         """Add terrain: like :meth:`add_object`, always fixed to the world."""
         if placing.pop("free", None):
             raise OptionError("terrain is fixed to the world; use add_object for free=True")
-        return self._add("terrain", model, free=None if not isinstance(model, Primitive) else False, **placing)
+        return self._add("terrain", model, fixed=True, **placing)
 
     def _add(
         self,
@@ -148,19 +153,22 @@ class Scene(Module):
         quat: tuple[float, float, float, float] | None = None,
         euler: tuple[float, float, float] | None = None,
         free: bool | None = None,
+        fixed: bool = False,
     ) -> Entity:
         self._before_build(f"add_{kind}")
         position, orientation = pose(pos, quat, euler)
         child = None if isinstance(model, Primitive) else load_spec(model)
-        stem = type(model).__name__.lower() if child is None else child.modelname or kind
-        name = self._new_name(name, stem.replace("/", "_").replace(".", "_"))
+        stem = type(model).__name__.lower() if child is None else child.modelname
+        if stem in ("", "MuJoCo Model"):  # what MuJoCo calls a model without a name
+            stem = kind
+        name = self._new_name(name, re.sub(r"[^\w-]+", "_", stem))
         trial = self._spec.copy()  # a failed call must leave the scene as it was
         if isinstance(model, Primitive):
             add_primitive(trial, model, name, position, orientation, bool(free))
             entity = Entity(name, kind, root=name, prefix=None)
         else:
             assert child is not None
-            root = add_model(trial, child, name, position, orientation, free)
+            root = add_model(trial, child, name, position, orientation, free, fixed)
             entity = Entity(name, kind, root=root, prefix=f"{name}/")
         self.add_child(name, entity)
         self._spec = trial
@@ -174,6 +182,8 @@ class Scene(Module):
             raise OptionError(f"add_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
         sensor = options.make_sensor({*self._sensors, *self._entities})
         uuid = str(sensor.uuid)  # type: ignore[attr-defined]
+        if uuid in _RESERVED:
+            raise OptionError(f"uuid {uuid!r} is a name of the scene's own; give another uuid")
         if uuid in self._sensors or uuid in self._entities:
             what = "a sensor" if uuid in self._sensors else "an entity"
             raise DuplicateNameError(f"uuid {uuid!r} is already the name of {what} of this scene; give another uuid")
@@ -191,8 +201,10 @@ class Scene(Module):
             while name in taken:
                 number += 1
                 name = f"{stem}_{number}"
-        elif not name or "/" in name or "." in name:
+        elif not name or not name.isprintable() or "/" in name or "." in name:
             raise OptionError(f"name must not be empty or contain '/' or '.', got {name!r}")
+        elif name in _RESERVED:
+            raise OptionError(f"name {name!r} is one of the scene's own; choose another name")
         elif name in taken:
             raise DuplicateNameError(f"the scene already has something named {name!r}; choose another name")
         return name
@@ -298,21 +310,23 @@ class Scene(Module):
                 are listed in :attr:`failed`, until they are reset; the others went on.
         """
         world = self._world or self._unbuilt("step")
+        if count < 0:
+            raise OptionError(f"count must not be negative, got {count!r}")
         failed: dict[int, str] = {}
         for _ in range(count):
             failed |= world.step()
             if self._sensing is not None:
                 self._sensing.step()
-        if failed:
-            self._failed |= failed
-            raise DivergenceError(failed)
+        self._report(failed)
 
     def check(self) -> None:
         """Wait for the device, and raise what went wrong there and was not reported yet. Does nothing on the CPU.
 
         On a GPU ``step()`` never waits, so it reports a failure (DivergenceError, CapacityError) a few steps late.
         """
-        failed = (self._world or self._unbuilt("check")).check()
+        self._report((self._world or self._unbuilt("check")).check())
+
+    def _report(self, failed: dict[int, str]) -> None:
         if failed:
             self._failed |= failed
             raise DivergenceError(failed)
@@ -327,15 +341,15 @@ class Scene(Module):
 
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
-        getattr(world, call)(envs)
-        self._after_restart(envs)
+        self._after_restart(envs, getattr(world, call)(envs))
 
-    def _after_restart(self, envs: Envs) -> None:
+    def _after_restart(self, envs: Envs, failed: dict[int, str]) -> None:
         if self._failed:
             alive = set(range(self.n_envs)) if envs is None else set(np.arange(self.n_envs)[_rows(envs)].tolist())
             self._failed = {env: text for env, text in self._failed.items() if env not in alive}
         if self._sensing is not None:
             self._sensing.reset(envs)
+        self._report(failed)
 
     def get_state(self) -> torch.Tensor:
         """A copy of the full physics state, (B, n_state) in the engine's precision."""
@@ -343,8 +357,7 @@ class Scene(Module):
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
         """Set the full physics state of envs, as :meth:`get_state` gave it; their sensors start afresh from it."""
-        (self._world or self._unbuilt("set_state")).set_state(state, envs)
-        self._after_restart(envs)
+        self._after_restart(envs, (self._world or self._unbuilt("set_state")).set_state(state, envs))
 
     def read_sensors(self, envs: Envs = None) -> dict[str, torch.Tensor]:
         """Class name -> a fresh tensor (B, columns) of the readings of all sensors of that class, in order."""
@@ -366,11 +379,15 @@ class Scene(Module):
 
     def close(self) -> None:
         """Stop the engine and free its memory; the scene can be used no more."""
+        if self._world is None:
+            return
         if self._sensing is not None:
             self._sensing.close()
-        if self._world is not None:
-            self._world.close()
-            self._world = None
+        for entity in self._entities.values():
+            entity.detach_world()
+        self._world.close()
+        self._world = None
+        self._closed = True
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -415,18 +432,31 @@ class Scene(Module):
         self.physics.load((self._world or self._unbuilt("update_state")).get_state())
 
     def _write_replay_data(self) -> None:
-        self.set_state(self.physics.value)
+        if self.physics.loaded:
+            self.set_state(self.physics.value)
+            self.physics.loaded = False
+
+    def write_replay_data(self) -> int:
+        """Write what was loaded into the buffers back into the simulation: the full state, then what entities hold."""
+        called = super().write_replay_data()
+        written = [entity.take_written() for entity in self._entities.values()]  # all of them: it clears the mark
+        if any(written):
+            self.forward()
+        return called
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _before_build(self, call: str) -> None:
+        if self._closed:
+            raise AlreadyBuiltError(f"{call}(): this scene was closed; make a new Scene")
         if self._world is not None:
             raise AlreadyBuiltError(
                 f"{call}() must come before build(): this scene is already running; make a new Scene"
             )
 
     def _unbuilt(self, call: str) -> Any:
-        raise NotBuiltError(f"{call} needs a running scene: call scene.build() first")
+        why = "this one was closed; make a new Scene" if self._closed else "call scene.build() first"
+        raise NotBuiltError(f"{call} needs a running scene: {why}")
 
     def __repr__(self) -> str:
         envs = "not built" if self._world is None else f"{self._world.n_envs} envs"

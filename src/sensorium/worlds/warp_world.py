@@ -7,6 +7,7 @@ and raised by the next call that finds it there: a few steps late, without ever 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,11 +64,11 @@ def _finish_step(
     bad = 0
     for i in range(qpos.shape[1]):
         if not (wp.abs(qpos[b, i]) < wp.static(_HUGE)):
-            bad = 1
+            bad += 1
     for i in range(qvel.shape[1]):
         if not (wp.abs(qvel[b, i]) < wp.static(_HUGE)):
-            bad = 1
-    if bad == 1 and failed[b] == 0:
+            bad += 1
+    if bad > 0 and failed[b] == 0:
         failed[b] = 1
         wp.atomic_max(status, 0, 1)
     if (overflow[b] & ~harmless) != 0:
@@ -213,7 +214,7 @@ class WarpWorld:
             torch.cuda.synchronize(self.device)
             graph = torch.cuda.CUDAGraph()
             side = torch.cuda.Stream(self.device)
-            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            with _no_collection(), torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
                 stream = wp.stream_from_torch(side)
                 with wp.ScopedDevice(self._wp_device), wp.ScopedStream(stream, sync_enter=False):
                     wp.capture_begin(stream=stream, external=True)
@@ -332,13 +333,15 @@ class WarpWorld:
             )
         return dict.fromkeys(failed, "position or velocity is NaN, infinite or huge")
 
-    def forward(self, envs: Envs = None) -> None:
+    def forward(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
         self._graph("forward").replay()
+        return {}
 
-    def reset(self, envs: Envs = None) -> None:
+    def reset(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
         self._graph("reset").replay()
+        return {}
 
     def _select(self, envs: Envs) -> None:
         """Put ``envs`` into the mask, without looking at them where they are on the device already."""
@@ -362,7 +365,7 @@ class WarpWorld:
     def get_state(self) -> torch.Tensor:
         return torch.cat([part.reshape(self.n_envs, -1).float() for part in self._state_parts()], dim=1)
 
-    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
         values = torch.as_tensor(state, device=self.device, dtype=torch.float32)
         self._select(envs)
         rows = self.n_envs if envs is None else len(values)
@@ -380,6 +383,7 @@ class WarpWorld:
             part.copy_(full[:, start : start + count].reshape(part.shape))
             start += count
         self._graph("forward").replay()
+        return {}
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
         points = torch.as_tensor(origins, device=self.device, dtype=torch.float32).reshape(-1, 3)
@@ -407,6 +411,19 @@ class WarpWorld:
         self._graphs.clear()
         self._bound.clear()
         self._on_step = self._on_restart = _nothing
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python's garbage collector from freeing an old graph in the midst of a capture, which would break it."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _nothing(*_: Any) -> None:

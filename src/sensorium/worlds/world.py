@@ -49,20 +49,20 @@ class World(Protocol):
         """Advance every healthy env by ``substeps`` physics steps; return env -> message of those that failed now."""
         ...
 
-    def forward(self, envs: Envs = None) -> None:
-        """Recompute everything derived from the state."""
+    def forward(self, envs: Envs = None) -> dict[int, str]:
+        """Recompute everything derived from the state; env -> message of those that failed."""
         ...
 
-    def reset(self, envs: Envs = None) -> None:
-        """Put envs back to the model's initial state, and recompute what is derived from it."""
+    def reset(self, envs: Envs = None) -> dict[int, str]:
+        """Put envs back to the model's initial state, and recompute what is derived from it; likewise."""
         ...
 
     def get_state(self) -> torch.Tensor:
         """A copy of the full physics state, (B, n_state)."""
         ...
 
-    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
-        """Set the full physics state of envs, and recompute what is derived from it."""
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
+        """Set the full physics state of envs, and recompute what is derived from it; likewise."""
         ...
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:

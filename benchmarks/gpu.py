@@ -1,0 +1,164 @@
+"""The GPU world on one CUDA device: physics with and without sensors, the fused step against a copy of its bytes.
+
+.venv/bin/python benchmarks/gpu.py [--json out/gpu.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from common import Report
+
+import sensorium as sn
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+LATE = {"delay": 0.01, "jitter": 0.01}
+
+
+def arm() -> str:
+    """A 7-joint arm of capsules with a two-finger hand, over a table."""
+    links = ""
+    for joint in range(7):
+        axis = "0 0 1" if joint % 2 == 0 else "0 1 0"
+        links += (
+            f'<body name="link{joint}" pos="0 0 {0.15 if joint else 0.1}">'
+            f'<joint name="joint{joint}" axis="{axis}" range="-2.8 2.8" damping="1" armature="0.1"/>'
+            f'<geom type="capsule" fromto="0 0 0 0 0 0.12" size="0.05" mass="1.5"/>'
+        )
+    hand = (
+        '<body name="hand" pos="0 0 0.15"><geom type="box" size="0.04 0.08 0.02" mass="0.5"/>'
+        '<body name="finger" pos="0 0.05 0.05"><joint name="grip" type="slide" axis="0 1 0" range="-0.04 0.04"/>'
+        '<geom type="box" size="0.01 0.01 0.04" mass="0.1"/></body></body>'
+    )
+    motors = "".join(f'<position joint="joint{j}" kp="200" kv="20"/>' for j in range(7))
+    return (
+        f'<mujoco model="arm"><worldbody>{links}{hand}{"</body>" * 7}</worldbody>'
+        f'<actuator>{motors}<position joint="grip" kp="100"/></actuator></mujoco>'
+    )
+
+
+def arm_scene(n_envs: int, sensors: bool) -> sn.Scene:
+    """The arm over a table with a box on it; IMU, contact, contact force and encoders with all imperfections."""
+    scene = sn.Scene(dt=0.01, substeps=5, integrator="implicitfast")
+    scene.add_object(sn.Plane())
+    scene.add_robot(arm(), name="arm")
+    scene.add_object(sn.Box(size=(0.08, 0.08, 0.08), mass=0.3), name="box", pos=(0.5, 0, 0.041), free=True)
+    if sensors:
+        walk = {"acc_noise": 0.02, "acc_random_walk": 0.01, "gyro_noise": 0.005, "gyro_random_walk": 0.001}
+        scene.add_sensor(sn.IMU(link="hand", **walk, **LATE))
+        scene.add_sensor(sn.Contact(link="finger", noise=0.1, **LATE))
+        scene.add_sensor(sn.ContactForce(link="box", noise=0.1, random_walk=0.01, **LATE))
+        scene.add_sensor(sn.JointEncoder(robot="arm", noise=0.001, vel_noise=0.01, random_walk=0.0001, **LATE))
+    scene.build(n_envs=n_envs, device="cuda")
+    scene["arm"].set_ctrl(torch.linspace(-0.5, 0.5, 8))
+    return scene
+
+
+def seconds(call: Callable[[], Any], repeats: int) -> float:
+    """Median seconds of device time of a call, by events."""
+    for _ in range(5):
+        call()
+    times = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) * 1e-3)
+    return statistics.median(times)
+
+
+def copy_bandwidth() -> float:
+    """Bytes per second, read plus written, of a large copy on the device."""
+    source = torch.rand(512 * 2**20, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.numel() * 4 / seconds(lambda: target.copy_(source), 20)
+
+
+def fused(report: Report, bandwidth: float) -> None:
+    """The fused step of 1,026 columns x 16,384 envs alone, in a graph of its own, against a copy of its bytes."""
+    n_envs, n_sensors = 16384, 114
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    parts = [f"{part}_{name}" for part in ("acc", "gyro", "mag") for name in ("noise", "bias", "random_walk")]
+    for i in range(n_sensors):
+        scene.add_sensor(sn.IMU(link="ball", uuid=f"imu{i}", **dict.fromkeys(parts, 0.1), **LATE))
+    scene.build(n_envs=n_envs, device="cuda")
+    world: Any = scene.world
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        world.run(lambda: scene._sensing._kernels.step(0))
+    # per column and env: sensor data in; truth, reading, ring and cache out; ring in; walk in and out
+    moved = n_sensors * 9 * n_envs * 4 * 8
+    moved += n_sensors * n_envs * (4 * 8 + 4 + 1)  # timing: four parameters in; lag and due out
+    took = seconds(graph.replay, 50)
+    report.add(f"fused step, {n_sensors * 9} columns x {n_envs} envs", took * 1e6, "us")
+    report.add("  a copy of its bytes", moved / bandwidth * 1e6, "us")
+    report.add("  fused step / copy of its bytes", took / (moved / bandwidth), "x", 1.5)
+
+
+def arms(report: Report) -> None:
+    """The arm scene with and without sensors."""
+    for n_envs in (4096, 16384):
+        bare, full = arm_scene(n_envs, sensors=False), arm_scene(n_envs, sensors=True)
+        for scene in (bare, full):
+            scene.step(20)
+        rounds = [(seconds(bare.step, 20), seconds(full.step, 20)) for _ in range(5)]
+        physics = statistics.median(b for b, _ in rounds)
+        share = statistics.median((f - b) / b for b, f in rounds)
+        report.add(f"arm: physics step, {n_envs} envs", physics * 1e3, "ms")
+        report.add(f"arm: env-steps per second with sensors, {n_envs} envs", n_envs / rounds[-1][1] / 1e6, "M/s")
+        report.add(f"arm: sensors beyond physics, {n_envs} envs", share * 100, "%", 10.0)
+
+
+def host_time(report: Report) -> None:
+    """What scene.step() costs the host at 8,192 envs."""
+    scene = arm_scene(8192, sensors=True)
+    scene.step(5)
+    times = []
+    for _ in range(100):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        scene.step()
+        times.append(time.perf_counter() - start)
+    report.add("host time of scene.step(), 8192 envs", statistics.median(times) * 1e6, "us", 30.0)
+    print(scene.describe())
+
+
+def agreement(report: Report) -> None:
+    """CPU against GPU, same seed, 100 steps, physics state copied each step."""
+    from test_gpu import TOLERANCES
+    from test_gpu import agreement as measure
+
+    for name, difference in measure().items():
+        report.add(f"CPU and GPU differ by, {name}", difference, "", TOLERANCES[name])
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    arguments = parser.parse_args()
+    report = Report("GPU", ())
+    report.machine["gpu"] = torch.cuda.get_device_name()
+    report.machine["torch"] = torch.__version__
+    bandwidth = copy_bandwidth()
+    report.add("copy bandwidth", bandwidth / 1e12, "TB/s")
+    fused(report, bandwidth)
+    arms(report)
+    host_time(report)
+    agreement(report)
+    report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    main()
