@@ -145,7 +145,7 @@ class Reference:
             if due and not self.dropout[b] > uniform(w1[b]):
                 self.reading[:, b] = sample[:, b]
             self.past[b].append(self.reading[:, b].copy())
-            late = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) / self.dt
+            late = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) * (1.0 / self.dt)
             if self.linear:
                 whole = int(np.floor(late + 1e-6))
                 part = F(max(late - whole, 0.0))

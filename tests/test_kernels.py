@@ -182,3 +182,8 @@ def test_draws_depend_on_seed_uuid_element_env_and_step_alone():
     for other in (first(uuid="b"), first(seed=1), first(steps=3)):
         assert not torch.isclose(base, other).any()
     assert len(base.unique()) == base.numel()
+
+
+def test_cached_kernels_know_the_formula_they_were_compiled_from():
+    """If this fails, formula.py or flags.py was changed: put the new checksum into kernels.py."""
+    assert kernels.constants_checksum() == kernels.CONSTANTS, f"CONSTANTS = 0x{kernels.constants_checksum():08X}"

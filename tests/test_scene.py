@@ -229,7 +229,7 @@ def test_engine_errors_are_reported_by_env(n_envs):
     weld.name1, weld.name2 = "upper", "world"
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_robot(spec, name="arm")
-    scene.add_sensor(sn.JointEncoder())
+    encoder = scene.add_sensor(sn.JointEncoder())
     scene.build(n_envs=n_envs)
     kind = scene.world.expand("eq_type")
     good = kind.clone()
@@ -241,6 +241,13 @@ def test_engine_errors_are_reported_by_env(n_envs):
     expected = [0.02] * n_envs
     expected[2] = 0.0
     assert scene.time.tolist() == pytest.approx(expected)
+    scene["arm"].set_joint_positions(0.3)
+    with pytest.raises(sn.DivergenceError, match="env 2"):
+        scene.forward()
+    healthy = [env for env in range(n_envs) if env != 2]
+    assert encoder.read().positions[healthy].min() == pytest.approx(0.3), "the others' sensors were refreshed"
+    with pytest.raises(sn.DivergenceError, match="env 2"):
+        scene.reset(envs=[2])
     kind.copy_(good)
     scene.reset(envs=[2])
     scene.step()

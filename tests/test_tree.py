@@ -166,3 +166,41 @@ def test_kinds_of_values_are_checked():
         top.load_state_dict({"text": 1, "flag": 2, "empty": None})
     top.load_state_dict({"text": "b", "flag": 2, "empty": [1]})
     assert top.state_dict() == {"text": "b", "flag": 2, "empty": [1]}
+
+
+def test_public_methods_of_children_are_called_too():
+    """A child may override the public method itself, with or without super."""
+    log = []
+
+    class Camera(Module):
+        def update_state(self):
+            log.append("camera")
+            return super().update_state()
+
+        def enable_rgb(self):
+            log.append("rgb")
+
+    class Rig(Module):
+        def __init__(self):
+            self.left = self.right = Camera()
+            self.other = Camera()
+
+    top = Module()
+    top.rig = Rig()
+    top.update_state()
+    assert log == ["camera", "camera"], "a shared child is called once"
+    log.clear()
+    top.enable_rgb()
+    assert log == ["rgb", "rgb"]
+
+
+def test_none_and_numbers_are_checked():
+    top = Module()
+    top.tensor, top.count, top.flag, top.share = Buffer(torch.zeros(2)), Buffer(1), Buffer(True), Buffer(0.5)
+    good = {"tensor": torch.ones(2), "count": 2, "flag": False, "share": 1}
+    for name, bad in (("tensor", None), ("count", 2.5), ("flag", 7), ("count", True)):
+        with pytest.raises(sn.StateDictError, match=name):
+            top.load_state_dict(good | {name: bad})
+        assert top.tensor.value.tolist() == [0, 0]
+    top.load_state_dict(good)
+    assert top.share.value == 1

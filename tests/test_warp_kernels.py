@@ -123,7 +123,7 @@ def busy_scene():
     return scene
 
 
-@pytest.mark.parametrize("n_envs", [1, 33])
+@pytest.mark.parametrize("n_envs", [1, 33, 64])
 def test_fused_step_is_numbas_to_the_bit(n_envs):
     duet = Duet(busy_scene(), n_envs, seed=11)
     for step in range(25):

@@ -200,6 +200,7 @@ class Module:
                 called = 1
             for _, child in list(self._slots()):
                 if isinstance(child, Module) and id(child) not in seen:
+                    seen.add(id(child))
                     called += getattr(child, name)(*args, **kwargs) or 0
             return called
         finally:
@@ -207,11 +208,11 @@ class Module:
                 del _running[name]
 
     def update_state(self) -> int:
-        """Refresh every buffer below from the simulation, top-down. Override ``_update_state`` (or this, with super)."""
+        """Refresh every buffer below from the simulation, top-down. To add to it, override ``_update_state``."""
         return self._cascade("update_state")
 
     def write_replay_data(self) -> int:
-        """Write what was loaded into the buffers below back into the simulation, top-down; likewise."""
+        """Write what was loaded into the buffers below back into the simulation, top-down."""
         return self._cascade("write_replay_data")
 
     def __getattr__(self, name: str) -> Any:

@@ -20,7 +20,7 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
 
     due     = floor(k * (dt * rate) + EPS) > floor((k - 1) * (dt * rate) + EPS), or always without a rate
     lost    = dropout > (w1 >> 8) * 2^-24   words drawn with the sensor's own key; a lost sample is not taken
-    late    = (delay + (w0 >> 8) * 2^-24 * jitter) / dt      steps
+    late    = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)      steps
     lag     = ceil(late - EPS)              zero-order hold; the linear option takes floor(late + EPS) and one older
 
 **Reading**, per column and env, from the measured signal ``x`` before the hardware stage::

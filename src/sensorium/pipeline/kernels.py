@@ -68,7 +68,7 @@ def constants_checksum() -> int:
     return zlib.crc32(b"".join((folder / name).read_bytes() for name in ("formula.py", "flags.py")))
 
 
-CONSTANTS = 0xBFCA0520
+CONSTANTS = 0x42C4B4FF
 """The checksum that kernels in the cache were compiled with. Numba does not notice changes of those files, but it does
 of this one; while the two differ, nothing is cached."""
 
@@ -251,18 +251,18 @@ def _lose_row(k0, k1, step, dropout, due, s):
 
 
 @_jit
-def _lag_row(k0, k1, step, delay, jitter, dt, lag, s):
+def _lag_row(k0, k1, step, delay, jitter, per_dt, lag, s):
     for b in range(lag.shape[1]):
         w0, _ = threefry(k0, k1, _U(b), step)
-        late = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) / dt
+        late = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
         lag[s, b] = np.int32(max(np.ceil(late - _EPS), 0.0))
 
 
 @_jit
-def _linear_lag_row(k0, k1, step, delay, jitter, dt, lag, part, s):
+def _linear_lag_row(k0, k1, step, delay, jitter, per_dt, lag, part, s):
     for b in range(lag.shape[1]):
         w0, _ = threefry(k0, k1, _U(b), step)
-        late = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) / dt
+        late = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
         whole = np.floor(late + _EPS)
         lag[s, b] = np.int32(whole)
         part[s, b] = _F(max(late - whole, 0.0))
@@ -282,9 +282,9 @@ def time_sensors(timing, time, dt, step):
             _lose_row(k0, k1, step, timing.parameters[T_DROPOUT], timing.due, s)
         if flags & DELAYED:
             if flags & LINEAR:
-                _linear_lag_row(k0, k1, step, delay, jitter, dt, timing.lag, timing.part, s)
+                _linear_lag_row(k0, k1, step, delay, jitter, 1.0 / dt, timing.lag, timing.part, s)
             else:
-                _lag_row(k0, k1, step, delay, jitter, dt, timing.lag, s)
+                _lag_row(k0, k1, step, delay, jitter, 1.0 / dt, timing.lag, s)
 
 
 # -- gathering ---------------------------------------------------------------------------------------------------------

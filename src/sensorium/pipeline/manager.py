@@ -18,7 +18,7 @@ from sensorium.errors import OptionError
 from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
-from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.pipeline.parameters import Write, broadcast, check, upload
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.worlds import Envs, Names, World, env_ids, env_index
 
@@ -41,6 +41,7 @@ class SensorManager:
         self._unfused: list[SensorGroup] = []
         self._resetting: Any = None
         self._flags: list[int] = []
+        self._used: set[tuple[str, str]] = set()
         self._captured: list[SensorGroup] = []
         self._eager: list[SensorGroup] = []
 
@@ -110,6 +111,12 @@ class SensorManager:
             writes = [write for name, value in sensor._initial() for write in self._writes(sensor, name, value, None)]
             for write in writes:
                 write.apply()
+        self._used = {
+            (sensor.uuid, name)
+            for sensor in self._sensors
+            for name in TIMING_PARAMETERS
+            if getattr(sensor.options, name)
+        }
         self._flag_timing()
         everyone = torch.ones(n_envs, dtype=torch.bool, device=device)
         if world.captures:
@@ -228,6 +235,7 @@ class SensorManager:
         cls._update_shared_cache(group, group.truth, measured)
         rows = [self._rows[sensor.uuid] for sensor in group.sensors]
         for sensor_row, part in zip(rows, group.slices, strict=True):
+            # a graph is captured once, and rate or drop-outs may be set later
             if self._resetting is None and (self.world.captures or self._flags[sensor_row] & (RATE | DROPOUT)):
                 due = self._timing.due[sensor_row]
                 torch.where(due, measured[part], group.reading[part], out=group.reading[part])
@@ -354,6 +362,7 @@ class SensorManager:
         for write in writes:
             write.apply()
         if any(name in TIMING_PARAMETERS for name in values):
+            self._used |= {(sensor.uuid, name) for name in values}
             self._flag_timing()
 
     def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:
@@ -403,17 +412,21 @@ class SensorManager:
             )
 
     def _flag_timing(self) -> None:
-        """What the timing kernel has to look at. On a GPU it looks at everything: values there are not looked at."""
+        """What the timing kernel has to look at. On a GPU, where values are not looked at: what was ever set."""
         timing = self._timing
-        self._flags = []
+        before, self._flags = self._flags, []
         for row, sensor in enumerate(self._sensors):
             flags = DELAYED if self._max_late[row] > 0 else 0
             flags |= LINEAR if sensor.options.interpolate else 0
             for name, bit in (("rate", RATE), ("dropout", DROPOUT)):
-                values = timing.parameter(name)[row]
-                flags |= bit if self.world.captures or bool((values > 0).any()) else 0
+                if self.world.captures:
+                    used = (sensor.uuid, name) in self._used
+                else:
+                    used = bool((timing.parameter(name)[row] > 0).any())
+                flags |= bit if used else 0
             self._flags.append(flags)
-        timing.flags.copy_(torch.tensor(self._flags, dtype=torch.int32))
+        if self._flags != before:
+            timing.flags.copy_(upload(torch.tensor(self._flags, dtype=torch.int32), timing.flags.device))
         self._kernels.timed = any(flags & (RATE | DROPOUT | DELAYED) for flags in self._flags)
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -48,6 +48,11 @@ class Write:
         self.after()
 
 
+def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A small tensor on its way to the device, without waiting for it."""
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
 def as_numbers(option: str, value: Any) -> torch.Tensor:
     """``value`` as a float64 tensor, or an OptionError when it is not made of numbers."""
     if isinstance(value, torch.Tensor):
@@ -108,6 +113,7 @@ class ColumnParameters:
         n_columns = len(store.table)
         self._uniform = {name: np.ones(n_columns, bool) for name in (*PARAMETERS, "mix")}
         self._active = {name: np.zeros(n_columns, bool) for name in (*PARAMETERS, "mix")}
+        self._flags = np.full(n_columns, -1, np.int32)
         self._refresh(slice(0, n_columns))
 
     def writes(self, name: str, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
@@ -175,7 +181,9 @@ class ColumnParameters:
         flags |= np.where(self._active["mix"][rows], MIX, 0).astype(np.int32)
         uniform = np.logical_and.reduce([self._uniform[name][rows] for name in ("noise", "bias", "random_walk")])
         flags |= np.where(uniform, UNIFORM, 0).astype(np.int32)
-        self._store.table[rows, FLAGS] = torch.from_numpy(flags).to(self._store.table.device)
+        if not np.array_equal(self._flags[rows], flags):
+            self._flags[rows] = flags
+            self._store.table[rows, FLAGS] = upload(torch.from_numpy(flags), self._store.table.device)
 
 
 def _pair(option: str, value: Any) -> tuple[Any, Any]:

@@ -184,12 +184,15 @@ class Entity(Module):
         for name, now in self._now().items():
             buffer = getattr(self, name)
             loaded, buffer.loaded = buffer.loaded, False
-            if loaded and not torch.equal(buffer.value, now) and (name in _SETTERS or self._base is not None):
+            if not loaded or (name not in _SETTERS and self._base is None):
+                continue
+            envs = (buffer.value != now).any(dim=1).nonzero().flatten()
+            if len(envs):
                 self._written = True
                 if name in _SETTERS:
-                    getattr(self, _SETTERS[name])(buffer.value)
+                    getattr(self, _SETTERS[name])(buffer.value[envs], envs=envs)
                 else:
-                    self.set_pose(pos=self.position.value, quat=self.orientation.value)
+                    self.set_pose(pos=self.position.value[envs], quat=self.orientation.value[envs], envs=envs)
 
     def take_written(self) -> bool:
         """Whether ``write_replay_data`` changed the simulation since this was asked last."""

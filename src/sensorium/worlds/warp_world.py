@@ -61,7 +61,7 @@ def _finish_step(
 ):
     """Count the step, keep time exact, and hold envs that diverged at their initial state until they are reset."""
     b = wp.tid()
-    bad = 0
+    bad = wp.int32(0)
     for i in range(qpos.shape[1]):
         if not (wp.abs(qpos[b, i]) < wp.static(_HUGE)):
             bad += 1
