@@ -3,7 +3,8 @@
 The Numba kernels (``kernels.py``) compute it on the CPU, the Warp kernels (``warp_snippets.py``) on the GPU, and the
 plain NumPy reference in ``tests/reference.py`` holds them to it exactly. All arithmetic is IEEE float32 (float64 for
 sensors that ask for it, and for times), one operation at a time in the order written here, with
-``+ - * / sqrt rint floor ceil`` and comparisons only and no fused multiply-add, so that every device gives the same bits.
+``+ - * / sqrt rint floor ceil`` and comparisons only and no fused multiply-add, so that every device gives the same
+bits.
 
 **Random words.** ``(w0, w1) = threefry2x32_20(key, (env, step))``: a draw depends on (seed, uuid, element, env, step)
 alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``step`` counts scene steps since build.

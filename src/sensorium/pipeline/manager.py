@@ -15,11 +15,13 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE
+from sensorium.pipeline.describe import describe_group
+from sensorium.pipeline.flags import DROPOUT, RATE
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
-from sensorium.pipeline.parameters import Write, broadcast, check, upload
+from sensorium.pipeline.parameters import Write
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
+from sensorium.pipeline.timing import TimingParameters
 from sensorium.worlds import Envs, Names, World, env_ids, env_index
 
 
@@ -36,12 +38,10 @@ class SensorManager:
         self._posts: list[PostBlock] = []
         self._post_of: dict[int, PostBlock] = {}
         self._timing: TimingStore
+        self._times: TimingParameters
         self._rows: dict[str, int] = {}
-        self._max_late: list[float] = []
         self._unfused: list[SensorGroup] = []
         self._resetting: Any = None
-        self._flags: list[int] = []
-        self._used: set[tuple[str, str]] = set()
         self._captured: list[SensorGroup] = []
         self._eager: list[SensorGroup] = []
 
@@ -73,8 +73,12 @@ class SensorManager:
             by_class.setdefault(type(sensor), []).append(sensor)
         self.groups = [SensorGroup(cls, sensors, self) for cls, sensors in by_class.items()]
         self._rows = {sensor.uuid: row for row, sensor in enumerate(self._sensors)}
-        self._max_late = [sensor.max_delay for sensor in self._sensors]
         self._timing = build_timing(self._sensors, seed, n_envs, device)
+        self._times = TimingParameters(
+            self._timing,
+            [sensor.max_delay for sensor in self._sensors],
+            [sensor.options.interpolate for sensor in self._sensors],
+        )
         piped = [group for group in self.groups if group.in_pipeline]
         for group in piped:
             late = [sensor for sensor in group.sensors if sensor.options.interpolate]
@@ -111,13 +115,11 @@ class SensorManager:
             writes = [write for name, value in sensor._initial() for write in self._writes(sensor, name, value, None)]
             for write in writes:
                 write.apply()
-        self._used = {
-            (sensor.uuid, name)
-            for sensor in self._sensors
-            for name in TIMING_PARAMETERS
-            if getattr(sensor.options, name)
-        }
-        self._flag_timing()
+        for sensor in self._sensors:
+            self._times.note(
+                self._rows[sensor.uuid], {name: getattr(sensor.options, name) for name in TIMING_PARAMETERS}
+            )
+        self._kernels.timed = self._times.timed
         everyone = torch.ones(n_envs, dtype=torch.bool, device=device)
         if world.captures:
             engine: Any = world
@@ -236,7 +238,7 @@ class SensorManager:
         rows = [self._rows[sensor.uuid] for sensor in group.sensors]
         for sensor_row, part in zip(rows, group.slices, strict=True):
             # a graph is captured once, and rate or drop-outs may be set later
-            if self._resetting is None and (self.world.captures or self._flags[sensor_row] & (RATE | DROPOUT)):
+            if self._resetting is None and (self.world.captures or self._times.flags[sensor_row] & (RATE | DROPOUT)):
                 due = self._timing.due[sensor_row]
                 torch.where(due, measured[part], group.reading[part], out=group.reading[part])
             else:
@@ -358,23 +360,17 @@ class SensorManager:
         """Change parameters of one sensor for some envs; all are checked before any is changed."""
         index = env_index(envs, self.world.n_envs, self.world.device)
         writes = [write for name, value in values.items() for write in self._writes(sensor, name, value, index)]
-        self._check_timing(sensor, values, index)
+        row = self._rows[sensor.uuid]
+        self._times.check(row, type(sensor).options_type.__name__, values, index)
         for write in writes:
             write.apply()
-        if any(name in TIMING_PARAMETERS for name in values):
-            self._used |= {(sensor.uuid, name) for name in values}
-            self._flag_timing()
+        self._times.note(row, values)
+        self._kernels.timed = self._times.timed
 
     def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:
         option = f"{type(sensor).options_type.__name__}.{name}"
         if name in TIMING_PARAMETERS:
-            n_envs = self.world.n_envs if index is None else len(index)
-            given = broadcast(option, 0.0 if value is None else value, 1, n_envs, self.world.device)
-            check(option, given, least=0.0, most=1.0 if name == "dropout" else None)
-            if name == "rate" and value is not None and given.device.type == "cpu" and bool((given == 0).any()):
-                raise OptionError(f"{option} must be greater than 0, or None for every step; got {value!r}")
-            row = self._rows[sensor.uuid]
-            return [Write(self._timing.parameter(name), slice(row, row + 1), index, given, lambda: None)]
+            return [self._times.write(self._rows[sensor.uuid], name, option, value, index)]
         kind, part = sensor._parameter(name)
         if kind == "custom":
             return sensor._custom_writes(name, option, value, index)
@@ -384,50 +380,6 @@ class SensorManager:
         if kind == "mix":
             return block.parameters.mix_write(option, value, rows, index)
         return block.parameters.writes(kind, option, value, rows, index)
-
-    def _check_timing(self, sensor: Any, values: dict[str, Any], index: torch.Tensor | None) -> None:
-        """A new delay and jitter must fit each other and the ring."""
-        if not {"delay", "jitter"} & values.keys() or self.world.device.type != "cpu":
-            return
-        row = self._rows[sensor.uuid]
-        n_envs = self.world.n_envs if index is None else len(index)
-        late = {}
-        for name in ("delay", "jitter"):
-            now = self._timing.parameter(name)[row]
-            now = now if index is None else now[index]
-            given = 0.0 if values.get(name) is None else values[name]
-            late[name] = now if name not in values else broadcast(name, given, 1, n_envs, now.device)[0].expand(n_envs)
-        name = type(sensor).options_type.__name__
-        if bool((late["jitter"] > late["delay"]).any()):
-            worst = int((late["jitter"] - late["delay"]).argmax())
-            raise OptionError(
-                f"{name}.jitter must not exceed delay: got jitter {late['jitter'][worst]:g} s with delay "
-                f"{late['delay'][worst]:g} s"
-            )
-        most = float((late["delay"] + late["jitter"]).max())
-        if most > self._max_late[row] + 1e-9:
-            raise OptionError(
-                f"{name}.delay: delay + jitter of {most:g} s exceeds the {self._max_late[row]:g} s that were "
-                f"allocated; construct the sensor with max_delay={most:g}"
-            )
-
-    def _flag_timing(self) -> None:
-        """What the timing kernel has to look at. On a GPU, where values are not looked at: what was ever set."""
-        timing = self._timing
-        before, self._flags = self._flags, []
-        for row, sensor in enumerate(self._sensors):
-            flags = DELAYED if self._max_late[row] > 0 else 0
-            flags |= LINEAR if sensor.options.interpolate else 0
-            for name, bit in (("rate", RATE), ("dropout", DROPOUT)):
-                if self.world.captures:
-                    used = (sensor.uuid, name) in self._used
-                else:
-                    used = bool((timing.parameter(name)[row] > 0).any())
-                flags |= bit if used else 0
-            self._flags.append(flags)
-        if self._flags != before:
-            timing.flags.copy_(upload(torch.tensor(self._flags, dtype=torch.int32), timing.flags.device))
-        self._kernels.timed = any(flags & (RATE | DROPOUT | DELAYED) for flags in self._flags)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -443,30 +395,7 @@ class SensorManager:
 
     def describe(self) -> list[dict[str, str]]:
         """One row a sensor: what it is, what it returns, when, what it takes, and how it runs."""
-        rows = []
-        for group in self.groups:
-            for sensor, part, returns in zip(group.sensors, group.slices, group.return_slices, strict=False):
-                columns, back = part.stop - part.start, returns.stop - returns.start
-                width = group.return_dtype.itemsize
-                slots = group.ring_slots + 2 + 4 * group.history_length if group.stored else 2
-                memory = self.world.n_envs * (columns * (2 * group.dtype.itemsize + 32) + back * width * slots)
-                layout = sensor._get_return_format()
-                shapes = layout.values() if isinstance(layout, dict) else [layout]
-                options = sensor.options
-                rows.append(
-                    {
-                        "uuid": sensor.uuid,
-                        "class": group.cls.options_type.__name__,
-                        "shape": " ".join(str((self.world.n_envs, *shape)) for shape in shapes),
-                        "dtype": str(group.return_dtype).removeprefix("torch."),
-                        "rate": "every step" if options.rate is None else f"{options.rate:g} Hz",
-                        "delay": f"{options.delay * 1e3:g} ms"
-                        + (f" + {options.jitter * 1e3:g}" if options.jitter else ""),
-                        "memory": f"{memory / 2**10:.1f} KiB" if memory < 2**20 else f"{memory / 2**20:.1f} MiB",
-                        "runs": self._where(group),
-                    }
-                )
-        return rows
+        return [row | {"runs": self._where(group)} for group in self.groups for row in describe_group(group)]
 
     def _where(self, group: SensorGroup) -> str:
         if group not in self._unfused:

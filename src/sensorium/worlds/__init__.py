@@ -4,7 +4,9 @@ from sensorium.worlds.entity import Entity
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.primitives import Box, Capsule, Cylinder, Plane, Primitive, Sphere
-from sensorium.worlds.scene import Scene, SceneOptions, Sensing
+from sensorium.worlds.scene import Scene
+from sensorium.worlds.scene_options import SceneOptions
+from sensorium.worlds.sensing import Sensing
 from sensorium.worlds.world import Envs, World, env_ids, env_index
 
 __all__ = [

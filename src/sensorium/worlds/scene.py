@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 import torch
-from pydantic import Field
 
 from sensorium.errors import (
     AlreadyBuiltError,
@@ -20,13 +19,14 @@ from sensorium.errors import (
     OptionError,
     did_you_mean,
 )
-from sensorium.options import Options
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.primitives import Primitive
+from sensorium.worlds.scene_options import INTEGRATORS, SceneOptions
+from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
 from sensorium.worlds.world import Envs, World
 
 if TYPE_CHECKING:
@@ -34,54 +34,6 @@ if TYPE_CHECKING:
 
 _RESERVED = ("physics", "world")
 """Names that stand for something else in the tree or the model."""
-
-SensorT = TypeVar("SensorT", bound=Module)
-SensorT_co = TypeVar("SensorT_co", bound=Module, covariant=True)
-
-_INTEGRATORS = {
-    "euler": mujoco.mjtIntegrator.mjINT_EULER,
-    "rk4": mujoco.mjtIntegrator.mjINT_RK4,
-    "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
-    "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
-}
-
-
-class SceneOptions(Options):
-    """Options of the whole scene. Those of attached models are dropped: these hold for everything."""
-
-    dt: float = Field(default=0.01, gt=0)
-    """Seconds of one ``scene.step()``."""
-    substeps: int = Field(default=5, ge=1)
-    """Physics steps in one ``scene.step()``."""
-    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
-    """Gravity in m/s², world frame."""
-    magnetic_field: tuple[float, float, float] = (0.0, 2.1e-5, -4.3e-5)
-    """Magnetic field in tesla, world frame. Default: mid-northern latitudes with x east, y north, z up."""
-    integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
-    """MuJoCo's integrator."""
-    exact_sensing: bool = True
-    """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
-    step is a little cheaper."""
-
-
-class Sensing(Protocol):
-    """What a scene needs of its sensors; the sensor pipeline fulfils it."""
-
-    def add(self, sensor: Any) -> None: ...
-    def declare(self, spec: mujoco.MjSpec, names: Names) -> None: ...
-    def build(self, world: World, seed: int, dt: float) -> None: ...
-    def step(self) -> None: ...
-    def reset(self, envs: Envs) -> None: ...
-    def read(self, envs: Envs) -> dict[str, torch.Tensor]: ...
-    def describe(self) -> list[dict[str, str]]: ...
-    def close(self) -> None: ...
-
-
-class SensorSpec(Protocol[SensorT_co]):
-    """What ``scene.add_sensor`` takes: the options of a sensor, which know how to make it."""
-
-    def make_sensor(self, taken: set[str]) -> SensorT_co: ...
-    def make_sensing(self) -> Sensing: ...
 
 
 class Scene(Module):
@@ -292,7 +244,7 @@ class Scene(Module):
         option.timestep = self.options.dt / self.options.substeps
         option.gravity = self.options.gravity
         option.magnetic = self.options.magnetic_field
-        option.integrator = _INTEGRATORS[self.options.integrator]
+        option.integrator = INTEGRATORS[self.options.integrator]
         if self._sensing is not None:
             self._sensing.declare(spec, Names(spec))
         try:

@@ -1,0 +1,42 @@
+"""Sensors in words, for ``scene.describe()``."""
+
+from __future__ import annotations
+
+from sensorium.pipeline.group import SensorGroup
+
+
+def describe_group(group: SensorGroup) -> list[dict[str, str]]:
+    """One row a sensor of the group: uuid, class, shape, dtype, rate, delay, memory."""
+    rows = []
+    for number, sensor in enumerate(group.sensors):
+        options, layout = sensor.options, sensor._get_return_format() if group.in_pipeline else ()
+        shapes = layout.values() if isinstance(layout, dict) else [layout]
+        jitter = f" + {options.jitter * 1e3:g}" if options.jitter else ""
+        rows.append(
+            {
+                "uuid": sensor.uuid,
+                "class": group.cls.options_type.__name__,
+                "shape": " ".join(str((group.n_envs, *shape)) for shape in shapes),
+                "dtype": str(group.return_dtype).removeprefix("torch."),
+                "rate": "every step" if options.rate is None else f"{options.rate:g} Hz",
+                "delay": f"{options.delay * 1e3:g} ms{jitter}",
+                "memory": _size(_bytes(group, number)) if group.in_pipeline else "",
+            }
+        )
+    return rows
+
+
+def _bytes(group: SensorGroup, number: int) -> int:
+    """Memory of one sensor: both branches, walk and parameters; its share of rings, cache and histories."""
+    part, returns = group.slices[number], group.return_slices[number]
+    columns, back = part.stop - part.start, returns.stop - returns.start
+    slots = group.ring_slots + 1 + 4 * group.history_length if group.stored else 0
+    slots += 2 if group.post_processed else 0
+    lines = [line for line in (group.truth_timeline, group.measured_timeline) if line is not None]
+    timelines = sum(len(line) for line in lines) * group.dtype.itemsize
+    own = columns * (2 * group.dtype.itemsize + 8 * 4 + timelines)
+    return group.n_envs * (own + back * group.return_dtype.itemsize * slots)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**10:.1f} KiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,35 @@
+"""Options of a whole scene."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import mujoco
+from pydantic import Field
+
+from sensorium.options import Options
+
+INTEGRATORS = {
+    "euler": mujoco.mjtIntegrator.mjINT_EULER,
+    "rk4": mujoco.mjtIntegrator.mjINT_RK4,
+    "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
+    "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
+}
+
+
+class SceneOptions(Options):
+    """Options of the whole scene. Those of attached models are dropped: these hold for everything."""
+
+    dt: float = Field(default=0.01, gt=0)
+    """Seconds of one ``scene.step()``."""
+    substeps: int = Field(default=5, ge=1)
+    """Physics steps in one ``scene.step()``."""
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    """Gravity in m/s², world frame."""
+    magnetic_field: tuple[float, float, float] = (0.0, 2.1e-5, -4.3e-5)
+    """Magnetic field in tesla, world frame. Default: mid-northern latitudes with x east, y north, z up."""
+    integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
+    """MuJoCo's integrator."""
+    exact_sensing: bool = True
+    """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
+    step is a little cheaper."""
