@@ -114,7 +114,10 @@ def test_own_delay_without_any_other_hook():
     scene = drop_scene()
     answer = scene.add_sensor(Answer(link="box", delay=0.02, history_length=2))
     scene.build(n_envs=2)
+    assert (answer.read().lin_acc == 42.0).all()
     scene.step(3)
+    assert (answer.read().lin_acc == 42.0).all()
+    scene.reset(envs=[1])
     assert (answer.read().lin_acc == 42.0).all()
 
 
@@ -220,6 +223,70 @@ def test_writing_back_what_was_edited():
     assert scene["arm"].get_joint_positions()[1].tolist() == pytest.approx([0.7, 0.7])
     assert encoder.read().positions[1].tolist() == pytest.approx([0.7, 0.7])
     assert torch.equal(scene.get_state()[0], values["physics"][0])
+
+
+def test_an_empty_list_of_envs_while_one_has_failed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scene = drop_scene()
+    scene.build(n_envs=3)
+    scene.world.bind("qvel")[1] = 1e30
+    with pytest.raises(sn.DivergenceError):
+        scene.step()
+    for nobody in ([], (), range(0), torch.zeros(3, dtype=torch.bool)):
+        scene.reset(envs=nobody)
+        assert set(scene.failed) == {1}
+    scene.reset(envs=torch.tensor(1))
+    assert scene.failed == {}
+    with pytest.raises(sn.OptionError, match="envs"):
+        scene.reset(envs=[[0], [1, 1]])
+
+
+def test_made_names_do_not_clash_with_given_ones():
+    scene = sn.Scene()
+    robot = scene.add_robot(
+        """<mujoco model="physics"><worldbody><body name="body1"><joint name="joint1" axis="0 0 1"/><geom size="0.1"/>
+        <body><joint axis="0 0 1"/><geom size="0.1"/></body></body></worldbody></mujoco>"""
+    )
+    scene.build()
+    assert robot.name == "physics_2"
+    assert robot.joint_names == ["joint1", "joint2"]
+    scene.state_dict()
+
+
+def test_partial_replay_touches_what_was_loaded_alone():
+    scene = drop_scene(height=1.0)
+    imu = scene.add_sensor(sn.IMU(link="box", acc_random_walk=1.0))
+    scene.build(n_envs=2)
+    scene.step(20)
+    scene.update_state()
+    scene["box"].set_pose(quat=(0, 1, 0, 0))
+    position = scene["box"].position.value.clone()
+    position[1, 0] = 3.0
+    drift = (imu.read().lin_acc - imu.read_ground_truth().lin_acc)[0].clone()
+    scene.load_state_dict({"box.position": position}, strict=False)
+    scene.write_replay_data()
+    pos, quat = scene["box"].get_pose()
+    assert pos[:, 0].tolist() == [0, 3]
+    assert quat[1].tolist() == [0, 1, 0, 0]
+    assert torch.equal((imu.read().lin_acc - imu.read_ground_truth().lin_acc)[0], drift), "env 0 was not written"
+    scene.load_state_dict({"physics": scene.get_state()}, strict=False)
+    scene.update_state()
+    scene.step(3)
+    time = scene.time.clone()
+    scene.write_replay_data()
+    assert torch.equal(scene.time, time), "what was loaded is forgotten by update_state"
+
+
+def test_zero_has_no_sign():
+    scene = sn.Scene(gravity=(0, 0, 0))
+    scene.add_robot(ARM)
+    encoder = scene.add_sensor(sn.JointEncoder())
+    scene.build(n_envs=2)
+    scene["arm"].set_joint_velocities(-1e-60)
+    scene.forward()
+    assert not torch.signbit(encoder.read().velocities).any()
+    scene.step()
+    assert not torch.signbit(encoder.read().velocities[encoder.read().velocities == 0]).any()
 
 
 def test_forward_revives(tmp_path, monkeypatch):

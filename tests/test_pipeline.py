@@ -230,6 +230,39 @@ def test_response_of_the_documented_thermometer():
         assert meter.read()[0, 0].item() == pytest.approx(20.0, abs=1e-4)
 
 
+def test_parameters_of_a_class_keep_the_options_constraints():
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Box(), name="box", free=True)
+    meter = scene.add_sensor(Thermometer(link="box"))
+    scene.build(n_envs=2)
+    for bad in (-1.0, 0.0, float("inf"), [[0.1], [-0.1]]):
+        with pytest.raises(sn.OptionError, match="time_constant"):
+            meter.set(time_constant=bad)
+    meter.set(time_constant=[[0.1], [0.2]])
+
+
+def test_an_overridden_cache_update_holds_at_reset_too():
+    class Shifted(Probe):
+        pass
+
+    from probe import ProbeSensor
+
+    class ShiftedSensor(ProbeSensor, options=Shifted):
+        @classmethod
+        def _apply_transform(cls, group, data, timeline, is_measured):
+            data.mul_(2)
+
+        @classmethod
+        def _update_shared_cache(cls, group, ground_truth, measured):
+            super()._update_shared_cache(group, ground_truth, measured)
+            measured.add_(100)
+
+    scene, shifted = probe_scene(Shifted())
+    for call in (lambda: None, scene.step, scene.reset):
+        call()
+        torch.testing.assert_close(shifted.read(), shifted.read_ground_truth() + 100)
+
+
 def test_a_sensor_with_a_path_of_its_own():
     """uses_ring_pipeline = False: called each step and at reset, with no storage in the pipeline."""
 

@@ -185,6 +185,13 @@ def test_public_methods_of_children_are_called_too():
             self.left = self.right = Camera()
             self.other = Camera()
 
+        def enable_depth(self):
+            log.append("rig")
+
+    class Lens(Module):
+        def enable_depth(self):
+            log.append("lens")
+
     top = Module()
     top.rig = Rig()
     top.update_state()
@@ -192,6 +199,10 @@ def test_public_methods_of_children_are_called_too():
     log.clear()
     top.enable_rgb()
     assert log == ["rgb", "rgb"]
+    log.clear()
+    top.rig.other.lens = Lens()
+    top.rig.enable_depth()
+    assert log == ["rig", "lens"], "also below a module that defines it"
 
 
 def test_none_and_numbers_are_checked():
@@ -204,3 +215,18 @@ def test_none_and_numbers_are_checked():
         assert top.tensor.value.tolist() == [0, 0]
     top.load_state_dict(good)
     assert top.share.value == 1
+    top.load_state_dict(good | {"share": 1.5})
+    assert top.share.value == 1.5
+
+
+def test_cascades_in_threads_do_not_meet():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def many(_):
+        top = Top([])
+        for _ in range(200):
+            top.update_state()
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(many, range(8)))

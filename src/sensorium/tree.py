@@ -9,7 +9,7 @@ else:
 ``state_dict(...)``      path -> value, chosen by tags
 ``load_state_dict(...)`` the way back, checked before anything is written
 ``write_replay_data()``  top-down: every module writes its buffers back into the simulation
-``enable_*()``           top-down: every module that defines it (or ``_enable_*``) runs it
+``enable_*()``           top-down: every module that defines such a method runs it
 ======================== =============================================================================
 
 Children are found in a module's public attributes in the order in which they were set: Modules, Buffers, and lists,
@@ -29,6 +29,7 @@ Example:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -37,8 +38,15 @@ import torch
 
 from sensorium.errors import DuplicateNameError, StateDictError, TreeError
 
-_running: dict[str, set[int]] = {}
-"""Cascades that are under way: name -> ids of the modules that have been called."""
+
+class _Running(threading.local):
+    """Cascades that are under way in a thread: name -> ids of the modules that have been called."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, set[int]] = {}
+
+
+_running = _Running()
 
 
 class Buffer:
@@ -95,12 +103,14 @@ class Buffer:
     def load(self, value: Any) -> None:
         """Take ``value`` over: in place for tensors and arrays, by reference otherwise."""
         held = self.value
+        if value is None and self._get is not None:
+            return  # there was nothing to save, and there is nothing to load
         if isinstance(held, torch.Tensor) and value is not None:
             held.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)))
         elif isinstance(held, np.ndarray) and value is not None:
             held[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
         else:
-            self.value = value
+            self.value = float(value) if isinstance(held, float) else value
 
     def __repr__(self) -> str:
         return f"Buffer({_describe(self.value)}, tags={sorted(self.tags)})"
@@ -186,11 +196,11 @@ class Module:
         called once; the whole tree is checked for cycles before anything runs.
         """
         kwargs = kwargs or {}
-        top = name not in _running
+        top = name not in _running.seen
         if top:
             list(self._walk())
-            _running[name] = set()
-        seen = _running[name]
+            _running.seen[name] = set()
+        seen = _running.seen[name]
         seen.add(id(self))
         try:
             hook = getattr(type(self), f"_{name}", None)
@@ -205,7 +215,7 @@ class Module:
             return called
         finally:
             if top:
-                del _running[name]
+                del _running.seen[name]
 
     def update_state(self) -> int:
         """Refresh every buffer below from the simulation, top-down. To add to it, override ``_update_state``."""
@@ -215,15 +225,21 @@ class Module:
         """Write what was loaded into the buffers below back into the simulation, top-down."""
         return self._cascade("write_replay_data")
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in [name for name in vars(cls) if name.startswith("enable_")]:
+            # what a class does when it is enabled becomes its hook, so that a call of it reaches what is below as well
+            setattr(cls, f"_{name}", vars(cls)[name])
+            delattr(cls, name)
+
     def __getattr__(self, name: str) -> Any:
-        # enable_rgb(), enable_depth_rendering(), ...: top-down to every module below that defines it (or _enable_...)
+        # enable_rgb(), enable_depth_rendering(), ...: top-down to every module that defines it
         if not name.startswith("enable_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def enable(*args: Any, **kwargs: Any) -> int:
-            top = name not in _running
-            own = [getattr(type(module), name, None) for _, module in self.named_modules()]
-            called = self._cascade(name, args, kwargs) + sum(function is not None for function in own if top)
+            top = name not in _running.seen
+            called = self._cascade(name, args, kwargs)
             if top and not called:
                 raise AttributeError(f"no module of this tree can {name}()")
             return called

@@ -26,6 +26,7 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
 
 **Reading**, per column and env, from the measured signal ``x`` before the hardware stage::
 
+    x       = x + 0                         no zero is negative
     walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
     x       = ((x + bias) + walk) + noise * n0
     x       = 0 where |x| < deadband

@@ -68,7 +68,7 @@ def constants_checksum() -> int:
     return zlib.crc32(b"".join((folder / name).read_bytes() for name in ("formula.py", "flags.py")))
 
 
-CONSTANTS = 0x3D29A124
+CONSTANTS = 0xEE0446D5
 """The checksum that kernels in the cache were compiled with. Numba does not notice changes of those files, but it does
 of this one; while the two differ, nothing is cached."""
 
@@ -373,7 +373,7 @@ def _mixed_row(columns, c, before, offset, x):
 @_jit
 def _copy_row(source, r, x):
     for b in range(x.shape[0]):
-        x[b] = source[r, b]
+        x[b] = source[r, b] + _ZERO  # no zero is negative, whatever is added to it later
 
 
 @_jit
@@ -602,7 +602,7 @@ def reset_columns(columns, c0, c1, before, out, offset, step, envs):
         f = columns.table[c, MIX_FIRST] - offset
         for i in range(envs.shape[0]):
             b = envs[i]
-            x = before[c - offset, b]
+            x = before[c - offset, b] + _ZERO
             if columns.table[c, FLAGS] & MIX:
                 m = columns.table[c, MIX_ROW]
                 x = (

@@ -335,9 +335,10 @@ class SensorManager:
             group.cls._update_current_timestep_data(group, group.truth, group.scratch)
             for line, now in zip(lines, (group.truth, group.scratch), strict=True):
                 line.ring.copy_(torch.where(mask, now, line.ring))
-            group.cls._respond(group, group.truth, group.scratch)
-            group.reading.copy_(group.scratch)
-        else:
+            if not group.cls._overrides("_update_shared_cache"):
+                group.cls._respond(group, group.truth, group.scratch)
+                group.reading.copy_(group.scratch)
+        if not lines or group.cls._overrides("_update_shared_cache"):
             self._run_hooks(group)
         for line in lines:
             line.ring.copy_(torch.where(mask, line[0].clone(), line.ring))
@@ -353,6 +354,11 @@ class SensorManager:
         if group.stored:
             delivery, measured, truth = self._delivery_of(group)
             self._kernels.reset_delivery(delivery, group.delivery_rows, measured, truth, envs)
+        if group.delayed:
+            before = group.cache.clone()
+            group.cls._apply_delay(group, group.ring, group.cache)
+            group.cache.copy_(torch.where(mask, group.cache, before))
+            group.history.copy_(torch.where(mask, group.cache, group.history))
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 

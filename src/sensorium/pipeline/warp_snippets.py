@@ -123,6 +123,7 @@ if (bits_set & {flags.NOISE | flags.WALK}) {{
     {_NORMALS}
 }}
 const float* own = k.parameters.data + cell;
+x = x + 0.0f;  // no zero is negative
 if (bits_set & {flags.BIAS}) x = x + own[{flags.P_BIAS} * plane];
 if (bits_set & {flags.WALK}) {{
     float drift = FRESH ? 0.0f : k.walk.data[cell] + own[{flags.P_RANDOM_WALK} * plane] * n1;
@@ -242,7 +243,8 @@ for (int round = 0; round < {ROUNDS}; ++round) {{
         }}
     }}
 
-    // the hardware stage
+    // the hardware stage; no zero is negative
+    for (int i = 0; i < W; ++i) all.f[i] = all.f[i] + 0.0f;
     const float* own = k.parameters.data + cell;
     auto parameter = [&](int p, float value) -> Floats {{
         if (!same) return load_floats(own + p * plane);

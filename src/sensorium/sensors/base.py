@@ -301,6 +301,9 @@ class Sensor(Module, Generic[DataT]):
         )
         n_envs = self.group.n_envs if index is None else len(index)
         values = check(option, broadcast(option, value, 1, n_envs, self.group.device))
+        if values.device.type == "cpu":  # the option's own constraints hold for every value
+            for bound in (values.min().item(), values.max().item()):
+                self.options_type(**(dict(self.options) | {name: bound}))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
 
     # -- helpers ------------------------------------------------------------------------------------------------------

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mujoco
 import torch
 from pydantic import Field
 
 from sensorium.pipeline import SensorGroup, Source
-from sensorium.pipeline.parameters import Write, check
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.worlds import Names
@@ -54,11 +51,6 @@ class ContactSensor(SimpleSensor[torch.Tensor], options=Contact):
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {"threshold": ("custom", slice(0, 1))}
-
-    def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
-        writes = super()._custom_writes(name, option, value, index)
-        check(option, writes[0].values, least=0.0)
-        return writes
 
     @classmethod
     def _get_cache_dtype(cls) -> torch.dtype:

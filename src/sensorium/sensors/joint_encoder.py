@@ -34,8 +34,8 @@ class JointEncoder(SimpleSensorOptions):
     """Names of hinge or slide joints, or their numbers among those of ``robot`` (default: of the scene), in the order
     in which they are read. Default: all of them."""
     counts_per_revolution: float | None = Field(default=None, gt=0)
-    """Counts per turn: positions of hinges are multiples of 2 pi / counts; slides are left alone. Another way to give
-    ``resolution``."""
+    """Counts per turn: positions of hinges are multiples of 2 pi / counts, those of slides not quantised. Another way to
+    give ``resolution``."""
     vel_noise: Spread = 0.0
     """White noise of velocities per sample."""
     vel_bias: PerAxis = 0.0
@@ -124,6 +124,6 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
         if name != "counts_per_revolution" or value is None:
             return name, value
         counts = as_numbers("JointEncoder.counts_per_revolution", value)
-        if counts.device.type == "cpu" and not bool((counts > 0).all()):
-            raise OptionError(f"JointEncoder.counts_per_revolution must be greater than 0, got {value!r}")
+        if counts.device.type == "cpu" and not bool(((counts > 0) & counts.isfinite()).all()):
+            raise OptionError(f"JointEncoder.counts_per_revolution must be finite and greater than 0, got {value!r}")
         return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)

@@ -83,8 +83,12 @@ def add_model(
     """
     roots = child.worldbody.bodies
     for kind, elements in (("body", child.bodies[1:]), ("joint", child.joints), ("actuator", child.actuators)):
+        taken = {element.name for element in elements}
         for number, element in enumerate(elements):  # only what has a name gets the prefix that says whose it is
-            element.name = element.name or f"{kind}{number}"
+            if not element.name:
+                names = (f"{kind}{n}" for n in range(number, number + len(elements) + 1))
+                element.name = next(name for name in names if name not in taken)
+                taken.add(element.name)
     if fixed:
         for joint in [joint for root in roots for joint in root.joints if joint.type == _FREE]:
             _drop(child, joint)

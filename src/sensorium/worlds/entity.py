@@ -44,7 +44,7 @@ class Entity(Module):
         self._root = root
         self._prefix = prefix
         self._world: World | None = None
-        self._written = False
+        self._written: set[int] = set()
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -188,15 +188,15 @@ class Entity(Module):
                 continue
             envs = (buffer.value != now).any(dim=1).nonzero().flatten()
             if len(envs):
-                self._written = True
+                self._written |= set(envs.tolist())
                 if name in _SETTERS:
                     getattr(self, _SETTERS[name])(buffer.value[envs], envs=envs)
                 else:
-                    self.set_pose(pos=self.position.value[envs], quat=self.orientation.value[envs], envs=envs)
+                    self.set_pose(**{"pos" if name == "position" else "quat": buffer.value[envs]}, envs=envs)
 
-    def take_written(self) -> bool:
-        """Whether ``write_replay_data`` changed the simulation since this was asked last."""
-        written, self._written = self._written, False
+    def take_written(self) -> set[int]:
+        """The envs that ``write_replay_data`` has changed since this was asked last."""
+        written, self._written = self._written, set()
         return written
 
     # -- helpers ------------------------------------------------------------------------------------------------------

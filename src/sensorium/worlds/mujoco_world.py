@@ -90,7 +90,7 @@ class MujocoWorld:
                 try:
                     self.batch.step(self._healthy, self.substeps - 1)
                 except SimulationError as error:
-                    failed = self._retire(error.ids)
+                    failed |= self._retire(error.ids)
                 finally:
                     self._flags[:] = self._sensors_on
                 self.batch.step(self._healthy, 1, self._stage)
@@ -132,6 +132,8 @@ class MujocoWorld:
         return self._guard(lambda: self.batch.reset(ids))
 
     def _revive(self, ids: np.ndarray | None) -> None:
+        alive = range(self.n_envs) if ids is None else ids.tolist()
+        self._late = {env: text for env, text in self._late.items() if env not in alive}
         self.batch.warning[slice(None) if ids is None else ids] = 0
         if self._healthy is not None:
             healthy = np.arange(self.n_envs) if ids is None else np.union1d(self._healthy, ids)

@@ -27,7 +27,7 @@ from sensorium.worlds.names import Names
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_options import INTEGRATORS, SceneOptions
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
-from sensorium.worlds.world import Envs, World
+from sensorium.worlds.world import Envs, World, env_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,7 +150,7 @@ class Scene(Module):
         taken = {*self._entities, *self._sensors}
         if name is None:
             name, number = stem, 1
-            while name in taken:
+            while name in taken or name in _RESERVED:
                 number += 1
                 name = f"{stem}_{number}"
         elif not name or not name.isprintable() or "/" in name or "." in name:
@@ -297,7 +297,8 @@ class Scene(Module):
 
     def _after_restart(self, envs: Envs, failed: dict[int, str]) -> None:
         if self._failed:
-            alive = set(range(self.n_envs)) if envs is None else set(np.arange(self.n_envs)[_rows(envs)].tolist())
+            ids = env_ids(envs, self.n_envs)
+            alive = set(range(self.n_envs)) if ids is None else set(ids.tolist())
             self._failed = {env: text for env, text in self._failed.items() if env not in alive}
         if self._sensing is not None:
             self._sensing.reset(envs)
@@ -382,6 +383,7 @@ class Scene(Module):
 
     def _update_state(self) -> None:
         self.physics.load((self._world or self._unbuilt("update_state")).get_state())
+        self.physics.loaded = False
 
     def _write_replay_data(self) -> None:
         if self.physics.loaded:
@@ -389,11 +391,18 @@ class Scene(Module):
             self.physics.loaded = False
 
     def write_replay_data(self) -> int:
-        """Write what was loaded into the buffers back into the simulation: the full state, then what entities hold."""
+        """Write what ``load_state_dict`` put into the buffers back into the simulation.
+
+        First the full state (``physics``), then what the buffers of entities say otherwise. Values that were changed in a
+        buffer by other means are not written.
+        """
+        self._world or self._unbuilt("write_replay_data")
         called = super().write_replay_data()
-        written = [entity.take_written() for entity in self._entities.values()]  # all of them: it clears the mark
-        if any(written):
-            self.forward()
+        written: set[int] = set()
+        for entity in self._entities.values():
+            written |= entity.take_written()
+        if written:
+            self.forward(envs=sorted(written))
         return called
 
     # -- helpers ------------------------------------------------------------------------------------------------------
@@ -413,7 +422,3 @@ class Scene(Module):
     def __repr__(self) -> str:
         envs = "not built" if self._world is None else f"{self._world.n_envs} envs"
         return f"<Scene {envs}, entities {list(self._entities)}, sensors {list(self._sensors)}>"
-
-
-def _rows(envs: Envs) -> Any:
-    return envs.numpy(force=True) if isinstance(envs, torch.Tensor) else np.atleast_1d(np.asarray(envs))

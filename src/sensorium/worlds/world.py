@@ -84,7 +84,10 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
         return None
     if isinstance(envs, torch.Tensor):
         envs = envs.numpy(force=True)
-    ids = np.atleast_1d(np.asarray(envs))
+    try:
+        ids = np.atleast_1d(np.asarray(envs))
+    except ValueError as error:
+        raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}") from error
     if ids.dtype == bool:
         if ids.shape != (n_envs,):
             raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {ids.shape}")
@@ -108,7 +111,7 @@ def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | N
         return None
     if isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
         return envs.nonzero().flatten() if envs.dtype == torch.bool else envs.flatten().to(torch.int64)
+    checked = env_ids(envs, n_envs)
     given = np.atleast_1d(envs.numpy() if isinstance(envs, torch.Tensor) else np.asarray(envs))
-    checked = env_ids(given, n_envs)
     index = checked if given.dtype == bool else given
     return torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
