@@ -34,8 +34,8 @@ class JointEncoder(SimpleSensorOptions):
     """Names of hinge or slide joints, or their numbers among those of ``robot`` (default: of the scene), in the order
     in which they are read. Default: all of them."""
     counts_per_revolution: float | None = Field(default=None, gt=0)
-    """Counts per turn: positions of hinges are multiples of 2 pi / counts, those of slides not quantised. Another way to
-    give ``resolution``."""
+    """Counts per turn: positions of hinges are multiples of 2 pi / counts, those of slides not quantised. Another way
+    to give ``resolution``."""
     vel_noise: Spread = 0.0
     """White noise of velocities per sample."""
     vel_bias: PerAxis = 0.0

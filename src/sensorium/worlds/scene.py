@@ -393,8 +393,8 @@ class Scene(Module):
     def write_replay_data(self) -> int:
         """Write what ``load_state_dict`` put into the buffers back into the simulation.
 
-        First the full state (``physics``), then what the buffers of entities say otherwise. Values that were changed in a
-        buffer by other means are not written.
+        First the full state (``physics``), then what the buffers of entities say otherwise. Values that were changed in
+        a buffer by other means are not written.
         """
         self._world or self._unbuilt("write_replay_data")
         called = super().write_replay_data()
