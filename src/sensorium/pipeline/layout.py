@@ -133,7 +133,7 @@ def build_block(
             slots = max(2, *(sensor.options.history_length or 0 for sensor in group.sensors))
             shape = (slots, group.n_columns, n_envs)
             rings = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
-            shifts = device.type != "cpu"
+            shifts = group.world.captures
             group.truth_timeline, group.measured_timeline = (Slots(ring, group, shifts) for ring in rings)
     fused = sum(group.n_columns for group in groups if not group.hooked)
     return Block(store, ColumnParameters(store, dt), groups, fused)
