@@ -1,10 +1,16 @@
 """Shared by all tests: scenes, the choice of slow tests, and why GPU tests are skipped."""
 
+import os
 import random
 
 import pytest
+from hypothesis import settings
 
 import sensorium as sn
+
+settings.register_profile("ci", derandomize=True)  # the same examples in every run; at home, new ones each time
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 ARM = """
 <mujoco model="arm">

@@ -11,10 +11,7 @@ import torch
 import warp as wp
 
 from sensorium.pipeline import flags, warp_snippets
-
-_level, wp.config.log_level = wp.config.log_level, wp.LOG_ERROR  # no banner, and no warning where there is no GPU
-wp.init()
-wp.config.log_level = max(_level, wp.LOG_WARNING)
+from sensorium.worlds import warp_init as warp_init
 
 _OPTIONS = {"fuse_fp": False, "enable_backward": False, "fast_math": False}
 wp.set_module_options(_OPTIONS)

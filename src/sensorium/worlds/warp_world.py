@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import mujoco
-import mujoco_warp as mjw
 import torch
 import warp as wp
+
+from sensorium.worlds import warp_init as warp_init  # before MuJoCo Warp, which would start Warp itself
+
+import mujoco_warp as mjw  # isort: skip
 
 from sensorium.errors import CapacityError, DeviceError, ModelError, OptionError, did_you_mean
 from sensorium.worlds.capacity import capacities
