@@ -36,6 +36,12 @@ def difference(times: dict[str, list[float]], full: str, bare: str) -> float:
     return statistics.median(a - b for a, b in zip(times[full], times[bare], strict=True))
 
 
+def spread(times: dict[str, list[float]], full: str, bare: str) -> float:
+    """What the middle half of the rounds' differences spans, in seconds: how far to trust :func:`difference`."""
+    low, _, high = statistics.quantiles((a - b for a, b in zip(times[full], times[bare], strict=True)), n=4)
+    return high - low
+
+
 def ratio(times: dict[str, list[float]], ours: str, other: str) -> float:
     """Median over rounds of ours / other."""
     return statistics.median(a / b for a, b in zip(times[ours], times[other], strict=True))

@@ -15,7 +15,7 @@ from typing import Any
 
 import mujoco
 import torch
-from common import Report, difference, interleave, ratio
+from common import Report, difference, interleave, ratio, spread
 from mujoco.batch import Batch
 
 import sensorium as sn
@@ -81,11 +81,13 @@ def many_columns(n_envs: int, columns: int) -> sn.Scene:
 
 
 def sensor_cost(report: Report, rounds: int) -> None:
-    """Scene with and without sensors, in turns."""
+    """Scene with and without sensors, in turns; and a second one without, which shows how far to trust that."""
     for n_envs, calls, bound in ((1, 400, 40.0), (64, 30, None), (1024, 6, 1.5)):
         full, _ = scene(n_envs)
         bare, _ = scene(n_envs, sensors=False)
-        times = interleave({"full": full.step, "bare": bare.step, "sense": full._sensing.step}, rounds, calls)
+        again, _ = scene(n_envs, sensors=False)
+        contenders = {"full": full.step, "bare": bare.step, "again": again.step, "sense": full._sensing.step}
+        times = interleave(contenders, rounds, calls)
         cost = difference(times, "full", "bare") * 1e6
         own = statistics.median(times["sense"]) * 1e6
         physics = statistics.median(times["bare"]) * 1e6
@@ -93,10 +95,15 @@ def sensor_cost(report: Report, rounds: int) -> None:
             report.add("physics step, 1 env", physics, "us")
             report.add("sensors beyond physics, 1 env", cost, "us", bound)
             report.add("  of which the pipeline", own, "us")
+            report.add("  middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
+            report.add("  and of two scenes without sensors", spread(times, "again", "bare") * 1e6, "us")
         else:
             report.add(f"physics step, {n_envs} envs", physics / n_envs, "us per env")
             report.add(f"sensors beyond physics, {n_envs} envs", cost / n_envs, "us per env", bound)
             report.add(f"  of which the pipeline, {n_envs} envs", own / n_envs, "us per env")
+            span, control = (spread(times, name, "bare") * 1e6 / n_envs for name in ("full", "again"))
+            report.add(f"  middle half of rounds spans, {n_envs} envs", span, "us per env")
+            report.add(f"  and of two scenes without sensors, {n_envs} envs", control, "us per env")
 
 
 def fused_step(report: Report, rounds: int) -> None:
