@@ -295,6 +295,18 @@ def test_hooks_that_cannot_be_captured_run_after_the_graph():
     assert plain.read().lin_acc.abs().max() > 0
 
 
+def test_the_graphs_memory_is_their_own():
+    scene = drop_scene(height=0.11)  # with contacts, so that the solver's conditional nodes are in the graph
+    probe = scene.add_sensor(Probe(noise=0.1))  # whose hooks make temporaries in the capture
+    scene.build(n_envs=4096, device="cuda")
+    others = [torch.full((n, 4096), 7.0, device="cuda") for n in (1, 2, 3, 8, 32) for _ in range(100)]
+    scene.step(3)
+    scene.reset([1, 2])
+    assert all(bool((other == 7.0).all()) for other in others)
+    truth = torch.sin(3 * scene.time + torch.arange(4096, device="cuda"))
+    torch.testing.assert_close(probe.read_ground_truth()[:, 0], truth, atol=1e-5, rtol=1e-5)
+
+
 def test_rays():
     scene = drop_scene(height=2.0)
     scene.build(n_envs=2, device="cuda")

@@ -15,6 +15,7 @@ RATE = 1
 DROPOUT = 2
 DELAYED = 4
 LINEAR = 8
+SAME = 16  # its timing is the same in every env
 
 # how a column's raw signal is gathered from the engine's sensor data
 GATHER_NONE = -1  # by a hook of its class

@@ -1,7 +1,7 @@
 """Runs the Warp kernels over the manager's storage; the counterpart of ``cpu.py``.
 
 Nothing here looks at a value on the device, so every launch can be captured in a CUDA graph. What changes from step to
-step (the counter of random numbers, where rings and histories stand) lives on the device.
+step (the step counter, and with it where rings and histories stand) lives on the device.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 import warp as wp
 
 from sensorium.pipeline import warp_kernels
-from sensorium.pipeline.flags import R_HISTORY_LENGTH, R_SOURCE
+from sensorium.pipeline.flags import GATHER_COPY, MIX_FIRST, MIX_ROW, OP, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
-from sensorium.pipeline.warp_snippets import LANES, ROUNDS
+from sensorium.pipeline.warp_snippets import LANES, THREADS
 
-_THREADS = 128
-"""Threads in a block of the fused step: measured; 64 and 128 are alike, 256 is a tenth slower."""
+_ROUNDS = 4
+"""How many times a thread of the fused step handles ``LANES`` envs."""
 
 
 class GpuKernels:
@@ -44,13 +44,13 @@ class GpuKernels:
         timing: TimingStore,
         dt: float,
     ) -> None:
-        self.timed = True
+        self.timed = True  # of no use here: a graph is captured once, and a rate may be set later
         self._device = str(data.device)
         self._n_envs = data.shape[1]
         self._n_sensors = len(timing.flags)
         self._blocks = blocks
         self._nobody = torch.zeros(self._n_envs, dtype=torch.bool, device=data.device)
-        self._counter = _flat(torch.zeros(1, dtype=torch.int32, device=data.device))
+        self._counter = _flat(torch.zeros(2, dtype=torch.int32, device=data.device))
         self._stores = [block.direct for block in blocks if block.direct] + [post.delivery for post in posts]
         self._struct_of = {dtype: warp_kernels.make_returns(dtype) for dtype in {s.ring.dtype for s in self._stores}}
         self._returns = {id(store): self._return_struct(store) for store in self._stores}
@@ -61,16 +61,14 @@ class GpuKernels:
             dtype: warp_kernels.make_column_kernels(dtype, self._struct_of[dtype])
             for dtype in {block.store.truth.dtype for block in blocks}
         }
+        self._odd: dict[int, wp.array] = {}
         self._structs = {id(block): self._block_struct(block, data, steps, timing, dt) for block in blocks}
         self._values = {id(block): self._value_struct(block) for block in blocks}
 
     def _return_struct(self, store: DeliveryStore) -> Any:
-        heads = torch.zeros(len(store.table), 2, dtype=torch.int32)
-        heads[:, 1] = (store.table[:, R_HISTORY_LENGTH].cpu() - 1).clamp(min=0)
         struct = self._struct_of[store.ring.dtype]()
         for name, tensor in vars(store).items():
             setattr(struct, name, _flat(tensor))
-        struct.heads = _flat(heads.to(store.table.device))
         return struct
 
     def _block_struct(
@@ -88,6 +86,10 @@ class GpuKernels:
         for name in ("due", "lag", "part"):
             setattr(struct, name, _flat(getattr(timing, name)))
         struct.row = _flat(torch.from_numpy(row).to(data.device))
+        plain = _plain_columns(block.store.table.cpu().numpy()) & (self._n_envs % LANES == 0)
+        struct.plain = _flat(torch.from_numpy(plain.astype(np.int32)).to(data.device))
+        odd = np.flatnonzero(~plain[: block.fused]).astype(np.int32)
+        self._odd[id(block)] = _flat(torch.from_numpy(odd).to(data.device))
         struct.data, struct.steps, struct.counter = _flat(data), _flat(steps), self._counter
         struct.n_columns, struct.n_sensors, struct.n_envs = len(row), self._n_sensors, self._n_envs
         struct.dt, struct.per_dt = dt, 1.0 / dt
@@ -105,18 +107,22 @@ class GpuKernels:
 
     def step(self, step: int) -> None:
         """All fused columns of all blocks, from the engine's data to the return cache. The device counts itself."""
-        for number, store in enumerate(self._stores):
-            returns, rows = self._returns[id(store)], len(store.table)
-            inputs = (returns.table, rows, returns.heads, self._counter, number == 0)
-            self._launch(warp_kernels.tick, max(rows, 1), *inputs)
-        if self.timed and self._blocks:
+        counted = any(block.fused for block in self._blocks)  # by the fused step
+        if not counted:
+            self._launch(warp_kernels.tick, 1, self._counter)
+        if self._blocks:
             first = self._structs[id(self._blocks[0])]  # timing is the same in all of them
-            self._launch(warp_kernels.time_sensors, self._n_sensors * self._n_envs, first)
+            threads = self._n_sensors * -(-self._n_envs // LANES)
+            self._launch(warp_kernels.time_sensors, threads, first, int(counted))
         for block in self._blocks:
             if block.fused:
-                threads = block.fused * -(-self._n_envs // (LANES * ROUNDS))
-                kernel = self._kernels[block.store.truth.dtype]["sense"]
-                wp.launch(kernel, threads, list(self._arrays(block)), device=self._device, block_dim=_THREADS)
+                kernels, odd = self._kernels[block.store.truth.dtype], self._odd[id(block)]
+                if len(odd) < block.fused:
+                    stride = -(-self._n_envs // (LANES * _ROUNDS))
+                    inputs = [*self._arrays(block), stride]
+                    wp.launch(kernels["sense"], block.fused * stride, inputs, device=self._device, block_dim=THREADS)
+                if len(odd):
+                    self._launch(kernels["sense_each"], (len(odd), self._n_envs), *self._arrays(block), odd)
 
     def _arrays(self, block: Block) -> tuple[Any, Any, Any]:
         return self._structs[id(block)], self._values[id(block)], self._returns[id(block.direct)]
@@ -176,6 +182,14 @@ class GpuKernels:
 
     def close(self) -> None:
         """Nothing to stop."""
+
+
+def _plain_columns(table: np.ndarray) -> np.ndarray:
+    """Which columns are copies of one row of sensor data each, mixed with such copies if at all: (C,) bool."""
+    copied = table[:, OP] == GATHER_COPY
+    first = np.where(table[:, MIX_ROW] < 0, np.arange(len(table)), table[:, MIX_FIRST])
+    last = np.where(table[:, MIX_ROW] < 0, first, first + 2)
+    return copied & copied[first] & copied[(first + last) // 2] & copied[last]
 
 
 def _flat(tensor: torch.Tensor) -> wp.array:

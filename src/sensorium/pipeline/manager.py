@@ -370,7 +370,7 @@ class SensorManager:
         self._times.check(row, type(sensor).options_type.__name__, values, index)
         for write in writes:
             write.apply()
-        self._times.note(row, values)
+        self._times.note(row, values, index)
         self._kernels.timed = self._times.timed
 
     def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE
+from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE, SAME
 from sensorium.pipeline.parameters import Write, broadcast, check, upload
 from sensorium.pipeline.storage import TimingStore
 
@@ -30,6 +30,7 @@ class TimingParameters:
         self._n_envs = store.due.shape[1]
         self._device = store.due.device
         self._used: set[tuple[int, str]] = set()
+        self._varied: set[tuple[int, str]] = set()
         self.flags = [0] * len(max_late)
 
     @property
@@ -70,10 +71,17 @@ class TimingParameters:
                 f"allocated; construct the sensor with max_delay={most:g}"
             )
 
-    def note(self, row: int, values: Mapping[str, Any]) -> None:
-        """Renew the flags of a sensor after ``values`` were written: by what is there, or on a GPU by what ever was."""
+    def note(self, row: int, values: Mapping[str, Any], index: torch.Tensor | None = None) -> None:
+        """Renew the flags of a sensor after ``values`` were written to the envs ``index``.
+
+        They tell what is there, or on a GPU, where looking would wait, what ever was.
+        """
         self._used |= {(row, name) for name, value in values.items() if value is not None and not _is_zero(value)}
+        for name, value in values.items():
+            same = index is None and (value is None or isinstance(value, int | float))
+            (self._varied.discard if same else self._varied.add)((row, name))
         flags = (DELAYED if self._max_late[row] > 0 else 0) | (LINEAR if self._linear[row] else 0)
+        flags |= 0 if any(varied == row for varied, _ in self._varied) else SAME
         for name, bit in (("rate", RATE), ("dropout", DROPOUT)):
             if self._device.type == "cpu":
                 used = bool((self._store.parameter(name)[row] > 0).any())

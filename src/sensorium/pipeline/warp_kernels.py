@@ -10,11 +10,14 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.pipeline import flags, warp_snippets
+from sensorium.pipeline import warp_snippets
 from sensorium.worlds import warp_init as warp_init
 
 _OPTIONS = {"fuse_fp": False, "enable_backward": False, "fast_math": False}
 wp.set_module_options(_OPTIONS)
+
+RESIDENT = 7
+"""Blocks of the fused step that must fit on a multiprocessor, which bounds its registers: measured."""
 
 _int, _bool, _f32, _f64 = (wp.array(dtype=t) for t in (wp.int32, wp.bool, wp.float32, wp.float64))
 """Types of flat arrays."""
@@ -48,10 +51,11 @@ class Block:
     due: _bool
     lag: _int
     part: _f32
+    plain: _int  # (C,) whether a column goes through the fused step four envs at a time
     row: _int  # (C,) return row of each column, or -1
     data: _f32  # (n, B) the engine's sensor data
     steps: _int  # (B,) steps since reset
-    counter: _int  # (1,) steps since build
+    counter: _int  # (2,) steps since build: before this one, and with it
     n_columns: int
     n_sensors: int
     n_envs: int
@@ -60,28 +64,19 @@ class Block:
 
 
 @wp.kernel
-def tick(table: _int, n_rows: int, heads: _int, counter: _int, advance: bool):
-    """One more step: the counter of random numbers (where asked), and where rings and histories stand."""
-    r = wp.tid()
-    if advance and r == 0:
-        counter[0] = counter[0] + 1
-    if r < n_rows:
-        slots = table[r * wp.static(len(flags.RETURN_NAMES)) + wp.static(flags.R_RING_SLOTS)]
-        length = table[r * wp.static(len(flags.RETURN_NAMES)) + wp.static(flags.R_HISTORY_LENGTH)]
-        head = heads[2 * r] + 1
-        heads[2 * r] = wp.where(head >= slots, 0, head)
-        place = heads[2 * r + 1] - 1
-        heads[2 * r + 1] = wp.where(place < 0, length - 1, place)
+def tick(counter: _int):
+    """One more step, where the fused step does not count it."""
+    counter[0] = counter[0] + 1
 
 
 @wp.func_native(warp_snippets.TIME)
-def _time(k: Block, tid: int): ...
+def _time(k: Block, ahead: int, tid: int): ...
 
 
 @wp.kernel
-def time_sensors(k: Block):
-    """When every sensor samples, and how late it is read; one thread a sensor and env."""
-    _time(k, wp.tid())
+def time_sensors(k: Block, ahead: int):
+    """When every sensor samples, and how late it is read; one thread a sensor and ``LANES`` envs."""
+    _time(k, ahead, wp.tid())
 
 
 def make_returns(dtype: torch.dtype) -> Any:
@@ -91,7 +86,6 @@ def make_returns(dtype: torch.dtype) -> Any:
     @wp.struct
     class Returns:
         table: _int
-        heads: _int  # (R, 2) where ring and history stand
         ring: array
         cache: array
         history: array
@@ -111,11 +105,19 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         reading: array
 
     @wp.func_native(typed + warp_snippets.SENSE)
-    def sense_four(k: Block, v: Values, r: returns, tid: int): ...
+    def sense_four(k: Block, v: Values, r: returns, stride: int, tid: int): ...
 
-    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(128, 5))  # at most 102 registers: measured
-    def sense(k: Block, v: Values, r: returns):
-        sense_four(k, v, r, wp.tid())
+    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
+    def sense(k: Block, v: Values, r: returns, stride: int):
+        sense_four(k, v, r, stride, wp.tid())
+
+    @wp.func_native(typed + warp_snippets.SENSE_EACH)
+    def sense_one(k: Block, v: Values, r: returns, c: int, b: int): ...
+
+    @wp.kernel(module="unique", module_options=_OPTIONS)
+    def sense_each(k: Block, v: Values, r: returns, columns: _int):
+        i, b = wp.tid()
+        sense_one(k, v, r, columns[i], b)
 
     @wp.func_native(typed + warp_snippets.RESET)
     def reset_one(k: Block, v: Values, r: returns, c: int, b: int): ...
@@ -143,7 +145,14 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         if not fresh or mask[b]:
             imperfect_one(k, before, out, offset, fresh, c + offset, b)
 
-    return {"Values": Values, "sense": sense, "reset": reset, "gather": gather, "imperfect": imperfect}
+    return {
+        "Values": Values,
+        "sense": sense,
+        "sense_each": sense_each,
+        "reset": reset,
+        "gather": gather,
+        "imperfect": imperfect,
+    }
 
 
 def make_delivery_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:

@@ -118,7 +118,7 @@ _HARDWARE = f"""
 const size_t cell = (size_t)c * n_envs + b;
 float n0 = 0.0f, n1 = 0.0f;
 if (bits_set & {flags.NOISE | flags.WALK}) {{
-    unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1], step = (unsigned)k.counter.data[0];
+    unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1], step = (unsigned)k.counter.data[1];
     {_threefry()}
     {_NORMALS}
 }}
@@ -134,176 +134,195 @@ if (bits_set & {flags.NOISE}) x = x + own[{flags.P_NOISE} * plane] * n0;
 {_limits("own[{p} * plane]")}
 """
 
-LANES, ROUNDS = 4, 4
-"""Envs that a thread of the fused step handles at once (one 16-byte access), and how many times it does so."""
+# three columns, mixed into x by axis misalignment
+_MIX = f"""
+if (bits_set & {flags.MIX}) {{
+    const float* mixed = k.mix.data + ((size_t)t[{flags.MIX_ROW}] * 3) * n_envs + b;
+    const int f = t[{flags.MIX_FIRST}];
+    T x0 = gather(f, b), x1 = gather(f + 1, b), x2 = gather(f + 2, b);
+    x = mixed[0] * x0 + mixed[n_envs] * x1 + mixed[2 * (size_t)n_envs] * x2;
+}}
+"""
 
-# One column, four neighbouring envs at once, four times over: what the column is like is looked up once for all of
-# them. Loops run over all lanes, so that lanes stay in registers. All loads are issued before the random numbers are
-# made, which hides their latency, and before the first store, past which the compiler would not move them.
+# one element of a snapshot, ``value`` of ``true_value``, into ring, cache and history
+_DELIVER = f"""
+const int* d = r.table.data + row * {_RETURNS};
+const int first = d[{flags.R_RING_FIRST}], slots = d[{flags.R_RING_SLOTS}], length = d[{flags.R_HISTORY_LENGTH}];
+const size_t jump = (size_t)d[{flags.R_STRIDE}] * n_envs, late_at = (size_t)d[{flags.R_SENSOR}] * n_envs + b;
+T served = value;
+if (first >= 0) {{
+    T* slot = r.ring.data + (size_t)first * n_envs + b;
+    const int head = (int)((unsigned)k.counter.data[1] % (unsigned)slots);
+    slot[head * jump] = value;
+    if (k.timing_flags.data[d[{flags.R_SENSOR}]] & {flags.DELAYED}) {{
+        int lag = k.lag.data[late_at];
+        if (lag > slots - 1) lag = slots - 1;
+        int n = head - lag;
+        served = slot[(n < 0 ? n + slots : n) * jump];
+        if (d[{flags.R_LINEAR}]) {{
+            n = head - (lag + 1 > slots - 1 ? slots - 1 : lag + 1);
+            T older = slot[(n < 0 ? n + slots : n) * jump];
+            INTERPOLATE
+        }}
+    }}
+}}
+T* cached = r.cache.data + (size_t)row * n_envs + b;
+if (!serve) served = *cached;
+*cached = served;
+if (remember && length > 0) {{
+    const size_t place = length - 1 - (unsigned)k.counter.data[1] % (unsigned)length;
+    const size_t a = (size_t)d[{flags.R_HISTORY_FIRST}] * n_envs + b + place * jump;
+    r.history.data[a] = served; r.history.data[a + length * jump] = served;
+    r.truth_history.data[a] = true_value; r.truth_history.data[a + length * jump] = true_value;
+}}
+"""
+
+INTERPOLATE = "served = served * (1.0f - k.part.data[late_at]) + older * k.part.data[late_at];"
+
+LANES, THREADS = 4, 128
+"""Envs that a thread of the fused step handles at once (one 16-byte access), and threads in a block of it."""
+
+# One column that is plainly copied, four neighbouring envs at once, and again ``stride`` threads further on: what the
+# column is like is looked up once for all of them. Loads are issued before the random numbers are made, which hides
+# their latency, and the next round's are announced; those of older snapshots, which wait for the lag, come after.
 SENSE = f"""
 const int W = {LANES};
-const int stride = (k.n_envs + W * {ROUNDS} - 1) / (W * {ROUNDS});
 const int c = (int)((unsigned)tid / (unsigned)stride), q0 = tid - c * stride;
+if (tid == 0) k.counter.data[0] = k.counter.data[1];  // see TIME
+if (!k.plain.data[c]) return;
 {_COLUMN}
-const bool whole = (n_envs & (W - 1)) == 0;
-const bool same = bits_set & {flags.UNIFORM};
-const int* g = k.table.data + c * {_COLUMNS};
-const bool copied = g[{flags.OP}] == {flags.GATHER_COPY};
-const float* raw = k.data.data + (size_t)k.sources.data[g[{flags.FIRST}]] * n_envs;
+const int timing = k.timing_flags.data[s], row = k.row.data[c];
+const float* raw = k.data.data + (size_t)k.sources.data[t[{flags.FIRST}]] * n_envs;
+const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
+const unsigned step = (unsigned)k.counter.data[1];
 const float* uniform = k.parameters.data + (size_t)c * n_envs;
 const float p_bias = uniform[{flags.P_BIAS} * plane], p_walk = uniform[{flags.P_RANDOM_WALK} * plane];
 const float p_noise = uniform[{flags.P_NOISE} * plane];
-const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
-const unsigned step = (unsigned)k.counter.data[0];
-const int timing = k.timing_flags.data[s], row = k.row.data[c];
-int first = -1, slots = 1, head = 0, linear = 0, length = 0, place = 0, history = 0;
-size_t jump = 0;
+int first = -1, slots = 1, head = 0;
+unsigned jump = 0;
 if (row >= 0) {{
     const int* d = r.table.data + row * {_RETURNS};
-    first = d[{flags.R_RING_FIRST}]; slots = d[{flags.R_RING_SLOTS}]; linear = d[{flags.R_LINEAR}];
-    length = d[{flags.R_HISTORY_LENGTH}]; history = d[{flags.R_HISTORY_FIRST}];
-    jump = (size_t)d[{flags.R_STRIDE}] * n_envs;
-    head = r.heads.data[2 * row]; place = r.heads.data[2 * row + 1];
+    first = d[{flags.R_RING_FIRST}]; slots = d[{flags.R_RING_SLOTS}];
+    jump = (unsigned)d[{flags.R_STRIDE}] * n_envs;
+    head = first >= 0 ? (int)(step % (unsigned)slots) : 0;
 }}
 const bool late = first >= 0 && (timing & {flags.DELAYED});
 struct alignas(16) Values {{ T f[W]; }};
 struct alignas(16) Floats {{ float f[W]; }};
 struct alignas(16) Ints {{ int f[W]; }};
-{_GATHER}
+#ifdef __CUDA_ARCH__
+auto announce = [](const void* at) {{ asm volatile("prefetch.global.L2 [%0];" :: "l"(at)); }};
+#else
+auto announce = [](const void*) {{}};
+#endif
 _Pragma("unroll 1")
-for (int round = 0; round < {ROUNDS}; ++round) {{
-    const int b0 = (q0 + round * stride) * W;
-    if (b0 >= n_envs) break;
-    const int lanes = n_envs - b0 < W ? n_envs - b0 : W;
+for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     const size_t cell = (size_t)c * n_envs + b0, late_at = (size_t)s * n_envs + b0;
-    auto load_floats = [&](const float* from) -> Floats {{
-        if (whole) return *(const Floats*)from;
-        Floats a = {{}};
-        for (int i = 0; i < W; ++i) if (i < lanes) a.f[i] = from[i];
-        return a;
+    auto slot = [&](int lag, int i) -> T {{
+        int n = head - (lag > slots - 1 ? slots - 1 : lag);
+        return r.ring.data[(size_t)first * n_envs + b0 + (size_t)(n < 0 ? n + slots : n) * jump + i];
     }};
-    auto store = [&](T* to, const Values& a) {{
-        if (whole) *(Values*)to = a;
-        else for (int i = 0; i < W; ++i) if (i < lanes) to[i] = a.f[i];
-    }};
-    auto gather_all = [&](int j) -> Values {{
-        Values a = {{}};
-        for (int i = 0; i < W; ++i) if (i < lanes) a.f[i] = gather(j, b0 + i);
-        return a;
-    }};
-
-    // loads
-    Values all = {{}};
-    if (copied) {{
-        Floats one = load_floats(raw + b0);
-        for (int i = 0; i < W; ++i) all.f[i] = (T)one.f[i];
-    }} else all = gather_all(c);
+    if (b0 + stride * W < n_envs) {{
+        announce(raw + b0 + stride * W);
+        announce(k.walk.data + cell + stride * W);
+    }}
+    const Floats true_ones = *(const Floats*)(raw + b0);
     Floats drift = {{}};
-    if (bits_set & {flags.WALK}) drift = load_floats(k.walk.data + cell);
+    if (bits_set & {flags.WALK}) drift = *(const Floats*)(k.walk.data + cell);
     Ints lag = {{}};
-    if (late) {{
-        if (whole) lag = *(const Ints*)(k.lag.data + late_at);
-        else for (int i = 0; i < W; ++i) if (i < lanes) lag.f[i] = k.lag.data[late_at + i];
-    }}
-    const Values true_ones = all;
-    if (bits_set & {flags.MIX}) {{
-        const float* mixed = k.mix.data + ((size_t)t[{flags.MIX_ROW}] * 3) * n_envs + b0;
-        const int f = t[{flags.MIX_FIRST}];
-        Values x0 = gather_all(f), x1 = gather_all(f + 1), x2 = gather_all(f + 2);
-        Floats m0 = load_floats(mixed), m1 = load_floats(mixed + n_envs), m2 = load_floats(mixed + 2 * (size_t)n_envs);
-        for (int i = 0; i < W; ++i) all.f[i] = m0.f[i] * x0.f[i] + m1.f[i] * x1.f[i] + m2.f[i] * x2.f[i];
-    }}
+    if (late) lag = *(const Ints*)(k.lag.data + late_at);
 
-    // random numbers
-    Floats white = {{}}, steps = {{}};
-    if (bits_set & {flags.NOISE | flags.WALK}) {{
-        for (int i = 0; i < W; ++i) {{
-            const int b = b0 + i;
-            float n0, n1;
+    // the hardware stage
+    Values all;
+    for (int i = 0; i < W; ++i) all.f[i] = (T)true_ones.f[i];
+    if (bits_set & {flags.MIX}) {{
+        const float* m = k.mix.data + ((size_t)t[{flags.MIX_ROW}] * 3) * n_envs + b0;
+        const int* f = k.table.data + t[{flags.MIX_FIRST}] * {_COLUMNS} + {flags.FIRST};
+        const float* x0 = k.data.data + (size_t)k.sources.data[f[0]] * n_envs + b0;
+        const float* x1 = k.data.data + (size_t)k.sources.data[f[{_COLUMNS}]] * n_envs + b0;
+        const float* x2 = k.data.data + (size_t)k.sources.data[f[{2 * _COLUMNS}]] * n_envs + b0;
+        for (int i = 0; i < W; ++i)
+            all.f[i] = m[i] * (T)x0[i] + m[n_envs + i] * (T)x1[i] + m[2 * (size_t)n_envs + i] * (T)x2[i];
+    }}
+    const bool same = bits_set & {flags.UNIFORM};
+    const float* own = k.parameters.data + cell;
+    for (int i = 0; i < W; ++i) {{
+        const int b = b0 + i;
+        float n0 = 0.0f, n1 = 0.0f;
+        if (bits_set & {flags.NOISE | flags.WALK}) {{
             {_threefry()}
             {_NORMALS}
-            white.f[i] = n0; steps.f[i] = n1;
         }}
+        T x = all.f[i] + 0.0f;  // no zero is negative
+        if (bits_set & {flags.BIAS}) x = x + (same ? p_bias : own[{flags.P_BIAS} * plane + i]);
+        if (bits_set & {flags.WALK}) {{
+            drift.f[i] = drift.f[i] + (same ? p_walk : own[{flags.P_RANDOM_WALK} * plane + i]) * n1;
+            x = x + drift.f[i];
+        }}
+        if (bits_set & {flags.NOISE}) x = x + (same ? p_noise : own[{flags.P_NOISE} * plane + i]) * n0;
+        all.f[i] = x;
     }}
-
-    // older snapshots, which the new one does not touch
-    T* slot = r.ring.data + (size_t)first * n_envs + b0;
-    Values served = {{}}, older = {{}};
+    Values served = {{}};  // older snapshots; a lag of 0 is served with the new one, not with the one it overwrites
     if (late) {{
-        for (int i = 0; i < W; ++i) {{
-            lag.f[i] = lag.f[i] > slots - 1 ? slots - 1 : lag.f[i];
-            int n = head - lag.f[i];
-            if (i < lanes && lag.f[i] > 0) served.f[i] = slot[(n < 0 ? n + slots : n) * jump + i];
-        }}
-        if (linear) {{
-            for (int i = 0; i < W; ++i) {{
-                int n = head - (lag.f[i] + 1 > slots - 1 ? slots - 1 : lag.f[i] + 1);
-                if (i < lanes) older.f[i] = slot[(n < 0 ? n + slots : n) * jump + i];
-            }}
-        }}
-    }}
-
-    // the hardware stage; no zero is negative
-    for (int i = 0; i < W; ++i) all.f[i] = all.f[i] + 0.0f;
-    const float* own = k.parameters.data + cell;
-    auto parameter = [&](int p, float value) -> Floats {{
-        if (!same) return load_floats(own + p * plane);
-        Floats a;
-        for (int i = 0; i < W; ++i) a.f[i] = value;
-        return a;
-    }};
-    if (bits_set & {flags.BIAS}) {{
-        Floats p = parameter({flags.P_BIAS}, p_bias);
-        for (int i = 0; i < W; ++i) all.f[i] = all.f[i] + p.f[i];
-    }}
-    if (bits_set & {flags.WALK}) {{
-        Floats p = parameter({flags.P_RANDOM_WALK}, p_walk);
-        for (int i = 0; i < W; ++i) {{
-            drift.f[i] = drift.f[i] + p.f[i] * steps.f[i];
-            all.f[i] = all.f[i] + drift.f[i];
-        }}
-    }}
-    if (bits_set & {flags.NOISE}) {{
-        Floats p = parameter({flags.P_NOISE}, p_noise);
-        for (int i = 0; i < W; ++i) all.f[i] = all.f[i] + p.f[i] * white.f[i];
+        for (int i = 0; i < W; ++i) served.f[i] = slot(lag.f[i], i);
     }}
     if (bits_set & {flags.DEADBAND | flags.RESOLUTION | flags.SATURATION}) {{
-        for (int i = 0; i < W; ++i) if (i < lanes) {{
+        for (int i = 0; i < W; ++i) {{
             T x = all.f[i];
             {_limits("own[{p} * plane + i]")}
             all.f[i] = x;
         }}
     }}
     if (timing & {flags.RATE | flags.DROPOUT}) {{
-        const bool* due = k.due.data + late_at;
-        for (int i = 0; i < W; ++i) if (i < lanes && !due[i]) all.f[i] = v.reading.data[cell + i];
+        for (int i = 0; i < W; ++i) if (!k.due.data[late_at + i]) all.f[i] = v.reading.data[cell + i];
     }}
     for (int i = 0; i < W; ++i) if (!late || lag.f[i] == 0) served.f[i] = all.f[i];
-    if (late && linear) {{
-        for (int i = 0; i < W; ++i) if (i < lanes) {{
-            // a ring as short as the lag repeats its oldest snapshot, which may be the new one
-            T old = slots == 1 ? all.f[i] : older.f[i];
-            float part = k.part.data[late_at + i];
-            served.f[i] = served.f[i] * (1.0f - part) + old * part;
-        }}
-    }}
 
     // stores
-    store(v.truth.data + cell, true_ones);
-    if (bits_set & {flags.WALK}) {{
-        if (whole) *(Floats*)(k.walk.data + cell) = drift;
-        else for (int i = 0; i < W; ++i) if (i < lanes) k.walk.data[cell + i] = drift.f[i];
-    }}
-    store(v.reading.data + cell, all);
+    Values truth;
+    for (int i = 0; i < W; ++i) truth.f[i] = (T)true_ones.f[i];
+    *(Values*)(v.truth.data + cell) = truth;
+    if (bits_set & {flags.WALK}) *(Floats*)(k.walk.data + cell) = drift;
+    *(Values*)(v.reading.data + cell) = all;
     if (row >= 0) {{
-        if (first >= 0) store(slot + head * jump, all);
-        store(r.cache.data + (size_t)row * n_envs + b0, served);
+        if (first >= 0) *(Values*)(r.ring.data + (size_t)first * n_envs + b0 + (size_t)head * jump) = all;
+        const int* d = r.table.data + row * {_RETURNS};
+        if (late && d[{flags.R_LINEAR}]) {{
+            for (int i = 0; i < W; ++i) {{
+                const float part = k.part.data[late_at + i];
+                served.f[i] = served.f[i] * (1.0f - part) + slot(lag.f[i] + 1, i) * part;
+            }}
+        }}
+        *(Values*)(r.cache.data + (size_t)row * n_envs + b0) = served;
+        const int length = d[{flags.R_HISTORY_LENGTH}];
         if (length > 0) {{
-            const size_t a = (size_t)history * n_envs + b0 + place * jump;
-            store(r.history.data + a, served); store(r.history.data + a + length * jump, served);
-            store(r.truth_history.data + a, true_ones); store(r.truth_history.data + a + length * jump, true_ones);
+            const size_t index = length - 1 - step % (unsigned)length;
+            const size_t place = (size_t)d[{flags.R_HISTORY_FIRST}] * n_envs + b0 + index * jump;
+            const size_t again = place + (size_t)length * jump;
+            *(Values*)(r.history.data + place) = served; *(Values*)(r.history.data + again) = served;
+            *(Values*)(r.truth_history.data + place) = truth; *(Values*)(r.truth_history.data + again) = truth;
         }}
     }}
+}}
+"""
+
+# one element of any other fused column
+SENSE_EACH = f"""
+const bool FRESH = false;
+{_COLUMN}{_GATHER}
+if (c == 0 && b == 0) k.counter.data[0] = k.counter.data[1];  // see TIME
+const int timing = k.timing_flags.data[s], row = k.row.data[c];
+T x = gather(c, b);
+const T true_value = x;
+v.truth.data[(size_t)c * n_envs + b] = x;
+{_MIX}
+{_HARDWARE}
+if ((timing & {flags.RATE | flags.DROPOUT}) && !k.due.data[(size_t)s * n_envs + b]) x = v.reading.data[cell];
+v.reading.data[cell] = x;
+if (row >= 0) {{
+    const T value = x;
+    const bool serve = true, remember = true;
+    {_DELIVER.replace("INTERPOLATE", INTERPOLATE)}
 }}
 """
 
@@ -313,12 +332,7 @@ const bool FRESH = true;
 {_COLUMN}{_GATHER}
 T x = gather(c, b);
 v.truth.data[(size_t)c * n_envs + b] = x;
-if (bits_set & {flags.MIX}) {{
-    const float* mixed = k.mix.data + ((size_t)t[{flags.MIX_ROW}] * 3) * n_envs + b;
-    const int f = t[{flags.MIX_FIRST}];
-    T x0 = gather(f, b), x1 = gather(f + 1, b), x2 = gather(f + 2, b);
-    x = mixed[0] * x0 + mixed[n_envs] * x1 + mixed[2 * (size_t)n_envs] * x2;
-}}
+{_MIX}
 {_HARDWARE}
 k.walk.data[cell] = 0.0f;
 v.reading.data[cell] = x;
@@ -356,25 +370,36 @@ if (FRESH) k.walk.data[cell] = 0.0f;
 out.data[(size_t)(c - offset) * n_envs + b] = x;
 """
 
-# when one sensor samples in one env, and how late it is read
+# When one sensor samples in LANES envs, and how late it is read. The step counter is two numbers, so that no kernel
+# reads what it writes: this one, the first of a step, reads the first and writes the second; the fused step and
+# whatever runs after it read the second, and the fused step writes the first.
 TIME = f"""
 const int n_envs = k.n_envs;
-const int s = (int)((unsigned)tid / (unsigned)n_envs), b = tid - s * n_envs;
+const int stride = (n_envs + {LANES - 1}) / {LANES};
+const int s = (int)((unsigned)tid / (unsigned)stride), b0 = (tid - s * stride) * {LANES};
+const unsigned step = (unsigned)k.counter.data[0] + ahead;
+if (tid == 0) k.counter.data[1] = (int)step;
+if (s >= k.n_sensors) return;
 const int set = k.timing_flags.data[s];
-const size_t cell = (size_t)s * n_envs + b, plane = (size_t)k.n_sensors * n_envs;
-const double* p = k.timing_parameters.data + cell;
-if (set & {flags.RATE | flags.DROPOUT}) {{
-    bool taken = true;
-    if (set & {flags.RATE}) {{
-        double per_step = k.dt * p[{flags.T_RATE} * plane], n = (double)k.steps.data[b];
-        taken = wp::floor(n * per_step + {formula.EPS!r}) > wp::floor((n - 1.0) * per_step + {formula.EPS!r});
-        taken = taken || per_step >= 1.0 || per_step == 0.0;
+if (!(set & {flags.RATE | flags.DROPOUT | flags.DELAYED})) return;
+const size_t plane = (size_t)k.n_sensors * n_envs;
+const unsigned k0 = (unsigned)k.timing_key.data[2 * s], k1 = (unsigned)k.timing_key.data[2 * s + 1];
+struct alignas(16) Ints {{ int f[{LANES}]; }} lags;
+for (int i = 0; i < {LANES}; ++i) {{
+    const int b = b0 + i;
+    if (b >= n_envs) break;
+    const size_t cell = (size_t)s * n_envs + b;
+    const double* p = k.timing_parameters.data + (set & {flags.SAME} ? (size_t)s * n_envs : cell);
+    if (set & {flags.RATE | flags.DROPOUT}) {{
+        bool taken = true;
+        if (set & {flags.RATE}) {{
+            double per_step = k.dt * p[{flags.T_RATE} * plane], n = (double)k.steps.data[b];
+            taken = wp::floor(n * per_step + {formula.EPS!r}) > wp::floor((n - 1.0) * per_step + {formula.EPS!r});
+            taken = taken || per_step >= 1.0 || per_step == 0.0;
+        }}
+        k.due.data[cell] = taken;
     }}
-    k.due.data[cell] = taken;
-}}
-if (set & {flags.DROPOUT | flags.DELAYED}) {{
-    unsigned k0 = (unsigned)k.timing_key.data[2 * s], k1 = (unsigned)k.timing_key.data[2 * s + 1];
-    unsigned step = (unsigned)k.counter.data[0];
+    if (!(set & {flags.DROPOUT | flags.DELAYED})) continue;
     {_threefry()}
     if ((set & {flags.DROPOUT}) && p[{flags.T_DROPOUT} * plane] > (double)(int)(w1 >> 8) * {2.0**-24!r})
         k.due.data[cell] = false;
@@ -383,51 +408,28 @@ if (set & {flags.DROPOUT | flags.DELAYED}) {{
         double late = (p[{flags.T_DELAY} * plane] + random * p[{flags.T_JITTER} * plane]) * k.per_dt;
         if (set & {flags.LINEAR}) {{
             double whole = wp::floor(late + {formula.EPS!r});
-            k.lag.data[cell] = (int)whole;
+            lags.f[i] = (int)whole;
             k.part.data[cell] = (float)(late > whole ? late - whole : 0.0);
         }} else {{
             double whole = wp::ceil(late - {formula.EPS!r});
-            k.lag.data[cell] = whole > 0.0 ? (int)whole : 0;
+            lags.f[i] = whole > 0.0 ? (int)whole : 0;
         }}
     }}
 }}
+if (set & {flags.DELAYED}) {{
+    int* to = k.lag.data + (size_t)s * n_envs + b0;
+    if (n_envs % {LANES} == 0) *(Ints*)to = lags;
+    else for (int i = 0; i < {LANES}; ++i) if (b0 + i < n_envs) to[i] = lags.f[i];
+}}
 """
 
-# one element of a snapshot into ring, cache and history
+# one element of a snapshot of a class with hooks or a post-process
 DELIVER = f"""
 const int n_envs = k.n_envs;
-const int* d = r.table.data + row * {_RETURNS};
-const int s = d[{flags.R_SENSOR}], first = d[{flags.R_RING_FIRST}], slots = d[{flags.R_RING_SLOTS}];
-const size_t from = (size_t)d[{flags.R_SOURCE}] * n_envs + b, out = (size_t)row * n_envs + b;
-const size_t jump = (size_t)d[{flags.R_STRIDE}] * n_envs;
-T served = serve ? measured.data[from] : r.cache.data[out];
-if (first >= 0) {{
-    T* slot = r.ring.data + (size_t)first * n_envs + b;
-    const int head = r.heads.data[2 * row];
-    slot[head * jump] = measured.data[from];
-    if (serve && (k.timing_flags.data[s] & {flags.DELAYED})) {{
-        const size_t late_at = (size_t)s * n_envs + b;
-        int lag = k.lag.data[late_at];
-        if (lag > slots - 1) lag = slots - 1;
-        int n = head - lag;
-        served = slot[(n < 0 ? n + slots : n) * jump];
-        if (d[{flags.R_LINEAR}]) {{
-            n = head - (lag + 1 > slots - 1 ? slots - 1 : lag + 1);
-            T older = slot[(n < 0 ? n + slots : n) * jump];
-            INTERPOLATE
-        }}
-    }}
-}}
-r.cache.data[out] = served;
-const int length = d[{flags.R_HISTORY_LENGTH}];
-if (remember && length > 0) {{
-    const size_t a = (size_t)d[{flags.R_HISTORY_FIRST}] * n_envs + b + r.heads.data[2 * row + 1] * jump;
-    r.history.data[a] = served; r.history.data[a + length * jump] = served;
-    r.truth_history.data[a] = truth.data[from]; r.truth_history.data[a + length * jump] = truth.data[from];
-}}
+const size_t from = (size_t)r.table.data[row * {_RETURNS} + {flags.R_SOURCE}] * n_envs + b;
+const T value = measured.data[from], true_value = truth.data[from];
+{_DELIVER}
 """
-
-INTERPOLATE = "served = served * (1.0f - k.part.data[late_at]) + older * k.part.data[late_at];"
 
 # one element of the first snapshot after a reset, into all of ring, cache and history
 RESET_DELIVERY = f"""

@@ -7,6 +7,7 @@ and raised by the next call that finds it there: a few steps late, without ever 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,6 +89,12 @@ def _finish_step(
 
 
 @wp.kernel(enable_backward=False)
+def _count_down(left: wp.array(dtype=int)):
+    """One substep less to do."""
+    left[0] = left[0] - 1
+
+
+@wp.kernel(enable_backward=False)
 def _restart(
     mask: wp.array(dtype=bool),
     fresh: bool,
@@ -150,6 +157,9 @@ class WarpWorld:
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
         self._bound: dict[str, torch.Tensor] = {}
+        # What is allocated in a capture must stay the graphs' own. torch's graph sees to that only until the engine's
+        # first conditional node, where Warp ends one capture and begins another.
+        self._pool = torch.cuda.MemPool()
         try:
             with self._stream():
                 self._allocate(model)
@@ -180,8 +190,10 @@ class WarpWorld:
         self.failed_envs = torch.zeros(self.n_envs, dtype=torch.int32, device=self.device)
         self.mask = torch.ones(self.n_envs, dtype=torch.bool, device=self.device)
         self._status = wp.zeros(2, dtype=int)
+        self._left = wp.zeros(1, dtype=int)
         self._seen = wp.zeros(2, dtype=int, device="cpu", pinned=True)
         self._seen_view = self._seen.numpy()
+        self._seen_word = memoryview(self._seen_view).cast("B").cast("q")  # both at once, in 50 ns
         self._saved = wp.zeros_like(self.d.qacc_warmstart)
         self._steps_wp, self._failed_wp = wp.from_torch(self.steps), wp.from_torch(self.failed_envs)
         self._mask_wp = wp.from_torch(self.mask)
@@ -213,20 +225,33 @@ class WarpWorld:
 
     def _graph(self, name: str) -> torch.cuda.CUDAGraph:
         if name not in self._graphs:
-            body = self._body(name)
             torch.cuda.synchronize(self.device)
-            graph = torch.cuda.CUDAGraph()
-            side = torch.cuda.Stream(self.device)
-            with _no_collection(), torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-                stream = wp.stream_from_torch(side)
-                with wp.ScopedDevice(self._wp_device), wp.ScopedStream(stream, sync_enter=False):
-                    wp.capture_begin(stream=stream, external=True)
-                    try:
-                        body()
-                    finally:
-                        wp.capture_end(stream=stream)
-            self._graphs[name] = graph
+            with _no_collection():
+                self._graphs[name] = self._captured(self._body(name))
         return self._graphs[name]
+
+    def _captured(self, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        stream, pool = wp.stream_from_torch(side), torch.cuda.graph_pool_handle()
+        try:
+            with (
+                torch.cuda.graph(graph, pool, stream=side, capture_error_mode="thread_local"),
+                wp.ScopedDevice(self._wp_device),
+                wp.ScopedStream(stream, sync_enter=False),
+                torch.cuda.use_mem_pool(self._pool, self.device),
+                wp.ScopedAllocator(self._wp_device, _TorchMemory(self.device)),
+            ):
+                wp.capture_begin(stream=stream, external=True)
+                try:
+                    body()
+                finally:
+                    wp.capture_end(stream=stream)
+        except RuntimeError:
+            # torch forgets to end the allocations of a capture that failed, and aborts when a pool is freed later
+            with contextlib.suppress(Exception):
+                torch._C._cuda_endAllocateToPool(self.device.index, pool)
+            raise
+        return graph
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
@@ -238,11 +263,11 @@ class WarpWorld:
     # -- what the graphs hold -----------------------------------------------------------------------------------------
 
     def _step_body(self) -> None:
-        flags = self.m.opt.disableflags
-        for substep in range(self.substeps):
-            last = substep == self.substeps - 1
-            self.m.opt.disableflags = flags if last else flags | _SENSOR  # nobody would see their samples
-            mjw.step(self.m, self.d)
+        if self.substeps > 1:
+            # a loop on the device, so that launching does not take longer with every substep
+            self._left.fill_(self.substeps - 1)
+            wp.capture_while(self._left, self._substep_body)
+        mjw.step(self.m, self.d)
         if self._exact:
             self._velocity_stage()
         d = self.d
@@ -251,6 +276,14 @@ class WarpWorld:
         wp.launch(_finish_step, dim=self.n_envs, inputs=inputs, outputs=outputs)
         wp.copy(self._seen, self._status)
         self._on_step()
+
+    def _substep_body(self) -> None:
+        """A substep that is not the last one; nobody would see the samples of its sensors."""
+        flags = self.m.opt.disableflags
+        self.m.opt.disableflags = flags | _SENSOR
+        mjw.step(self.m, self.d)
+        self.m.opt.disableflags = flags
+        wp.launch(_count_down, dim=1, inputs=[self._left])
 
     def _velocity_stage(self) -> None:
         """Positions, velocities and their sensors at the new state; accelerations and forces stay those that acted."""
@@ -309,14 +342,14 @@ class WarpWorld:
         self.run(lambda: mjw.set_const(self.m, self.d))
 
     def step(self) -> dict[int, str]:
-        failed = self._report() if self._seen_view.any() else {}
+        failed = self._report() if self._seen_word[0] else {}
         self._graph("step").replay()
         return failed
 
     def check(self) -> dict[int, str]:
         """Wait for the device, and return env -> message of what failed and was not reported yet."""
         torch.cuda.synchronize(self.device)
-        return self._report() if self._seen_view.any() else {}
+        return self._report() if self._seen_word[0] else {}
 
     def _report(self) -> dict[int, str]:
         torch.cuda.synchronize(self.device)
@@ -427,6 +460,22 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+class _TorchMemory:
+    """Has Warp allocate through torch: from a graph's pool, once, and not by nodes of the graph at every launch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._blocks: dict[int, torch.Tensor] = {}
+
+    def allocate(self, size_in_bytes: int) -> int:
+        block = torch.empty(size_in_bytes, dtype=torch.uint8, device=self._device)
+        self._blocks[block.data_ptr()] = block
+        return block.data_ptr()
+
+    def deallocate(self, ptr: int, size_in_bytes: int) -> None:
+        del self._blocks[ptr]
 
 
 def _nothing(*_: Any) -> None:
