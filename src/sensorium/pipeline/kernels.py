@@ -68,7 +68,7 @@ def constants_checksum() -> int:
     return zlib.crc32(b"".join((folder / name).read_bytes() for name in ("formula.py", "flags.py")))
 
 
-CONSTANTS = 0xEE0446D5
+CONSTANTS = 0x50C1481F
 """The checksum that kernels in the cache were compiled with. Numba does not notice changes of those files, but it does
 of this one; while the two differ, nothing is cached."""
 
