@@ -1,5 +1,6 @@
 """Sensorium: the sensory system of simulated robots. ``import sensorium as sn``."""
 
+from sensorium import presets as presets
 from sensorium.errors import (
     AlreadyBuiltError,
     CapacityError,
@@ -26,6 +27,7 @@ from sensorium.sensors import (
     SensorOptions,
     SimpleSensor,
     SimpleSensorOptions,
+    Trace,
 )
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Plane, Scene, Sphere
@@ -66,6 +68,8 @@ __all__ = [
     "Source",
     "Sphere",
     "StateDictError",
+    "Trace",
     "TreeError",
     "__version__",
+    "presets",
 ]

@@ -22,7 +22,7 @@ from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_bl
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.pipeline.timing import TimingParameters
-from sensorium.worlds import Envs, Names, World, env_ids, env_index
+from sensorium.worlds import Envs, Names, Painter, World, env_ids, env_index
 
 
 class SensorManager:
@@ -430,6 +430,12 @@ class SensorManager:
     def describe(self) -> list[dict[str, str]]:
         """One row a sensor: what it is, what it returns, when, what it takes, and how it runs."""
         return [row | {"runs": self._where(group)} for group in self.groups for row in describe_group(group)]
+
+    def draw(self, painter: Painter, env: int) -> None:
+        """Let the sensors with ``draw_debug`` paint what they look at and feel in one env."""
+        for sensor in self._sensors:
+            if sensor.options.draw_debug:
+                sensor._draw(painter, env)
 
     def _where(self, group: SensorGroup) -> str:
         if group in self._raw:

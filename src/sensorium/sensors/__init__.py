@@ -7,6 +7,7 @@ from sensorium.sensors.frame_pose import FramePose, FramePoseData, FramePoseSens
 from sensorium.sensors.imu import IMU, IMUData, IMUSensor
 from sensorium.sensors.joint_encoder import JointEncoder, JointEncoderData, JointEncoderSensor
 from sensorium.sensors.options import Mounted, SensorOptions, SimpleSensorOptions
+from sensorium.sensors.plotting import Trace
 
 __all__ = [
     "IMU",
@@ -27,4 +28,5 @@ __all__ = [
     "SensorOptions",
     "SimpleSensor",
     "SimpleSensorOptions",
+    "Trace",
 ]

@@ -28,9 +28,11 @@ hook                                 of         says or does
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import mujoco
+import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError, did_you_mean
@@ -39,8 +41,11 @@ from sensorium.pipeline.layout import n_columns
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, as_numbers, broadcast, check
 from sensorium.sensors.options import SensorOptions
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Envs, Names, env_index
+from sensorium.worlds import Envs, Names, Painter, env_index
 from sensorium.worlds.compose import pose
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DataT = TypeVar("DataT")
 Format = tuple[int, ...] | dict[str, tuple[int, ...]]
@@ -139,6 +144,21 @@ class Sensor(Module, Generic[DataT]):
             )
         manager.set(self, dict(self._convert(name, value) for name, value in parameters.items()), envs)
 
+    def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
+        """Draw what it reads now in one env beside ground truth: its history if it keeps one, else values or images.
+
+        Args:
+            env: which env.
+            path: where to save the picture, e.g. "out/imu.png". Default: it is returned only.
+
+        Over time, use :class:`sensorium.Trace`.
+        """
+        from sensorium.sensors.plotting import plot_reading
+
+        if self._readings is None:
+            self._unbuilt("plot")
+        return plot_reading(self, env, path)
+
     @property
     def parameter_names(self) -> list[str]:
         """What :meth:`set` can change."""
@@ -154,6 +174,28 @@ class Sensor(Module, Generic[DataT]):
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         """Add the engine's elements (sites, sensors) that the raw signal needs to the scene."""
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """Paint what it looks at and feels in one env, in world coordinates. Default: the frame of its site."""
+        pose = self._site_pose(env)
+        if pose is not None:
+            painter.frame(*pose)
+
+    def _site_pose(self, env: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Position (3,) and rotation (3, 3) in the world of the site that :func:`add_site` added, in one env."""
+        world = self.group.world
+        site = mujoco.mj_name2id(world.model, mujoco.mjtObj.mjOBJ_SITE, f"{self.uuid}:site")
+        if site < 0:
+            return None
+        position, rotation = (world.bind(name)[env, site].numpy(force=True) for name in ("site_xpos", "site_xmat"))
+        return position, rotation.reshape(3, 3)
+
+    def _draw_vector(self, painter: Painter, env: int, vector: torch.Tensor, metres_per_unit: float) -> None:
+        """Paint a vector that is given in the frame of the sensor's site, at the site; at most half a metre long."""
+        pose = self._site_pose(env)
+        if pose is not None:
+            arrow = pose[1] @ vector.double().numpy(force=True).reshape(3) * metres_per_unit
+            painter.arrow(pose[0], arrow * min(1.0, 0.5 / max(float(np.linalg.norm(arrow)), 1e-9)))
 
     def _sources(self) -> list[Source] | None:
         """Where each intermediate column comes from; None when the class computes its raw signal itself."""

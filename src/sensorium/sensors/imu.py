@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from sensorium.pipeline import Source
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, PerAxis, Range, SensorOptions, Spread
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 Matrix3 = tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]
 
@@ -164,6 +164,10 @@ class IMUSensor(SimpleSensor[IMUData], options=IMU):
         site = add_site(spec, names, self.options, self.uuid)
         for part, kind in _PARTS.items():
             spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=site)
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        super()._draw(painter, env)
+        self._draw_vector(painter, env, self.read_ground_truth().lin_acc[env], 0.02)
 
     def _sources(self) -> list[Source]:
         return [Source((f"{self.uuid}:{part}",), axis) for part in _PARTS for axis in range(3)]

@@ -60,6 +60,9 @@ class SensorOptions(Options):
     """Failures per second after which the reading stays what it was until the env is reset. A huge rate (1e9) sticks at
     once."""
 
+    draw_debug: bool = False
+    """Whether pictures of the scene (``scene.snapshot()``) show what the sensor looks at and feels."""
+
     @model_validator(mode="after")
     def _check_delays(self) -> SensorOptions:
         if self.jitter > self.delay:
