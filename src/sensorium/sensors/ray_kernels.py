@@ -6,9 +6,7 @@ along the pattern's last axis; a sensor that does not scan has a single one. Row
 ``ids``; ``due[row, sensor]`` lists the slots that are cast now, padded with -1.
 """
 
-from __future__ import annotations
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-
 
 import numba
 import numpy as np
