@@ -65,3 +65,29 @@ def test_every_preset_quotes_its_data_sheet():
     for kind in sn.presets.names().values():
         for text in kind.values():
             assert "Not modelled" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "across", "down"), [("16_line", (16, 1800), 0.2, 2.0), ("2d", (1, 1081), 0.25, None)]
+)
+def test_lidars_have_the_rays_of_their_data_sheets(name, shape, across, down):
+    scene = sn.Scene(dt=0.025)
+    scene.add_object(sn.Plane())
+    for i, pos in enumerate([(6, 0, 1), (-6, 0, 1), (0, 6, 1), (0, -6, 1)]):
+        size = (0.2, 20, 4) if pos[0] else (20, 0.2, 4)
+        scene.add_object(sn.Box(size=size), name=f"wall{i}", pos=pos)
+    scene.add_object(sn.Box(size=(0.1, 0.1, 0.1)), name="base", pos=(0, 0, 0.5))
+    lidar = scene.add_sensor(sn.presets.lidar(name, link="base"))
+    scene.build(n_envs=2)
+    scene.step(8)
+    points, distances = lidar.read().points[0].double(), lidar.read().distances[0]
+    assert tuple(distances.shape) == shape
+    azimuth = torch.atan2(points[..., 1], points[..., 0])[shape[0] // 2].rad2deg()
+    torch.testing.assert_close(azimuth.diff().abs().median().item(), across, atol=1e-3, rtol=0)
+    if down is not None:
+        elevation = torch.asin(points[..., 2] / points.norm(dim=-1))[:, 0].rad2deg()
+        torch.testing.assert_close(elevation, torch.arange(-15.0, 16.0, 2.0).double(), atol=1e-3, rtol=0)
+    error = distances - lidar.read_ground_truth().distances[0]
+    true = lidar.read_ground_truth().distances[0]
+    expected = 0.03 if name == "16_line" else 0.003 + 0.0009 * true.mean().item()
+    assert error.std().item() == pytest.approx(expected, rel=0.1)

@@ -136,6 +136,22 @@ class Caster:
         self._frames = np.zeros((self._n_rows, len(rigs), kernels.POSE))
         self._no_normals = np.zeros((self._n_rows, 0, 3))
 
+    def spans(self, position: int, env: int, distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the beams of one sensor start and end in the world, (beams, 3) each, by the pose as it is now."""
+        body, alignment = self.table[position, kernels.BODY], self.table[position, kernels.ALIGNMENT]
+        turn = self._matrices[env, body].reshape(3, 3)
+        if alignment == kernels.YAW:
+            heading = math.atan2(turn[1, 0], turn[0, 0])
+            c, s = math.cos(heading), math.sin(heading)
+            turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+        elif alignment == kernels.WORLD:
+            turn = np.eye(3)
+        starts, vectors = self.mounted[position]
+        first = self.table[position, kernels.FIRST_BEAM]
+        along = np.where(np.isfinite(distances), distances, np.nan) / self._scale[first : first + len(starts)]
+        begin = self._positions[env, body] + starts @ turn.T
+        return begin, begin + along[:, None] * (vectors @ turn.T)
+
     def _plan(self, whole: bool) -> _Plan:
         """What is cast in one env: whole revolutions, or the part that is due in one step."""
         counts = [int(kernels._count(self.table, s, whole, self._due)) for s in range(len(self.table))]

@@ -16,7 +16,7 @@ from sensorium.sensors import ray_kernels as kernels
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
 from sensorium.sensors.ray_casting import Caster, Mount, Rig, loss_keys, noise_keys
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
 
 DataT = TypeVar("DataT")
@@ -28,6 +28,8 @@ _COLUMNS = {
     "intensity": kernels.INTENSITY,
     "poses": kernels.POSES,
 }
+_DRAWN = 400
+"""Rays that are drawn of a sensor, about."""
 _MISSING = {"normals": 0.0, "body_ids": -1.0, "intensity": 0.0}
 
 
@@ -130,6 +132,21 @@ class RaySensor(SimpleSensor[DataT]):
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {name: ("custom", slice(0, 1)) for name in ("noise_per_metre", "ray_dropout")}
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """Rays with a return, up to where they end, and the returns; at most some hundreds of the rays."""
+        views: Any = self.group
+        caster: Caster = views.caster
+        starts, ends = caster.spans(self._position, env, self._true_distances(env))
+        hit = np.isfinite(ends).all(axis=1)
+        painter.points(ends[hit], (1.0, 0.8, 0.1, 1.0), 0.012)
+        for start, end in list(zip(starts[hit], ends[hit], strict=True))[:: max(1, int(hit.sum()) // _DRAWN)]:
+            painter.line(start, end, (1.0, 0.4, 0.1, 0.35), 0.002)
+
+    def _true_distances(self, env: int) -> np.ndarray:
+        """Ground truth of every beam in one env, inf without a return."""
+        first = self._columns.start
+        return self.group.truth[first : first + self._rig.n_beams, env].numpy()
 
     @classmethod
     def _build_group(cls, group: SensorGroup) -> None:
