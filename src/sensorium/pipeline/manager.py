@@ -32,6 +32,7 @@ class SensorManager:
         self.step_count = 0
         self.world: World
         self.dt = 0.0
+        self.seed = 0
         self.groups: list[SensorGroup] = []
         self._sensors: list[Any] = []
         self._blocks: dict[torch.dtype, Block] = {}
@@ -66,7 +67,7 @@ class SensorManager:
             raise
 
     def _build(self, world: World, seed: int, dt: float) -> None:
-        self.world, self.dt, self.step_count = world, dt, 0
+        self.world, self.dt, self.step_count, self.seed = world, dt, 0, seed
         device, n_envs = world.device, world.n_envs
         by_class: dict[type, list[Any]] = {}
         for sensor in self._sensors:
