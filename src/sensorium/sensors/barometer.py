@@ -68,7 +68,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
         names = ("origin_altitude", "sea_level_pressure", "sea_level_temperature")
         group.air = [np.array([getattr(sensor.options, name) for sensor in group.sensors]) for name in names]
         group.sensed = group.world.bind("sensordata")
-        if group.device.type == "cpu":
+        if not group.world.captures:
             from sensorium.sensors import robot_kernels
 
             group.kernels, group.sensed = robot_kernels, group.sensed.numpy()
@@ -78,7 +78,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernels.pressures(group.sensed, group.at, *group.air, out.numpy())
         else:
             origin, pressure, temperature = group.air
@@ -87,7 +87,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernels.pressure_altitudes(data.numpy(), out.numpy())
         else:
             out[0::2] = data

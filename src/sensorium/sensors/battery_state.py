@@ -86,7 +86,8 @@ class BatteryStateData(NamedTuple):
 
 
 class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
-    """See :class:`BatteryState`. Power is taken once a step, and its mean with the step before is integrated."""
+    """See :class:`BatteryState`. Forces are taken once a step, those of its last substep; speeds
+    are the mean of its ends."""
 
     kind = "battery"
     Data = BatteryStateData
@@ -151,14 +152,15 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
             curve[count:] = o.voltage_curve[-1] + np.outer(np.arange(1, points - count + 1), (1.0, 0.0))  # held
         group.initial = torch.zeros(len(sensors), group.n_envs)
         group.parameters["initial_charge"] = group.initial
-        group.state_of = np.zeros((group.n_envs, len(sensors), 3))
+        group.speeds = np.zeros((group.n_envs, len(actuators)))
+        group.drawn = np.zeros((group.n_envs, len(sensors), 2))
         group.sensed_step = group.step
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
         rows = mask.numpy()
-        group.state_of[rows] = 0.0
-        group.state_of[rows, :, 0] = group.initial.numpy().T[rows]
+        group.drawn[rows] = 0.0
+        group.drawn[rows, :, 0] = group.initial.numpy().T[rows]
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
@@ -172,7 +174,8 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
             group.first,
             group.numbers,
             group.curves,
-            group.state_of,
+            group.speeds,
+            group.drawn,
             group.dt,
             advance,
             out.numpy(),

@@ -151,7 +151,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
                 rows.append([part.start + 3 + axis, part.start + 6 + last, part.start + 6 + after])
                 weights.append([com[after], -com[last]])
         group.rows, group.weights = np.array(rows, np.int64), np.array(weights, np.float32)
-        if group.device.type == "cpu":
+        if not group.world.captures:
             from sensorium.sensors import robot_kernels
 
             group.kernel = robot_kernels.subtract_two
@@ -161,7 +161,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernel(data.numpy(), group.rows, group.weights, out.numpy())
         else:
             wrench, one, other = (data[rows] for rows in group.rows)

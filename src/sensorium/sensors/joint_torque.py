@@ -61,7 +61,7 @@ class JointTorqueSensor(SimpleSensor[torch.Tensor], options=JointTorque):
         group.dofs = np.array([model.joint(name).dofadr[0] for _, name in joints], np.int64)
         group.shares = np.array([_SHARES[sensor.options.which] for sensor, _ in joints], np.float64)
         group.fields = [group.world.bind(field) for field in _FIELDS]
-        if group.device.type == "cpu":
+        if not group.world.captures:
             from sensorium.sensors import robot_kernels
 
             group.kernel, group.fields = robot_kernels.joint_torques, [field.numpy() for field in group.fields]
@@ -71,7 +71,7 @@ class JointTorqueSensor(SimpleSensor[torch.Tensor], options=JointTorque):
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernel(*group.fields, group.dofs, group.shares, out.numpy())
         else:
             out.copy_(

@@ -79,7 +79,7 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
         group.levelled = np.array([sensor.options.tilt_compensation for sensor in group.sensors])
         declination = torch.zeros(len(group.sensors), group.n_envs, device=group.device)
         group.parameters["declination"] = group.declination = declination
-        if group.device.type == "cpu":
+        if not group.world.captures:
             from sensorium.sensors import robot_kernels
 
             group.kernel, group.declination = robot_kernels.headings, declination.numpy()
@@ -89,7 +89,7 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernel(data.numpy(), group.levelled, group.declination, out.numpy())
             return
         field, up = data.view(-1, 2, 3, group.n_envs).unbind(1)

@@ -95,7 +95,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
         limits = [(s.options.min_range, s.options.max_range, s.options.max_flow) for s in sensors]
         group.limits = np.array(limits, np.float64)
         group.sensed = group.world.bind("sensordata")
-        if group.device.type == "cpu":
+        if not group.world.captures:
             from sensorium.sensors import robot_kernels
 
             group.kernels, group.sensed = robot_kernels, group.sensed.numpy()
@@ -106,7 +106,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernels.flows(group.sensed, group.at, group.turning, out.numpy())
             return
         velocity, rate, ranger = group.at.unbind(1)
@@ -119,7 +119,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if group.device.type == "cpu":
+        if not group.world.captures:
             group.kernels.flow_qualities(data.numpy(), group.limits, out.numpy())
             return
         least, most, fastest = group.limits

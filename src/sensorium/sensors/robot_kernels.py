@@ -267,38 +267,41 @@ def _interpolate(x, curve):
 
 
 @_jit
-def discharge(force, speed, actuators, first, numbers, curves, state, dt, advance, out):
+def discharge(force, speed, actuators, first, numbers, curves, before, state, dt, advance, out):
     """Electric power of the actuators, and what it does to the battery.
 
     ``actuators`` (n,) of all sensors, sensor s from ``first[s]`` to ``first[s + 1]``. ``numbers`` (sensors, 6):
     efficiency, regeneration, holding loss, idle power, capacity in coulomb, internal resistance. ``curves`` (sensors,
-    points, 2). ``state`` (B, sensors, 3): charge, energy drawn, power of the step before.
+    points, 2). ``before`` (B, n): speeds of the step before. ``state`` (B, sensors, 2): charge, energy drawn.
     """
     for s in range(len(numbers)):
-        efficiency, regeneration, holding = numbers[s, 0], numbers[s, 1], numbers[s, 2]
-        idle, capacity, resistance = numbers[s, 3], numbers[s, 4], numbers[s, 5]
+        resistance = numbers[s, 5]
         for b in range(out.shape[1]):
-            power = idle
+            power = mean = numbers[s, 3]
             for n in range(first[s], first[s + 1]):
-                a = actuators[n]
-                mechanical = force[b, a] * speed[b, a]
-                power += mechanical / efficiency if mechanical > 0 else mechanical * regeneration
-                power += holding * force[b, a] * force[b, a]
-            drawn = (state[b, s, 2] + power) / 2 if advance else power
-            state[b, s, 2] = power
-            charge = state[b, s, 0]
+                pull, turn = force[b, actuators[n]], speed[b, actuators[n]]
+                power += _electric(pull, turn, numbers[s])
+                # controls are held for a step, so that forces change little and speeds evenly
+                mean += _electric(pull, (before[b, n] + turn) / 2, numbers[s])
+                before[b, n] = turn
             if advance:
-                state[b, s, 1] += drawn * dt
-                current = _current(drawn, _interpolate(charge, curves[s]), resistance)
-                charge = min(max(charge - current * dt / capacity, 0.0), 1.0)
-                state[b, s, 0] = charge
-            voltage = _interpolate(charge, curves[s])
+                current = _current(mean, _interpolate(state[b, s, 0], curves[s]), resistance)
+                state[b, s, 0] = min(max(state[b, s, 0] - current * dt / numbers[s, 4], 0.0), 1.0)
+                state[b, s, 1] += mean * dt
+            voltage = _interpolate(state[b, s, 0], curves[s])
             current = _current(power, voltage, resistance)
-            out[5 * s, b] = charge
+            out[5 * s, b] = state[b, s, 0]
             out[5 * s + 1, b] = voltage - resistance * current
             out[5 * s + 2, b] = current
             out[5 * s + 3, b] = power
             out[5 * s + 4, b] = state[b, s, 1]
+
+
+@_jit
+def _electric(force, speed, numbers):
+    """What an actuator draws."""
+    mechanical = force * speed
+    return numbers[2] * force * force + (mechanical / numbers[0] if mechanical > 0 else mechanical * numbers[1])
 
 
 @_jit
