@@ -131,15 +131,16 @@ def stack(*options, n_envs=1, dt=0.05):
     return scene, *sensors
 
 
-def bare(name):
-    return MATERIALS[name].model_copy(update={"emissivity": 0.0})
+def light(name):
+    """A tenth of the density, which makes everything ten times as fast, and no radiation."""
+    return MATERIALS[name].model_copy(update={"emissivity": 0.0, "density": MATERIALS[name].density / 10})
 
 
 @pytest.mark.parametrize("gridded", [True, False])
 def test_two_bodies_conserve_energy_and_meet_at_the_weighted_mean(gridded):
     """A block at 80 °C on a plate at 20 °C, insulated from everything else."""
     common = {
-        "materials": {"plate": bare("aluminium"), "block": bare("copper")},
+        "materials": {"plate": light("aluminium"), "block": light("copper")},
         "temperatures": {"block": 80.0},
         "contact_area": 1e-5,
         **STILL,
@@ -147,15 +148,15 @@ def test_two_bodies_conserve_energy_and_meet_at_the_weighted_mean(gridded):
     plate = TemperatureGrid(link="plate", grid_size=(4, 4, 1), touching=("block",), **common)
     block = TemperatureGrid(link="block", grid_size=(2, 2, 2), touching=("plate",), convection=0.0)
     scene, *sensors = stack(*([plate, block] if gridded else [plate]))
-    cold = 2700 * 896 * 0.2 * 0.2 * 0.02
-    hot = 8940 * 385 * 0.1**3
+    cold = 270 * 896 * 0.2 * 0.2 * 0.02
+    hot = 894 * 385 * 0.1**3
     meeting = (cold * 20 + hot * 80) / (cold + hot)
-    for count in (20, 4000):
+    for count in (10, 4000):
         scene.step(count)
         if gridded:
             energy = cold * sensors[0].read().double().mean() + hot * sensors[1].read().double().mean()
             assert energy.item() == pytest.approx(cold * 20 + hot * 80, rel=1e-6)
-        if count == 20:
+        if count == 10:
             near, far = sensors[0].read()[0, 3, 3, 0], sensors[0].read()[0, 0, 0, 0]
             assert near > meeting > far, "it is warm below the block first"
     for sensor in sensors:
