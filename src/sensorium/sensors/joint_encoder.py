@@ -74,37 +74,12 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
     Data = JointEncoderData
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
-        self.joint_names = self._resolve(spec, names)
+        self.joint_names = resolve_joints(spec, names, self.options, f"JointEncoder(uuid={self.uuid!r})")
         self._turns = [spec.joint(name).type == mujoco.mjtJoint.mjJNT_HINGE for name in self.joint_names]
         for part, kind in (("pos", mujoco.mjtSensor.mjSENS_JOINTPOS), ("vel", mujoco.mjtSensor.mjSENS_JOINTVEL)):
             for number, joint in enumerate(self.joint_names):
                 name = f"{self.uuid}:{part}{number}"
                 spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_JOINT, objname=joint)
-
-    def _resolve(self, spec: mujoco.MjSpec, names: Names) -> list[str]:
-        """Full names of the joints that are meant."""
-        asked_by = f"JointEncoder(uuid={self.uuid!r})"
-        robot = self.options.robot
-        prefix = "" if robot is None else f"{robot}/"
-        every = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
-        if not every:
-            entities = {body.name.split("/")[0] for body in spec.bodies if "/" in body.name}
-            where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, sorted(entities))}"
-            raise NameNotFoundError(f"{asked_by}: there is no hinge or slide joint {where}")
-        if self.options.joints is None:
-            return every
-        found = []
-        for joint in self.options.joints:
-            if isinstance(joint, int):
-                if not 0 <= joint < len(every):
-                    raise OptionError(f"{asked_by}.joints: {joint} is not in [0, {len(every)}); {shorten(every)}")
-                found.append(every[joint])
-            else:
-                element = names.joint(f"{prefix}{joint}", f"{asked_by}.joints")
-                if element.type not in _SCALAR:
-                    raise OptionError(f"{asked_by}.joints: {joint!r} is not a hinge or slide joint")
-                found.append(element.name)
-        return found
 
     def _sources(self) -> list[Source]:
         count = len(self.joint_names)
@@ -127,3 +102,28 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
         if counts.device.type == "cpu" and not bool(((counts > 0) & counts.isfinite()).all()):
             raise OptionError(f"JointEncoder.counts_per_revolution must be finite and greater than 0, got {value!r}")
         return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)
+
+
+def resolve_joints(spec: mujoco.MjSpec, names: Names, options: Any, asked_by: str) -> list[str]:
+    """Full names of the hinge and slide joints that the options ``robot`` and ``joints`` mean."""
+    robot = options.robot
+    prefix = "" if robot is None else f"{robot}/"
+    every = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
+    if not every:
+        entities = {body.name.split("/")[0] for body in spec.bodies if "/" in body.name}
+        where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, sorted(entities))}"
+        raise NameNotFoundError(f"{asked_by}: there is no hinge or slide joint {where}")
+    if options.joints is None:
+        return every
+    found = []
+    for joint in options.joints:
+        if isinstance(joint, int):
+            if not 0 <= joint < len(every):
+                raise OptionError(f"{asked_by}.joints: {joint} is not in [0, {len(every)}); {shorten(every)}")
+            found.append(every[joint])
+        else:
+            element = names.joint(f"{prefix}{joint}", f"{asked_by}.joints")
+            if element.type not in _SCALAR:
+                raise OptionError(f"{asked_by}.joints: {joint!r} is not a hinge or slide joint")
+            found.append(element.name)
+    return found

@@ -1,0 +1,69 @@
+"""Clock: time stamps that are as wrong as a robot's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import torch
+
+from sensorium.pipeline import Source
+from sensorium.sensors.base import Format, SimpleSensor
+from sensorium.sensors.options import SensorOptions, Spread
+from sensorium.worlds import Names
+
+
+class Clock(SensorOptions):
+    """Options of a clock: stamp = offset + (1 + drift / 10⁶) · t + noise, with t seconds of simulated time since the
+    env's reset.
+
+    Example:
+        >>> clock = scene.add_sensor(sn.Clock(offset=0.012, drift=20.0))
+        >>> clock.read()   # (B, 1) s, float64
+    """
+
+    offset: float = 0.0
+    """What it shows at t = 0, s."""
+    drift: float = 0.0
+    """How much too fast it runs, parts per million: 20 gains 1.7 s a day."""
+    noise: Spread = 0.0
+    """White jitter of the stamps, s."""
+
+
+class ClockSensor(SimpleSensor[torch.Tensor], options=Clock):
+    """See :class:`Clock`. Reads (B, 1) s, float64; ground truth is simulated time."""
+
+    def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        spec.add_sensor(name=f"{self.uuid}:clock", type=mujoco.mjtSensor.mjSENS_CLOCK)
+
+    def _sources(self) -> list[Source]:
+        return [Source((f"{self.uuid}:clock",))]
+
+    def _get_return_format(self) -> Format:
+        return (1,)
+
+    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
+        return {"offset": ("custom", slice(0, 1)), "drift": ("custom", slice(0, 1))}
+
+    @classmethod
+    def _get_intermediate_dtype(cls) -> torch.dtype:
+        return torch.float64
+
+    @classmethod
+    def _get_cache_dtype(cls) -> torch.dtype:
+        return torch.float64
+
+    @classmethod
+    def _build_group(cls, group: Any) -> None:
+        for name in ("offset", "drift"):  # float32 would round an offset of hours to milliseconds
+            group.parameters[name] = torch.zeros(
+                group.n_columns, group.n_envs, dtype=torch.float64, device=group.device
+            )
+
+    @classmethod
+    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
+        if not is_measured:
+            out.copy_(data)
+            return
+        torch.mul(data, group.parameters["drift"], out=out)  # what it has gained, in microseconds
+        out.mul_(1e-6).add_(data).add_(group.parameters["offset"])

@@ -1,0 +1,172 @@
+"""GPS: geodetic position and velocity, with errors that stay for a while and fixes that get lost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import mujoco
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+
+from sensorium.pipeline import formula
+from sensorium.sensors.base import Format, SimpleSensor, add_site
+from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
+from sensorium.sensors.wgs84 import cartesian
+from sensorium.worlds import Names
+
+_ERROR, _LOSS = 1000, 1003  # elements that the correlated errors (one an axis) and the losses are drawn with
+_CUSTOM = ("horizontal_error", "vertical_error", "error_time_constant", "loss_rate", "reacquire_time", "visible")
+
+
+class GPS(SensorOptions, Mounted):
+    """Options of a satellite receiver. The world's x axis points east, y north, z up; the world is the plane that
+    touches the WGS84 ellipsoid's parallel surface at ``origin``.
+
+    Example:
+        >>> gps = scene.add_sensor(sn.GPS(link="body", origin=(47.3769, 8.5417, 408.0), horizontal_error=1.5, rate=10))
+        >>> gps.read().latitude
+    """
+
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Latitude and longitude (degrees) and height above the ellipsoid (m) of the world's origin."""
+    noise: Spread = 0.0
+    """White noise of the position (east, north, up) per sample, m."""
+    bias: PerAxis = 0.0
+    """Offset of the position (east, north, up), m."""
+    vel_noise: Spread = 0.0
+    """White noise of the velocity per sample, m/s."""
+    vel_bias: PerAxis = 0.0
+    """Offset of the velocity, m/s."""
+    horizontal_error: float = Field(default=0.0, ge=0)
+    """Standard deviation of the correlated (Gauss-Markov) error along east and along north, m."""
+    vertical_error: float = Field(default=0.0, ge=0)
+    """The same along up, m."""
+    error_time_constant: float = Field(default=60.0, gt=0)
+    """Seconds in which the correlated error forgets 63% of itself."""
+    loss_rate: float = Field(default=0.0, ge=0)
+    """Losses of the fix per second of having one, at random."""
+    reacquire_time: float = Field(default=5.0, ge=0)
+    """Seconds from a loss, or from seeing satellites again, to the next fix."""
+    visible: bool = True
+    """Whether satellites can be seen at all: ``gps.set(visible=False, envs=...)`` drives into a tunnel."""
+
+    @field_validator("origin")
+    @classmethod
+    def _origin(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
+        if abs(value[0]) > 90 or abs(value[1]) > 180:
+            raise ValueError("latitude must lie in [-90, 90] and longitude in [-180, 180] degrees")
+        return value
+
+
+class GPSData(NamedTuple):
+    """What a receiver reads, all float64. While there is no fix, the last one is held."""
+
+    latitude: torch.Tensor
+    """Geodetic latitude, (B, 1) degrees, north positive."""
+    longitude: torch.Tensor
+    """Longitude, (B, 1) degrees in [-180, 180], east positive."""
+    altitude: torch.Tensor
+    """Height above the WGS84 ellipsoid, (B, 1) m."""
+    velocity: torch.Tensor
+    """Velocity in the world's frame: east, north, up, (B, 3) m/s."""
+    fix: torch.Tensor
+    """1 with a fix, 0 without, (B, 1)."""
+
+
+class GPSSensor(SimpleSensor[GPSData], options=GPS):
+    """See :class:`GPS`. Intermediate columns: position and velocity in the world's frame, and the fix."""
+
+    Data = GPSData
+    cpu_only: ClassVar[bool] = True
+
+    def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        site, site_type = add_site(spec, names, self.options, self.uuid), mujoco.mjtObj.mjOBJ_SITE
+        for part, kind in (("pos", mujoco.mjtSensor.mjSENS_FRAMEPOS), ("vel", mujoco.mjtSensor.mjSENS_FRAMELINVEL)):
+            spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=site_type, objname=site)
+
+    def _get_intermediate_format(self) -> Format:
+        return {"position": (3,), "velocity": (3,), "fix": (1,)}
+
+    def _get_return_format(self) -> Format:
+        return {"latitude": (1,), "longitude": (1,), "altitude": (1,), "velocity": (3,), "fix": (1,)}
+
+    def _parts(self) -> dict[str, slice]:
+        return {"": slice(0, 3), "vel_": slice(3, 6)}
+
+    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
+        return {name: ("custom", slice(0, 1)) for name in _CUSTOM}
+
+    def _translate(self, name: str, value: Any) -> tuple[str, Any]:
+        if name == "visible":  # parameters are numbers
+            return name, np.asarray(value, dtype=np.float64)
+        return name, value
+
+    @classmethod
+    def _get_intermediate_dtype(cls) -> torch.dtype:
+        return torch.float64  # a millionth of a degree is 0.1 m, and the eighth digit of a longitude
+
+    @classmethod
+    def _get_cache_dtype(cls) -> torch.dtype:
+        return torch.float64
+
+    @classmethod
+    def _build_group(cls, group: Any) -> None:
+        from sensorium.sensors import robot_kernels
+
+        sensors, model, seed = group.sensors, group.world.model, group._manager.seed
+        group.kernels, group.sensed = robot_kernels, group.world.bind("sensordata").numpy()
+        group.at = np.array([[model.sensor(f"{s.uuid}:{part}").adr[0] for part in ("pos", "vel")] for s in sensors])
+        group.error_keys = np.array(
+            [formula.key(seed, s.uuid, _ERROR + axis) for s in sensors for axis in range(3)], np.uint32
+        )
+        group.loss_keys = np.array([formula.key(seed, s.uuid, _LOSS) for s in sensors], np.uint32)
+        group.origins = np.zeros((len(sensors), 7))
+        for row, sensor in zip(group.origins, sensors, strict=True):
+            latitude, longitude, _ = sensor.options.origin
+            lat, lon = math.radians(latitude), math.radians(longitude)
+            row[:4] = math.sin(lat), math.cos(lat), math.sin(lon), math.cos(lon)
+            row[4:] = cartesian(*sensor.options.origin)
+        shape = (len(sensors), group.n_envs)
+        group.parameters |= {name: torch.zeros(shape, dtype=torch.float64) for name in _CUSTOM}
+        group.values = {name: values.numpy() for name, values in group.parameters.items()}
+        group.walk = np.zeros((3 * len(sensors), group.n_envs))
+        group.outage = np.zeros(shape)
+        group.sensed_step = group.step
+
+    @classmethod
+    def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
+        group.kernels.start_walks(group.walk, group.error_keys, group.step, mask.numpy())
+        group.outage[:, mask.numpy()] = 0.0
+
+    @classmethod
+    def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
+        group.kernels.positions(group.sensed, group.at, out.numpy())
+
+    @classmethod
+    def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
+        horizontal, vertical, time_constant, loss_rate, reacquire_time, visible = group.values.values()
+        now, array, dt = group.step, data.numpy(), group.dt
+        advance = now != group.sensed_step  # at a reset, no time has passed
+        group.sensed_step = now
+        group.kernels.add_errors(
+            array, group.walk, group.error_keys, horizontal, vertical, time_constant, dt, now, advance
+        )
+        super()._apply_hardware_imperfections(group, data)
+        group.kernels.lose_fixes(
+            array,
+            group.reading.numpy(),
+            group.outage,
+            group.loss_keys,
+            visible,
+            loss_rate,
+            reacquire_time,
+            dt,
+            now,
+            advance,
+        )
+
+    @classmethod
+    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
+        group.kernels.geodetic(data.numpy(), group.origins, out.numpy())
