@@ -31,6 +31,7 @@ class SensorManager:
     def __init__(self) -> None:
         self.step_count = 0
         self.world: World
+        self.seed = 0
         self.dt = 0.0
         self.groups: list[SensorGroup] = []
         self._sensors: list[Any] = []
@@ -66,7 +67,7 @@ class SensorManager:
             raise
 
     def _build(self, world: World, seed: int, dt: float) -> None:
-        self.world, self.dt, self.step_count = world, dt, 0
+        self.world, self.seed, self.dt, self.step_count = world, seed, dt, 0
         device, n_envs = world.device, world.n_envs
         by_class: dict[type, list[Any]] = {}
         for sensor in self._sensors:
