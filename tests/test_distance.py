@@ -136,9 +136,9 @@ def test_height_field():
     """A flat one is a plane; a tilted one has the tilted plane's distance; heights are those that rays find."""
     rows = 9
     ramp = " ".join(f"{col / (rows - 1)}" for _ in range(rows) for col in range(rows))
-    xml = f"""<mujoco><asset><hfield name="h" nrow="{rows}" ncol="{rows}" size="1 1 0.5 0.1" elevation="{ramp}"/></asset>
-      <worldbody><geom type="hfield" hfield="h"/></worldbody></mujoco>"""
-    points = np.random.default_rng(7).uniform(-0.5, 0.5, size=(50, 3)) + (0, 0, 0.25)
+    xml = f"""<mujoco><asset><hfield name="h" nrow="{rows}" ncol="{rows}" size="1 1 0.5 0.1" elevation="{ramp}"/>
+      </asset><worldbody><geom type="hfield" hfield="h"/></worldbody></mujoco>"""
+    points = np.random.default_rng(7).uniform((-0.5, -0.5, -0.25), (0.5, 0.5, 0.75), size=(50, 3))
     distances, _, _ = measure(xml, points)
     slope = 0.25  # half a metre over two
     plane = (points[:, 2] - slope * (points[:, 0] + 1)) / np.sqrt(1 + slope**2)
@@ -159,7 +159,7 @@ def test_height_field():
     assert measure(xml, on_it)[0] == pytest.approx(np.zeros(60), abs=1e-6)
     assert (measure(xml, on_it - (0, 0, 0.01))[0] < 0).all()
     # the surface's own points are never nearer than the distance says, and one of them is as near
-    above = on_it[:10] + (0, 0, 0.1)
+    above = on_it[:10] - (0, 0, -0.1)
     distances, nearest, _ = measure(xml, above)
     assert np.linalg.norm(above - nearest, axis=1) == pytest.approx(distances, abs=1e-6)
     dense = np.random.default_rng(10).uniform(-1, 1, size=(20_000, 2))

@@ -228,36 +228,6 @@ def _terrain(
 
 
 @compiled
-def _to_geom(
-    x: float,
-    y: float,
-    z: float,
-    reach: float,
-    index: np.ndarray,
-    shape: np.ndarray,
-    faces: np.ndarray,
-    heights: np.ndarray,
-) -> Nearest:
-    kind, first, count = index[0], index[3], index[4]
-    a, b, c = shape[0], shape[1], shape[2]
-    if kind == BOX:
-        return _box(x, y, z, a, b, c)
-    if kind == PLANE:
-        return _plane(x, y, z)
-    if kind == SPHERE:
-        return _sphere(x, y, z, a)
-    if kind == CAPSULE:
-        return _capsule(x, y, z, a, b)
-    if kind == CYLINDER:
-        return _cylinder(x, y, z, a, b)
-    if kind == ELLIPSOID:
-        return _ellipsoid(x, y, z, a, b, c)
-    if kind == MESH:
-        return _hull(x, y, z, faces, first, first + count)
-    return _terrain(x, y, z, reach, shape, heights[first:], count, index[5])
-
-
-@compiled
 def nearest_surfaces(
     geom_xpos: np.ndarray,
     geom_xmat: np.ndarray,
@@ -291,20 +261,22 @@ def nearest_surfaces(
         body: out, (B, N): whose surface it is, -1 out of reach.
     """
     for env in range(found.shape[0]):
-        at, turn = geom_xpos[env], geom_xmat[env]
         for s in range(sensors.shape[0]):
             link, first, last = sensors[s, 0], sensors[s, 1], sensors[s, 2]
-            m, origin = xmat[env, link], xpos[env, link]
-            cx = origin[0] + m[0] * bounds[s, 0] + m[1] * bounds[s, 1] + m[2] * bounds[s, 2]
-            cy = origin[1] + m[3] * bounds[s, 0] + m[4] * bounds[s, 1] + m[5] * bounds[s, 2]
-            cz = origin[2] + m[6] * bounds[s, 0] + m[7] * bounds[s, 1] + m[8] * bounds[s, 2]
+            ox, oy, oz = xpos[env, link, 0], xpos[env, link, 1], xpos[env, link, 2]
+            m0, m1, m2 = xmat[env, link, 0], xmat[env, link, 1], xmat[env, link, 2]
+            m3, m4, m5 = xmat[env, link, 3], xmat[env, link, 4], xmat[env, link, 5]
+            m6, m7, m8 = xmat[env, link, 6], xmat[env, link, 7], xmat[env, link, 8]
+            cx = ox + m0 * bounds[s, 0] + m1 * bounds[s, 1] + m2 * bounds[s, 2]
+            cy = oy + m3 * bounds[s, 0] + m4 * bounds[s, 1] + m5 * bounds[s, 2]
+            cz = oz + m6 * bounds[s, 0] + m7 * bounds[s, 1] + m8 * bounds[s, 2]
             count = 0
             for k in range(sensors[s, 3], sensors[s, 4]):
-                g = index[k, 1]
-                dx, dy, dz = cx - at[g, 0], cy - at[g, 1], cz - at[g, 2]
-                if index[k, 0] == PLANE:
-                    apart = dx * turn[g, 2] + dy * turn[g, 5] + dz * turn[g, 8]
-                elif index[k, 0] == HFIELD:
+                kind, g = index[k, 0], index[k, 1]
+                dx, dy, dz = cx - geom_xpos[env, g, 0], cy - geom_xpos[env, g, 1], cz - geom_xpos[env, g, 2]
+                if kind == PLANE:
+                    apart = dx * geom_xmat[env, g, 2] + dy * geom_xmat[env, g, 5] + dz * geom_xmat[env, g, 8]
+                elif kind == HFIELD:
                     apart = 0.0
                 else:
                     apart = np.sqrt(dx * dx + dy * dy + dz * dz) - shape[k, 3]
@@ -313,47 +285,61 @@ def nearest_surfaces(
                     count += 1
             for p in range(first, last):
                 px, py, pz, reach = probes[p, 0], probes[p, 1], probes[p, 2], probes[p, 3]
-                x = origin[0] + m[0] * px + m[1] * py + m[2] * pz
-                y = origin[1] + m[3] * px + m[4] * py + m[5] * pz
-                z = origin[2] + m[6] * px + m[7] * py + m[8] * pz
-                row = found[env, p]
-                best, what = reach, -1
-                row[1], row[2], row[3], row[4], row[5], row[6] = x, y, z, 0.0, 0.0, 0.0
+                x = ox + m0 * px + m1 * py + m2 * pz
+                y = oy + m3 * px + m4 * py + m5 * pz
+                z = oz + m6 * px + m7 * py + m8 * pz
+                best, at = reach, -1
+                bx = by = bz = bnx = bny = bnz = 0.0  # of the best, in its geom's frame
                 for i in range(count):
                     k = near[i]
-                    g = index[k, 1]
-                    dx, dy, dz = x - at[g, 0], y - at[g, 1], z - at[g, 2]
-                    if index[k, 0] != PLANE and index[k, 0] != HFIELD:
+                    kind, g = index[k, 0], index[k, 1]
+                    dx, dy, dz = x - geom_xpos[env, g, 0], y - geom_xpos[env, g, 1], z - geom_xpos[env, g, 2]
+                    if kind != PLANE and kind != HFIELD:
                         limit = best + shape[k, 3]
                         if limit < 0 or dx * dx + dy * dy + dz * dz > limit * limit:
                             continue
-                    r = turn[g]
-                    d, qx, qy, qz, nx, ny, nz = _to_geom(
-                        r[0] * dx + r[3] * dy + r[6] * dz,
-                        r[1] * dx + r[4] * dy + r[7] * dz,
-                        r[2] * dx + r[5] * dy + r[8] * dz,
-                        best,
-                        index[k],
-                        shape[k],
-                        faces,
-                        heights,
-                    )
+                    lx = geom_xmat[env, g, 0] * dx + geom_xmat[env, g, 3] * dy + geom_xmat[env, g, 6] * dz
+                    ly = geom_xmat[env, g, 1] * dx + geom_xmat[env, g, 4] * dy + geom_xmat[env, g, 7] * dz
+                    lz = geom_xmat[env, g, 2] * dx + geom_xmat[env, g, 5] * dy + geom_xmat[env, g, 8] * dz
+                    a, b, c = shape[k, 0], shape[k, 1], shape[k, 2]
+                    if kind == BOX:
+                        d, qx, qy, qz, nx, ny, nz = _box(lx, ly, lz, a, b, c)
+                    elif kind == PLANE:
+                        d, qx, qy, qz, nx, ny, nz = _plane(lx, ly, lz)
+                    elif kind == SPHERE:
+                        d, qx, qy, qz, nx, ny, nz = _sphere(lx, ly, lz, a)
+                    elif kind == CAPSULE:
+                        d, qx, qy, qz, nx, ny, nz = _capsule(lx, ly, lz, a, b)
+                    elif kind == CYLINDER:
+                        d, qx, qy, qz, nx, ny, nz = _cylinder(lx, ly, lz, a, b)
+                    elif kind == ELLIPSOID:
+                        d, qx, qy, qz, nx, ny, nz = _ellipsoid(lx, ly, lz, a, b, c)
+                    elif kind == MESH:
+                        d, qx, qy, qz, nx, ny, nz = _hull(lx, ly, lz, faces, index[k, 3], index[k, 3] + index[k, 4])
+                    else:
+                        d, qx, qy, qz, nx, ny, nz = _terrain(
+                            lx, ly, lz, best, shape[k], heights[index[k, 3] :], index[k, 4], index[k, 5]
+                        )
                     if d < best:
-                        best, what = d, index[k, 2]
-                        row[1] = at[g, 0] + r[0] * qx + r[1] * qy + r[2] * qz
-                        row[2] = at[g, 1] + r[3] * qx + r[4] * qy + r[5] * qz
-                        row[3] = at[g, 2] + r[6] * qx + r[7] * qy + r[8] * qz
-                        row[4] = r[0] * nx + r[1] * ny + r[2] * nz
-                        row[5] = r[3] * nx + r[4] * ny + r[5] * nz
-                        row[6] = r[6] * nx + r[7] * ny + r[8] * nz
-                row[0], row[7], row[8], row[9], row[10] = best, x, y, z, 0.0
-                body[env, p] = what
-                if what >= 0:
-                    facing = 1.0
-                    if probes[p, 7] > 0:  # it has a normal: only what faces it presses, by its component along it
-                        nx, ny, nz = probes[p, 4], probes[p, 5], probes[p, 6]
-                        wx = m[0] * nx + m[1] * ny + m[2] * nz
-                        wy = m[3] * nx + m[4] * ny + m[5] * nz
-                        wz = m[6] * nx + m[7] * ny + m[8] * nz
-                        facing = max(-(wx * row[4] + wy * row[5] + wz * row[6]), 0.0)
-                    row[10] = (reach - best) * facing
+                        best, at = d, k
+                        bx, by, bz, bnx, bny, bnz = qx, qy, qz, nx, ny, nz
+                found[env, p, 0], found[env, p, 10] = best, 0.0
+                found[env, p, 7], found[env, p, 8], found[env, p, 9] = x, y, z
+                if at < 0:
+                    body[env, p] = -1
+                    found[env, p, 1], found[env, p, 2], found[env, p, 3] = x, y, z
+                    found[env, p, 4], found[env, p, 5], found[env, p, 6] = 0.0, 0.0, 0.0
+                    continue
+                body[env, p], g = index[at, 2], index[at, 1]
+                facing = 1.0
+                for k in range(3):
+                    r0, r1, r2 = geom_xmat[env, g, 3 * k], geom_xmat[env, g, 3 * k + 1], geom_xmat[env, g, 3 * k + 2]
+                    found[env, p, 1 + k] = geom_xpos[env, g, k] + r0 * bx + r1 * by + r2 * bz
+                    found[env, p, 4 + k] = r0 * bnx + r1 * bny + r2 * bnz
+                if probes[p, 7] > 0:  # it has a normal: only what faces it presses, by its component along it
+                    nx, ny, nz = probes[p, 4], probes[p, 5], probes[p, 6]
+                    wx = m0 * nx + m1 * ny + m2 * nz
+                    wy = m3 * nx + m4 * ny + m5 * nz
+                    wz = m6 * nx + m7 * ny + m8 * nz
+                    facing = max(-(wx * found[env, p, 4] + wy * found[env, p, 5] + wz * found[env, p, 6]), 0.0)
+                found[env, p, 10] = (reach - best) * facing

@@ -55,7 +55,9 @@ class ProbeField:
         self.sensors = np.zeros((len(parts), 5), np.int64)
         self.probes = np.zeros((count, 8))
         bounds = np.zeros((len(parts), 4))
-        index, shape, faces, heights = [], [], [np.zeros((0, 13))], [np.zeros(0)]
+        index: list[tuple[int, ...]] = []
+        shape: list[np.ndarray] = []
+        faces, heights = [np.zeros((0, 13))], [np.zeros(0)]
         hulls: dict[int, tuple[int, int]] = {}
         start = n_faces = n_heights = 0
         for s, part in enumerate(parts):
