@@ -123,8 +123,8 @@ class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthPro
 class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
     """See :class:`ContactProbe`. Reads (B, n) bool.
 
-    Behind the depths of a sensor lie the states of its switches, in both branches: 1 closed, 0 open. So they are part of
-    the signal, which is held between samples and reset with it.
+    Behind the depths of a sensor lie the states of its switches, in both branches: 1 closed, 0 open. So they are part
+    of the signal, which is held between samples and reset with it.
     """
 
     kind = "contact_probe"

@@ -95,7 +95,8 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
         pads = np.zeros((len(group.sensors), 11))  # rotation in the link's frame, thickness, slip limit over depth
         longest = int(grids.max())
         # of each sensor, over how many cells apart: Gaussians of dilation along y, x, and times the distance; of shear
-        tables = np.zeros((len(group.sensors), 6, longest))
+        apart = np.arange(1 - longest, longest)
+        tables = np.zeros((len(group.sensors), 6, len(apart)))
         for pad, table, sensor in zip(pads, tables, group.sensors, strict=True):
             options = sensor.options
             pad[:9] = sensor._frame()[1].ravel()
@@ -105,7 +106,7 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
             area = width * height / (rows * columns)
             spread, drag = options.dilation_length, options.shear_length
             bulge = 2 * options.poisson_ratio * area / (2 * np.pi * options.thickness * spread**2)
-            y, x = np.arange(longest) * (height / rows), np.arange(longest) * (width / columns)
+            y, x = apart * (height / rows), apart * (width / columns)
             table[0], table[1] = bulge * np.exp(-(y**2) / (2 * spread**2)), np.exp(-(x**2) / (2 * spread**2))
             table[2], table[3] = y * table[0], x * table[1]
             table[4] = area / (2 * np.pi * drag**2) * np.exp(-(y**2) / (2 * drag**2))
@@ -125,14 +126,14 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
             field.body,
             motion,
             np.zeros((3, n)),
-            np.zeros((4, n)),
+            np.zeros((6, n)),
             group.dt,
         )
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _displace(*group.arguments, out.numpy())
+        _displace(*(*group.arguments, out.numpy()))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
@@ -154,14 +155,16 @@ def _displace(
     body: np.ndarray,
     motion: np.ndarray,
     sources: np.ndarray,
-    half: np.ndarray,
+    sums: np.ndarray,
     dt: float,
     out: np.ndarray,
 ) -> None:
     """Displacements of all markers: Gaussians are products of one along y and one along x, so each sum is two passes.
 
-    ``sources`` holds depth and drag of each marker position, ``half`` what the pass along x made of them.
+    ``sources`` holds depth and drag of each marker position; ``sums`` what the pass along x made of them (dilation
+    along y, along x, drag along x, along y), and then the displacements.
     """
+    middle = tables.shape[2] // 2
     for s in range(sensors.shape[0]):
         link, first, last = sensors[s, 0], sensors[s, 1], sensors[s, 2]
         rows, columns = grids[s, 0], grids[s, 1]
@@ -203,33 +206,28 @@ def _displace(
             if not touched:
                 out[start : start + 3 * (last - first), env] = 0
                 continue
+            sums[:, first:last] = 0
             for r in range(rows):
                 line = first + r * columns
-                empty = True
-                for c in range(columns):
-                    empty = empty and sources[0, line + c] == 0
-                for c in range(columns):
-                    plain = slope = drag_x = drag_y = 0.0
-                    if not empty:
-                        for k in range(columns):
-                            h = sources[0, line + k]
-                            if h > 0:
-                                apart = abs(c - k)
-                                plain += table[1, apart] * h
-                                slope += table[3, apart] * h if c > k else -table[3, apart] * h
-                                drag_x += table[5, apart] * sources[1, line + k]
-                                drag_y += table[5, apart] * sources[2, line + k]
-                    half[0, line + c], half[1, line + c] = plain, slope
-                    half[2, line + c], half[3, line + c] = drag_x, drag_y
-            for r in range(rows):
-                for c in range(columns):
-                    ux = uy = 0.0
+                pressed = False
+                for k in range(columns):
+                    h, sx, sy = sources[0, line + k], sources[1, line + k], sources[2, line + k]
+                    if h > 0:
+                        pressed = True
+                        for c in range(columns):
+                            apart = middle + c - k
+                            sums[0, line + c] += table[1, apart] * h
+                            sums[1, line + c] += table[3, apart] * h
+                            sums[2, line + c] += table[5, apart] * sx
+                            sums[3, line + c] += table[5, apart] * sy
+                if pressed:
                     for k in range(rows):
-                        j = first + k * columns + c
-                        apart = abs(r - k)
-                        ux += table[0, apart] * half[1, j] + table[4, apart] * half[2, j]
-                        uy += table[4, apart] * half[3, j]
-                        uy += table[2, apart] * half[0, j] if r > k else -table[2, apart] * half[0, j]
-                    i = r * columns + c
-                    out[start + 3 * i, env], out[start + 3 * i + 1, env] = ux, uy
-                    out[start + 3 * i + 2, env] = -sources[0, first + i]
+                        apart = middle + k - r
+                        even, odd, drag = table[0, apart], table[2, apart], table[4, apart]
+                        there = first + k * columns
+                        for c in range(columns):
+                            sums[4, there + c] += even * sums[1, line + c] + drag * sums[2, line + c]
+                            sums[5, there + c] += odd * sums[0, line + c] + drag * sums[3, line + c]
+            for i in range(first, last):
+                place = start + 3 * (i - first)
+                out[place, env], out[place + 1, env], out[place + 2, env] = sums[4, i], sums[5, i], -sources[0, i]

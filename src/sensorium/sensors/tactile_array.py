@@ -48,8 +48,8 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     """
 
     grid: tuple[int, int] | None = None
-    """Rows (along y) and columns (along x) of a grid centred on the sensor's origin; taxels are counted row by row, from
-    the smallest y and x."""
+    """Rows (along y) and columns (along x) of a grid centred on the sensor's origin; taxels are counted row by row,
+    from the smallest y and x."""
     spacing: float | None = Field(default=None, gt=0)
     """Distance between neighbours of the grid, m."""
     positions: tuple[Point, ...] | None = Field(default=None, min_length=1)
@@ -61,7 +61,8 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     exponent: float = Field(default=1.0, gt=0)
     """Exponent of the depth: 1 for a linear spring, 1.5 for a Hertzian contact."""
     stiffness: float | None = Field(default=None, gt=0)
-    """Stiffness of a taxel, N / m**exponent. Default: forces come from the engine's contacts."""
+    """Stiffness of a taxel, N / m**exponent. Default: forces come from the engine's contacts with what is tracked, or
+    all contacts of the link where ``tracked`` is not given."""
     damping: float = Field(default=0.0, ge=0)
     """Damping of a taxel, N s/m. Needs ``stiffness``, as those below do."""
     shear_stiffness: float = Field(default=1000.0, ge=0)
@@ -202,11 +203,11 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        array = out.numpy()
+        array = (out.numpy(),)
         if group.sharing:
-            share_wrenches(*group.share_arguments, array)
+            share_wrenches(*(group.share_arguments + array))
         if group.springs:
-            spring_forces(*group.spring_arguments, array)
+            spring_forces(*(group.spring_arguments + array))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:

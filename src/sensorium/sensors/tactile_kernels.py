@@ -16,7 +16,16 @@ _PASSES = 16
 
 @compiled
 def _put(
-    out: np.ndarray, start: int, count: int, i: int, env: int, shown: np.ndarray, a: float, b: float, c: float, twist: float
+    out: np.ndarray,
+    start: int,
+    count: int,
+    i: int,
+    env: int,
+    shown: np.ndarray,
+    a: float,
+    b: float,
+    c: float,
+    twist: float,
 ) -> None:
     """Write the force with components (a, b, c) along t1, t2 and normal, and the torque about the normal."""
     for k in range(3):

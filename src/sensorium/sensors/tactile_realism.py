@@ -68,6 +68,8 @@ class TactileRealism(Options):
                 raise ValueError(f"dead_taxels must lie in [0, {count}), got {taxel}")
 
 
+_NOTHING = np.float32(1e-20)
+"""What the skin still remembers below this is forgotten: tiny numbers are slow."""
 _PARAMETERS = ("relaxation_fraction", "relaxation_time", "gain_spread", "dead_fraction")
 
 
@@ -202,21 +204,19 @@ def _respond(
     data: np.ndarray,
 ) -> bool:
     """Viscoelasticity, crosstalk and gains; returns whether any column has generic imperfections."""
+    steps = np.empty(data.shape[1], np.float32)
     for s in range(table.shape[0]):
         start, taxel, n, width, blocks = table[s, 0], table[s, 1], table[s, 2], table[s, 3], table[s, 4]
         for env in range(data.shape[1]):
-            share = fraction[s, env]
-            if share > 0:
-                step = np.float32(1.0 - np.exp(-dt / time[s, env]))
-                for c in range(start, start + n * width * blocks):
-                    x = data[c, env]
-                    z = x if np.isnan(memory[c, env]) else memory[c, env]
-                    data[c, env] = x + share * (x - z)
-                    z = z + step * (x - z)  # the dashpot, for a load that stays as it is until the next step
-                    memory[c, env] = z if abs(z) > np.float32(1e-20) else np.float32(0)
-            else:
-                for c in range(start, start + n * width * blocks):
-                    memory[c, env] = data[c, env]  # at rest, should the branch be switched on
+            steps[env] = 1.0 - np.exp(-dt / time[s, env])
+        for c in range(start, start + n * width * blocks):
+            for env in range(data.shape[1]):
+                x, share = data[c, env], fraction[s, env]
+                z = x if share == 0 or np.isnan(memory[c, env]) else memory[c, env]
+                data[c, env] = x + share * (x - z)
+                z = z + steps[env] * (x - z)  # the dashpot, for a load that stays as it is until the next step
+                memory[c, env] = z if abs(z) > _NOTHING else np.float32(0)
+        for env in range(data.shape[1]):
             for block in range(blocks):
                 first = start + block * n * width
                 if starts[s, 0] > 0:
