@@ -341,5 +341,6 @@ def nearest_surfaces(
                     wx = m0 * nx + m1 * ny + m2 * nz
                     wy = m3 * nx + m4 * ny + m5 * nz
                     wz = m6 * nx + m7 * ny + m8 * nz
-                    facing = max(-(wx * found[env, p, 4] + wy * found[env, p, 5] + wz * found[env, p, 6]), 0.0)
+                    facing = -(wx * found[env, p, 4] + wy * found[env, p, 5] + wz * found[env, p, 6])
+                    facing = facing if facing > 1e-6 else 0.0  # not by rounding
                 found[env, p, 10] = (reach - best) * facing
