@@ -156,6 +156,10 @@ class SensorGroup:
         """Fill ``out`` (columns, B) with the raw signal that the engine's sensors gave."""
         self._manager.gather(self, out)
 
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copy one (columns, B) tensor to another."""
+        self._manager.copy(source, target)
+
     def imperfect(self, data: torch.Tensor) -> None:
         """Apply the generic hardware stage (bias, walk, noise, dead band, saturation, resolution) to ``data``."""
         if data.shape != (self.n_columns, self.n_envs):
