@@ -12,7 +12,7 @@ from sensorium.pipeline import SensorGroup, formula
 from sensorium.sensors import ray_kernels as kernels
 from sensorium.sensors.patterns import Pattern
 
-_CHUNK = 2**18
+_CHUNK = 2**19
 """Rays that are aimed, cast and collected together: what is in memory beyond the readings, whatever B is."""
 _LEAST_ENVS = 16
 """Envs of a chunk at least, so that there is work for every thread."""
@@ -80,10 +80,8 @@ class Caster:
         model = world.model
         self._dt = group.dt
         self._time = world.time.numpy()
-        self._positions, self._matrices = (
-            world.bind("xpos").numpy(),
-            world.bind("xmat").numpy().reshape(-1, model.nbody, 9),
-        )
+        self._positions = world.bind("xpos").numpy()
+        self._matrices = world.bind("xmat").numpy().reshape(-1, model.nbody, 9)
         self._everyone = np.arange(world.n_envs, dtype=np.int32)
         self.restarted: np.ndarray | None = None
         """Ids of envs that start afresh: the next cast is of all their rays, and of no other env's."""
@@ -125,14 +123,17 @@ class Caster:
         self._due = np.zeros((world.n_envs, len(rigs), slots), np.int64)
 
         self._needs_normals = bool((self.table[:, [kernels.NORMALS, kernels.INTENSITY]] >= 0).any())
+        self._describes = self._needs_normals or bool((self.table[:, kernels.BODY_IDS] >= 0).any())
         self._geom_body, self._reflectivity = model.geom_bodyid.astype(np.int64), _reflectivity(model)
         self._excluded = np.array([_excluded(model, mount) for mount in mounts])
         self._own = np.where(self.table[:, kernels.BODY] > 0, self.table[:, kernels.BODY], -1).astype(np.int32)
-        self._passes = bool((self._excluded.sum(axis=1) > 1).any())
+        self._passes = any(excluded.sum() > (own >= 0) for excluded, own in zip(self._excluded, self._own, strict=True))
         self._plans = [self._plan(whole) for whole in (False, True)]
         widest = self._plans[1].n_rays
-        self._n_rows = min(world.n_envs, max(_LEAST_ENVS, _CHUNK // widest))
+        parts = math.ceil(world.n_envs / max(_LEAST_ENVS, _CHUNK // widest))
+        self._n_rows = math.ceil(world.n_envs / parts)
         self._points, self._directions = np.zeros((2, self._n_rows * widest * 3))
+        self._chosen = np.zeros((self._n_rows, widest), np.int32)
         self._frames = np.zeros((self._n_rows, len(rigs), kernels.POSE))
         self._no_normals = np.zeros((self._n_rows, 0, 3))
 
@@ -169,9 +170,14 @@ class Caster:
         if self._passes:
             self._pass_through(plan, ids, points, directions, distances, geoms, surface)
         kernels.collect(
-            ids, plan.whole, self.table, due, plan.first, self._frames, self._mounts, self.limits, self._scale,
-            distances, geoms, surface, directions, self._geom_body, self._reflectivity, out,
+            ids, plan.whole, self.table, due, plan.first, self._frames, self.limits, self._scale, distances,
+            self._chosen, out,
         )  # fmt: skip
+        if self._describes:
+            kernels.describe(
+                ids, plan.whole, self.table, due, plan.first, self._frames, self._mounts, self._chosen, geoms, surface,
+                directions, self._geom_body, self._reflectivity, out,
+            )  # fmt: skip
 
     def _query(
         self, ids: np.ndarray, points: np.ndarray, directions: np.ndarray, exclude: np.ndarray
