@@ -629,6 +629,9 @@ def test_large_batches_are_cast_in_parts_with_the_same_result(monkeypatch):
     monkeypatch.setattr(ray_casting, "_CHUNK", 100)
     monkeypatch.setattr(ray_casting, "_LEAST_ENVS", 5)
     assert same(run(), whole)
+    monkeypatch.undo()
+    monkeypatch.setattr(ray_casting, "_LEAST_RAYS", 1)  # and by several threads
+    assert same(run(), whole)
 
 
 def test_an_env_that_failed_leaves_the_others_alone():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import mujoco
@@ -16,6 +18,8 @@ _CHUNK = 2**19
 """Rays that are aimed, cast and collected together: what is in memory beyond the readings, whatever B is."""
 _LEAST_ENVS = 16
 """Envs of a chunk at least, so that there is work for every thread."""
+_LEAST_RAYS = 16_000
+"""Rays to aim or to collect from which a further thread pays for waking it."""
 _RIM = 4
 """Rays on the rim of a diverging beam, besides the one in its middle."""
 
@@ -82,6 +86,8 @@ class Caster:
         self._time = world.time.numpy()
         self._positions = world.bind("xpos").numpy()
         self._matrices = world.bind("xmat").numpy().reshape(-1, model.nbody, 9)
+        self._threads: int = world.threads  # type: ignore[attr-defined]
+        self._pool = ThreadPoolExecutor(max(1, self._threads - 1), "rays")  # starts threads when they are needed
         self._everyone = np.arange(world.n_envs, dtype=np.int32)
         self.restarted: np.ndarray | None = None
         """Ids of envs that start afresh: the next cast is of all their rays, and of no other env's."""
@@ -162,22 +168,44 @@ class Caster:
         shape = (len(ids), plan.n_rays, 3)
         size = math.prod(shape)
         points, directions = self._points[:size].reshape(shape), self._directions[:size].reshape(shape)
-        kernels.aim(
-            ids, plan.whole, self.table, due, self._positions, self._matrices, self._starts, self._vectors,
-            plan.first, self._frames, points, directions,
-        )  # fmt: skip
+
+        def aim(rows: slice) -> None:
+            kernels.aim(
+                ids[rows], plan.whole, self.table, due[rows], self._positions, self._matrices, self._starts,
+                self._vectors, plan.first, self._frames[rows], points[rows], directions[rows],
+            )  # fmt: skip
+
+        self._share(aim, shape)
         distances, geoms, surface = self._query(ids, points, directions, plan.own)
         if self._passes:
             self._pass_through(plan, ids, points, directions, distances, geoms, surface)
-        kernels.collect(
-            ids, plan.whole, self.table, due, plan.first, self._frames, self.limits, self._scale, distances,
-            self._chosen, out,
-        )  # fmt: skip
-        if self._describes:
-            kernels.describe(
-                ids, plan.whole, self.table, due, plan.first, self._frames, self._mounts, self._chosen, geoms, surface,
-                directions, self._geom_body, self._reflectivity, out,
+
+        def collect(rows: slice) -> None:
+            kernels.collect(
+                ids[rows], plan.whole, self.table, due[rows], plan.first, self._frames[rows], self.limits, self._scale,
+                distances[rows], self._chosen[rows], out,
             )  # fmt: skip
+            if self._describes:
+                kernels.describe(
+                    ids[rows], plan.whole, self.table, due[rows], plan.first, self._frames[rows], self._mounts,
+                    self._chosen[rows], geoms[rows], surface[rows], directions[rows], self._geom_body,
+                    self._reflectivity, out,
+                )  # fmt: skip
+
+        self._share(collect, shape)
+
+    def _share(self, work: Callable[[slice], None], shape: tuple[int, ...]) -> None:
+        """Run ``work`` on parts of the envs in several threads, where it is enough for that."""
+        threads = min(self._threads, math.prod(shape[:2]) // _LEAST_RAYS, shape[0] // kernels.BLOCK)
+        if threads < 2:
+            work(slice(0, shape[0]))
+            return
+        step = math.ceil(shape[0] / threads / kernels.BLOCK) * kernels.BLOCK  # no two threads write one cache line
+        first, *others = (slice(begin, min(begin + step, shape[0])) for begin in range(0, shape[0], step))
+        waiting = [self._pool.submit(work, part) for part in others]
+        work(first)
+        for future in waiting:
+            future.result()
 
     def _query(
         self, ids: np.ndarray, points: np.ndarray, directions: np.ndarray, exclude: np.ndarray

@@ -24,7 +24,9 @@ POSE = 12
 NUDGE = 1e-7
 """Metres behind an excluded surface from which a ray goes on: past rounding, and thinner than anything."""
 
-_BLOCK = 16  # envs that are written together, for they are neighbours in memory
+BLOCK = 16
+"""Envs that are written together: one cache line."""
+
 _F, _U = np.float32, np.uint32
 _BIN24 = 2.0**-24
 _EPS = 1e-6
@@ -158,8 +160,8 @@ def collect(ids, whole, table, due, first, frames, limits, scale, distances, cho
 
     ``chosen`` has for the first ray of each bundle which ray that is, -1 without a return.
     """
-    for r0 in range(0, ids.shape[0], _BLOCK):
-        r1 = min(r0 + _BLOCK, ids.shape[0])
+    for r0 in range(0, ids.shape[0], BLOCK):
+        r1 = min(r0 + BLOCK, ids.shape[0])
         for s in range(table.shape[0]):
             spread, slots, scans = table[s, SPREAD], table[s, SLOTS], table[s, SCANS] and not whole
             slot_beams = table[s, BEAMS] // slots
@@ -193,8 +195,8 @@ def describe(
     ids, whole, table, due, first, frames, mounts, chosen, geoms, surface, directions, geom_body, reflectivity, out
 ):
     """Normals, bodies and intensities of the returns that :func:`collect` chose."""
-    for r0 in range(0, ids.shape[0], _BLOCK):
-        r1 = min(r0 + _BLOCK, ids.shape[0])
+    for r0 in range(0, ids.shape[0], BLOCK):
+        r1 = min(r0 + BLOCK, ids.shape[0])
         for s in range(table.shape[0]):
             bodies, intensity, normals_at = table[s, BODY_IDS], table[s, INTENSITY], table[s, NORMALS]
             if bodies < 0 and intensity < 0 and normals_at < 0:
