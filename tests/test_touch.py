@@ -529,6 +529,42 @@ def test_gel_is_dragged_along_until_it_slips():
     assert u[11, 10, 0] == pytest.approx(-turn * 0.003, rel=0.02)
 
 
+def test_sensors_of_different_sizes_in_one_class():
+    """Each has its own columns, switches, weights and gains: the same as if it were alone."""
+    three = ((0.0, 0.0, 0.0), (0.006, 0.0, 0.0), (0.1, 0.0, 0.0))
+    probes = [
+        ContactProbe(link="pad", pos=(0, 0, 0.01), radius=0.004, uuid="a", contact_threshold=0.001),
+        ContactProbe(link="pad", pos=(0, 0, 0.01), radius=0.004, uuid="b", contact_threshold=0.003, positions=three),
+    ]
+    skin = {"link": "pad", "pos": (0, 0, 0.01), "stiffness": 100.0, "gain_spread": 0.2}
+    arrays = [
+        TactileArray(**skin, grid=(2, 5), spacing=0.002, uuid="c", crosstalk_length=0.002),
+        TactileArray(**skin, positions=three, uuid="d", dead_taxels=(1,)),
+        TactileArray(**skin, grid=(7, 3), spacing=0.002, uuid="e", crosstalk_length=0.004, relaxation_fraction=1.0),
+    ]
+    gels = [
+        ElastomerDisplacement(link="pad", pos=(0, 0, 0.01), grid=(3, 8), size=(0.01, 0.01), uuid="f"),
+        ElastomerDisplacement(link="pad", pos=(0, 0, 0.01), grid=(6, 2), size=(0.01, 0.01), uuid="g"),
+    ]
+
+    def run(*options):
+        scene = press_scene()
+        sensors = [scene.add_sensor(one) for one in options]
+        scene.build(n_envs=2)
+        place(scene, z=0.0115, velocity=(0.01, 0, -0.1, 0))
+        scene.step(count=4)
+        readings = [sensor.read() for sensor in sensors]
+        return [reading if isinstance(reading, torch.Tensor) else torch.cat(reading, 2) for reading in readings]
+
+    together = run(*probes, *arrays, *gels)
+    assert together[0].tolist() == [[True]] * 2
+    assert together[1].tolist() == [[True, True, False]] * 2
+    assert not together[3][:, 1].any()
+    for options, reading in zip((*probes, *arrays, *gels), together, strict=True):
+        assert reading.any()
+        assert torch.equal(run(options)[0], reading)
+
+
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
