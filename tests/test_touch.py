@@ -189,6 +189,26 @@ def test_taxels_carry_the_whole_wrench_of_a_load_on_a_slope():
     assert abs(moment[2]) > 0.01  # the weight's shear off centre turns the pad
 
 
+def test_taxels_carry_a_torque_about_the_normal():
+    """A crate that is turned but held by friction: shear runs round, and every taxel is twisted a little."""
+    scene, pad, _ = rest_scene(LOPSIDED.format(x=0.0, y=0.0))
+    scene.world.bind("xfrc_applied")[:, scene.model.body("load/crate").id, 5] = 0.05
+    scene.step(count=50)
+    force, torque = (tensor[0].double().numpy() for tensor in pad.read())
+    assert force.sum(0) == pytest.approx([0, 0, -0.8 * G], abs=1e-2)
+    x = positions(pad)
+    moment = np.cross(x, force).sum(0) + torque.sum(0)
+    assert moment[2] == pytest.approx(0.05, rel=0.01)
+    loaded = force[:, 2] < 0
+    assert (torque[loaded, 2] > 0).all()
+    assert not torque[:, :2].any()
+    shear = np.hypot(force[:, 0], force[:, 1])
+    middle, corner = (np.linalg.norm(x - (at, at, 0), axis=1).argmin() for at in (0.005, 0.045))
+    assert shear[corner] > 3 * shear[middle] > 0
+    # the disc of a taxel carries as much per rotation as its area says: twist over shear is r² / 2 over the distance
+    assert torque[corner, 2] / shear[corner] == pytest.approx(0.001**2 / 2 / np.linalg.norm(x[corner]), rel=0.05)
+
+
 def test_no_force_without_contact_and_only_from_what_is_tracked():
     scene = sn.Scene(dt=DT)
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.02)), name="pad", pos=(0, 0, 0.5))

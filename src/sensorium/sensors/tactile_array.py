@@ -42,6 +42,8 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     k * depth**exponent + damping * rate, never pulling, with a spring for shear and one for twist that slip at the
     friction limit; then the sum is what that law says.
 
+    The generic imperfections act on the forces, in newtons; those of tactile skins before them, on the torques too.
+
     Example:
         >>> pad = scene.add_sensor(sn.TactileArray(link="finger", grid=(16, 16), spacing=0.002, gain_spread=0.05))
         >>> pad.read().force   # (B, 256, 3) N
