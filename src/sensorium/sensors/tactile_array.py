@@ -217,8 +217,10 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
 
 
 def tangents(normals: np.ndarray) -> np.ndarray:
-    """Frames (n, 3, 3) with rows t1, t2, normal, right-handed; t1 is at right angles to y (along x for normals along z),
-    and for normals along y at right angles to x."""
+    """Frames (n, 3, 3) with rows t1, t2, normal, right-handed.
+
+    t1 is at right angles to y (along x for normals along z), and for normals along y at right angles to x.
+    """
     along_y = np.abs(normals[:, 1]) > 0.999
     across = np.where(along_y[:, None], (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
     first = unit(np.cross(across, normals))
