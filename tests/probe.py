@@ -38,6 +38,26 @@ class DoubleProbeSensor(ProbeSensor, options=DoubleProbe):
         return torch.float64
 
 
+class HookedProbe(Probe):
+    """A probe whose stages run one by one, instead of in the fused step."""
+
+
+class HookedProbeSensor(ProbeSensor, options=HookedProbe):
+    @classmethod
+    def _apply_hardware_imperfections(cls, group, data):
+        group.imperfect(data)
+
+
+class HookedDoubleProbe(DoubleProbe):
+    pass
+
+
+class HookedDoubleProbeSensor(DoubleProbeSensor, options=HookedDoubleProbe):
+    @classmethod
+    def _apply_hardware_imperfections(cls, group, data):
+        group.imperfect(data)
+
+
 def probe_scene(*options, n_envs=2, seed=0, dt=0.01):
     """A built scene that holds nothing but probes (and a ball, for there must be something)."""
     scene = sn.Scene(dt=dt, substeps=1)

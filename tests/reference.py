@@ -84,6 +84,19 @@ def uniform(w):
     return (w >> U(8)).astype(np.float64) * 2.0**-24
 
 
+def low_pass(bandwidth, order, dt):
+    """The bilinear transform of 1 / (1 + s / w) or of Butterworth's second order, prewarped at ``bandwidth`` Hz."""
+    if bandwidth is None or bandwidth * dt > 0.45:
+        return None
+    k = np.tan(np.pi * bandwidth * dt)
+    if order == 1:
+        taps = (k / (1 + k), k / (1 + k), 0.0, (k - 1) / (1 + k), 0.0)
+    else:
+        d = 1 + np.sqrt(2) * k + k**2
+        taps = (k**2 / d, 2 * k**2 / d, k**2 / d, 2 * (k**2 - 1) / d, (1 - np.sqrt(2) * k + k**2) / d)
+    return tuple(F(tap) for tap in taps)
+
+
 class Reference:
     """What a sensor reads, from its ground truth. Parameters are arrays that broadcast to (C, B)."""
 
@@ -98,18 +111,36 @@ class Reference:
             "low": -np.inf,
             "high": np.inf,
         }
-        timing = {"rate": 0, "delay": 0, "jitter": 0, "dropout": 0}
+        further = {
+            "scale_error": 0,
+            "bias_spread": 0,
+            "bias_instability": 0,
+            "correlation_time": 100.0,
+            "temperature_drift": 0,
+            "temperature": 25.0,
+            "outliers": 0,
+            "outlier_size": 0,
+        }
+        timing = {"rate": 0, "delay": 0, "jitter": 0, "dropout": 0, "stuck": 0}
         for name, value in (defaults | {k: v for k, v in parameters.items() if k in defaults}).items():
             scale = np.float64(dt) ** 0.5 if name == "random_walk" else 1.0
             value = np.asarray(value, np.float64) * scale
             setattr(self, name, np.broadcast_to(value, shape).astype(F))
         for name, value in (timing | {k: v for k, v in parameters.items() if k in timing}).items():
             setattr(self, name, np.broadcast_to(np.asarray(value, np.float64), shape[1:]))
+        for name, value in (further | {k: v for k, v in parameters.items() if k in further}).items():
+            value = np.asarray(value, np.float64)
+            value = -np.expm1(-dt / value) if name == "correlation_time" else value
+            setattr(self, name, np.broadcast_to(value, shape).astype(F))
+        self.decay = self.correlation_time
+        self.stuck = -np.expm1(-self.stuck * dt)
+        self.filter = low_pass(parameters.get("bandwidth"), parameters.get("filter_order", 2), dt)
         self.linear = parameters.get("interpolate", False)
         self.mix = parameters.get("mix")
 
     def reset(self, truth, step):
         self.walk = np.zeros(self.shape, F)
+        self.is_stuck = np.zeros(self.shape[1], bool)
         self.reading = self._sample(truth, step, advance=False)
         self.past = [[self.reading[:, b].copy()] * 400 for b in range(self.shape[1])]
         return self.reading.copy()
@@ -121,28 +152,57 @@ class Reference:
             m = np.asarray(self.mix, F)[..., None]
             x = np.stack([m[i, 0] * x[0] + m[i, 1] * x[1] + m[i, 2] * x[2] for i in range(3)])
         out = np.empty(self.shape, self.dtype)
+        x = self._respond(x + self.dtype(0), advance)
+        if not advance:
+            self.offset, self.drift = np.zeros(self.shape, F), np.zeros(self.shape, F)
         for c in range(self.shape[0]):
-            n0, n1 = normals(*threefry(key(self.seed, self.uuid, c), envs, np.full_like(envs, step)))
+            draw = lambda base, c=c: threefry(key(self.seed, self.uuid, c), envs + U(base), np.full_like(envs, step))  # noqa: E731
+            n0, n1 = normals(*draw(0))
+            x[c] = x[c] + self.scale_error[c] * x[c]
             if advance:
                 self.walk[c] = self.walk[c] + self.random_walk[c] * n1
+                m0, _ = normals(*draw(2**31))
+                kick = self.bias_instability[c] * np.sqrt(self.decay[c] * (F(2) - self.decay[c]))
+                self.drift[c] = (self.drift[c] - self.decay[c] * self.drift[c]) + kick * m0
+            else:
+                e0, e1 = normals(*draw(3 * 2**30))
+                self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.bias_instability[c] * e1
             out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
+            heat = self.temperature_drift[c] * (self.temperature[c] - F(25))
+            out[c] = ((out[c] + self.offset[c]) + self.drift[c]) + heat
+            o0, o1 = draw(2**30)
+            spike = np.where(o1 & U(1), -self.outlier_size[c], self.outlier_size[c])
+            out[c] = np.where(self.outliers[c] > uniform(o0), out[c] + spike, out[c])
         out = np.where(np.abs(out) < self.deadband, self.dtype(0), out)
         with np.errstate(divide="ignore", invalid="ignore"):
             quantised = np.rint(out / self.resolution) * self.resolution
         out = np.where(self.resolution > 0, quantised, out).astype(self.dtype)
         return np.minimum(np.maximum(out, self.low), self.high).astype(self.dtype)
 
+    def _respond(self, x, advance):
+        if self.filter is None:
+            return x
+        b0, b1, b2, a1, a2 = self.filter
+        if not advance:
+            self.z1, self.z2 = ((F(1) - b0) * x).astype(F), ((b2 - a2) * x).astype(F)
+            return x
+        y = b0 * x + self.z1
+        self.z1, self.z2 = ((b1 * x - a1 * y) + self.z2).astype(F), (b2 * x - a2 * y).astype(F)
+        return y
+
     def step(self, truth, time, step):
         n_envs = self.shape[1]
         envs = np.arange(n_envs, dtype=U)
         w0, w1 = threefry(key(self.seed, self.uuid, -1), envs, np.full_like(envs, step))
+        v0, _ = threefry(key(self.seed, self.uuid, -1), envs + U(2**31), np.full_like(envs, step))
         sample = self._sample(truth, step, advance=True)
         out = np.empty(self.shape, self.dtype)
         for b in range(n_envs):
             k, per_step = np.rint(time[b] / self.dt), self.dt * self.rate[b]
             due = per_step == 0 or per_step >= 1
             due = due or np.floor(k * per_step + 1e-6) > np.floor((k - 1) * per_step + 1e-6)
-            if due and not self.dropout[b] > uniform(w1[b]):
+            self.is_stuck[b] |= self.stuck[b] > uniform(v0[b])
+            if due and not self.dropout[b] > uniform(w1[b]) and not self.is_stuck[b]:
                 self.reading[:, b] = sample[:, b]
             self.past[b].append(self.reading[:, b].copy())
             late = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) * (1.0 / self.dt)

@@ -6,7 +6,7 @@ import torch
 from conftest import ARM, arm_scene, drop_scene
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from probe import Probe, probe_scene
+from probe import HookedProbe, Probe, probe_scene
 
 import sensorium as sn
 from sensorium.sensors import IMUSensor
@@ -391,6 +391,7 @@ def test_describe():
     scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=200, delay=0.01, jitter=0.005))
     scene.add_sensor(sn.Contact(link="box", uuid="touch"))
     scene.add_sensor(Probe(uuid="probe"))
+    scene.add_sensor(HookedProbe(uuid="slow"))
     scene.build(n_envs=4)
     text = scene.describe()
     for word in (
@@ -401,6 +402,7 @@ def test_describe():
         "10 ms + 5",
         "bool",
         "fused, post-process",
+        "hook, fused",
         "hooks",
         "(4, 3)",
     ):

@@ -7,7 +7,7 @@ import torch
 from conftest import drop_scene
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from probe import DoubleProbe, Probe, probe_scene
+from probe import DoubleProbe, HookedProbe, Probe, probe_scene
 
 import sensorium as sn
 from sensorium.pipeline import formula, kernels
@@ -86,24 +86,39 @@ options = st.fixed_dictionaries(
         "dropout": st.sampled_from([0.0, 0.2, 0.9, 1.0]),
         "interpolate": st.booleans(),
         "history_length": st.sampled_from([1, 2, 5]),
+        "scale_error": st.sampled_from([0.0, -0.02, (0.1, 0.0, -0.3)]),
+        "bias_spread": spread,
+        "bias_instability": spread,
+        "correlation_time": st.sampled_from([0.02, 1.0, 100.0]),
+        "temperature_drift": spread,
+        "temperature": st.sampled_from([-40.0, 25.0, 85.0]),
+        "outliers": st.sampled_from([0.0, 0.1, 1.0]),
+        "outlier_size": spread,
+        "bandwidth": st.sampled_from([0.5, 7.0, 30.0, 44.0, 50.0, 400.0]),
+        "filter_order": st.sampled_from([1, 2]),
+        "stuck": st.sampled_from([0.0, 3.0, 1e9]),
     },
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    options=options, seed=st.integers(0, 2**40), n_envs=st.sampled_from([1, 2, 7]), double=st.booleans(), data=st.data()
+    options=options,
+    seed=st.integers(0, 2**40),
+    n_envs=st.sampled_from([1, 2, 7]),
+    probe=st.sampled_from([Probe, DoubleProbe, HookedProbe]),
+    data=st.data(),
 )
-def test_every_combination_of_options_is_the_references(options, seed, n_envs, double, data):
+def test_every_combination_of_options_is_the_references(options, seed, n_envs, probe, data):
     options = dict(options)
     delay, share = options.pop("delay_jitter", (0.0, 0.0))
     options |= {"delay": delay, "jitter": delay * share}
-    scene, sensor = probe_scene((DoubleProbe if double else Probe)(uuid="p", **options), n_envs=n_envs, seed=seed)
+    scene, sensor = probe_scene(probe(uuid="p", **options), n_envs=n_envs, seed=seed)
     low, high = options.pop("saturation", (None, None))
     limits = {"low": -np.inf if low is None else low, "high": np.inf if high is None else high}
     length = options.pop("history_length", None)
     columns = {k: np.reshape(v, (-1, 1)) if isinstance(v, tuple) else v for k, v in options.items()}
-    dtype = np.float64 if double else np.float32
+    dtype = np.float64 if probe is DoubleProbe else np.float32
     expected = reference.Reference(seed=seed, uuid="p", shape=(3, n_envs), dt=0.01, dtype=dtype, **limits, **columns)
     read = expected.reset(sensor.group.truth.numpy(), 0)
     newest = (lambda: sensor.read()[:, 0]) if length else sensor.read

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
-from probe import DoubleProbe, Probe, ProbeSensor
+from probe import HookedDoubleProbe, HookedProbe, Probe, ProbeSensor
 from thermometer import Thermometer
 
 import sensorium as sn
@@ -78,11 +78,13 @@ class Duet:
         mask[envs] = True
         for block in self.blocks:
             self.warp.reset_fused(block, 0, mask)
+        self.warp.reset_timing(mask)
         self.check()
 
     def check(self):
         for mine, block in zip(self.blocks, self.numba._blocks.values(), strict=True):
             fused = slice(0, block.fused)
+            np.testing.assert_array_equal(mine.store.extra.numpy(), block.store.extra.numpy())
             for name in ("truth", "reading", "walk"):
                 expected, got = getattr(block.store, name)[fused], getattr(mine.store, name)[fused]
                 np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)
@@ -119,6 +121,25 @@ def busy_scene():
     )
     add(sn.IMU(link="box", uuid="late", acc_noise=0.1, delay=0.035, jitter=0.01, interpolate=True))
     add(sn.IMU(link="box", uuid="plain"))
+    add(
+        sn.IMU(
+            link="box",
+            uuid="worse",
+            acc_bandwidth=20.0,
+            acc_scale_error=0.01,
+            acc_bias_spread=0.2,
+            acc_outliers=0.2,
+            acc_outlier_size=3.0,
+            acc_misalignment=matrix,
+            gyro_bias_instability=0.1,
+            gyro_correlation_time=0.5,
+            gyro_noise_density=0.01,
+            gyro_temperature_drift=0.003,
+            temperature=40.0,
+            stuck=2.0,
+            delay=0.02,
+        )
+    )
     add(sn.FramePose(link="box", uuid="pose", pos_noise=0.1))
     return scene
 
@@ -148,7 +169,7 @@ def test_rotated_and_summed_gathers_agree():
         assert block.store.truth.abs().max() > 5
 
 
-@pytest.mark.parametrize("options", [Probe, DoubleProbe])
+@pytest.mark.parametrize("options", [HookedProbe, HookedDoubleProbe])
 def test_hardware_stage_of_hooked_classes(options):
     scene = drop_scene()
     made = options(uuid="p", noise=0.3, random_walk=(0.1, 0.2, 0.3), bias=0.5, resolution=0.01, deadband=0.05)

@@ -118,6 +118,10 @@ class CpuKernels:
         delivery = self._deliveries[id(block.direct)]
         kernels.reset_delivery(delivery, 0, block.fused_rows, columns.reading, columns.truth, envs)
 
+    def reset_timing(self, envs: np.ndarray) -> None:
+        """What is stuck comes loose."""
+        kernels.reset_timing(self._timing, envs)
+
     def reset_hardware(
         self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, envs: np.ndarray
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sensorium.pipeline.flags import EXTRA_NAMES
 from sensorium.pipeline.group import SensorGroup
 
 
@@ -35,6 +36,8 @@ def _bytes(group: SensorGroup, number: int) -> int:
     lines = [line for line in (group.truth_timeline, group.measured_timeline) if line is not None]
     timelines = sum(len(line) for line in lines) * group.dtype.itemsize
     own = columns * (2 * group.dtype.itemsize + 8 * 4 + timelines)
+    asked = sum(extra.stop - extra.start for extra in group.sensors[number]._extra_parts())
+    own += asked * len(EXTRA_NAMES) * 4
     return group.n_envs * (own + back * group.return_dtype.itemsize * slots)
 
 

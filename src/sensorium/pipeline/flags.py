@@ -9,6 +9,12 @@ DEADBAND = 16
 SATURATION = 32
 RESOLUTION = 64
 MIX = 128  # the column is a weighted sum of three (axis misalignment)
+FILTER = 256
+SCALE = 512
+SPREAD = 1024  # an offset drawn at every reset
+INSTABILITY = 2048  # a Gauss-Markov drift
+TEMPERATURE = 4096
+OUTLIERS = 8192
 
 # what a sensor's timing has to do
 RATE = 1
@@ -16,6 +22,8 @@ DROPOUT = 2
 DELAYED = 4
 LINEAR = 8
 SAME = 16  # its timing is the same in every env
+STUCK = 32
+HELD = RATE | DROPOUT | STUCK  # what can keep a sample from being taken
 
 # how a column's raw signal is gathered from the engine's sensor data
 GATHER_NONE = -1  # by a hook of its class
@@ -24,8 +32,8 @@ GATHER_SUM = 1
 GATHER_ROTATE = 2  # sum of world-frame vectors, rotated into a frame, one component
 
 # columns of the per-column table
-COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first")
-OP, FIRST, COUNT, QUAT, AXIS, FLAGS, SENSOR, MIX_ROW, MIX_FIRST = range(9)
+COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first", "extra_row")
+OP, FIRST, COUNT, QUAT, AXIS, FLAGS, SENSOR, MIX_ROW, MIX_FIRST, EXTRA_ROW = range(10)
 
 # columns of the per-return-column table
 RETURN_NAMES = (
@@ -42,4 +50,44 @@ R_SOURCE, R_SENSOR, R_LINEAR, R_RING_FIRST, R_RING_SLOTS, R_HISTORY_FIRST, R_HIS
 
 # parameters of columns, and of sensors' timing
 P_NOISE, P_BIAS, P_RANDOM_WALK, P_RESOLUTION, P_DEADBAND, P_LOW, P_HIGH = range(7)
-T_RATE, T_DELAY, T_JITTER, T_DROPOUT = range(4)
+T_RATE, T_DELAY, T_JITTER, T_DROPOUT, T_STUCK = range(5)
+
+# what the columns of sensors with further imperfections have beside: parameters, coefficients of the filter, and state
+EXTRA_NAMES = (
+    "scale_error",
+    "bias_spread",
+    "bias_instability",
+    "decay",
+    "temperature_drift",
+    "temperature",
+    "outliers",
+    "outlier_size",
+    "b0",
+    "b1",
+    "b2",
+    "a1",
+    "a2",
+    "offset",
+    "drift",
+    "z1",
+    "z2",
+)
+(
+    E_SCALE,
+    E_SPREAD,
+    E_INSTABILITY,
+    E_DECAY,
+    E_TEMPERATURE_DRIFT,
+    E_TEMPERATURE,
+    E_OUTLIERS,
+    E_OUTLIER_SIZE,
+    E_B0,
+    E_B1,
+    E_B2,
+    E_A1,
+    E_A2,
+    E_OFFSET,
+    E_DRIFT,
+    E_Z1,
+    E_Z2,
+) = range(17)

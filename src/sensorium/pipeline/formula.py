@@ -17,22 +17,36 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
     n0 = r * sine(q)     sign: bit 0 of w1  sine(q) = sin(q * pi / 2) = q * polynomial(q * q), see SINE
     n1 = r * sine(1 - q) sign: bit 1 of w1
 
+**Further words**, where a column has the imperfections that need them, by the same key: ``(m0, m1)`` are the normals of
+``(env + 2^31, step)``, ``(o0, o1)`` the words of ``(env + 2^30, step)``; at a reset ``(e0, e1)`` are the normals of
+``(env + 3 * 2^30, step)``.
+
 **Timing**, per sensor and env, in float64, with k = rint(time / dt) steps since the env's reset::
 
     due     = floor(k * (dt * rate) + EPS) > floor((k - 1) * (dt * rate) + EPS), or always without a rate
     lost    = dropout > (w1 >> 8) * 2^-24   words drawn with the sensor's own key; a lost sample is not taken
+    stuck   = stuck or p > (v0 >> 8) * 2^-24         v by (env + 2^31, step); p = 1 - exp(-dt * rate of sticking)
     late    = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)      steps
     lag     = ceil(late - EPS)              zero-order hold; the linear option takes floor(late + EPS) and one older
 
 **Reading**, per column and env, from the measured signal ``x`` before the hardware stage::
 
     x       = x + 0                         no zero is negative
+    y       = b0 * x + z1                   the low-pass filter, if there is one
+    z1, z2  = (b1 * x - a1 * y) + z2, b2 * x - a2 * y
+    x       = y + scale_error * y
     walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
     x       = ((x + bias) + walk) + noise * n0
+    drift   = (drift - decay * drift) + bias_instability * sqrt(decay * (2 - decay)) * m0
+    x       = ((x + offset) + drift) + temperature_drift * (temperature - 25)
+    x       = x + outlier_size, or x - outlier_size where bit 0 of o1 is set, if outliers > (o0 >> 8) * 2^-24
     x       = 0 where |x| < deadband
     x       = rint(x / resolution) * resolution, where resolution > 0
     x       = min(max(x, low), high)
-    reading = x where due and not lost, else what it was
+    reading = x where due, not lost and not stuck, else what it was
+
+At a reset walk is 0, offset = bias_spread * e0, drift = bias_instability * e1, and the filter is at rest at x:
+z1 = (1 - b0) * x, z2 = (b2 - a2) * x.
 """
 
 import hashlib
@@ -68,6 +82,11 @@ PARITY = 0x1BD11BDA
 """Threefry's key-schedule constant."""
 EPS = 1e-6
 """Steps by which an instant may be missed through rounding of times."""
+
+GAUSS_MARKOV, OUTLIER, RESET = 1 << 31, 1 << 30, 3 << 30
+"""What is added to the env in the counter of further words."""
+TEMPERATURE = 25.0
+"""°C at which there is no temperature drift."""
 
 TIMING = -1
 """The element whose key the timing of a sensor (jitter, dropout) draws with; columns are 0, 1, ..."""

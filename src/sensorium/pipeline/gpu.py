@@ -13,7 +13,7 @@ import torch
 import warp as wp
 
 from sensorium.pipeline import warp_kernels
-from sensorium.pipeline.flags import GATHER_COPY, MIX_FIRST, MIX_ROW, OP, R_SOURCE
+from sensorium.pipeline.flags import EXTRA_ROW, GATHER_COPY, MIX_FIRST, MIX_ROW, OP, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
@@ -79,11 +79,11 @@ class GpuKernels:
         fused = block.direct.table[: block.fused_rows, R_SOURCE].cpu().numpy()
         row[fused] = np.arange(len(fused))
         struct = warp_kernels.Block()
-        for name in ("table", "sources", "key", "mix", "walk", "parameters"):
+        for name in ("table", "sources", "key", "mix", "walk", "parameters", "extra"):
             setattr(struct, name, _flat(getattr(block.store, name)))
         for name in ("flags", "key", "parameters"):
             setattr(struct, f"timing_{name}", _flat(getattr(timing, name)))
-        for name in ("due", "lag", "part"):
+        for name in ("due", "lag", "part", "stuck"):
             setattr(struct, name, _flat(getattr(timing, name)))
         struct.row = _flat(torch.from_numpy(row).to(data.device))
         plain = _plain_columns(block.store.table.cpu().numpy()) & (self._n_envs % LANES == 0)
@@ -166,6 +166,12 @@ class GpuKernels:
             kernel = self._kernels[block.store.truth.dtype]["reset"]
             self._launch(kernel, (block.fused, self._n_envs), *self._arrays(block), _flat(envs))
 
+    def reset_timing(self, envs: torch.Tensor) -> None:
+        """What is stuck comes loose."""
+        if self._blocks:
+            first = self._structs[id(self._blocks[0])]
+            self._launch(warp_kernels.reset_timing, (self._n_sensors, self._n_envs), first, _flat(envs))
+
     def reset_hardware(
         self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, envs: torch.Tensor
     ) -> None:
@@ -185,11 +191,12 @@ class GpuKernels:
 
 
 def _plain_columns(table: np.ndarray) -> np.ndarray:
-    """Which columns are copies of one row of sensor data each, mixed with such copies if at all: (C,) bool."""
+    """Which columns are copies of one row of sensor data each, mixed with such copies if at all, with no further
+    imperfections: (C,) bool."""
     copied = table[:, OP] == GATHER_COPY
     first = np.where(table[:, MIX_ROW] < 0, np.arange(len(table)), table[:, MIX_FIRST])
     last = np.where(table[:, MIX_ROW] < 0, first, first + 2)
-    return copied & copied[first] & copied[(first + last) // 2] & copied[last]
+    return copied & copied[first] & copied[(first + last) // 2] & copied[last] & (table[:, EXTRA_ROW] < 0)
 
 
 def _flat(tensor: torch.Tensor) -> wp.array:

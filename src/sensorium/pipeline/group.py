@@ -68,9 +68,13 @@ class SensorGroup:
 
         # which stages the class defines itself
         self.in_pipeline = bool(cls.uses_ring_pipeline)
+        self.raw = cls._overrides("_update_raw_data")
         self.hooked = cls._overrides(
-            "_update_shared_cache", *_RAW, *_RESPONSE, "_apply_hardware_imperfections", "_apply_delay"
+            "_update_shared_cache", *_RESPONSE, "_apply_hardware_imperfections", "_apply_delay"
         )
+        # a raw signal of its own goes through the fused step like the engine's, except in a graph, where it may have to
+        # run after it
+        self.hooked = self.hooked or (self.raw and manager.world.captures)
         self.responds = cls._overrides(*_RESPONSE)
         self.post_processed = cls._overrides("_post_process")
         self.delayed = cls._overrides("_apply_delay")
@@ -161,5 +165,4 @@ class SensorGroup:
         self._manager.imperfect(self, data)
 
 
-_RAW = ("_update_raw_data", "_update_current_timestep_data")
 _RESPONSE = ("_update_current_timestep_data", "_apply_physics_imperfections", "_apply_transform")

@@ -22,17 +22,39 @@ from sensorium.pipeline.flags import (
     DEADBAND,
     DELAYED,
     DROPOUT,
+    E_A1,
+    E_A2,
+    E_B0,
+    E_B1,
+    E_B2,
+    E_DECAY,
+    E_DRIFT,
+    E_INSTABILITY,
+    E_OFFSET,
+    E_OUTLIER_SIZE,
+    E_OUTLIERS,
+    E_SCALE,
+    E_SPREAD,
+    E_TEMPERATURE,
+    E_TEMPERATURE_DRIFT,
+    E_Z1,
+    E_Z2,
+    EXTRA_ROW,
+    FILTER,
     FIRST,
     FLAGS,
     GATHER_COPY,
     GATHER_NONE,
     GATHER_ROTATE,
+    HELD,
+    INSTABILITY,
     LINEAR,
     MIX,
     MIX_FIRST,
     MIX_ROW,
     NOISE,
     OP,
+    OUTLIERS,
     P_BIAS,
     P_DEADBAND,
     P_HIGH,
@@ -52,11 +74,16 @@ from sensorium.pipeline.flags import (
     RATE,
     RESOLUTION,
     SATURATION,
+    SCALE,
     SENSOR,
+    SPREAD,
+    STUCK,
     T_DELAY,
     T_DROPOUT,
     T_JITTER,
     T_RATE,
+    T_STUCK,
+    TEMPERATURE,
     UNIFORM,
     WALK,
 )
@@ -68,7 +95,7 @@ def constants_checksum() -> int:
     return zlib.crc32(b"".join((folder / name).read_bytes() for name in ("formula.py", "flags.py")))
 
 
-CONSTANTS = 0x50C1481F
+CONSTANTS = 0xC410ABFF
 """The checksum that kernels in the cache were compiled with. Numba does not notice changes of those files, but it does
 of this one; while the two differ, nothing is cached."""
 
@@ -83,12 +110,15 @@ _HALF, _ONE, _TWO, _MINUS_TWO, _ZERO = _F(0.5), _F(1), _F(2), _F(-2), _F(0)
 _BIN23, _BIN24 = _F(2.0**-23), 2.0**-24
 _EPS = formula.EPS
 _PARITY = _U(formula.PARITY)
+_GAUSS_MARKOV, _OUTLIER, _RESET = _U(formula.GAUSS_MARKOV), _U(formula.OUTLIER), _U(formula.RESET)
+_REFERENCE = _F(formula.TEMPERATURE)
+_NONE = _U(0)
 
 
 class Columns(NamedTuple):
     """One dtype's block of columns. Shapes: C columns, B envs, S gather sources, M mixed columns."""
 
-    table: np.ndarray  # (C, 9) int32, see columns of tables in flags.py
+    table: np.ndarray  # (C, 10) int32, see columns of tables in flags.py
     sources: np.ndarray  # (S,) addresses in the engine's sensor data
     key: np.ndarray  # (C, 2) uint32
     mix: np.ndarray  # (M, 3, B) weights
@@ -96,6 +126,7 @@ class Columns(NamedTuple):
     reading: np.ndarray  # (C, B) measured
     walk: np.ndarray  # (C, B) random walk so far
     parameters: np.ndarray  # (7, C, B)
+    extra: np.ndarray  # (E, 17, B) of columns with further imperfections
 
 
 class Timing(NamedTuple):
@@ -103,10 +134,11 @@ class Timing(NamedTuple):
 
     flags: np.ndarray  # (S,)
     key: np.ndarray  # (S, 2) uint32
-    parameters: np.ndarray  # (4, S, B) float64
+    parameters: np.ndarray  # (5, S, B) float64
     due: np.ndarray  # (S, B) bool, this step
     lag: np.ndarray  # (S, B) steps, this step
     part: np.ndarray  # (S, B) fraction towards the next older snapshot (linear)
+    stuck: np.ndarray  # (S, B) bool, since reset
 
 
 class Delivery(NamedTuple):
@@ -224,9 +256,9 @@ def normals(w0, w1):
 
 
 @_jit
-def _normal_row(k0, k1, step, n0, n1):
+def _normal_row(k0, k1, step, n0, n1, base=_NONE):
     for b in range(n0.shape[0]):
-        w0, w1 = threefry(k0, k1, _U(b), step)
+        w0, w1 = threefry(k0, k1, _U(_U(b) + base), step)
         n0[b], n1[b] = normals(w0, w1)
 
 
@@ -248,6 +280,15 @@ def _lose_row(k0, k1, step, dropout, due, s):
         _, w1 = threefry(k0, k1, _U(b), step)
         lost = dropout[s, b] > np.float64(np.int32(w1 >> _U(8))) * _BIN24
         due[s, b] = due[s, b] & (not lost)
+
+
+@_jit
+def _stick_row(k0, k1, step, probability, stuck, due, s):
+    for b in range(due.shape[1]):
+        w0, _ = threefry(k0, k1, _U(_U(b) + _GAUSS_MARKOV), step)
+        now = probability[s, b] > np.float64(np.int32(w0 >> _U(8))) * _BIN24
+        stuck[s, b] = stuck[s, b] | now
+        due[s, b] = due[s, b] & (not stuck[s, b])
 
 
 @_jit
@@ -276,10 +317,12 @@ def time_sensors(timing, time, dt, step):
         delay, jitter = timing.parameters[T_DELAY], timing.parameters[T_JITTER]
         if flags & RATE:
             _due_row(time, dt, timing.parameters[T_RATE], timing.due, s)
-        elif flags & DROPOUT:
+        elif flags & HELD:
             timing.due[s] = True
         if flags & DROPOUT:
             _lose_row(k0, k1, step, timing.parameters[T_DROPOUT], timing.due, s)
+        if flags & STUCK:
+            _stick_row(k0, k1, step, timing.parameters[T_STUCK], timing.stuck, timing.due, s)
         if flags & DELAYED:
             if flags & LINEAR:
                 _linear_lag_row(k0, k1, step, delay, jitter, 1.0 / dt, timing.lag, timing.part, s)
@@ -351,9 +394,8 @@ def gather(columns, c0, c1, data):
 
 
 @_jit
-def _imperfect(x, n0, walk, noise, bias, deadband, low, high, resolution):
-    """One value through the hardware stage; the row loops below are this, spread out."""
-    x = ((x + bias) + walk) + noise * n0
+def _limited(x, deadband, low, high, resolution):
+    """One value from the dead band on; the row loops below are this, spread out."""
     x = x * _ZERO if abs(x) < deadband else x
     x = np.rint(x / resolution) * resolution if resolution > _ZERO else x
     return min(max(x, low), high)
@@ -432,6 +474,51 @@ def _quantise_row(x, resolution, r):
 
 
 @_jit
+def _filter_row(x, extra, e):
+    for b in range(x.shape[0]):
+        y = extra[e, E_B0, b] * x[b] + extra[e, E_Z1, b]
+        extra[e, E_Z1, b] = (extra[e, E_B1, b] * x[b] - extra[e, E_A1, b] * y) + extra[e, E_Z2, b]
+        extra[e, E_Z2, b] = extra[e, E_B2, b] * x[b] - extra[e, E_A2, b] * y
+        x[b] = y
+
+
+@_jit
+def _scale_row(x, extra, e):
+    for b in range(x.shape[0]):
+        x[b] = x[b] + extra[e, E_SCALE, b] * x[b]
+
+
+@_jit
+def _drift_row(x, extra, e, m0):
+    for b in range(x.shape[0]):
+        drift, decay = extra[e, E_DRIFT, b], extra[e, E_DECAY, b]
+        kick = extra[e, E_INSTABILITY, b] * _F(np.sqrt(_F(decay * (_TWO - decay))))
+        extra[e, E_DRIFT, b] = (drift - decay * drift) + kick * m0[b]
+
+
+@_jit
+def _add_slow_row(x, extra, e):
+    for b in range(x.shape[0]):
+        heat = extra[e, E_TEMPERATURE_DRIFT, b] * (extra[e, E_TEMPERATURE, b] - _REFERENCE)
+        x[b] = ((x[b] + extra[e, E_OFFSET, b]) + extra[e, E_DRIFT, b]) + heat
+
+
+@_jit
+def _outlying(x, k0, k1, step, b, extra, e):
+    o0, o1 = threefry(k0, k1, _U(_U(b) + _OUTLIER), step)
+    if extra[e, E_OUTLIERS, b] > _F(np.int32(o0 >> _U(8))) * _F(_BIN24):
+        size = extra[e, E_OUTLIER_SIZE, b]
+        return x - size if (o1 & _U(1)) != _U(0) else x + size
+    return x
+
+
+@_jit
+def _outlier_row(x, k0, k1, step, extra, e):
+    for b in range(x.shape[0]):
+        x[b] = _outlying(x[b], k0, k1, step, b, extra, e)
+
+
+@_jit
 def _store(x, reading, r):
     for b in range(x.shape[0]):
         reading[r, b] = x[b]
@@ -456,6 +543,11 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
             _mixed_row(columns, c, before, offset, x)
         else:
             _copy_row(before, c - offset, x)
+        e = columns.table[c, EXTRA_ROW]
+        if flags & FILTER:
+            _filter_row(x, columns.extra, e)
+        if flags & SCALE:
+            _scale_row(x, columns.extra, e)
         if flags & (NOISE | WALK):
             _normal_row(columns.key[c, 0], columns.key[c, 1], step, n0, n1)
         if flags & UNIFORM:
@@ -474,6 +566,13 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
                 _add_row(x, columns.walk, c)
             if flags & NOISE:
                 _add_noise_row(x, columns.parameters[P_NOISE], c, n0)
+        if flags & INSTABILITY:
+            _normal_row(columns.key[c, 0], columns.key[c, 1], step, n0, n1, _GAUSS_MARKOV)
+            _drift_row(x, columns.extra, e, n0)
+        if flags & (SPREAD | INSTABILITY | TEMPERATURE):
+            _add_slow_row(x, columns.extra, e)
+        if flags & OUTLIERS:
+            _outlier_row(x, columns.key[c, 0], columns.key[c, 1], step, columns.extra, e)
         if flags & DEADBAND:
             _deadband_row(x, columns.parameters[P_DEADBAND], c)
         if flags & RESOLUTION:
@@ -481,7 +580,7 @@ def hardware(columns, c0, c1, before, out, offset, hold, timing, step, x, normal
         if flags & SATURATION:
             _clip_row(x, columns.parameters[P_LOW], columns.parameters[P_HIGH], c)
         s = columns.table[c, SENSOR]
-        if hold and timing.flags[s] & (RATE | DROPOUT):
+        if hold and timing.flags[s] & HELD:
             _store_due(x, out, c - offset, timing.due, s)
         else:
             _store(x, out, c - offset)
@@ -561,12 +660,14 @@ def fused_step(
     reading,
     walk,
     parameters,
+    extra,
     timing_flags,
     timing_key,
     timing_parameters,
     due,
     lag,
     part,
+    stuck,
     delivery_table,
     ring,
     cache,
@@ -585,14 +686,36 @@ def fused_step(
     step,
 ):
     """Columns [c0, c1) from engine data to readings, and their return columns [r0, r1) to the cache."""
-    columns = Columns(table, sources, key, mix, truth, reading, walk, parameters)
-    timing = Timing(timing_flags, timing_key, timing_parameters, due, lag, part)
+    columns = Columns(table, sources, key, mix, truth, reading, walk, parameters, extra)
+    timing = Timing(timing_flags, timing_key, timing_parameters, due, lag, part, stuck)
     delivery = Delivery(delivery_table, ring, cache, history, truth_history)
     if timed:
         time_sensors(timing, time, dt, _U(step))
     gather(columns, c0, c1, data)
     hardware(columns, c0, c1, truth, reading, 0, True, timing, _U(step), x, normal)
     deliver(delivery, r0, r1, reading, truth, timing, step, True, True)
+
+
+@_jit
+def _restart_extra(x, k0, k1, step, b, extra, e):
+    """Put filter, offset and drift of one column and env to where they start; x as it leaves the filter, and scaled."""
+    if e < 0:
+        return x
+    w0, w1 = threefry(k0, k1, _U(_U(b) + _RESET), step)
+    e0, e1 = normals(w0, w1)
+    extra[e, E_OFFSET, b] = extra[e, E_SPREAD, b] * e0
+    extra[e, E_DRIFT, b] = extra[e, E_INSTABILITY, b] * e1
+    extra[e, E_Z1, b] = (_ONE - extra[e, E_B0, b]) * x
+    extra[e, E_Z2, b] = (extra[e, E_B2, b] - extra[e, E_A2, b]) * x
+    return x + extra[e, E_SCALE, b] * x
+
+
+@_jit
+def reset_timing(timing, envs):
+    """What is stuck comes loose, in some envs."""
+    for s in range(timing.stuck.shape[0]):
+        for i in range(envs.shape[0]):
+            timing.stuck[s, envs[i]] = False
 
 
 @_jit
@@ -611,14 +734,17 @@ def reset_columns(columns, c0, c1, before, out, offset, step, envs):
                     + columns.mix[m, 2, b] * before[f + 2, b]
                 )
             columns.walk[c, b] = _ZERO
-            w0, w1 = threefry(columns.key[c, 0], columns.key[c, 1], _U(b), _U(step))
+            k0, k1, e = columns.key[c, 0], columns.key[c, 1], columns.table[c, EXTRA_ROW]
+            x = _restart_extra(x, k0, k1, _U(step), b, columns.extra, e)
+            w0, w1 = threefry(k0, k1, _U(b), _U(step))
             n0, _ = normals(w0, w1)
-            out[c - offset, b] = _imperfect(
+            x = ((x + columns.parameters[P_BIAS, c, b]) + _ZERO) + columns.parameters[P_NOISE, c, b] * n0
+            if e >= 0:
+                heat = columns.extra[e, E_TEMPERATURE_DRIFT, b] * (columns.extra[e, E_TEMPERATURE, b] - _REFERENCE)
+                x = ((x + columns.extra[e, E_OFFSET, b]) + columns.extra[e, E_DRIFT, b]) + heat
+                x = _outlying(x, k0, k1, _U(step), b, columns.extra, e)
+            out[c - offset, b] = _limited(
                 x,
-                n0,
-                _ZERO,
-                columns.parameters[P_NOISE, c, b],
-                columns.parameters[P_BIAS, c, b],
                 columns.parameters[P_DEADBAND, c, b],
                 columns.parameters[P_LOW, c, b],
                 columns.parameters[P_HIGH, c, b],

@@ -106,10 +106,10 @@ def build_block(
         total = group.columns.stop
     table = np.zeros((total, len(COLUMN_NAMES)), np.int32)
     tables = {name: table[:, i] for i, name in enumerate(COLUMN_NAMES)}
-    tables["mix_row"][:] = -1
+    tables["mix_row"][:] = tables["extra_row"][:] = -1
     keys = np.zeros((total, 2), np.uint32)
     sources: list[int] = [0]
-    mixed = 0
+    mixed = extra = 0
     for group in groups:
         for sensor, part in zip(group.sensors, group.slices, strict=True):
             first = group.columns.start + part.start
@@ -117,13 +117,17 @@ def build_block(
             tables["sensor"][here] = rows[sensor.uuid]
             keys[here] = [formula.key(seed, sensor.uuid, i) for i in range(part.stop - part.start)]
             _gather_tables(tables, here, sensor._sources(), sources, model)
+            for asked in sensor._extra_parts():
+                columns = slice(first + asked.start, first + asked.stop)
+                tables["extra_row"][columns] = np.arange(extra, extra + asked.stop - asked.start)
+                extra += asked.stop - asked.start
             for triad in sensor._mixed_parts():
                 columns = slice(first + triad.start, first + triad.stop)
                 tables["mix_row"][columns] = np.arange(mixed, mixed + 3)
                 tables["mix_first"][columns] = columns.start
                 mixed += 3
     dtype = groups[0].dtype
-    store = ColumnStore.allocate(table, np.asarray(sources, np.int32), keys, mixed, n_envs, dtype, device)
+    store = ColumnStore.allocate(table, np.asarray(sources, np.int32), keys, mixed, extra, n_envs, dtype, device)
     store.mix.copy_(torch.eye(3).repeat(mixed // 3, 1)[:, :, None])
     for group in groups:
         group.truth, group.reading = store.truth[group.columns], store.reading[group.columns]

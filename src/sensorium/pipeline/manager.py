@@ -16,13 +16,13 @@ import torch
 
 from sensorium.errors import OptionError
 from sensorium.pipeline.describe import describe_group
-from sensorium.pipeline.flags import DROPOUT, RATE
+from sensorium.pipeline.flags import HELD
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
-from sensorium.pipeline.parameters import Write
+from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.pipeline.timing import TimingParameters
-from sensorium.worlds import Envs, Names, World, env_ids, env_index
+from sensorium.worlds import Envs, Names, Painter, World, env_ids, env_index
 
 
 class SensorManager:
@@ -42,6 +42,7 @@ class SensorManager:
         self._times: TimingParameters
         self._rows: dict[str, int] = {}
         self._unfused: list[SensorGroup] = []
+        self._raw: list[SensorGroup] = []
         self._resetting: Any = None
         self._captured: list[SensorGroup] = []
         self._eager: list[SensorGroup] = []
@@ -67,7 +68,7 @@ class SensorManager:
             raise
 
     def _build(self, world: World, seed: int, dt: float) -> None:
-        self.world, self.dt, self.step_count, self.seed = world, dt, 0, seed
+        self.world, self.dt, self.seed, self.step_count = world, dt, seed, 0
         device, n_envs = world.device, world.n_envs
         by_class: dict[type, list[Any]] = {}
         for sensor in self._sensors:
@@ -79,8 +80,15 @@ class SensorManager:
             self._timing,
             [sensor.max_delay for sensor in self._sensors],
             [sensor.options.interpolate for sensor in self._sensors],
+            dt,
         )
         piped = [group for group in self.groups if group.in_pipeline]
+        for group in self.groups:
+            if group.cls.cpu_only and world.captures:
+                raise OptionError(
+                    f"{group.cls.options_type.__name__} needs the CPU engine: its raw signal does not exist on "
+                    f"{world.device}. Build with device='cpu', or leave the sensor {group.sensors[0].uuid!r} out"
+                )
         for group in piped:
             late = [sensor for sensor in group.sensors if sensor.options.interpolate]
             if late and not group.return_dtype.is_floating_point:
@@ -108,6 +116,7 @@ class SensorManager:
             self._alias(group)
         self._kernels = self._make_kernels()
         self._unfused = [group for group in self.groups if group.hooked or group.post_processed]
+        self._raw = [group for group in self.groups if group.raw and not group.hooked]
         for group in self.groups:
             for sensor in group.sensors:
                 sensor._attach(self, group)
@@ -209,6 +218,8 @@ class SensorManager:
         """Sense the world as it is now: one more step."""
         self.step_count += 1
         if not self.world.captures:
+            for group in self._raw:
+                group.cls._update_raw_data(group, group.truth)
             self._kernels.step(self.step_count)
             self._run(self._unfused)
         elif self._eager:
@@ -239,7 +250,7 @@ class SensorManager:
         rows = [self._rows[sensor.uuid] for sensor in group.sensors]
         for sensor_row, part in zip(rows, group.slices, strict=True):
             # a graph is captured once, and rate or drop-outs may be set later
-            if self._resetting is None and (self.world.captures or self._times.flags[sensor_row] & (RATE | DROPOUT)):
+            if self._resetting is None and (self.world.captures or self._times.flags[sensor_row] & HELD):
                 due = self._timing.due[sensor_row]
                 torch.where(due, measured[part], group.reading[part], out=group.reading[part])
             else:
@@ -307,8 +318,11 @@ class SensorManager:
         """Restart the envs in ``mask`` (on the CPU also given as ids) in fused columns and in ``groups``."""
         envs = mask if ids is None else ids
         if fused:
+            for group in self._raw:
+                self._reset_raw(group, mask)
             for block in self._blocks.values():
                 self._kernels.reset_fused(block, self.step_count, envs)
+            self._kernels.reset_timing(envs)
         self._resetting = envs
         try:
             for group in groups:
@@ -318,6 +332,17 @@ class SensorManager:
                     self._reset_returns(group, mask, envs)
         finally:
             self._resetting = None
+
+    def _reset_raw(self, group: SensorGroup, mask: torch.Tensor) -> None:
+        """Take the raw signal for all envs, as a step would, and keep it for the reset envs alone."""
+        kept = [group.truth, *(state for state, _ in group.states())]
+        saved = [tensor.clone() for tensor in kept]
+        for state, fill in group.states():
+            state.masked_fill_(mask, fill)
+        group.cls._reset_group(group, mask)
+        group.cls._update_raw_data(group, group.truth)
+        for tensor, old in zip(kept, saved, strict=True):
+            tensor.copy_(torch.where(mask, tensor, old))
 
     def _reset_hooks(self, group: SensorGroup, mask: torch.Tensor) -> None:
         """Run the hooks for all envs, as a step would, and keep what they did for the reset envs alone."""
@@ -386,6 +411,8 @@ class SensorManager:
         rows = slice(start + part.start, start + part.stop)
         if kind == "mix":
             return block.parameters.mix_write(option, value, rows, index)
+        if kind in EXTRA_OPTIONS:
+            return block.parameters.extra_writes(kind, option, value, rows, index, sensor._filter_order())
         return block.parameters.writes(kind, option, value, rows, index)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -404,7 +431,15 @@ class SensorManager:
         """One row a sensor: what it is, what it returns, when, what it takes, and how it runs."""
         return [row | {"runs": self._where(group)} for group in self.groups for row in describe_group(group)]
 
+    def draw(self, painter: Painter, env: int) -> None:
+        """Let the sensors with ``draw_debug`` paint what they look at and feel in one env."""
+        for sensor in self._sensors:
+            if sensor.options.draw_debug:
+                sensor._draw(painter, env)
+
     def _where(self, group: SensorGroup) -> str:
+        if group in self._raw:
+            return "hook, fused, post-process" if group.post_processed else "hook, fused"
         if group not in self._unfused:
             return "fused"
         how = "hooks" if group.hooked else "fused, post-process"

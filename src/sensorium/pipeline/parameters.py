@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,26 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import BIAS, DEADBAND, FLAGS, MIX, MIX_ROW, NOISE, RESOLUTION, SATURATION, UNIFORM, WALK
+from sensorium.pipeline.flags import (
+    BIAS,
+    DEADBAND,
+    EXTRA_NAMES,
+    EXTRA_ROW,
+    FILTER,
+    FLAGS,
+    INSTABILITY,
+    MIX,
+    MIX_ROW,
+    NOISE,
+    OUTLIERS,
+    RESOLUTION,
+    SATURATION,
+    SCALE,
+    SPREAD,
+    TEMPERATURE,
+    UNIFORM,
+    WALK,
+)
 from sensorium.pipeline.storage import PARAMETERS, ColumnStore
 
 _BITS = {
@@ -23,6 +43,17 @@ _BITS = {
     "high": SATURATION,
 }
 _NEUTRAL = {"low": -np.inf, "high": np.inf}
+_EXTRA_BITS = {
+    "scale_error": SCALE,
+    "bias_spread": SPREAD,
+    "bias_instability": INSTABILITY,
+    "temperature_drift": TEMPERATURE,
+    "outliers": OUTLIERS,
+    "bandwidth": FILTER,
+}
+EXTRA_OPTIONS = (*_EXTRA_BITS, "correlation_time", "temperature", "outlier_size")
+"""Further imperfections, whose memory is allocated for sensors whose options name one of them."""
+_SIGNED = ("bias", "scale_error", "temperature_drift", "temperature")
 
 
 @dataclass(frozen=True)
@@ -113,6 +144,8 @@ class ColumnParameters:
         n_columns = len(store.table)
         self._uniform = {name: np.ones(n_columns, bool) for name in (*PARAMETERS, "mix")}
         self._active = {name: np.zeros(n_columns, bool) for name in (*PARAMETERS, "mix")}
+        self._extra_row = store.table[:, EXTRA_ROW].cpu().numpy()
+        self._extra_active = {name: np.zeros(n_columns, bool) for name in _EXTRA_BITS}
         self._flags = np.full(n_columns, -1, np.int32)
         self._refresh(slice(0, n_columns))
 
@@ -137,6 +170,40 @@ class ColumnParameters:
         if name == "random_walk":
             values = values * self._dt**0.5
         return [self._write(name, values, rows, envs)]
+
+    def extra_writes(
+        self, name: str, option: str, value: Any, rows: slice, envs: torch.Tensor | None, order: int
+    ) -> list[Write]:
+        """The checked writes of one of ``EXTRA_OPTIONS``; ``order`` is that of the filter."""
+        store = self._store
+        found = self._extra_row[rows]
+        found = found[found >= 0]  # neighbours, though not every column of ``rows`` may have one
+        if not len(found):
+            raise OptionError(
+                f"{option}: no memory was allocated for it, because none of its kind was given at construction; "
+                f"construct the sensor with {option.split('.')[-1]}={0 if value is None else value}"
+            )
+        n_envs = self._n_envs if envs is None else len(envs)
+        here = slice(int(found[0]), int(found[-1]) + 1)
+        values = broadcast(option, 0.0 if value is None else value, len(found), n_envs, store.truth.device)
+        check(option, values, least=-1e30 if name in _SIGNED else 0.0, most=1.0 if name == "outliers" else None)
+        if name == "correlation_time":
+            if values.device.type == "cpu" and bool((values <= 0).any()):
+                raise OptionError(f"{option} must be greater than 0, got {value!r}")
+            fields = {"decay": -torch.expm1(-self._dt / values)}
+        elif name == "bandwidth":
+            fields = low_pass(values, order, self._dt)
+        else:
+            fields = {name: values}
+
+        def after() -> None:
+            if name in _EXTRA_BITS:
+                unused = values.device.type == "cpu" and envs is None and not bool((values != 0).any())
+                self._extra_active[name][rows] = not unused
+                self._refresh(rows)
+
+        targets = [(store.extra[:, EXTRA_NAMES.index(field)], given) for field, given in fields.items()]
+        return [Write(target, here, envs, given, after) for target, given in targets]
 
     def mix_write(self, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
         """The checked write of a 3 x 3 axis matrix for the three columns ``rows``: measured = matrix @ signal."""
@@ -178,12 +245,35 @@ class ColumnParameters:
         flags = np.zeros(rows.stop - rows.start, np.int32)
         for name, bit in _BITS.items():
             flags |= np.where(self._active[name][rows], bit, 0).astype(np.int32)
+        for name, bit in _EXTRA_BITS.items():
+            flags |= np.where(self._extra_active[name][rows], bit, 0).astype(np.int32)
         flags |= np.where(self._active["mix"][rows], MIX, 0).astype(np.int32)
         uniform = np.logical_and.reduce([self._uniform[name][rows] for name in ("noise", "bias", "random_walk")])
         flags |= np.where(uniform, UNIFORM, 0).astype(np.int32)
         if not np.array_equal(self._flags[rows], flags):
             self._flags[rows] = flags
             self._store.table[rows, FLAGS] = upload(torch.from_numpy(flags), self._store.table.device)
+
+
+def low_pass(bandwidth: torch.Tensor, order: int, dt: float) -> dict[str, torch.Tensor]:
+    """Coefficients of a digital filter with a gain of -3 dB at ``bandwidth`` Hz, by the bilinear transform.
+
+    First order, or second order after Butterworth. Nothing is filtered where the bandwidth is 0, or so high that steps
+    of ``dt`` cannot show it.
+    """
+    off = (bandwidth <= 0) | (bandwidth * dt > 0.45)
+    k = torch.tan(math.pi * torch.where(off, 0.1 / dt, bandwidth) * dt)
+    if order == 1:
+        scale = 1 / (1 + k)
+        b0, a1, a2 = k * scale, (k - 1) * scale, torch.zeros_like(k)
+        b1, b2 = b0, torch.zeros_like(k)
+    else:
+        scale = 1 / (1 + math.sqrt(2) * k + k * k)
+        b0, a1, a2 = k * k * scale, 2 * (k * k - 1) * scale, (1 - math.sqrt(2) * k + k * k) * scale
+        b1, b2 = 2 * b0, b0
+    through = {"b0": 1.0, "b1": 0.0, "b2": 0.0, "a1": 0.0, "a2": 0.0}
+    made = {"b0": b0, "b1": b1, "b2": b2, "a1": a1, "a2": a2}
+    return {name: torch.where(off, through[name], value) for name, value in made.items()}
 
 
 def _pair(option: str, value: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ tensor          shape                holds
 timelines       (slots, C', B) twice both branches after the response model, of the C' columns whose class has one
 ``ring``        (rows, B)            frozen snapshots: ``max_delay + 1`` slots of each class that is ever late
 ``cache``       (R, B)               what ``read()`` shows
+``extra``       (E, 17, B)           further parameters and state of the E columns whose options ask for them
 ``history``     (rows, B) twice      what ``read()`` and ``read_ground_truth()`` showed in the last N steps
 =============== ==================== =================================================================================
 
@@ -34,9 +35,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sensorium.pipeline import formula
+from sensorium.pipeline.flags import EXTRA_NAMES
+
 PARAMETERS = ("noise", "bias", "random_walk", "resolution", "deadband", "low", "high")
 """Column parameters, in the order of the ``P_`` constants."""
-TIMING_PARAMETERS = ("rate", "delay", "jitter", "dropout")
+TIMING_PARAMETERS = ("rate", "delay", "jitter", "dropout", "stuck")
 """Timing parameters, in the order of the ``T_`` constants."""
 _DEFAULTS = {"low": -torch.inf, "high": torch.inf}
 
@@ -61,6 +65,7 @@ class ColumnStore(Store):
     reading: torch.Tensor
     walk: torch.Tensor
     parameters: torch.Tensor
+    extra: torch.Tensor
 
     @classmethod
     def allocate(
@@ -69,6 +74,7 @@ class ColumnStore(Store):
         sources: np.ndarray,
         key: np.ndarray,
         n_mixed: int,
+        n_extra: int,
         n_envs: int,
         dtype: torch.dtype,
         device: torch.device,
@@ -78,6 +84,9 @@ class ColumnStore(Store):
         parameters = torch.zeros(len(PARAMETERS), *shape, device=device)
         for name, value in _DEFAULTS.items():
             parameters[PARAMETERS.index(name)] = value
+        extra = torch.zeros(n_extra, len(EXTRA_NAMES), n_envs, device=device)
+        extra[:, EXTRA_NAMES.index("b0")] = 1.0
+        extra[:, EXTRA_NAMES.index("temperature")] = formula.TEMPERATURE
         return cls(
             table=torch.from_numpy(table).to(device),
             sources=torch.from_numpy(sources).to(device),
@@ -87,6 +96,7 @@ class ColumnStore(Store):
             reading=torch.zeros(shape, dtype=dtype, device=device),
             walk=torch.zeros(shape, device=device),
             parameters=parameters,
+            extra=extra,
         )
 
     def parameter(self, name: str) -> torch.Tensor:
@@ -104,6 +114,7 @@ class TimingStore(Store):
     due: torch.Tensor
     lag: torch.Tensor
     part: torch.Tensor
+    stuck: torch.Tensor
 
     @classmethod
     def allocate(cls, keys: np.ndarray, n_envs: int, device: torch.device) -> TimingStore:
@@ -116,6 +127,7 @@ class TimingStore(Store):
             due=torch.ones(shape, dtype=torch.bool, device=device),
             lag=torch.zeros(shape, dtype=torch.int32, device=device),
             part=torch.zeros(shape, device=device),
+            stuck=torch.zeros(shape, dtype=torch.bool, device=device),
         )
 
     def parameter(self, name: str) -> torch.Tensor:

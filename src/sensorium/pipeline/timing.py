@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import DELAYED, DROPOUT, LINEAR, RATE, SAME
+from sensorium.pipeline.flags import DELAYED, DROPOUT, HELD, LINEAR, RATE, SAME, STUCK
 from sensorium.pipeline.parameters import Write, broadcast, check, upload
 from sensorium.pipeline.storage import TimingStore
 
@@ -21,9 +21,11 @@ class TimingParameters:
         store: one row a sensor.
         max_late: seconds of delay and jitter that each sensor's ring has room for.
         linear: whether each sensor interpolates when it is late.
+        dt: seconds of a step.
     """
 
-    def __init__(self, store: TimingStore, max_late: list[float], linear: list[bool]) -> None:
+    def __init__(self, store: TimingStore, max_late: list[float], linear: list[bool], dt: float) -> None:
+        self._dt = dt
         self._store = store
         self._max_late = max_late
         self._linear = linear
@@ -35,8 +37,8 @@ class TimingParameters:
 
     @property
     def timed(self) -> bool:
-        """Whether any sensor has a rate, a delay or drop-outs."""
-        return any(flags & (RATE | DROPOUT | DELAYED) for flags in self.flags)
+        """Whether any sensor has a rate, a delay, drop-outs or sticks."""
+        return any(flags & (HELD | DELAYED) for flags in self.flags)
 
     def write(self, row: int, name: str, option: str, value: Any, index: torch.Tensor | None) -> Write:
         """The checked write of one parameter of one sensor; None means none of it."""
@@ -45,6 +47,8 @@ class TimingParameters:
         check(option, given, least=0.0, most=1.0 if name == "dropout" else None)
         if name == "rate" and value is not None and given.device.type == "cpu" and bool((given == 0).any()):
             raise OptionError(f"{option} must be greater than 0, or None for every step; got {value!r}")
+        if name == "stuck":  # a rate per second, kept as a probability per step
+            given = -torch.expm1(-given * self._dt)
         return Write(self._store.parameter(name), slice(row, row + 1), index, given, lambda: None)
 
     def check(self, row: int, owner: str, values: Mapping[str, Any], index: torch.Tensor | None) -> None:
@@ -82,7 +86,7 @@ class TimingParameters:
             (self._varied.discard if same else self._varied.add)((row, name))
         flags = (DELAYED if self._max_late[row] > 0 else 0) | (LINEAR if self._linear[row] else 0)
         flags |= 0 if any(varied == row for varied, _ in self._varied) else SAME
-        for name, bit in (("rate", RATE), ("dropout", DROPOUT)):
+        for name, bit in (("rate", RATE), ("dropout", DROPOUT), ("stuck", STUCK)):
             if self._device.type == "cpu":
                 used = bool((self._store.parameter(name)[row] > 0).any())
             else:

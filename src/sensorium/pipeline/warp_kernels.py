@@ -45,12 +45,14 @@ class Block:
     mix: _f32
     walk: _f32
     parameters: _f32
+    extra: _f32
     timing_flags: _int
     timing_key: _int
     timing_parameters: _f64
     due: _bool
     lag: _int
     part: _f32
+    stuck: _bool
     plain: _int  # (C,) whether a column goes through the fused step four envs at a time
     row: _int  # (C,) return row of each column, or -1
     data: _f32  # (n, B) the engine's sensor data
@@ -77,6 +79,14 @@ def _time(k: Block, ahead: int, tid: int): ...
 def time_sensors(k: Block, ahead: int):
     """When every sensor samples, and how late it is read; one thread a sensor and ``LANES`` envs."""
     _time(k, ahead, wp.tid())
+
+
+@wp.kernel
+def reset_timing(k: Block, mask: _bool):
+    """What is stuck comes loose, in some envs."""
+    s, b = wp.tid()
+    if mask[b]:
+        k.stuck[s * k.n_envs + b] = False
 
 
 def make_returns(dtype: torch.dtype) -> Any:

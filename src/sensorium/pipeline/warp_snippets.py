@@ -11,7 +11,7 @@ import numpy as np
 
 from sensorium.pipeline import flags, formula
 
-_COLUMNS, _RETURNS = len(flags.COLUMN_NAMES), len(flags.RETURN_NAMES)
+_COLUMNS, _RETURNS, _EXTRA = len(flags.COLUMN_NAMES), len(flags.RETURN_NAMES), len(flags.EXTRA_NAMES)
 
 
 def _literal(value: float) -> str:
@@ -35,6 +35,19 @@ def _threefry() -> str:
             i = turn // 4 + 1
             lines.append(f"w0 += k{i % 3}; w1 += k{(i + 1) % 3} + {i}u;")
     return "\n".join(lines)
+
+
+def _words(name: str, base: int) -> str:
+    """C++ that draws further words of column c and env b, ``name`` 0 and 1; see formula.py."""
+    return f"""
+    unsigned {name}0, {name}1;
+    {{
+        unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
+        unsigned step = (unsigned)k.counter.data[1];
+        {_threefry().replace("(unsigned)b", f"((unsigned)b + {base}u)")}
+        {name}0 = w0; {name}1 = w1;
+    }}
+    """
 
 
 _NORMALS = f"""
@@ -124,6 +137,23 @@ if (bits_set & {flags.NOISE | flags.WALK}) {{
 }}
 const float* own = k.parameters.data + cell;
 x = x + 0.0f;  // no zero is negative
+float* more = k.extra.data + (size_t)(t[{flags.EXTRA_ROW}] < 0 ? 0 : t[{flags.EXTRA_ROW}]) * {_EXTRA} * n_envs + b;
+if (FRESH && t[{flags.EXTRA_ROW}] >= 0) {{
+    float start, adrift;
+    {_words("e", formula.RESET)}
+    {_NORMALS.replace("w0", "e0").replace("w1", "e1").replace("n0", "start").replace("n1", "adrift")}
+    more[{flags.E_OFFSET} * n_envs] = more[{flags.E_SPREAD} * n_envs] * start;
+    more[{flags.E_DRIFT} * n_envs] = more[{flags.E_INSTABILITY} * n_envs] * adrift;
+    more[{flags.E_Z1} * n_envs] = (float)((1.0f - more[{flags.E_B0} * n_envs]) * x);
+    more[{flags.E_Z2} * n_envs] = (float)((more[{flags.E_B2} * n_envs] - more[{flags.E_A2} * n_envs]) * x);
+}} else if (bits_set & {flags.FILTER}) {{
+    T y = more[{flags.E_B0} * n_envs] * x + more[{flags.E_Z1} * n_envs];
+    more[{flags.E_Z1} * n_envs]
+        = (float)((more[{flags.E_B1} * n_envs] * x - more[{flags.E_A1} * n_envs] * y) + more[{flags.E_Z2} * n_envs]);
+    more[{flags.E_Z2} * n_envs] = (float)(more[{flags.E_B2} * n_envs] * x - more[{flags.E_A2} * n_envs] * y);
+    x = y;
+}}
+if (bits_set & {flags.SCALE}) x = x + more[{flags.E_SCALE} * n_envs] * x;
 if (bits_set & {flags.BIAS}) x = x + own[{flags.P_BIAS} * plane];
 if (bits_set & {flags.WALK}) {{
     float drift = FRESH ? 0.0f : k.walk.data[cell] + own[{flags.P_RANDOM_WALK} * plane] * n1;
@@ -131,6 +161,26 @@ if (bits_set & {flags.WALK}) {{
     x = x + drift;
 }}
 if (bits_set & {flags.NOISE}) x = x + own[{flags.P_NOISE} * plane] * n0;
+if ((bits_set & {flags.INSTABILITY}) && !FRESH) {{
+    float kick, unused;
+    {_words("m", formula.GAUSS_MARKOV)}
+    {_NORMALS.replace("w0", "m0").replace("w1", "m1").replace("n0", "kick").replace("n1", "unused")}
+    float drift = more[{flags.E_DRIFT} * n_envs], decay = more[{flags.E_DECAY} * n_envs];
+    float size = more[{flags.E_INSTABILITY} * n_envs] * wp::sqrt(decay * (2.0f - decay));
+    more[{flags.E_DRIFT} * n_envs] = (drift - decay * drift) + size * kick;
+}}
+if (bits_set & {flags.SPREAD | flags.INSTABILITY | flags.TEMPERATURE}) {{
+    float heat = more[{flags.E_TEMPERATURE} * n_envs] - {_literal(formula.TEMPERATURE)};
+    heat = more[{flags.E_TEMPERATURE_DRIFT} * n_envs] * heat;
+    x = ((x + more[{flags.E_OFFSET} * n_envs]) + more[{flags.E_DRIFT} * n_envs]) + heat;
+}}
+if (bits_set & {flags.OUTLIERS}) {{
+    {_words("o", formula.OUTLIER)}
+    if (more[{flags.E_OUTLIERS} * n_envs] > (float)(int)(o0 >> 8) * {2.0**-24!r}f) {{
+        float size = more[{flags.E_OUTLIER_SIZE} * n_envs];
+        x = o1 & 1u ? x - size : x + size;
+    }}
+}}
 {_limits("own[{p} * plane]")}
 """
 
@@ -273,7 +323,7 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
             all.f[i] = x;
         }}
     }}
-    if (timing & {flags.RATE | flags.DROPOUT}) {{
+    if (timing & {flags.HELD}) {{
         for (int i = 0; i < W; ++i) if (!k.due.data[late_at + i]) all.f[i] = v.reading.data[cell + i];
     }}
     for (int i = 0; i < W; ++i) if (!late || lag.f[i] == 0) served.f[i] = all.f[i];
@@ -317,7 +367,7 @@ const T true_value = x;
 v.truth.data[(size_t)c * n_envs + b] = x;
 {_MIX}
 {_HARDWARE}
-if ((timing & {flags.RATE | flags.DROPOUT}) && !k.due.data[(size_t)s * n_envs + b]) x = v.reading.data[cell];
+if ((timing & {flags.HELD}) && !k.due.data[(size_t)s * n_envs + b]) x = v.reading.data[cell];
 v.reading.data[cell] = x;
 if (row >= 0) {{
     const T value = x;
@@ -381,7 +431,7 @@ const unsigned step = (unsigned)k.counter.data[0] + ahead;
 if (tid == 0) k.counter.data[1] = (int)step;
 if (s >= k.n_sensors) return;
 const int set = k.timing_flags.data[s];
-if (!(set & {flags.RATE | flags.DROPOUT | flags.DELAYED})) return;
+if (!(set & {flags.HELD | flags.DELAYED})) return;
 const size_t plane = (size_t)k.n_sensors * n_envs;
 const unsigned k0 = (unsigned)k.timing_key.data[2 * s], k1 = (unsigned)k.timing_key.data[2 * s + 1];
 struct alignas(16) Ints {{ int f[{LANES}]; }} lags;
@@ -390,7 +440,7 @@ for (int i = 0; i < {LANES}; ++i) {{
     if (b >= n_envs) break;
     const size_t cell = (size_t)s * n_envs + b;
     const double* p = k.timing_parameters.data + (set & {flags.SAME} ? (size_t)s * n_envs : cell);
-    if (set & {flags.RATE | flags.DROPOUT}) {{
+    if (set & {flags.HELD}) {{
         bool taken = true;
         if (set & {flags.RATE}) {{
             double per_step = k.dt * p[{flags.T_RATE} * plane], n = (double)k.steps.data[b];
@@ -398,6 +448,11 @@ for (int i = 0; i < {LANES}; ++i) {{
             taken = taken || per_step >= 1.0 || per_step == 0.0;
         }}
         k.due.data[cell] = taken;
+    }}
+    if (set & {flags.STUCK}) {{
+        {_threefry().replace("(unsigned)b", f"((unsigned)b + {formula.GAUSS_MARKOV}u)")}
+        if (p[{flags.T_STUCK} * plane] > (double)(int)(w0 >> 8) * {2.0**-24!r}) k.stuck.data[cell] = true;
+        if (k.stuck.data[cell]) k.due.data[cell] = false;
     }}
     if (!(set & {flags.DROPOUT | flags.DELAYED})) continue;
     {_threefry()}

@@ -28,26 +28,31 @@ hook                                 of         says or does
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import mujoco
+import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError, did_you_mean
 from sensorium.pipeline import SensorGroup, SensorManager, Slots, Source
 from sensorium.pipeline.layout import n_columns
-from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, as_numbers, broadcast, check
 from sensorium.sensors.options import SensorOptions
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Envs, Names, env_index
+from sensorium.worlds import Envs, Names, Painter, env_index
 from sensorium.worlds.compose import pose
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DataT = TypeVar("DataT")
 Format = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 _CLASSES: dict[type[SensorOptions], type[Sensor[Any]]] = {}
-_TIMING = ("rate", "delay", "jitter", "dropout")
-_GENERIC = ("noise", "bias", "random_walk", "resolution", "saturation", "deadband")
+_TIMING = ("rate", "delay", "jitter", "dropout", "stuck")
+_GENERIC = ("noise", "bias", "random_walk", "resolution", "saturation", "deadband", *EXTRA_OPTIONS)
 
 
 def sensor_class(options: type[SensorOptions]) -> type[Sensor[Any]]:
@@ -77,6 +82,9 @@ class Sensor(Module, Generic[DataT]):
     capturable: ClassVar[bool] = True
     """Whether the hooks can be captured in a CUDA graph: on a GPU, False runs them after it. Set it to False when they
     look at values on the device, or depend on anything that changes in Python from step to step."""
+
+    cpu_only: ClassVar[bool] = False
+    """Whether the raw signal needs the CPU engine: building on a GPU is then an error."""
 
     def __init_subclass__(cls, options: type[SensorOptions] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -134,7 +142,22 @@ class Sensor(Module, Generic[DataT]):
             raise OptionError(
                 f"{self.options_type.__name__}: {', '.join(parameters)} name one parameter twice; give one"
             )
-        manager.set(self, dict(self._translate(name, value) for name, value in parameters.items()), envs)
+        manager.set(self, dict(self._convert(name, value) for name, value in parameters.items()), envs)
+
+    def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
+        """Draw what it reads now in one env beside ground truth: its history if it keeps one, else values or images.
+
+        Args:
+            env: which env.
+            path: where to save the picture, e.g. "out/imu.png". Default: it is returned only.
+
+        Over time, use :class:`sensorium.Trace`.
+        """
+        from sensorium.sensors.plotting import plot_reading
+
+        if self._readings is None:
+            self._unbuilt("plot")
+        return plot_reading(self, env, path)
 
     @property
     def parameter_names(self) -> list[str]:
@@ -151,6 +174,28 @@ class Sensor(Module, Generic[DataT]):
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         """Add the engine's elements (sites, sensors) that the raw signal needs to the scene."""
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """Paint what it looks at and feels in one env, in world coordinates. Default: the frame of its site."""
+        pose = self._site_pose(env)
+        if pose is not None:
+            painter.frame(*pose)
+
+    def _site_pose(self, env: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Position (3,) and rotation (3, 3) in the world of the site that :func:`add_site` added, in one env."""
+        world = self.group.world
+        site = mujoco.mj_name2id(world.model, mujoco.mjtObj.mjOBJ_SITE, f"{self.uuid}:site")
+        if site < 0:
+            return None
+        position, rotation = (world.bind(name)[env, site].numpy(force=True) for name in ("site_xpos", "site_xmat"))
+        return position, rotation.reshape(3, 3)
+
+    def _draw_vector(self, painter: Painter, env: int, vector: torch.Tensor, metres_per_unit: float) -> None:
+        """Paint a vector that is given in the frame of the sensor's site, at the site; at most half a metre long."""
+        pose = self._site_pose(env)
+        if pose is not None:
+            arrow = pose[1] @ vector.double().numpy(force=True).reshape(3) * metres_per_unit
+            painter.arrow(pose[0], arrow * min(1.0, 0.5 / max(float(np.linalg.norm(arrow)), 1e-9)))
 
     def _sources(self) -> list[Source] | None:
         """Where each intermediate column comes from; None when the class computes its raw signal itself."""
@@ -171,6 +216,17 @@ class Sensor(Module, Generic[DataT]):
     def _mixed_parts(self) -> list[slice]:
         """Groups of three columns that have an axis matrix."""
         return []
+
+    def _extra_parts(self) -> list[slice]:
+        """Columns that have memory for further imperfections: those of which the options name one."""
+        given = self.options.model_fields_set
+        shared = any(name in given for name in ("correlation_time", "temperature", "outlier_size"))
+        parts = self._parts()
+        asked = {prefix: shared or any(f"{prefix}{name}" in given for name in EXTRA_OPTIONS) for prefix in parts}
+        return [parts[prefix] for prefix in parts if asked[prefix]]
+
+    def _filter_order(self) -> int:
+        return int(getattr(self.options, "filter_order", 2))
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         """Further parameters: name -> (kind, columns); kind "custom" keeps it in ``group.parameters``."""
@@ -276,11 +332,28 @@ class Sensor(Module, Generic[DataT]):
         for name in self.parameter_names:
             value = getattr(self.options, name)
             if value is not None:
-                values.append(self._translate(name, value))
+                values.append(self._convert(name, value))
         return values
 
+    def _convert(self, name: str, value: Any) -> tuple[str, Any]:
+        """An option as the pipeline's parameter: densities become noise per sample."""
+        if name.endswith("noise_density") and value is not None:
+            assert self._manager is not None
+            most = 1 / self._manager.dt
+            rate = min(self.options.rate or most, most)
+            value = as_numbers(f"{self.options_type.__name__}.{name}", value) * (rate / 2) ** 0.5
+        return self._translate(name, value)
+
     def _settable(self) -> dict[str, tuple[str, slice]]:
-        names = {f"{prefix}{name}": (name, part) for prefix, part in self._parts().items() for name in _GENERIC}
+        parts = self._parts().items()
+        extra = {(part.start, part.stop) for part in self._extra_parts()}
+        names = {
+            f"{prefix}{name}": (name, part)
+            for prefix, part in parts
+            for name in _GENERIC
+            if name not in EXTRA_OPTIONS or (part.start, part.stop) in extra
+        }
+        names |= {f"{prefix}noise_density": ("noise", part) for prefix, part in parts}
         every = {**names, **{name: (name, slice(0, 0)) for name in _TIMING}, **self._custom_parameters()}
         return {name: target for name, target in every.items() if name in self.options_type.model_fields}
 
@@ -290,6 +363,11 @@ class Sensor(Module, Generic[DataT]):
             names = self.parameter_names
             hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
             fixed = name in self.options_type.model_fields
+            if fixed and name.endswith(EXTRA_OPTIONS):
+                raise OptionError(
+                    f"{self.options_type.__name__}.{name} was not given at construction, so no memory was allocated "
+                    f"for it; construct the sensor with {name}=..., be it the default"
+                )
             what = "cannot be changed after build" if fixed else "is not a parameter"
             raise OptionError(f"{self.options_type.__name__}.{name} {what}{'' if fixed else hint}")
         return settable[name]

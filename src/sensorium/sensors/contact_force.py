@@ -14,7 +14,7 @@ from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.contact import declare_contacts
 from sensorium.sensors.options import Mounted, SimpleSensorOptions, Spread
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 
 class ContactForce(SimpleSensorOptions, Mounted):
@@ -52,6 +52,10 @@ class ContactForceSensor(SimpleSensor[torch.Tensor], options=ContactForce):
         self._frame = f"{self.uuid}:frame"
         quat, site_type = mujoco.mjtSensor.mjSENS_FRAMEQUAT, mujoco.mjtObj.mjOBJ_SITE
         spec.add_sensor(name=self._frame, type=quat, objtype=site_type, objname=site)
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        super()._draw(painter, env)
+        self._draw_vector(painter, env, self.read_ground_truth()[env], 0.01)
 
     def _sources(self) -> list[Source]:
         return [Source(self._names, axis, frame=self._frame) for axis in range(3)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import mujoco
 import torch
+from pydantic import Field, model_validator
 
 from sensorium.pipeline import Source
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, PerAxis, Range, SensorOptions, Spread
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 Matrix3 = tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]
 
@@ -48,6 +49,24 @@ class IMU(SensorOptions, Mounted):
     """Dead band of the accelerometer, m/s²."""
     acc_misalignment: Matrix3 | None = None
     """Axis matrix of the accelerometer."""
+    acc_noise_density: Spread | None = None
+    """White noise of the accelerometer per √Hz, m/s²: another way to give ``acc_noise``."""
+    acc_scale_error: PerAxis = 0.0
+    """Relative error of the accelerometer's scale factor."""
+    acc_bias_spread: Spread = 0.0
+    """Offset of the accelerometer drawn at every reset, standard deviation, m/s²."""
+    acc_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the accelerometer, standard deviation, m/s²."""
+    acc_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    acc_temperature_drift: PerAxis = 0.0
+    """Offset of the accelerometer per °C away from 25 °C, m/s²."""
+    acc_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the accelerometer is an outlier."""
+    acc_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, m/s²."""
+    acc_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the accelerometer, Hz."""
     gyro_noise: Spread = 0.0
     """White noise of the gyroscope per sample, rad/s."""
     gyro_bias: PerAxis = 0.0
@@ -62,6 +81,24 @@ class IMU(SensorOptions, Mounted):
     """Dead band of the gyroscope, rad/s."""
     gyro_misalignment: Matrix3 | None = None
     """Axis matrix of the gyroscope."""
+    gyro_noise_density: Spread | None = None
+    """White noise of the gyroscope per √Hz, rad/s: another way to give ``gyro_noise``."""
+    gyro_scale_error: PerAxis = 0.0
+    """Relative error of the gyroscope's scale factor."""
+    gyro_bias_spread: Spread = 0.0
+    """Offset of the gyroscope drawn at every reset, standard deviation, rad/s."""
+    gyro_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the gyroscope, standard deviation, rad/s."""
+    gyro_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    gyro_temperature_drift: PerAxis = 0.0
+    """Offset of the gyroscope per °C away from 25 °C, rad/s."""
+    gyro_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the gyroscope is an outlier."""
+    gyro_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, rad/s."""
+    gyro_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the gyroscope, Hz."""
     mag_noise: Spread = 0.0
     """White noise of the magnetometer per sample, T."""
     mag_bias: PerAxis = 0.0
@@ -76,6 +113,35 @@ class IMU(SensorOptions, Mounted):
     """Dead band of the magnetometer, T."""
     mag_misalignment: Matrix3 | None = None
     """Axis matrix of the magnetometer (soft iron)."""
+    mag_noise_density: Spread | None = None
+    """White noise of the magnetometer per √Hz, T: another way to give ``mag_noise``."""
+    mag_scale_error: PerAxis = 0.0
+    """Relative error of the magnetometer's scale factor."""
+    mag_bias_spread: Spread = 0.0
+    """Offset of the magnetometer drawn at every reset, standard deviation, T."""
+    mag_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the magnetometer, standard deviation, T."""
+    mag_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    mag_temperature_drift: PerAxis = 0.0
+    """Offset of the magnetometer per °C away from 25 °C, T."""
+    mag_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the magnetometer is an outlier."""
+    mag_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, T."""
+    mag_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the magnetometer, Hz."""
+    temperature: float = 25.0
+    """Temperature of the housing, °C."""
+    filter_order: Literal[1, 2] = 2
+    """Order of the filters that the bandwidths give: 1, or 2 (Butterworth)."""
+
+    @model_validator(mode="after")
+    def _check_noise(self) -> IMU:
+        for part in _PARTS:
+            if getattr(self, f"{part}_noise_density") is not None and getattr(self, f"{part}_noise") != 0.0:
+                raise ValueError(f"{part}_noise and {part}_noise_density are two names of one parameter; give one")
+        return self
 
 
 class IMUData(NamedTuple):
@@ -99,6 +165,10 @@ class IMUSensor(SimpleSensor[IMUData], options=IMU):
         for part, kind in _PARTS.items():
             spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=site)
 
+    def _draw(self, painter: Painter, env: int) -> None:
+        super()._draw(painter, env)
+        self._draw_vector(painter, env, self.read_ground_truth().lin_acc[env], 0.02)
+
     def _sources(self) -> list[Source]:
         return [Source((f"{self.uuid}:{part}",), axis) for part in _PARTS for axis in range(3)]
 
@@ -112,4 +182,5 @@ class IMUSensor(SimpleSensor[IMUData], options=IMU):
         return list(self._parts().values())
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return {f"{prefix}misalignment": ("mix", part) for prefix, part in self._parts().items()}
+        custom = {f"{prefix}misalignment": ("mix", part) for prefix, part in self._parts().items()}
+        return custom | ({"temperature": ("temperature", slice(0, 9))} if self._extra_parts() else {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -56,6 +56,12 @@ class SensorOptions(Options):
     """Steps of history to keep: ``read()`` then returns (B, history_length, ...), newest first."""
     dropout: float = Field(default=0.0, ge=0, le=1)
     """Probability that a sample is lost; the one before it is held."""
+    stuck: float = Field(default=0.0, ge=0)
+    """Failures per second after which the reading stays what it was until the env is reset. A huge rate (1e9) sticks at
+    once."""
+
+    draw_debug: bool = False
+    """Whether pictures of the scene (``scene.snapshot()``) show what the sensor looks at and feels."""
 
     @model_validator(mode="after")
     def _check_delays(self) -> SensorOptions:
@@ -94,7 +100,12 @@ class SensorOptions(Options):
 
 class SimpleSensorOptions(SensorOptions):
     """The generic imperfections, in the sensor's own unit; a number, or one per axis. They act on the measured branch
-    after the response model, in this order: bias and walk, noise, dead band, resolution, saturation."""
+    after the response model, in this order: low-pass filter, scale, bias and walk, noise, slow drifts, outliers, dead
+    band, resolution, saturation.
+
+    All can be changed per env by ``sensor.set(...)``. Those from ``scale_error`` on take memory of their own, which is
+    allocated when at least one of them is given at construction, be it as 0.
+    """
 
     noise: Spread = 0.0
     """Standard deviation of white noise per sample."""
@@ -108,6 +119,35 @@ class SimpleSensorOptions(SensorOptions):
     """(min, max) that the sensor can show."""
     deadband: Spread = 0.0
     """Values smaller than this in magnitude read as 0."""
+    noise_density: Spread | None = None
+    """White noise as data sheets give it, per √Hz: another way to give ``noise``, which becomes this times √(f / 2) at
+    f samples per second (``rate``, or every step)."""
+    scale_error: PerAxis = 0.0
+    """Relative error of the scale factor: 0.01 reads 1% too much."""
+    bias_spread: Spread = 0.0
+    """Standard deviation of an offset that is drawn anew at every reset, and stays for the episode (turn-on bias)."""
+    bias_instability: Spread = 0.0
+    """Standard deviation of a first-order Gauss-Markov drift (in-run bias)."""
+    correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    temperature_drift: PerAxis = 0.0
+    """Offset per °C away from 25 °C."""
+    temperature: float = 25.0
+    """Temperature of the sensor, °C; change it by ``set`` as the robot warms up."""
+    outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample is an outlier."""
+    outlier_size: Spread = 0.0
+    """How far an outlier lies off, to either side."""
+    bandwidth: float | None = Field(default=None, gt=0)
+    """Frequency in Hz at which the sensor's low-pass response has fallen by 3 dB. Default: no filter."""
+    filter_order: Literal[1, 2] = 2
+    """Order of that filter: 1, or 2 (Butterworth)."""
+
+    @model_validator(mode="after")
+    def _check_noise(self) -> SimpleSensorOptions:
+        if self.noise_density is not None and self.noise != 0.0:
+            raise ValueError("noise and noise_density are two names of one parameter; give one")
+        return self
 
 
 class Mounted(Options):

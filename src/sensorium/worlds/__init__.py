@@ -3,6 +3,7 @@
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
+from sensorium.worlds.painter import Painter
 from sensorium.worlds.primitives import Box, Capsule, Cylinder, Plane, Primitive, Sphere
 from sensorium.worlds.scene import Scene
 from sensorium.worlds.scene_options import SceneOptions
@@ -17,6 +18,7 @@ __all__ = [
     "Envs",
     "MujocoWorld",
     "Names",
+    "Painter",
     "Plane",
     "Primitive",
     "Scene",

@@ -154,9 +154,8 @@ class MujocoWorld:
         self.batch.state[rows] = values
         return self.forward(envs)
 
-    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        distances, geoms = self.batch.ray(origins, directions, **options)[:2]
-        return torch.from_numpy(distances), torch.from_numpy(geoms)
+    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.from_numpy(array) for array in self.batch.ray(origins, directions, **options))
 
     def check(self) -> dict[int, str]:
         return {}  # step() has reported everything

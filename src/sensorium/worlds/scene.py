@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -24,9 +25,11 @@ from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec,
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
+from sensorium.worlds.painter import Painter
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_options import INTEGRATORS, SceneOptions
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
+from sensorium.worlds.snapshot import snapshot
 from sensorium.worlds.world import Envs, World, env_ids
 
 if TYPE_CHECKING:
@@ -282,6 +285,41 @@ class Scene(Module):
         if failed:
             self._failed |= failed
             raise DivergenceError(failed)
+
+    def snapshot(
+        self,
+        env: int = 0,
+        width: int = 640,
+        height: int = 480,
+        camera: str | int | mujoco.MjvCamera = -1,
+        path: str | Path | None = None,
+    ) -> np.ndarray:
+        """A picture of one env as it is now, with what the sensors that have ``draw_debug=True`` look at and feel.
+
+        For people to look at, drawn anew at every call; what robots see are camera sensors.
+
+        Args:
+            env: which env.
+            width, height: pixels.
+            camera: a camera of the scene by name or number, or a free one; default: one that shows everything.
+            path: where to save it too, e.g. "out/scene.png".
+
+        Returns:
+            (height, width, 3) uint8.
+        """
+        world = self._world or self._unbuilt("snapshot")
+        if not 0 <= env < world.n_envs:
+            raise OptionError(f"env must lie in [0, {world.n_envs}), got {env!r}")
+        painter = Painter()
+        if self._sensing is not None:
+            self._sensing.draw(painter, env)
+        image = snapshot(world, env, painter, width, height, camera)
+        if path is not None:
+            from matplotlib.image import imsave
+
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            imsave(path, image)
+        return image
 
     def reset(self, envs: Envs = None) -> None:
         """Put envs (default: all) back to the initial state; their sensors start afresh from it."""

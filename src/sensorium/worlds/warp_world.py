@@ -421,7 +421,7 @@ class WarpWorld:
         self._graph("forward").replay()
         return {}
 
-    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
         points = torch.as_tensor(origins, device=self.device, dtype=torch.float32).reshape(-1, 3)
         vectors = torch.as_tensor(directions, device=self.device, dtype=torch.float32).reshape(-1, 3)
         points, vectors = torch.broadcast_tensors(points, vectors)

@@ -65,8 +65,9 @@ class World(Protocol):
         """Set the full physics state of envs, and recompute what is derived from it; likewise."""
         ...
 
-    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cast rays in every env: distances (B, n) in lengths of ``directions`` (-1: no hit), and geom ids."""
+    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+        """Cast rays in every env: distances (B, n) in lengths of ``directions`` (-1: no hit), and geom ids; with
+        ``normal=True``, where the engine has them, also the normals of the surfaces (B, n, 3)."""
         ...
 
     def check(self) -> dict[int, str]:

@@ -1,0 +1,85 @@
+"""The sensor catalogue: ray casting against bare calls of the engine, and all other sensors at once.
+
+.venv/bin/python benchmarks/sensors.py [--json out/sensors.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Report, difference, interleave, ratio, spread
+
+import sensorium as sn
+
+WHOLE = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
+
+
+def room(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
+    """A floor and ``geoms`` boxes and balls around a carrier in the middle."""
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_object(sn.Plane(), name="ground")
+    rng = np.random.default_rng(0)
+    for i in range(geoms - 2):
+        angle, away = rng.uniform(0, 2 * np.pi), rng.uniform(2, 9)
+        shape = sn.Box(size=tuple(rng.uniform(0.2, 1.0, 3))) if i % 2 else sn.Sphere(radius=rng.uniform(0.1, 0.5))
+        scene.add_object(shape, name=f"thing{i}", pos=(away * np.cos(angle), away * np.sin(angle), rng.uniform(0.2, 1)))
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.1), mass=1.0), name="base", pos=(0, 0, 0.3), free=True)
+    for options in sensors:
+        scene.add_sensor(options)
+    scene.build(n_envs=n_envs)
+    scene.step(20)
+    return scene
+
+
+def lidar_against_bare_rays(report: Report) -> None:
+    """16 x 360 rays in 64 envs: what sensing takes beside ``Batch.ray`` with the same rays in the same threads."""
+    lidar = sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=WHOLE)
+    full, lean = (
+        room(64, options) for options in (lidar, lidar.model_copy(update={"returns": ("distances",), "noise": 0.0}))
+    )
+    batch: Any = full.world.batch  # type: ignore[attr-defined]
+    position = full.world.bind("xpos").numpy()[:, full.model.body("base").id][:, None] + [0, 0, 0.3]
+    points = np.ascontiguousarray(np.broadcast_to(position, (64, 5760, 3)))
+    directions = np.ascontiguousarray(np.broadcast_to(WHOLE.rays()[1], (64, 5760, 3)))
+    own = full.model.body("base").id
+    times = interleave(
+        {
+            "bare": lambda: batch.ray(points, directions, bodyexclude=own),
+            "full": full._sensing.step,
+            "lean": lean._sensing.step,
+        },
+        rounds=15,
+        calls=2,
+    )
+    rays = 64 * 5760
+    report.add("bare Batch.ray, 16 x 360 rays, 64 envs, 50 geoms", rays / min(times["bare"]) / 1e6, "M rays/s")
+    most = 1 / 0.9  # nine tenths of the rate
+    report.add("  lidar, distances alone / bare", ratio(times, "lean", "bare"), "x", most)
+    report.add("  lidar, noisy distances and points / bare", ratio(times, "full", "bare"), "x", most)
+
+
+def few_rays(report: Report) -> None:
+    """512 rays at 1 env beyond physics."""
+    pattern = sn.SphericalPattern(fov=(360, 30), n_points=(64, 8))
+    full, bare = room(1, sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=pattern)), room(1)
+    times = interleave({"full": full.step, "bare": bare.step}, rounds=30, calls=20)
+    report.add("512 rays at 1 env, beyond physics", difference(times, "full", "bare") * 1e6, "us", 1000.0)
+    report.add("  what the middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    arguments = parser.parse_args()
+    report = Report("sensors", ("mujoco", "torch", "numba"))
+    lidar_against_bare_rays(report)
+    few_rays(report)
+    report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    main()

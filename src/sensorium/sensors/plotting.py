@@ -1,0 +1,163 @@
+"""Readings as pictures: what was measured beside ground truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from sensorium.errors import OptionError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from sensorium.sensors.base import Sensor
+
+_LINES = 12
+"""Columns up to which a field is drawn one line a column; beyond, as an image over time."""
+
+
+def fields(reading: Any, env: int) -> dict[str, np.ndarray]:
+    """Field name -> values of one env; a plain tensor is the field "value"."""
+    parts = {"value": reading} if isinstance(reading, torch.Tensor) else reading._asdict()
+    return {name: tensor[env].numpy(force=True) for name, tensor in parts.items() if tensor is not None}
+
+
+def plot_reading(sensor: Sensor[Any], env: int = 0, path: str | Path | None = None) -> Figure:
+    """Draw what a sensor reads now in one env, beside ground truth; its history, where it keeps one."""
+    measured, truth = fields(sensor.read(), env), fields(sensor.read_ground_truth(), env)
+    length = sensor.options.history_length
+    wide = any(values.ndim >= 2 for values in measured.values()) and not length
+    figure, grid = _figure(len(measured), 2 if wide else 1, sensor.uuid)
+    for (name, values), row in zip(measured.items(), grid, strict=True):
+        if length:
+            times = -sensor.group.dt * np.arange(length)
+            _lines(row[0], times, values.reshape(length, -1), truth[name].reshape(length, -1))
+            row[0].set_xlabel("s before now")
+        elif wide:
+            _pictures(row, values, truth[name])
+        else:
+            _bars(row[0], values.reshape(-1), truth[name].reshape(-1))
+        row[0].set_ylabel(name)
+    return _finish(figure, path)
+
+
+class Trace:
+    """What sensors read in one env over time, to be drawn: ``take()`` after every step, ``plot()`` at the end.
+
+    Example:
+        >>> trace = sn.Trace(imu, touch)
+        >>> for _ in range(200):
+        ...     scene.step()
+        ...     trace.take()
+        >>> trace.plot("out/imu.png")
+    """
+
+    def __init__(self, *sensors: Sensor[Any], env: int = 0) -> None:
+        if not sensors:
+            raise OptionError("Trace needs at least one sensor")
+        self.sensors, self.env = sensors, env
+        self.times: list[float] = []
+        self._taken: list[list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]] = [[] for _ in sensors]
+
+    def take(self) -> None:
+        """Keep what the sensors read now."""
+        self.times.append(float(self.sensors[0].group.world.time[self.env]))
+        for sensor, taken in zip(self.sensors, self._taken, strict=True):
+            readings = (sensor.read(), sensor.read_ground_truth())
+            measured, truth = ({name: a.copy() for name, a in fields(one, self.env).items()} for one in readings)
+            taken.append((measured, truth))
+
+    def values(self, sensor: Sensor[Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Field name -> (measured, ground truth) of a sensor, each (times, ...)."""
+        taken = self._taken[[one is sensor for one in self.sensors].index(True)]
+        names = taken[0][0] if taken else ()
+        return {name: (np.stack([m[name] for m, _ in taken]), np.stack([t[name] for _, t in taken])) for name in names}
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw all of it: measured as lines, ground truth dashed; fields of many columns as images over time."""
+        if not self.times:
+            raise OptionError("nothing to plot: call take() after each step")
+        panels = [
+            (f"{sensor.uuid}\n{name}", *both) for sensor in self.sensors for name, both in self.values(sensor).items()
+        ]
+        wide = any(measured[0].size > _LINES for _, measured, _ in panels)
+        figure, grid = _figure(len(panels), 2 if wide else 1, "")
+        times = np.asarray(self.times)
+        for (title, measured, truth), row in zip(panels, grid, strict=True):
+            flat, true = measured.reshape(len(times), -1), truth.reshape(len(times), -1)
+            if flat.shape[1] <= _LINES:
+                _lines(row[0], times, flat, true)
+                if wide:
+                    row[1].set_visible(False)
+            else:
+                extent = (times[0], times[-1], 0, flat.shape[1])
+                _pictures(row, flat.T, true.T, extent=extent)
+            row[0].set_ylabel(title)
+        for axes in grid[-1]:
+            axes.set_xlabel("s")
+        return _finish(figure, path)
+
+
+def _figure(rows: int, columns: int, title: str) -> tuple[Figure, np.ndarray]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5 * columns + 2, 1.9 * rows + 0.8), layout="constrained")
+    if title:
+        figure.suptitle(title)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _finish(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=90)
+    return figure
+
+
+def _lines(axes: Axes, times: np.ndarray, measured: np.ndarray, truth: np.ndarray) -> None:
+    for column in range(measured.shape[1]):
+        colour = f"C{column % 10}"
+        axes.plot(times, truth[:, column], "--", color=colour, linewidth=1, alpha=0.7)
+        label = "xyz"[column] if measured.shape[1] == 3 else str(column)
+        axes.plot(times, measured[:, column], color=colour, linewidth=1.2, label=label)
+    if measured.shape[1] > 1:
+        axes.legend(fontsize="x-small", loc="upper right", ncols=4)
+    axes.grid(alpha=0.3)
+
+
+def _bars(axes: Axes, measured: np.ndarray, truth: np.ndarray) -> None:
+    places = np.arange(len(measured))
+    axes.bar(places - 0.2, truth.astype(float), 0.4, color="0.7", label="ground truth")
+    axes.bar(places + 0.2, measured.astype(float), 0.4, label="measured")
+    axes.legend(fontsize="x-small")
+    axes.grid(alpha=0.3, axis="y")
+
+
+def _pictures(row: Iterable[Axes], measured: np.ndarray, truth: np.ndarray, extent: Any = None) -> None:
+    """Two images with one scale; vectors by their length."""
+    images = [_image(truth), _image(measured)]
+    finite = np.concatenate([image[np.isfinite(image)] for image in images])
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    for axes, image, title in zip(row, images, ("ground truth", "measured"), strict=True):
+        aspect: Literal["auto", "equal"] = (
+            "auto" if extent is not None or image.shape[1] > 4 * image.shape[0] else "equal"
+        )
+        drawn = axes.imshow(
+            image, vmin=low, vmax=high, aspect=aspect, origin="lower", extent=extent, interpolation="nearest"
+        )
+        axes.set_title(title, fontsize="small")
+        axes.figure.colorbar(drawn, ax=axes, shrink=0.8)
+
+
+def _image(values: np.ndarray) -> np.ndarray:
+    values = values.astype(float)
+    if values.ndim >= 3 and values.shape[-1] == 3:
+        values = np.linalg.norm(values, axis=-1)
+    if values.ndim == 1:
+        values = values[None]
+    return values.reshape(values.shape[0], -1)

@@ -1,0 +1,187 @@
+"""The generic imperfections against closed forms: spectra, transfer functions, distributions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from probe import HookedProbe, Probe, probe_scene
+
+import sensorium as sn
+
+DT = 0.01
+OMEGA = 3.0  # of the probe's signal, rad/s
+
+
+def errors(steps, n_envs=64, probe=Probe, seed=1, **options):
+    """(steps, B, columns) of measured minus ground truth."""
+    scene, sensor = probe_scene(probe(uuid="p", **options), n_envs=n_envs, seed=seed)
+    out = np.empty((steps, n_envs, 3))
+    for step in range(steps):
+        scene.step()
+        out[step] = (sensor.read().double() - sensor.read_ground_truth().double()).numpy()
+    return out
+
+
+def allan_deviation(signal, m):
+    """Overlapping Allan deviation of samples (n, series) at averages of m, over all series."""
+    phase = np.cumsum(np.concatenate([np.zeros((1, signal.shape[1])), signal]), axis=0)
+    second = phase[2 * m :] - 2 * phase[m:-m] + phase[: -2 * m]
+    return math.sqrt((second**2).mean() / (2 * m**2))
+
+
+def test_allan_deviation_has_the_slopes_of_white_noise_and_walk():
+    noise, walk = 0.1, 0.02
+    error = errors(30_000, n_envs=16, noise=noise, random_walk=walk).reshape(30_000, -1)
+    spans = {m: allan_deviation(error, m) for m in (1, 3, 10, 86, 1000, 3000)}
+    for m, deviation in spans.items():
+        tau = m * DT
+        assert deviation == pytest.approx(math.sqrt(noise**2 * DT / tau + walk**2 * tau / 3), rel=0.06)
+    assert math.log(spans[3] / spans[1], 3) == pytest.approx(-0.5, abs=0.02)
+    assert math.log(spans[3000] / spans[1000], 3) == pytest.approx(0.5, abs=0.05)
+    crossing = math.sqrt(3 * DT) * noise / walk  # where both contribute the same
+    assert round(crossing / DT) == 87
+    assert spans[86] == pytest.approx(math.sqrt(2 * noise**2 * DT / crossing), rel=0.04)
+
+
+@pytest.mark.parametrize("rate", [None, 25.0])
+def test_noise_density_is_that_of_the_sampled_signal(rate):
+    """A one-sided density D over the band up to half the sampling rate is a variance of D² f / 2."""
+    density, f = 0.03, rate or 1 / DT
+    error = errors(400, noise_density=density, rate=rate, bias=0.0)
+    if rate:  # what is sampled at the instants; in between the signal moves on
+        error = error[3::4]
+    assert error.std() == pytest.approx(density * math.sqrt(f / 2), rel=0.02)
+
+
+def test_noise_density_is_settable_and_excludes_noise():
+    scene, sensor = probe_scene(Probe(noise=0.5), n_envs=400)
+    sensor.set(noise_density=0.02, envs=list(range(200)))
+    scene.step()
+    error = (sensor.read() - sensor.read_ground_truth()).std(dim=1)
+    assert error[:200].mean() < 0.25 < error[200:].mean()
+    with pytest.raises(sn.OptionError, match="two names"):
+        Probe(noise=0.1, noise_density=0.1)
+    with pytest.raises(sn.OptionError, match="twice"):
+        sensor.set(noise=0.1, noise_density=0.1)
+
+
+def test_gauss_markov_drift_is_stationary_and_correlated():
+    sigma, tau = 0.5, 0.2
+    error = errors(600, n_envs=300, bias_instability=sigma, correlation_time=tau)
+    assert error[0].std() == pytest.approx(sigma, rel=0.06)  # from the first step on
+    assert error.std() == pytest.approx(sigma, rel=0.03)
+    for lag in (5, 20, 40):
+        correlation = (error[lag:] * error[:-lag]).mean() / error.var()
+        assert correlation == pytest.approx(math.exp(-lag * DT / tau), abs=0.03)
+
+
+def test_slow_gauss_markov_drift_keeps_its_size_in_single_precision():
+    error = errors(300, n_envs=300, bias_instability=0.5, correlation_time=1e5)
+    step = np.diff(error, axis=0).std()
+    assert step == pytest.approx(0.5 * math.sqrt(2 * DT / 1e5), rel=0.05)
+
+
+def test_bias_is_drawn_once_per_episode():
+    scene, sensor = probe_scene(Probe(uuid="p", bias_spread=(0.1, 1.0, 0.0)), n_envs=2000)
+    first = sensor.read() - sensor.read_ground_truth()
+    scene.step(5)
+    assert torch.allclose(sensor.read() - sensor.read_ground_truth(), first, atol=1e-6)
+    assert first.std(dim=0).tolist() == pytest.approx([0.1, 1.0, 0.0], rel=0.08, abs=1e-9)
+    scene.reset(range(1000))
+    second = sensor.read() - sensor.read_ground_truth()
+    assert torch.allclose(second[1000:], first[1000:], atol=1e-6)
+    assert not torch.isclose(second[:1000, :2], first[:1000, :2]).any()
+    assert abs(np.corrcoef(first[:1000, 1], second[:1000, 1])[0, 1]) < 0.15
+
+
+@pytest.mark.parametrize("probe", [Probe, HookedProbe])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
+def test_low_pass_has_the_gain_and_phase_of_its_transfer_function(order, ratio, probe):
+    cutoff = OMEGA / ratio / (2 * math.pi)
+    scene, sensor = probe_scene(probe(uuid="p", bandwidth=cutoff, filter_order=order), n_envs=1)
+    scene.step(2000)
+    n = round(3 * 2 * math.pi / OMEGA / DT)
+    times, values = np.empty(n), np.empty(n)
+    for i in range(n):
+        scene.step()
+        times[i], values[i] = scene.time[0].item(), sensor.read()[0, 0].item()
+    basis = np.stack([np.sin(OMEGA * times), np.cos(OMEGA * times)], axis=1)
+    (a, b), *_ = np.linalg.lstsq(basis, values, rcond=None)
+    s = 1j * ratio
+    expected = 1 / (1 + s) if order == 1 else 1 / (1 + math.sqrt(2) * s + s * s)
+    assert math.hypot(a, b) == pytest.approx(abs(expected), rel=2e-3)
+    assert math.atan2(b, a) == pytest.approx(np.angle(expected), abs=5e-3)
+
+
+def test_low_pass_starts_at_rest_and_leaves_the_truth_alone():
+    scene, sensor = probe_scene(Probe(uuid="p", bandwidth=0.5), n_envs=4)
+    torch.testing.assert_close(sensor.read(), sensor.read_ground_truth())
+    scene.step(30)
+    truth = torch.sin(OMEGA * scene.time + torch.arange(4))
+    torch.testing.assert_close(sensor.read_ground_truth()[:, 0].double(), truth.double(), atol=1e-5, rtol=1e-5)
+    assert (sensor.read()[:, 0] - truth).abs().max() > 0.1
+    scene.reset([1])
+    torch.testing.assert_close(sensor.read()[1], sensor.read_ground_truth()[1])
+
+
+def test_a_bandwidth_beyond_what_steps_can_show_changes_nothing():
+    assert np.abs(errors(20, bandwidth=60.0)).max() == 0.0
+
+
+def test_scale_and_temperature():
+    scene, sensor = probe_scene(Probe(scale_error=(0.1, 0.0, -0.5), temperature_drift=0.02), n_envs=3)
+    sensor.set(temperature=[[25.0], [85.0], [-15.0]])
+    scene.step()
+    expected = sensor.read_ground_truth() * torch.tensor([1.1, 1.0, 0.5])
+    expected += torch.tensor([[0.0], [1.2], [-0.8]])
+    torch.testing.assert_close(sensor.read(), expected)
+
+
+def test_outliers_come_as_often_and_lie_as_far_off_as_said():
+    error = errors(500, n_envs=100, outliers=0.05, outlier_size=7.0)
+    off = np.abs(error) > 1
+    assert off.mean() == pytest.approx(0.05, rel=0.06)
+    assert np.abs(error[off]) == pytest.approx(7.0, abs=1e-4)
+    assert (error[off] > 0).mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_sensor_sticks_after_an_exponential_time_until_reset():
+    scene, sensor = probe_scene(Probe(uuid="p", stuck=2.0), n_envs=3000)
+    scene.step(50)
+    before = sensor.read().clone()
+    scene.step()
+    moving = (sensor.read() != before).all(dim=1)
+    assert moving.float().mean() == pytest.approx(math.exp(-2.0 * 0.51), abs=0.03)
+    scene.reset((~moving).nonzero().flatten())
+    before = sensor.read().clone()
+    scene.step()
+    assert (sensor.read() != before).all(dim=1).float().mean() > 0.95
+    sensor.set(stuck=1e9, envs=[5])
+    held = sensor.read()[5].clone()
+    scene.step(3)
+    assert torch.equal(sensor.read()[5], held)
+
+
+def test_what_was_not_allocated_cannot_be_set():
+    _, sensor = probe_scene(Probe(uuid="p"), n_envs=2)
+    with pytest.raises(sn.OptionError, match=r"Probe\.outliers was not given at construction.*outliers="):
+        sensor.set(outliers=0.1)
+    assert "outliers" not in sensor.parameter_names
+    scene, sensor = probe_scene(Probe(uuid="p", outliers=0.0), n_envs=2)
+    sensor.set(outliers=1.0, outlier_size=2.0, envs=[1])
+    scene.step()
+    off = (sensor.read() - sensor.read_ground_truth()).abs()
+    torch.testing.assert_close(off, torch.tensor([[0.0] * 3, [2.0] * 3]))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"outliers": 1.5}, {"bandwidth": -1.0}, {"correlation_time": 0.0}, {"bias_spread": -1.0}, {"stuck": -1.0}]
+)
+def test_bad_values_are_refused(bad):
+    with pytest.raises(sn.OptionError, match=next(iter(bad))):
+        Probe(**bad)
+    _, sensor = probe_scene(Probe(uuid="p", outliers=0.0), n_envs=2)
+    with pytest.raises(sn.OptionError, match=next(iter(bad))):
+        sensor.set(**bad)

@@ -1,0 +1,122 @@
+"""Pictures: traces, readings, snapshots with what sensors look at, and the command that makes them."""
+
+import mujoco
+import numpy as np
+import pytest
+from conftest import drop_scene
+from matplotlib.image import imread
+from probe import Probe, probe_scene
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.worlds import Painter
+
+
+def test_a_trace_keeps_what_was_read():
+    scene, late, prompt = probe_scene(Probe(uuid="late", delay=0.03), Probe(uuid="prompt"), n_envs=2)
+    trace = sn.Trace(late, prompt, env=1)
+    for _ in range(30):
+        scene.step()
+        trace.take()
+    measured, truth = trace.values(late)["value"]
+    times = np.asarray(trace.times)
+    np.testing.assert_allclose(truth[:, 0], np.sin(3 * times + 1), atol=1e-5)
+    np.testing.assert_allclose(measured[3:, 2], 3 * np.sin(3 * (times[3:] - 0.03) + 1), atol=1e-4)
+    assert len(trace.plot().axes) == 2
+    with pytest.raises(sn.OptionError, match="take"):
+        sn.Trace(late).plot()
+    with pytest.raises(sn.OptionError, match="at least one"):
+        sn.Trace()
+
+
+@pytest.mark.parametrize("history", [None, 20])
+def test_a_reading_is_drawn(tmp_path, history):
+    scene, sensor = probe_scene(Probe(noise=0.1, history_length=history), n_envs=2)
+    scene.step(20)
+    figure = sensor.plot(env=1, path=tmp_path / "new" / "reading.png")
+    assert imread(tmp_path / "new" / "reading.png").std() > 0.05
+    values = figure.axes[0].lines if history else figure.axes[0].patches
+    assert len(values) == 6  # three columns, measured and true
+    if history:
+        truth = figure.axes[0].lines[0].get_xydata()  # newest first, seconds before now
+        np.testing.assert_allclose(truth[:, 1], np.sin(3 * (0.2 + truth[:, 0]) + 1), atol=1e-5)
+
+
+def test_unbuilt_sensors_cannot_be_drawn():
+    sensor = drop_scene().add_sensor(Probe())
+    with pytest.raises(sn.NotBuiltError):
+        sensor.plot()
+
+
+def test_painted_shapes_lie_where_they_were_put():
+    painter = Painter()
+    scene = mujoco.MjvScene(mujoco.MjModel.from_xml_string("<mujoco/>"), 100)
+    start, end = np.array([1.0, 2.0, 3.0]), np.array([1.5, 1.0, 5.0])
+    painter.line(start, end)
+    painter.arrow(start, end - start)
+    painter.points([[0, 0, 1], [np.nan, 0, 0], [0, 0, 2]])
+    painter.frame((0, 0, 0), np.eye(3), size=0.5)
+    painter.line(start, start)
+    assert painter.add_to(scene) == 0
+    assert scene.ngeom == 2 + 2 + 3
+    line, arrow = scene.geoms[0], scene.geoms[1]
+    axis = np.asarray(line.mat).reshape(3, 3)[:, 2]
+    np.testing.assert_allclose(line.pos + axis * line.size[2], end, atol=1e-6)
+    np.testing.assert_allclose(line.pos - axis * line.size[2], start, atol=1e-6)
+    np.testing.assert_allclose(arrow.pos, start)
+    np.testing.assert_allclose(arrow.pos + np.asarray(arrow.mat).reshape(3, 3)[:, 2] * arrow.size[2], end, atol=1e-6)
+    assert [scene.geoms[i].pos[2] for i in (2, 3)] == [1.0, 2.0]
+    small = mujoco.MjvScene(mujoco.MjModel.from_xml_string("<mujoco/>"), 3)
+    assert painter.add_to(small) == 4
+
+
+def picture(**options):
+    scene = drop_scene(height=0.3)
+    scene.add_sensor(sn.IMU(link="box", **options))
+    scene.build(n_envs=2)
+    return scene.snapshot(env=1, width=160, height=120)
+
+
+def test_snapshots_show_what_sensors_feel(tmp_path):
+    try:
+        plain = picture()
+    except sn.DeviceError as error:
+        pytest.skip(str(error))
+    assert plain.shape == (120, 160, 3)
+    assert plain.dtype == np.uint8
+    assert plain.std() > 3
+    assert (picture() == plain).all()
+    drawn = picture(draw_debug=True)
+    red = drawn[..., 0].astype(int) - drawn[..., 1]
+    assert red.max() > 60 > (plain[..., 0].astype(int) - plain[..., 1]).max()
+    scene = drop_scene()
+    scene.build(n_envs=1)
+    scene.snapshot(path=tmp_path / "scene.png", width=40, height=30)
+    assert imread(tmp_path / "scene.png").shape[:2] == (30, 40)
+    with pytest.raises(sn.OptionError, match=r"env must lie in \[0, 1\)"):
+        scene.snapshot(env=1)
+
+
+def test_the_command(tmp_path, capsys):
+    out = tmp_path / "imu.png"
+    assert main(["plot", "IMU", "--set", "acc_noise=0.5", "delay=0.05", "--seconds", "0.2", "--out", str(out)]) == 0
+    assert imread(out).std() > 0.05
+    assert "50 ms" in capsys.readouterr().out
+    assert main(["plot", "imu:automotive", "--seconds", "0.1", "--out", str(out)]) == 0
+    model = tmp_path / "arm.xml"
+    model.write_text(
+        '<mujoco><worldbody><body name="a"><joint name="j"/><geom size="0.1"/></body></worldbody></mujoco>'
+    )
+    arguments = ["plot", "JointEncoder", "--model", str(model), "--seconds", "0.1", "--out", str(out)]
+    assert main(arguments) == 0
+    for bad, message in (
+        (["plot", "IMUU"], "did you mean 'IMU'"),
+        (["plot", "IMU", "--set", "acc_nois=1"], "did you mean"),
+        (["plot", "IMU", "--set", "acc_noise"], "name=value"),
+        (["plot", "imo:automotive"], "did you mean 'imu'"),
+        (["plt"], "no command 'plt'"),
+    ):
+        assert main(bad) == 2
+        assert message in capsys.readouterr().err
+    assert main(["--version"]) == 0
+    assert main([]) == 0
