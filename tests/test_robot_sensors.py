@@ -269,6 +269,8 @@ def test_gps_holds_the_last_fix():
     assert gps.read().altitude[0] != before[0]
     assert gps.read_ground_truth().fix.min() == 1
     gps.set(visible=True)
+    with pytest.raises(sn.OptionError, match="error_time_constant"):
+        gps.set(error_time_constant=0.0)
     scene.step(4)
     assert gps.read().fix[1, 0] == 0
     scene.step(4)
@@ -544,15 +546,22 @@ def test_clock_drifts_from_its_offset():
     scene, clock = start(Clock(offset=-0.5, drift=50.0), n_envs=3, dt=0.1)
     assert clock.read().dtype == torch.float64
     assert clock.read()[:, 0].tolist() == [-0.5] * 3
-    clock.set(drift=-100.0, offset=7200.0000001, envs=[2])
+    clock.set(drift=-100.0, offset=3600.0, envs=[2])
     scene.step(100)
     time = scene.time
     assert time[0].item() == pytest.approx(10.0)
     assert torch.equal(clock.read_ground_truth()[:, 0], time)
     error = clock.read()[:, 0] - time
-    assert error.tolist() == pytest.approx([-0.5 + 500e-6] * 2 + [7200.0000001 - 1e-3], abs=1e-9)
+    assert error.tolist() == pytest.approx([-0.5 + 500e-6] * 2 + [3600.0 - 1e-3], abs=1e-9)
     scene.reset(envs=[0])
     assert clock.read()[0, 0].item() == -0.5
+
+
+def test_clock_counts_in_steps():
+    scene, clock = start(Clock(offset=0.0004, resolution=0.001), dt=0.0125)
+    scene.step(3)
+    assert clock.read().item() == pytest.approx(0.038)
+    assert clock.read_ground_truth().item() == pytest.approx(0.0375)
 
 
 def test_clock_jitter_is_white():

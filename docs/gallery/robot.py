@@ -140,7 +140,7 @@ def gps() -> None:
     axes[0].plot(east[fix == 0], north[fix == 0], "x", ms=7, color="tab:blue", label="held in the tunnel")
     axes[0].set_xlabel("east [m]")
     axes[0].set_ylabel("north [m]")
-    axes[0].set_aspect("equal")
+    axes[0].set_ylim(-32, 62)
     times = 0.1 * np.arange(len(x))
     error = np.where(fix > 0, east - x, np.nan), np.where(fix > 0, north - y, np.nan)
     axes[1].plot(times, error[0], lw=0.8, label="east")
@@ -149,7 +149,8 @@ def gps() -> None:
     axes[1].set_xlabel("time [s]")
     axes[1].set_ylabel("error [m]")
     for axis in axes:
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, loc="upper center", ncols=3)
+    axes[1].set_ylim(-5, 7)
     save(made, "robot_gps")
 
 
@@ -163,7 +164,7 @@ def air_compass() -> None:
     scene.build()
     rows = []
     for step in range(400):
-        height, yaw = 30 * (1 - math.cos(step * math.pi / 200)), step * 2 * math.pi / 400
+        height, yaw = 2 * (1 - math.cos(step * math.pi / 200)), step * 2 * math.pi / 400
         drone.set_pose(pos=(0, 0, height), quat=(math.cos(yaw / 2), 0, 0, math.sin(yaw / 2)))
         scene.step()
         truth, heading = compass.read_ground_truth().heading.item(), compass.read().heading.item()
@@ -192,7 +193,7 @@ def odometry_flow() -> None:
     odometry = scene.add_sensor(options)
     where = scene.add_sensor(sn.FramePose(link="cart/cart"))
     scene.build()
-    cart.set_ctrl([4.0, 5.0])
+    cart.set_ctrl([3.0, 6.0])
     rows = []
     for _ in range(1000):
         scene.step()
@@ -203,10 +204,11 @@ def odometry_flow() -> None:
     labels = ("true", "odometry (wheels slip a little)", "with 2% error of the right wheel")
     for (x, y), label in zip(path.reshape(3, 2, -1), labels, strict=True):
         axes[0].plot(x, y, lw=1, label=label)
-    axes[0].set_aspect("equal")
+    axes[0].set_xlim(-2.2, 2.2)
+    axes[0].set_ylim(-0.2, 2.8)
     axes[0].set_xlabel("x [m]")
     axes[0].set_ylabel("y [m]")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, loc="upper center")
 
     scene = sn.Scene(dt=0.02, substeps=1, gravity=(0, 0, 0))
     scene.add_terrain(sn.Plane())

@@ -35,7 +35,7 @@ def plate() -> None:
         scene.step(20 * seconds - shown)
         shown = 20 * seconds
         cells = heat.read()[0, :, :, 0].numpy().T
-        image = axis.imshow(cells, origin="lower", extent=(-10, 10, -10, 10), cmap="inferno", vmin=20, vmax=50)
+        image = axis.imshow(cells, origin="lower", extent=(-10, 10, -10, 10), cmap="inferno", vmin=20, vmax=70)
         axis.set_title(f"{seconds} s", fontsize=10)
         axis.set_xlabel("x [cm]")
     axes[0].set_ylabel("y [cm]")

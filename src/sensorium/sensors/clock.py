@@ -8,6 +8,7 @@ import mujoco
 import torch
 
 from sensorium.pipeline import Source
+from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SensorOptions, Spread
 from sensorium.worlds import Names
@@ -23,11 +24,13 @@ class Clock(SensorOptions):
     """
 
     offset: float = 0.0
-    """What it shows at t = 0, s."""
+    """What it shows at t = 0, s; kept to seven digits."""
     drift: float = 0.0
     """How much too fast it runs, parts per million: 20 gains 1.7 s a day."""
     noise: Spread = 0.0
     """White jitter of the stamps, s."""
+    resolution: Spread = 0.0
+    """Step between neighbouring stamps, s; 0: none."""
 
 
 class ClockSensor(SimpleSensor[torch.Tensor], options=Clock):
@@ -42,8 +45,14 @@ class ClockSensor(SimpleSensor[torch.Tensor], options=Clock):
     def _get_return_format(self) -> Format:
         return (1,)
 
+    def _extra_parts(self) -> list[slice]:
+        return [slice(0, 1)]  # drift is a scale error
+
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return {"offset": ("custom", slice(0, 1)), "drift": ("custom", slice(0, 1))}
+        return {"offset": ("bias", slice(0, 1)), "drift": ("scale_error", slice(0, 1))}
+
+    def _translate(self, name: str, value: Any) -> tuple[str, Any]:
+        return (name, 1e-6 * as_numbers("Clock.drift", value)) if name == "drift" else (name, value)
 
     @classmethod
     def _get_intermediate_dtype(cls) -> torch.dtype:
@@ -52,18 +61,3 @@ class ClockSensor(SimpleSensor[torch.Tensor], options=Clock):
     @classmethod
     def _get_cache_dtype(cls) -> torch.dtype:
         return torch.float64
-
-    @classmethod
-    def _build_group(cls, group: Any) -> None:
-        for name in ("offset", "drift"):  # float32 would round an offset of hours to milliseconds
-            group.parameters[name] = torch.zeros(
-                group.n_columns, group.n_envs, dtype=torch.float64, device=group.device
-            )
-
-    @classmethod
-    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if not is_measured:
-            out.copy_(data)
-            return
-        torch.mul(data, group.parameters["drift"], out=out)  # what it has gained, in microseconds
-        out.mul_(1e-6).add_(data).add_(group.parameters["offset"])

@@ -16,8 +16,8 @@ from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
 from sensorium.sensors.wgs84 import cartesian
 from sensorium.worlds import Names
 
-_ERROR, _LOSS = 1000, 1003  # elements that the correlated errors (one an axis) and the losses are drawn with
-_CUSTOM = ("horizontal_error", "vertical_error", "error_time_constant", "loss_rate", "reacquire_time", "visible")
+_LOSS = 1000  # the element that losses are drawn with; columns are 0, 1, ...
+_RECEPTION = ("loss_rate", "reacquire_time", "visible")
 
 
 class GPS(SensorOptions, Mounted):
@@ -76,7 +76,7 @@ class GPSData(NamedTuple):
 
 
 class GPSSensor(SimpleSensor[GPSData], options=GPS):
-    """See :class:`GPS`. Intermediate columns: position and velocity in the world's frame, and the fix."""
+    """See :class:`GPS`. Intermediate columns: position and velocity in the world's frame."""
 
     Data = GPSData
     cpu_only: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=site_type, objname=site)
 
     def _get_intermediate_format(self) -> Format:
-        return {"position": (3,), "velocity": (3,), "fix": (1,)}
+        return {"position": (3,), "velocity": (3,)}
 
     def _get_return_format(self) -> Format:
         return {"latitude": (1,), "longitude": (1,), "altitude": (1,), "velocity": (3,), "fix": (1,)}
@@ -95,8 +95,15 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
     def _parts(self) -> dict[str, slice]:
         return {"": slice(0, 3), "vel_": slice(3, 6)}
 
+    def _extra_parts(self) -> list[slice]:
+        return [slice(0, 3)]
+
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return {name: ("custom", slice(0, 1)) for name in _CUSTOM}
+        return {name: ("custom", slice(0, 1)) for name in _RECEPTION} | {
+            "horizontal_error": ("bias_instability", slice(0, 2)),
+            "vertical_error": ("bias_instability", slice(2, 3)),
+            "error_time_constant": ("correlation_time", slice(0, 3)),
+        }
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
         if name == "visible":  # parameters are numbers
@@ -115,29 +122,25 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
     def _build_group(cls, group: Any) -> None:
         from sensorium.sensors import robot_kernels
 
-        sensors, model, seed = group.sensors, group.world.model, group._manager.seed
+        sensors, manager, model = group.sensors, group._manager, group.world.model
         group.kernels, group.sensed = robot_kernels, group.world.bind("sensordata").numpy()
         group.at = np.array([[model.sensor(f"{s.uuid}:{part}").adr[0] for part in ("pos", "vel")] for s in sensors])
-        group.error_keys = np.array(
-            [formula.key(seed, s.uuid, _ERROR + axis) for s in sensors for axis in range(3)], np.uint32
-        )
-        group.loss_keys = np.array([formula.key(seed, s.uuid, _LOSS) for s in sensors], np.uint32)
+        group.keys = np.array([formula.key(manager.seed, sensor.uuid, _LOSS) for sensor in sensors], np.uint32)
         group.origins = np.zeros((len(sensors), 7))
         for row, sensor in zip(group.origins, sensors, strict=True):
             latitude, longitude, _ = sensor.options.origin
             lat, lon = math.radians(latitude), math.radians(longitude)
             row[:4] = math.sin(lat), math.cos(lat), math.sin(lon), math.cos(lon)
             row[4:] = cartesian(*sensor.options.origin)
-        shape = (len(sensors), group.n_envs)
-        group.parameters |= {name: torch.zeros(shape, dtype=torch.float64) for name in _CUSTOM}
-        group.values = {name: values.numpy() for name, values in group.parameters.items()}
-        group.walk = np.zeros((3 * len(sensors), group.n_envs))
-        group.outage = np.zeros(shape)
+        reception = torch.zeros(len(_RECEPTION), len(sensors), group.n_envs)
+        group.parameters |= dict(zip(_RECEPTION, reception, strict=True))
+        group.reception = reception.numpy()
+        group.outage, group.no_outage = np.zeros((2, len(sensors), group.n_envs))
+        group.due, group.due_rows = manager._timing.due.numpy(), np.array([manager._rows[s.uuid] for s in sensors])
         group.sensed_step = group.step
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
-        group.kernels.start_walks(group.walk, group.error_keys, group.step, mask.numpy())
         group.outage[:, mask.numpy()] = 0.0
 
     @classmethod
@@ -145,28 +148,11 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
         group.kernels.positions(group.sensed, group.at, out.numpy())
 
     @classmethod
-    def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
-        horizontal, vertical, time_constant, loss_rate, reacquire_time, visible = group.values.values()
-        now, array, dt = group.step, data.numpy(), group.dt
-        advance = now != group.sensed_step  # at a reset, no time has passed
-        group.sensed_step = now
-        group.kernels.add_errors(
-            array, group.walk, group.error_keys, horizontal, vertical, time_constant, dt, now, advance
-        )
-        super()._apply_hardware_imperfections(group, data)
-        group.kernels.lose_fixes(
-            array,
-            group.reading.numpy(),
-            group.outage,
-            group.loss_keys,
-            visible,
-            loss_rate,
-            reacquire_time,
-            dt,
-            now,
-            advance,
-        )
-
-    @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        group.kernels.geodetic(data.numpy(), group.origins, out.numpy())
+        held, outage = False, group.no_outage
+        if is_measured:
+            now = group.step
+            held = now != group.sensed_step  # at a reset, no time has passed, and there is nothing to hold
+            group.sensed_step, outage = now, group.outage
+            group.kernels.receive(outage, group.keys, *group.reception, group.dt, now, held)
+        group.kernels.geodetic(data.numpy(), group.origins, outage, held, group.due, group.due_rows, out.numpy())

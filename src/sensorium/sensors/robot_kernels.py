@@ -11,7 +11,7 @@ import math
 import numba
 import numpy as np
 
-from sensorium.pipeline.kernels import normals, threefry
+from sensorium.pipeline.kernels import threefry
 from sensorium.sensors.atmosphere import EXPONENT, LAPSE_RATE, STANDARD_PRESSURE, STANDARD_TEMPERATURE, TROPOPAUSE
 from sensorium.sensors.wgs84 import ECCENTRICITY_2, SEMI_MAJOR
 
@@ -116,69 +116,45 @@ def flow_qualities(data, limits, out):
 
 @_jit
 def positions(sensed, at, out):
-    """Position, velocity and fix; ``at`` (sensors, 2): position, velocity."""
+    """Position and velocity; ``at`` (sensors, 2) are their addresses."""
     for s in range(len(at)):
         for b in range(out.shape[1]):
             for i in range(3):
-                out[7 * s + i, b] = sensed[b, at[s, 0] + i]
-                out[7 * s + 3 + i, b] = sensed[b, at[s, 1] + i]
-            out[7 * s + 6, b] = 1.0
+                out[6 * s + i, b] = sensed[b, at[s, 0] + i]
+                out[6 * s + 3 + i, b] = sensed[b, at[s, 1] + i]
 
 
 @_jit
-def start_walks(walk, keys, step, mask):
-    """Draw unit Gauss-Markov processes from their stationary distribution; ``walk`` and ``keys`` have one row each."""
-    for c in range(walk.shape[0]):
-        for b in range(walk.shape[1]):
-            if mask[b]:
-                w0, w1 = threefry(keys[c, 0], keys[c, 1], _U(b), _U(step))
-                walk[c, b] = normals(w0, w1)[1]
-
-
-@_jit
-def add_errors(data, walk, keys, horizontal, vertical, time_constant, dt, step, advance):
-    """Advance the walks, and add them to the positions, three axes a sensor."""
-    for s in range(len(horizontal)):
-        for i in range(3):
-            c = 3 * s + i
-            sigma = vertical if i == 2 else horizontal
-            for b in range(data.shape[1]):
-                if advance:
-                    kept = math.exp(-dt / time_constant[s, b])
-                    w0, w1 = threefry(keys[c, 0], keys[c, 1], _U(b), _U(step))
-                    walk[c, b] = kept * walk[c, b] + math.sqrt(1 - kept * kept) * normals(w0, w1)[0]
-                data[7 * s + i, b] += sigma[s, b] * walk[c, b]
-
-
-@_jit
-def lose_fixes(data, shown, outage, keys, visible, loss_rate, reacquire_time, dt, step, advance):
-    """While there is no fix, hold what was ``shown`` last; ``outage`` (sensors, B) are seconds until the next fix."""
+def receive(outage, keys, loss_rate, reacquire_time, visible, dt, step, advance):
+    """Lose fixes, and count down ``outage`` (sensors, B), the seconds until the next one."""
     for s in range(len(outage)):
-        for b in range(data.shape[1]):
+        for b in range(outage.shape[1]):
             if advance:
-                outage[s, b] = max(outage[s, b] - dt, 0.0)
+                outage[s, b] = outage[s, b] - dt if outage[s, b] > 1.000001 * dt else 0.0
                 w0, _ = threefry(keys[s, 0], keys[s, 1], _U(b), _U(step))
-                if outage[s, b] < 1e-9 and (w0 >> _U(8)) * _BIN24 < -math.expm1(-loss_rate[s, b] * dt):
+                if outage[s, b] == 0 and (w0 >> _U(8)) * _BIN24 < -math.expm1(-loss_rate[s, b] * dt):
                     outage[s, b] = reacquire_time[s, b]
             if visible[s, b] == 0:
-                outage[s, b] = max(outage[s, b], reacquire_time[s, b])
-            if visible[s, b] == 0 or outage[s, b] > 1e-9:
-                data[7 * s + 6, b] = 0.0
-                if advance:
-                    for i in range(6):
-                        data[7 * s + i, b] = shown[7 * s + i, b]
+                outage[s, b] = max(reacquire_time[s, b], dt)
 
 
 @_jit
-def geodetic(data, origin, out):
-    """Positions in the tangent plane (east, north, up) as latitude, longitude (degrees) and height.
+def geodetic(data, origin, outage, held, due, rows, out):
+    """Positions in the tangent plane (east, north, up) as latitude, longitude (degrees) and height; and the fix.
 
-    ``origin`` (sensors, 7): sine and cosine of latitude and of longitude, and the origin's Cartesian position.
+    ``origin`` (sensors, 7): sine and cosine of latitude and of longitude, and the origin's Cartesian position. With
+    ``held``, ``out`` stays as it is where no sample is ``due`` (all sensors of the scene, B; ours are ``rows``), and
+    all but the fix where there is none.
     """
     for s in range(len(origin)):
         sin_lat, cos_lat, sin_lon, cos_lon = origin[s, 0], origin[s, 1], origin[s, 2], origin[s, 3]
         for b in range(data.shape[1]):
-            east, north, up = data[7 * s, b], data[7 * s + 1, b], data[7 * s + 2, b]
+            if held and not due[rows[s], b]:
+                continue
+            out[7 * s + 6, b] = 0.0 if outage[s, b] > 0 else 1.0
+            if held and outage[s, b] > 0:
+                continue
+            east, north, up = data[6 * s, b], data[6 * s + 1, b], data[6 * s + 2, b]
             out_of_axis = up * cos_lat - north * sin_lat
             x = origin[s, 4] + out_of_axis * cos_lon - east * sin_lon
             y = origin[s, 5] + out_of_axis * sin_lon + east * cos_lon
@@ -195,8 +171,8 @@ def geodetic(data, origin, out):
             out[7 * s + 1, b] = math.degrees(math.atan2(y, x))
             # along the ellipsoid's normal, which is exact at the poles too
             out[7 * s + 2, b] = radius * cosine + z * sine - SEMI_MAJOR * SEMI_MAJOR / normal
-            for i in range(3, 7):
-                out[7 * s + i, b] = data[7 * s + i, b]
+            for i in range(3):
+                out[7 * s + 3 + i, b] = data[6 * s + 3 + i, b]
 
 
 # -- wheels ------------------------------------------------------------------------------------------------------------

@@ -136,61 +136,33 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
     def _build_group(cls, group: Any) -> None:
         from sensorium.sensors import thermal_kernels
 
-        sensors, model, world = group.sensors, group.world.model, group.world
-        grids: list[Grid] = []
-        by_body: dict[int, int] = {}
-        for number, sensor in enumerate(sensors):
-            body, asked_by = model.body(sensor.body).id, f"TemperatureGrid(uuid={sensor.uuid!r})"
-            if body in by_body:
-                other = sensors[by_body[body]].uuid
-                raise OptionError(f"{asked_by}.link: {sensor.body!r} has a grid already, {other!r}; one grid a link")
-            by_body[body] = number
-            grids.append(Grid.of(model, body, sensor.options.grid_size, asked_by))
-        materials = _merge("materials", sensors)
-        temperatures = _merge("temperatures", sensors)
+        sensors, world, n_cells = group.sensors, group.world, group.n_columns
+        grids = _lay_grids(sensors, world.model)
+        materials, temperatures = _merge("materials", sensors), _merge("temperatures", sensors)
         pairs = list(dict.fromkeys(pair for sensor in sensors for pair in sensor.pairs))
-        lumped = list(dict.fromkeys(name for pair in pairs for name in pair if model.body(name).id not in by_body))
+        lumped = list(dict.fromkeys(name for pair in pairs for name in pair if name not in grids))
         network = build_network(
-            model,
-            grids,
-            [materials.get(sensor.body, _DEFAULT) for sensor in sensors],
-            [(model.body(name).id, materials.get(name, _DEFAULT)) for name in lumped],
+            world.model,
+            [(grid, materials.get(name, _DEFAULT)) for name, grid in grids.items()],
+            [(world.model.body(name).id, materials.get(name, _DEFAULT)) for name in lumped],
         )
-        n_cells = group.n_columns
-        first = {sensor.body: part.start for sensor, part in zip(sensors, group.slices, strict=True)}
-        first |= {name: n_cells + number for number, name in enumerate(lumped)}
-        for name, degrees in temperatures.items():
-            if name in first:
-                is_grid = first[name] < n_cells
-                part = group.slices[by_body[model.body(name).id]] if is_grid else slice(first[name], first[name] + 1)
-                network.initial[part] = degrees
-        group.kernels, group.network, group.owners = thermal_kernels, network, network.owners
+        nodes = dict(zip(grids, group.slices, strict=True))  # link -> its nodes
+        nodes |= {name: slice(n_cells + i, n_cells + i + 1) for i, name in enumerate(lumped)}
+        for name in temperatures.keys() & nodes.keys():
+            network.initial[nodes[name]] = temperatures[name]
         parameters = torch.zeros(len(_CUSTOM), len(sensors), group.n_envs, dtype=torch.float64)
         group.parameters |= dict(zip(_CUSTOM, parameters, strict=True))
         group.parameters["heat"] = torch.zeros(n_cells, group.n_envs, dtype=torch.float64)
         group.time_constant, group.ambient, group.convection = parameters.numpy()
         group.temperatures = np.zeros((group.n_envs, len(network.nodes)))
-        group.sensed_step = group.step
-        settings = []
-        for pair in pairs:
-            one, other = (materials.get(name, _DEFAULT) for name in pair)
-            options = next(sensor.options for sensor in sensors if pair in sensor.pairs)
-            effective = 2 / (1 / one.conductivity + 1 / other.conductivity)
-            hardness = min(one.hardness, other.hardness)
-            settings.append((effective, hardness, options.contact_area or 0.0, options.asperity_length))
-        bodies = np.array([[model.body(name).id for name in pair] for pair in pairs], np.int64).reshape(-1, 2)
-        sides = [[(by_body.get(model.body(name).id, -1), first[name]) for name in pair] for pair in pairs]
+        group.kernels, group.network, group.sensed_step = thermal_kernels, network, group.step
         group.arrays = (
             world.bind("sensordata").numpy(),
             world.bind("xpos").numpy(),
-            world.bind("xmat").numpy().reshape(group.n_envs, model.nbody, 9),
-            np.array([model.sensor(_name(pair)).adr[0] for pair in pairs], np.int64),
-            _CONTACTS,
-            np.array(sides, np.int64).reshape(-1, 2, 2),
-            bodies,
-            np.array(settings, np.float64).reshape(-1, 4),
-            np.array([np.concatenate([grid.low, grid.edge]) for grid in grids]),
-            np.array([grid.count for grid in grids], np.int64),
+            world.bind("xmat").numpy().reshape(group.n_envs, world.model.nbody, 9),
+            *_contact_arrays(sensors, world.model, pairs, nodes, materials),
+            np.array([np.concatenate([grid.low, grid.edge]) for grid in grids.values()]),
+            np.array([grid.count for grid in grids.values()], np.int64),
             np.array(network.links, np.int64).reshape(-1, 2),
             np.array(network.conductances, np.float64),
             network.nodes,
@@ -204,7 +176,7 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
         rows, initial = mask.numpy(), group.network.initial
-        ambient = group.ambient[group.owners].T[rows]
+        ambient = group.ambient[group.network.owners].T[rows]
         group.temperatures[rows] = np.where(np.isnan(initial), ambient, initial)
 
     @classmethod
@@ -217,12 +189,51 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
     @classmethod
     def _apply_transform(cls, group: Any, data: torch.Tensor, timeline: Any, is_measured: bool) -> None:
         if is_measured:
-            group.kernels.respond(data.numpy(), timeline[1].numpy(), group.time_constant, group.owners, group.dt)
+            owners, before = group.network.owners, timeline[1].numpy()
+            group.kernels.respond(data.numpy(), before, group.time_constant, owners, group.dt)
 
 
 def _name(pair: tuple[str, str]) -> str:
     """Name of the engine's sensor for the contacts of two links."""
     return f"heat:{pair[0]}|{pair[1]}"
+
+
+def _lay_grids(sensors: list[TemperatureGridSensor], model: mujoco.MjModel) -> dict[str, Grid]:
+    """Link -> its grid, in the order of the sensors."""
+    grids: dict[str, Grid] = {}
+    for sensor in sensors:
+        asked_by = f"TemperatureGrid(uuid={sensor.uuid!r})"
+        if sensor.body in grids:
+            raise OptionError(f"{asked_by}.link: {sensor.body!r} has a TemperatureGrid already; one grid a link")
+        grids[sensor.body] = Grid.of(model, model.body(sensor.body).id, sensor.options.grid_size, asked_by)
+    return grids
+
+
+def _contact_arrays(
+    sensors: list[TemperatureGridSensor],
+    model: mujoco.MjModel,
+    pairs: list[tuple[str, str]],
+    nodes: dict[str, slice],
+    materials: dict[str, Material],
+) -> tuple[Any, ...]:
+    """What the kernels need to know of the links that can touch: see ``thermal_kernels._contacts``."""
+    number = {sensor.body: i for i, sensor in enumerate(sensors)}
+    settings = []
+    for pair in pairs:
+        one, other = (materials.get(name, _DEFAULT) for name in pair)
+        options = next(sensor.options for sensor in sensors if pair in sensor.pairs)
+        effective = 2 / (1 / one.conductivity + 1 / other.conductivity)
+        hardness = min(one.hardness, other.hardness)
+        settings.append((effective, hardness, options.contact_area or 0.0, options.asperity_length))
+    sides = [[(number.get(name, -1), nodes[name].start) for name in pair] for pair in pairs]
+    bodies = [[model.body(name).id for name in pair] for pair in pairs]
+    return (
+        np.array([model.sensor(_name(pair)).adr[0] for pair in pairs], np.int64),
+        _CONTACTS,
+        np.array(sides, np.int64).reshape(-1, 2, 2),
+        np.array(bodies, np.int64).reshape(-1, 2),
+        np.array(settings, np.float64).reshape(-1, 4),
+    )
 
 
 def _merge(option: str, sensors: list[TemperatureGridSensor]) -> dict[str, Any]:

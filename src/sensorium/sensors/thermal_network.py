@@ -37,7 +37,7 @@ class Grid:
 
 @dataclass
 class Network:
-    """Nodes and what connects them, as the kernels take it (see ``thermal_kernels.conduct``)."""
+    """Nodes and what connects them, as ``thermal_kernels.conduct`` takes it; ``initial`` is NaN for ambient."""
 
     nodes: np.ndarray
     owners: np.ndarray
@@ -63,17 +63,17 @@ def bounding_box(model: mujoco.MjModel, body: int) -> tuple[np.ndarray, np.ndarr
 
 
 def build_network(
-    model: mujoco.MjModel, grids: list[Grid], materials: list[Material], lumped: list[tuple[int, Material]]
+    model: mujoco.MjModel, grids: list[tuple[Grid, Material]], lumped: list[tuple[int, Material]]
 ) -> Network:
     """Cells of all grids in C order, one grid after the other, and then one node a lumped body.
 
     A lumped body is the box around its geoms. The world, and bodies without end, keep their temperature: their heat
     capacity is infinite.
     """
-    total = sum(int(np.prod(grid.count)) for grid in grids) + len(lumped)
+    total = sum(int(np.prod(grid.count)) for grid, _ in grids) + len(lumped)
     network = Network(np.zeros((total, 3)), np.zeros(total, np.int64), np.full(total, np.nan))
     first = 0
-    for owner, (grid, material) in enumerate(zip(grids, materials, strict=True)):
+    for owner, (grid, material) in enumerate(grids):
         numbers = first + np.arange(int(np.prod(grid.count))).reshape(grid.count)
         volume = float(np.prod(grid.edge))
         here = slice(first, first + numbers.size)
