@@ -56,10 +56,7 @@ class CpuKernels:
             for block in blocks
         }
         self._views = {
-            id(tensor): tensor.numpy()
-            for block in blocks
-            for group in block.groups
-            for tensor in (group.truth, group.reading, group.scratch, group.before)
+            key: array for block in blocks for group in block.groups for key, array in group._array_of.items()
         }
         several = any(len(calls) > 1 for calls in self._calls)
         self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None

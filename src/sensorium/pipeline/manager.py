@@ -115,6 +115,9 @@ class SensorManager:
         self._build_posts([group for group in piped if group.post_processed])
         for group in piped:
             self._alias(group)
+            if device.type == "cpu":
+                own = (group.truth, group.reading, group.scratch, group.before, group.snapshot, group.return_truth)
+                group._array_of = {id(tensor): tensor.numpy() for tensor in own}
         self._kernels = self._make_kernels()
         self._unfused = [group for group in self.groups if group.hooked or group.post_processed]
         self._raw = [group for group in self.groups if group.raw and not group.hooked]

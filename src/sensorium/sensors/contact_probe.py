@@ -113,7 +113,7 @@ class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthPro
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _fill(group.field.sensors, group.field.depth, 1, out.numpy())
+        _fill(group.field.sensors, group.field.depth, 1, group.array(out))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
@@ -155,18 +155,18 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        array = out.numpy()
+        array = group.array(out)
         _fill(group.field.sensors, group.field.depth, 2, array)
         _switch(group.field.sensors, group.thresholds, group.closed[0], array)
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
         super()._apply_hardware_imperfections(group, data)
-        _switch(group.field.sensors, group.thresholds, group.closed[1], data.numpy())
+        _switch(group.field.sensors, group.thresholds, group.closed[1], group.array(data))
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        _show(group.field.sensors, data.numpy(), out.numpy())
+        _show(group.field.sensors, group.array(data), group.array(out))
 
 
 @compiled

@@ -205,7 +205,7 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        array = (out.numpy(),)
+        array = (group.array(out),)
         if group.sharing:
             share_wrenches(*(group.share_arguments + array))
         if group.springs:
