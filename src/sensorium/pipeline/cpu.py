@@ -66,7 +66,7 @@ class CpuKernels:
     def step(self, step: int) -> None:
         """All fused columns of all blocks, from the engine's data to the return cache."""
         timed = self.timed
-        if timed and (not self._calls or len(self._calls) > 1 or len(self._calls[0]) != 1):
+        if timed and (not self._calls or len(self._calls[0]) != 1):  # else the first call does it
             kernels.time_sensors(self._timing, self._time, self._dt, np.uint32(step))
             timed = False
         for calls in self._calls:
@@ -77,6 +77,7 @@ class CpuKernels:
             if calls:
                 arrays, part = calls[0]
                 kernels.fused_step(*arrays, timed, *part, step)
+                timed = False
             for future in waiting:
                 future.result()
 

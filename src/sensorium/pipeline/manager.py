@@ -246,21 +246,19 @@ class SensorManager:
         if not group.in_pipeline:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
-        measured = group.scratch
+        rows = self._rows_of[id(group)]
+        # a graph is captured once, and rate or drop-outs may be set later
+        held = self.world.captures or any(self._times.flags[row] & HELD for row in rows)
+        held = held and self._resetting is None
+        measured = group.scratch if held else group.reading
         if self._resetting is None:
             for line in (group.truth_timeline, group.measured_timeline):
                 if line is not None:
                     line.advance()
         cls._update_shared_cache(group, group.truth, measured)
-        rows = self._rows_of[id(group)]
-        # a graph is captured once, and rate or drop-outs may be set later
-        if self._resetting is not None or not (
-            self.world.captures or any(self._times.flags[row] & HELD for row in rows)
-        ):
-            self._kernels.copy(measured, group.reading)
-            return
-        for row, part in zip(rows, group.slices, strict=True):
-            torch.where(self._timing.due[row], measured[part], group.reading[part], out=group.reading[part])
+        if held:
+            for row, part in zip(rows, group.slices, strict=True):
+                torch.where(self._timing.due[row], measured[part], group.reading[part], out=group.reading[part])
 
     def _post_process(self, group: SensorGroup) -> None:
         group.cls._post_process(group, group.truth, group.return_truth, False)
