@@ -37,3 +37,15 @@ def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
         assert word in done.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000
+
+
+def test_the_rover_drives_and_is_drawn(tmp_path):
+    import subprocess
+    import sys
+
+    command = [sys.executable, ROOT / "examples" / "rover.py", "--out", tmp_path, "--envs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "nearest return" in done.stdout
+    assert "(2, 16, 360, 3)" in done.stdout
+    for name in ("rover_lidar", "rover_heat", "rover_trace"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
