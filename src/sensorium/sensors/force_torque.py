@@ -13,7 +13,7 @@ from sensorium.errors import OptionError
 from sensorium.pipeline import Source
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, PerAxis, Range, SensorOptions, Spread
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 _SITE = mujoco.mjtObj.mjOBJ_SITE
 
@@ -120,6 +120,10 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
                 "name its link instead, and give pos and quat"
             )
         return site
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        super()._draw(painter, env)
+        self._draw_vector(painter, env, self.read_ground_truth().force[env], 0.01)
 
     def _sources(self) -> list[Source]:
         return [Source((f"{self.uuid}:{part}",), axis) for part in ("force", "torque", "felt") for axis in range(3)]
