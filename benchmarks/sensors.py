@@ -70,6 +70,68 @@ def few_rays(report: Report) -> None:
     report.add("  what the middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
 
 
+ROVER = """
+<mujoco><worldbody><body name="base" pos="0 0 0.12"><freejoint/>
+  <geom type="box" size="0.15 0.1 0.04" mass="3"/>
+  <body name="left" pos="0 0.13 -0.02"><joint name="left" axis="0 1 0"/>
+    <geom type="cylinder" size="0.06 0.02" euler="90 0 0" mass="0.3"/></body>
+  <body name="right" pos="0 -0.13 -0.02"><joint name="right" axis="0 1 0"/>
+    <geom type="cylinder" size="0.06 0.02" euler="90 0 0" mass="0.3"/></body>
+  <body name="caster" pos="0.12 0 -0.05"><geom type="sphere" size="0.03" mass="0.1" friction="0 0 0"/></body>
+</body></worldbody>
+<actuator><velocity joint="left" kv="0.5"/><velocity joint="right" kv="0.5"/></actuator></mujoco>"""
+
+
+def catalogue() -> list[Any]:
+    """One of every sensor but rays and temperature, on the rover: its tactile skin carries a box."""
+    base: dict[str, Any] = {"link": "base"}
+    on_top: dict[str, Any] = {"link": "base", "pos": (0, 0, 0.04)}
+    return [
+        sn.presets.imu("consumer_mems", **base),
+        sn.Contact(link="left"),
+        sn.ContactForce(**base, noise=0.1),
+        sn.presets.encoder("magnetic_14_bit", robot="rover"),
+        sn.FramePose(**base, pos_noise=0.01),
+        sn.JointTorque(robot="rover"),
+        sn.ForceTorque(link="left"),
+        sn.Barometer(**base),
+        sn.GPS(**base),
+        sn.Magnetometer(**base),
+        sn.OpticalFlow(**base),
+        sn.WheelOdometry(left="left", right="right", radius=0.06, track=0.26),
+        sn.BatteryState(),
+        sn.Clock(),
+        sn.Proximity(**base, positions=((0.15, 0, 0), (0, 0.1, 0))),
+        sn.ContactProbe(**on_top),
+        sn.ContactDepthProbe(**on_top),
+        sn.TactileArray(**on_top, grid=(8, 8), spacing=0.01),
+        sn.ElastomerDisplacement(**on_top),
+    ]
+
+
+def rover(*sensors: Any) -> sn.Scene:
+    """The rover on the ground, with a box on its back."""
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_object(sn.Plane(), name="ground")
+    scene.add_robot(ROVER, name="rover")
+    scene.add_object(sn.Box(size=(0.05, 0.05, 0.05), mass=0.2), name="cargo", pos=(0, 0, 0.19), free=True)
+    for options in sensors:
+        scene.add_sensor(options)
+    scene.build(n_envs=1)
+    scene.step(50)
+    return scene
+
+
+def whole_catalogue(report: Report) -> None:
+    """All other sensors at once at 1 env, beyond physics."""
+    sensors = catalogue()
+    full, bare = rover(*sensors), rover()
+    times = interleave({"full": full.step, "bare": bare.step}, rounds=40, calls=50)
+    cost = difference(times, "full", "bare") * 1e6
+    report.add(f"{len(sensors)} sensors of {len(sensors)} classes at 1 env, beyond physics", cost, "us", 150.0)
+    report.add("  what the middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
+
+
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -78,6 +140,7 @@ def main() -> None:
     report = Report("sensors", ("mujoco", "torch", "numba"))
     lidar_against_bare_rays(report)
     few_rays(report)
+    whole_catalogue(report)
     report.finish(arguments.json)
 
 

@@ -401,7 +401,18 @@ def test_touching_surfaces_of_excluded_bodies_and_what_lies_in_them():
 
 def test_a_sensor_of_the_world_sees_what_is_fixed_to_it():
     scene = room()
-    beam = scene.add_sensor(Raycaster(link="world", pos=(1, 0, 0.5), pattern=ArrayPattern(directions=(0, 1, 0))))
+    scene.add_object(sn.Box(size=(9, 0.1, 9), collide=False), name="curtain", pos=(0, 1, 0))
+    options = {"link": "world", "pos": (1, 0, 0.5), "pattern": ArrayPattern(directions=(0, 1, 0))}
+    beam = scene.add_sensor(Raycaster(**options))
+    through = scene.add_sensor(Raycaster(exclude="curtain", **options))
+    scene.build()
+    assert beam.read().distances.item() == pytest.approx(0.95)
+    assert through.read().distances.item() == pytest.approx(2.0)
+
+
+def test_only_a_world_sensor_with_an_exclusion():
+    scene = room()
+    beam = scene.add_sensor(Raycaster(link="world", exclude="base", pattern=ArrayPattern(directions=(0, 1, 0))))
     scene.build()
     assert beam.read().distances.item() == pytest.approx(2.0)
 
@@ -617,6 +628,9 @@ def test_large_batches_are_cast_in_parts_with_the_same_result(monkeypatch):
     whole = run()
     monkeypatch.setattr(ray_casting, "_CHUNK", 100)
     monkeypatch.setattr(ray_casting, "_LEAST_ENVS", 5)
+    assert same(run(), whole)
+    monkeypatch.undo()
+    monkeypatch.setattr(ray_casting, "_LEAST_RAYS", 1)  # and by several threads
     assert same(run(), whole)
 
 

@@ -189,6 +189,26 @@ def test_taxels_carry_the_whole_wrench_of_a_load_on_a_slope():
     assert abs(moment[2]) > 0.01  # the weight's shear off centre turns the pad
 
 
+def test_taxels_carry_a_torque_about_the_normal():
+    """A crate that is turned but held by friction: shear runs round, and every taxel is twisted a little."""
+    scene, pad, _ = rest_scene(LOPSIDED.format(x=0.0, y=0.0))
+    scene.world.bind("xfrc_applied")[:, scene.model.body("load/crate").id, 5] = 0.05
+    scene.step(count=50)
+    force, torque = (tensor[0].double().numpy() for tensor in pad.read())
+    assert force.sum(0) == pytest.approx([0, 0, -0.8 * G], abs=1e-2)
+    x = positions(pad)
+    moment = np.cross(x, force).sum(0) + torque.sum(0)
+    assert moment[2] == pytest.approx(0.05, rel=0.01)
+    loaded = force[:, 2] < 0
+    assert (torque[loaded, 2] > 0).all()
+    assert not torque[:, :2].any()
+    shear = np.hypot(force[:, 0], force[:, 1])
+    middle, corner = (np.linalg.norm(x - (at, at, 0), axis=1).argmin() for at in (0.005, 0.045))
+    assert shear[corner] > 3 * shear[middle] > 0
+    # the disc of a taxel carries as much per rotation as its area says: twist over shear is r² / 2 over the distance
+    assert torque[corner, 2] / shear[corner] == pytest.approx(0.001**2 / 2 / np.linalg.norm(x[corner]), rel=0.05)
+
+
 def test_no_force_without_contact_and_only_from_what_is_tracked():
     scene = sn.Scene(dt=DT)
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.02)), name="pad", pos=(0, 0, 0.5))
@@ -527,6 +547,42 @@ def test_gel_is_dragged_along_until_it_slips():
     turn = 0.5 * DT * 3
     assert u[8, 13, 1] == pytest.approx(turn * 0.003, rel=0.02)  # turned about the middle
     assert u[11, 10, 0] == pytest.approx(-turn * 0.003, rel=0.02)
+
+
+def test_sensors_of_different_sizes_in_one_class():
+    """Each has its own columns, switches, weights and gains: the same as if it were alone."""
+    three = ((0.0, 0.0, 0.0), (0.006, 0.0, 0.0), (0.1, 0.0, 0.0))
+    probes = [
+        ContactProbe(link="pad", pos=(0, 0, 0.01), radius=0.004, uuid="a", contact_threshold=0.001),
+        ContactProbe(link="pad", pos=(0, 0, 0.01), radius=0.004, uuid="b", contact_threshold=0.003, positions=three),
+    ]
+    skin = {"link": "pad", "pos": (0, 0, 0.01), "stiffness": 100.0, "gain_spread": 0.2}
+    arrays = [
+        TactileArray(**skin, grid=(2, 5), spacing=0.002, uuid="c", crosstalk_length=0.002),
+        TactileArray(**skin, positions=three, uuid="d", dead_taxels=(1,)),
+        TactileArray(**skin, grid=(7, 3), spacing=0.002, uuid="e", crosstalk_length=0.004, relaxation_fraction=1.0),
+    ]
+    gels = [
+        ElastomerDisplacement(link="pad", pos=(0, 0, 0.01), grid=(3, 8), size=(0.01, 0.01), uuid="f"),
+        ElastomerDisplacement(link="pad", pos=(0, 0, 0.01), grid=(6, 2), size=(0.01, 0.01), uuid="g"),
+    ]
+
+    def run(*options):
+        scene = press_scene()
+        sensors = [scene.add_sensor(one) for one in options]
+        scene.build(n_envs=2)
+        place(scene, z=0.0115, velocity=(0.01, 0, -0.1, 0))
+        scene.step(count=4)
+        readings = [sensor.read() for sensor in sensors]
+        return [reading if isinstance(reading, torch.Tensor) else torch.cat(reading, 2) for reading in readings]
+
+    together = run(*probes, *arrays, *gels)
+    assert together[0].tolist() == [[True]] * 2
+    assert together[1].tolist() == [[True, True, False]] * 2
+    assert not together[3][:, 1].any()
+    for options, reading in zip((*probes, *arrays, *gels), together, strict=True):
+        assert reading.any()
+        assert torch.equal(run(options)[0], reading)
 
 
 # -- options ----------------------------------------------------------------------------------------------------------

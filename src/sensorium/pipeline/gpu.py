@@ -132,6 +132,10 @@ class GpuKernels:
         kernel = self._kernels[block.store.truth.dtype]["gather"]
         self._launch(kernel, (group.n_columns, self._n_envs), *self._arrays(block)[:2], group.columns.start)
 
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copy one tensor to another."""
+        target.copy_(source)
+
     def hardware(self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int) -> None:
         """The hardware stage of one group, from ``before`` to ``out``."""
         self._imperfect(block, group, before, out, self._nobody, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from sensorium.errors import OptionError
@@ -92,6 +93,7 @@ class SensorGroup:
         self.measured_timeline: Slots | None = None
         self.ring: Slots | None = None
         self.ring_slots = self.ring_first = self.history_first = 0
+        self._array_of: dict[int, np.ndarray] = {}
 
     @property
     def world(self) -> World:
@@ -155,6 +157,15 @@ class SensorGroup:
     def gather(self, out: torch.Tensor) -> None:
         """Fill ``out`` (columns, B) with the raw signal that the engine's sensors gave."""
         self._manager.gather(self, out)
+
+    def array(self, tensor: torch.Tensor) -> np.ndarray:
+        """A tensor that a hook was given as a NumPy array, for kernels on the CPU: faster than ``tensor.numpy()``."""
+        found = self._array_of.get(id(tensor))
+        return tensor.numpy() if found is None else found
+
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copy one (columns, B) tensor to another."""
+        self._manager.copy(source, target)
 
     def imperfect(self, data: torch.Tensor) -> None:
         """Apply the generic hardware stage (bias, walk, noise, dead band, saturation, resolution) to ``data``."""

@@ -697,6 +697,40 @@ def fused_step(
 
 
 @_jit
+def hardware_step(
+    # one by one, as in fused_step
+    table,
+    sources,
+    key,
+    mix,
+    truth,
+    reading,
+    walk,
+    parameters,
+    extra,
+    timing_flags,
+    timing_key,
+    timing_parameters,
+    due,
+    lag,
+    part,
+    stuck,
+    x,
+    normal,
+    c0,
+    c1,
+    before,
+    out,
+    hold,
+    step,
+):
+    """Columns [c0, c1) of the measured signal ``before`` of one group through the hardware stage into ``out``."""
+    columns = Columns(table, sources, key, mix, truth, reading, walk, parameters, extra)
+    timing = Timing(timing_flags, timing_key, timing_parameters, due, lag, part, stuck)
+    hardware(columns, c0, c1, before, out, c0, hold, timing, _U(step), x, normal)
+
+
+@_jit
 def _restart_extra(x, k0, k1, step, b, extra, e):
     """Put filter, offset and drift of one column and env to where they start; x as it leaves the filter, and scaled."""
     if e < 0:

@@ -43,6 +43,7 @@ class SensorManager:
         self._rows: dict[str, int] = {}
         self._unfused: list[SensorGroup] = []
         self._raw: list[SensorGroup] = []
+        self._rows_of: dict[int, list[int]] = {}
         self._resetting: Any = None
         self._captured: list[SensorGroup] = []
         self._eager: list[SensorGroup] = []
@@ -114,9 +115,13 @@ class SensorManager:
         self._build_posts([group for group in piped if group.post_processed])
         for group in piped:
             self._alias(group)
+            if device.type == "cpu":
+                own = (group.truth, group.reading, group.scratch, group.before, group.snapshot, group.return_truth)
+                group._array_of = {id(tensor): tensor.numpy() for tensor in own}
         self._kernels = self._make_kernels()
         self._unfused = [group for group in self.groups if group.hooked or group.post_processed]
         self._raw = [group for group in self.groups if group.raw and not group.hooked]
+        self._rows_of = {id(group): [self._rows[sensor.uuid] for sensor in group.sensors] for group in self.groups}
         for group in self.groups:
             for sensor in group.sensors:
                 sensor._attach(self, group)
@@ -241,20 +246,19 @@ class SensorManager:
         if not group.in_pipeline:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
-        measured = group.scratch
+        rows = self._rows_of[id(group)]
+        # a graph is captured once, and rate or drop-outs may be set later
+        held = self.world.captures or any(self._times.flags[row] & HELD for row in rows)
+        held = held and self._resetting is None
+        measured = group.scratch if held else group.reading
         if self._resetting is None:
             for line in (group.truth_timeline, group.measured_timeline):
                 if line is not None:
                     line.advance()
         cls._update_shared_cache(group, group.truth, measured)
-        rows = [self._rows[sensor.uuid] for sensor in group.sensors]
-        for sensor_row, part in zip(rows, group.slices, strict=True):
-            # a graph is captured once, and rate or drop-outs may be set later
-            if self._resetting is None and (self.world.captures or self._times.flags[sensor_row] & HELD):
-                due = self._timing.due[sensor_row]
-                torch.where(due, measured[part], group.reading[part], out=group.reading[part])
-            else:
-                group.reading[part].copy_(measured[part])
+        if held:
+            for row, part in zip(rows, group.slices, strict=True):
+                torch.where(self._timing.due[row], measured[part], group.reading[part], out=group.reading[part])
 
     def _post_process(self, group: SensorGroup) -> None:
         group.cls._post_process(group, group.truth, group.return_truth, False)
@@ -285,11 +289,15 @@ class SensorManager:
         if out.data_ptr() != group.truth.data_ptr():
             out.copy_(group.truth)
 
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Copy one of the groups' own tensors to another."""
+        self._kernels.copy(source, target)
+
     def imperfect(self, group: SensorGroup, data: torch.Tensor) -> None:
         """The generic hardware stage of one group, in place."""
         block = self._blocks[group.dtype]
         before = group.before
-        before.copy_(data)
+        self._kernels.copy(data, before)
         if self._resetting is None:
             self._kernels.hardware(block, group, before, data, self.step_count)
         else:

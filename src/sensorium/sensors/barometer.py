@@ -79,7 +79,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if not group.world.captures:
-            group.kernels.pressures(group.sensed, group.at, *group.air, out.numpy())
+            group.kernels.pressures(group.sensed, group.at, *group.air, group.array(out))
         else:
             origin, pressure, temperature = group.air
             height = (group.sensed[:, group.at].T + origin).clamp(max=TROPOPAUSE)
@@ -88,7 +88,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernels.pressure_altitudes(data.numpy(), out.numpy())
+            group.kernels.pressure_altitudes(group.array(data), group.array(out))
         else:
             out[0::2] = data
             ratio = data.clamp(min=1.0) / STANDARD_PRESSURE

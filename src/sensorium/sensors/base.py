@@ -442,7 +442,7 @@ class SimpleSensor(Sensor[DataT]):
         truth_line, measured_line = group.truth_timeline, group.measured_timeline
         if truth_line is None or measured_line is None:
             cls._update_raw_data(group, ground_truth)
-            measured.copy_(ground_truth)
+            group.copy(ground_truth, measured)
             cls._apply_hardware_imperfections(group, measured)
         else:
             cls._update_current_timestep_data(group, truth_line[0], measured_line[0])

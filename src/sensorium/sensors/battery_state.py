@@ -178,5 +178,5 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
             group.drawn,
             group.dt,
             advance,
-            out.numpy(),
+            group.array(out),
         )

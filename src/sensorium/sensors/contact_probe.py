@@ -113,7 +113,7 @@ class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthPro
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _fill(group.field.sensors, group.field.depth, 1, out.numpy())
+        _fill(group.field.sensors, group.field.depth, 1, group.array(out))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
@@ -151,25 +151,22 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
         )
         count = group.n_columns // 2
         group.closed = [group.state(branch, count).numpy() for branch in ("truth", "measured")]
-        halves = [(part.start + part.stop) // 2 for part in group.slices]
-        closed = [column for half, part in zip(halves, group.slices, strict=True) for column in range(half, part.stop)]
-        group.closed_columns = torch.tensor(closed)
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        array = out.numpy()
+        array = group.array(out)
         _fill(group.field.sensors, group.field.depth, 2, array)
         _switch(group.field.sensors, group.thresholds, group.closed[0], array)
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
         super()._apply_hardware_imperfections(group, data)
-        _switch(group.field.sensors, group.thresholds, group.closed[1], data.numpy())
+        _switch(group.field.sensors, group.thresholds, group.closed[1], group.array(data))
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        torch.gt(data[group.closed_columns], 0.5, out=out)
+        _show(group.field.sensors, group.array(data), group.array(out))
 
 
 @compiled
@@ -193,3 +190,12 @@ def _switch(sensors: np.ndarray, thresholds: np.ndarray, closed: np.ndarray, dat
                 threshold = thresholds[s, 1] if closed[i, env] > 0 else thresholds[s, 0]
                 closed[i, env] = 1.0 if depth >= threshold and depth > 0 else 0.0
                 data[last + i, env] = closed[i, env]
+
+
+@compiled
+def _show(sensors: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
+    """The states of the switches alone."""
+    for s in range(sensors.shape[0]):
+        for i in range(sensors[s, 1], sensors[s, 2]):
+            for env in range(out.shape[1]):
+                out[i, env] = data[sensors[s, 2] + i, env] > 0

@@ -133,7 +133,7 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _displace(*(*group.arguments, out.numpy()))
+        _displace(*(*group.arguments, group.array(out)))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:

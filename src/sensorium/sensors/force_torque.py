@@ -166,7 +166,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernel(data.numpy(), group.rows, group.weights, out.numpy())
+            group.kernel(group.array(data), group.rows, group.weights, group.array(out))
         else:
             wrench, one, other = (data[rows] for rows in group.rows)
             out.copy_(wrench - group.weights[0] * one - group.weights[1] * other)

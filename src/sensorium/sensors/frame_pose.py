@@ -113,7 +113,7 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
     @classmethod
     def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if group.device.type == "cpu":  # one call instead of twenty
-            group.normalise(data.numpy(), out.numpy())  # type: ignore[attr-defined]
+            group.normalise(group.array(data), group.array(out))  # type: ignore[attr-defined]
             return
         out.copy_(data)
         w, x, y, z = (quat := out.view(len(group.sensors), 13, -1)[:, 3:7]).unbind(1)

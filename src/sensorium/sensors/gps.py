@@ -145,7 +145,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        group.kernels.positions(group.sensed, group.at, out.numpy())
+        group.kernels.positions(group.sensed, group.at, group.array(out))
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
@@ -155,4 +155,6 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             held = now != group.sensed_step  # at a reset, no time has passed, and there is nothing to hold
             group.sensed_step, outage = now, group.outage
             group.kernels.receive(outage, group.keys, *group.reception, group.dt, now, held)
-        group.kernels.geodetic(data.numpy(), group.origins, outage, held, group.due, group.due_rows, out.numpy())
+        group.kernels.geodetic(
+            group.array(data), group.origins, outage, held, group.due, group.due_rows, group.array(out)
+        )

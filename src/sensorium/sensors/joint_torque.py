@@ -72,7 +72,7 @@ class JointTorqueSensor(SimpleSensor[torch.Tensor], options=JointTorque):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if not group.world.captures:
-            group.kernel(*group.fields, group.dofs, group.shares, out.numpy())
+            group.kernel(*group.fields, group.dofs, group.shares, group.array(out))
         else:
             out.copy_(
                 sum(share * field[:, group.dofs].T for share, field in zip(group.shares, group.fields, strict=True))

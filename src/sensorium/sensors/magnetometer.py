@@ -90,7 +90,7 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernel(data.numpy(), group.levelled, group.declination, out.numpy())
+            group.kernel(group.array(data), group.levelled, group.declination, group.array(out))
             return
         field, up = data.view(-1, 2, 3, group.n_envs).unbind(1)
         up = torch.where(group.levelled, up, group.level)

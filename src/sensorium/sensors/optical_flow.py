@@ -107,7 +107,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if not group.world.captures:
-            group.kernels.flows(group.sensed, group.at, group.turning, out.numpy())
+            group.kernels.flows(group.sensed, group.at, group.turning, group.array(out))
             return
         velocity, rate, ranger = group.at.unbind(1)
         distance = group.sensed[:, ranger].T
@@ -120,7 +120,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernels.flow_qualities(data.numpy(), group.limits, out.numpy())
+            group.kernels.flow_qualities(group.array(data), group.limits, group.array(out))
             return
         least, most, fastest = group.limits
         x, y, distance = data.view(-1, 3, group.n_envs).unbind(1)

@@ -13,7 +13,7 @@ from sensorium.errors import OptionError
 from sensorium.sensors.base import DataT, SimpleSensor
 from sensorium.sensors.distance import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE, nearest_surfaces
 from sensorium.sensors.options import Mounted
-from sensorium.worlds import Names, World
+from sensorium.worlds import Names, Painter, World
 from sensorium.worlds.compose import pose
 
 Point = tuple[float, float, float]
@@ -203,6 +203,18 @@ class ProbeSensor(SimpleSensor[DataT]):
             reach,
             tracked,
         )
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """The probes as balls of their reach, and their normals."""
+        world = self.group.world
+        probes = self._probes(world.model)
+        origin, rotation = (world.bind(name)[env, probes.link].numpy() for name in ("xpos", "xmat"))
+        positions = origin + probes.positions @ rotation.reshape(3, 3).T
+        for position, reach in zip(positions, probes.reach, strict=True):
+            painter.points(position, (0.2, 0.9, 0.4, 0.6), min(max(float(reach), 0.002), 0.02))
+        if probes.normals is not None:
+            for position, normal in zip(positions, probes.normals @ rotation.reshape(3, 3).T, strict=True):
+                painter.line(position, position + 0.02 * normal, (0.2, 0.9, 0.4, 0.8), 0.001)
 
     @classmethod
     def _build_group(cls, group: Any) -> None:

@@ -79,7 +79,7 @@ class ProximitySensor(ProbeSensor[ProximityData], options=Proximity):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _fill(*(*group.arguments, out.numpy()))
+        _fill(*(*group.arguments, group.array(out)))
 
 
 @compiled

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import mujoco
@@ -12,10 +14,12 @@ from sensorium.pipeline import SensorGroup, formula
 from sensorium.sensors import ray_kernels as kernels
 from sensorium.sensors.patterns import Pattern
 
-_CHUNK = 2**18
+_CHUNK = 2**19
 """Rays that are aimed, cast and collected together: what is in memory beyond the readings, whatever B is."""
 _LEAST_ENVS = 16
 """Envs of a chunk at least, so that there is work for every thread."""
+_LEAST_RAYS = 16_000
+"""Rays to aim or to collect from which a further thread pays for waking it."""
 _RIM = 4
 """Rays on the rim of a diverging beam, besides the one in its middle."""
 
@@ -80,10 +84,10 @@ class Caster:
         model = world.model
         self._dt = group.dt
         self._time = world.time.numpy()
-        self._positions, self._matrices = (
-            world.bind("xpos").numpy(),
-            world.bind("xmat").numpy().reshape(-1, model.nbody, 9),
-        )
+        self._positions = world.bind("xpos").numpy()
+        self._matrices = world.bind("xmat").numpy().reshape(-1, model.nbody, 9)
+        self._threads: int = world.threads  # type: ignore[attr-defined]
+        self._pool = ThreadPoolExecutor(max(1, self._threads - 1), "rays")  # starts threads when they are needed
         self._everyone = np.arange(world.n_envs, dtype=np.int32)
         self.restarted: np.ndarray | None = None
         """Ids of envs that start afresh: the next cast is of all their rays, and of no other env's."""
@@ -125,14 +129,17 @@ class Caster:
         self._due = np.zeros((world.n_envs, len(rigs), slots), np.int64)
 
         self._needs_normals = bool((self.table[:, [kernels.NORMALS, kernels.INTENSITY]] >= 0).any())
+        self._describes = self._needs_normals or bool((self.table[:, kernels.BODY_IDS] >= 0).any())
         self._geom_body, self._reflectivity = model.geom_bodyid.astype(np.int64), _reflectivity(model)
         self._excluded = np.array([_excluded(model, mount) for mount in mounts])
         self._own = np.where(self.table[:, kernels.BODY] > 0, self.table[:, kernels.BODY], -1).astype(np.int32)
-        self._passes = bool((self._excluded.sum(axis=1) > 1).any())
+        self._passes = any(excluded.sum() > (own >= 0) for excluded, own in zip(self._excluded, self._own, strict=True))
         self._plans = [self._plan(whole) for whole in (False, True)]
         widest = self._plans[1].n_rays
-        self._n_rows = min(world.n_envs, max(_LEAST_ENVS, _CHUNK // widest))
+        parts = math.ceil(world.n_envs / max(_LEAST_ENVS, _CHUNK // widest))
+        self._n_rows = math.ceil(world.n_envs / parts)
         self._points, self._directions = np.zeros((2, self._n_rows * widest * 3))
+        self._chosen = np.zeros((self._n_rows, widest), np.int32)
         self._frames = np.zeros((self._n_rows, len(rigs), kernels.POSE))
         self._no_normals = np.zeros((self._n_rows, 0, 3))
 
@@ -177,17 +184,44 @@ class Caster:
         shape = (len(ids), plan.n_rays, 3)
         size = math.prod(shape)
         points, directions = self._points[:size].reshape(shape), self._directions[:size].reshape(shape)
-        kernels.aim(
-            ids, plan.whole, self.table, due, self._positions, self._matrices, self._starts, self._vectors,
-            plan.first, self._frames, points, directions,
-        )  # fmt: skip
+
+        def aim(rows: slice) -> None:
+            kernels.aim(
+                ids[rows], plan.whole, self.table, due[rows], self._positions, self._matrices, self._starts,
+                self._vectors, plan.first, self._frames[rows], points[rows], directions[rows],
+            )  # fmt: skip
+
+        self._share(aim, shape)
         distances, geoms, surface = self._query(ids, points, directions, plan.own)
         if self._passes:
             self._pass_through(plan, ids, points, directions, distances, geoms, surface)
-        kernels.collect(
-            ids, plan.whole, self.table, due, plan.first, self._frames, self._mounts, self.limits, self._scale,
-            distances, geoms, surface, directions, self._geom_body, self._reflectivity, out,
-        )  # fmt: skip
+
+        def collect(rows: slice) -> None:
+            kernels.collect(
+                ids[rows], plan.whole, self.table, due[rows], plan.first, self._frames[rows], self.limits, self._scale,
+                distances[rows], self._chosen[rows], out,
+            )  # fmt: skip
+            if self._describes:
+                kernels.describe(
+                    ids[rows], plan.whole, self.table, due[rows], plan.first, self._frames[rows], self._mounts,
+                    self._chosen[rows], geoms[rows], surface[rows], directions[rows], self._geom_body,
+                    self._reflectivity, out,
+                )  # fmt: skip
+
+        self._share(collect, shape)
+
+    def _share(self, work: Callable[[slice], None], shape: tuple[int, ...]) -> None:
+        """Run ``work`` on parts of the envs in several threads, where it is enough for that."""
+        threads = min(self._threads, math.prod(shape[:2]) // _LEAST_RAYS, shape[0] // kernels.BLOCK)
+        if threads < 2:
+            work(slice(0, shape[0]))
+            return
+        step = math.ceil(shape[0] / threads / kernels.BLOCK) * kernels.BLOCK  # no two threads write one cache line
+        first, *others = (slice(begin, min(begin + step, shape[0])) for begin in range(0, shape[0], step))
+        waiting = [self._pool.submit(work, part) for part in others]
+        work(first)
+        for future in waiting:
+            future.result()
 
     def _query(
         self, ids: np.ndarray, points: np.ndarray, directions: np.ndarray, exclude: np.ndarray

@@ -24,7 +24,9 @@ POSE = 12
 NUDGE = 1e-7
 """Metres behind an excluded surface from which a ray goes on: past rounding, and thinner than anything."""
 
-_BLOCK = 16  # envs that are written together, for they are neighbours in memory
+BLOCK = 16
+"""Envs that are written together: one cache line."""
+
 _F, _U = np.float32, np.uint32
 _BIN24 = 2.0**-24
 _EPS = 1e-6
@@ -50,9 +52,9 @@ def find_due(ids, time, dt, per_step, table, due, fired):
 
 
 @_jit
-def _beam(i, slot_beams, slots, due_row):
+def _beam(i, slot_beams, slots, due, r, s):
     """The beam of the i-th bundle that is cast, -1 for padding."""
-    slot = due_row[i // slot_beams]
+    slot = due[r, s, i // slot_beams]
     return -1 if slot < 0 else (i % slot_beams) * slots + slot
 
 
@@ -96,7 +98,7 @@ def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, fra
             slot_beams = table[s, BEAMS] // slots
             j = first[s]
             for n in range(_count(table, s, whole, due)):
-                beam = max(_beam(n, slot_beams, slots, due[r, s]), 0) if scans else n
+                beam = max(_beam(n, slot_beams, slots, due, r, s), 0) if scans else n
                 for k in range(table[s, FIRST_RAY] + beam * spread, table[s, FIRST_RAY] + (beam + 1) * spread):
                     x, y, z = starts[k, 0], starts[k, 1], starts[k, 2]
                     points[r, j, 0] = px + (a * x + b * y + c * z)
@@ -153,36 +155,21 @@ def merge(index, counts, distances, geoms, surface, new_distances, new_geoms, ne
 
 
 @_jit
-def collect(
-    ids,
-    whole,
-    table,
-    due,
-    first,
-    frames,
-    mounts,
-    limits,
-    scale,
-    distances,
-    geoms,
-    surface,
-    directions,
-    geom_body,
-    reflectivity,
-    out,
-):
-    """From the hits of all rays to the raw signal (columns, B): the nearest of each bundle, inf without a return."""
-    for r0 in range(0, ids.shape[0], _BLOCK):
-        r1 = min(r0 + _BLOCK, ids.shape[0])
+def collect(ids, whole, table, due, first, frames, limits, scale, distances, chosen, out):
+    """From the hits of all rays to the raw distances (columns, B): the nearest of each bundle, inf without a return.
+
+    ``chosen`` has for the first ray of each bundle which ray that is, -1 without a return.
+    """
+    for r0 in range(0, ids.shape[0], BLOCK):
+        r1 = min(r0 + BLOCK, ids.shape[0])
         for s in range(table.shape[0]):
             spread, slots, scans = table[s, SPREAD], table[s, SLOTS], table[s, SCANS] and not whole
             slot_beams = table[s, BEAMS] // slots
             nearest, farthest = limits[s, 0], limits[s, 1]
-            has_more = table[s, NORMALS] >= 0 or table[s, BODY_IDS] >= 0 or table[s, INTENSITY] >= 0
             for n in range(_count(table, s, whole, due)):
                 j0 = first[s] + n * spread
                 for r in range(r0, r1):
-                    beam = _beam(n, slot_beams, slots, due[r, s]) if scans else n
+                    beam = _beam(n, slot_beams, slots, due, r, s) if scans else n
                     if beam < 0:
                         continue
                     best, distance = -1, np.inf
@@ -192,47 +179,61 @@ def collect(
                     distance *= scale[table[s, FIRST_BEAM] + beam]
                     if not nearest <= distance <= farthest:
                         best, distance = -1, np.inf
+                    chosen[r, j0] = best
                     out[table[s, DISTANCES] + beam, ids[r]] = distance
-                    if has_more:
-                        _describe(
-                            table[s], ids[r], beam, r, best, frames[r, s], mounts[s], geoms, surface, directions,
-                            geom_body, reflectivity, out,
-                        )  # fmt: skip
             if table[s, POSES] >= 0:
                 for r in range(r0, r1):
-                    for k in range(slots):
-                        slot = due[r, s, k] if scans and k < due.shape[2] else (-1 if scans else k)
+                    for k in range(min(due.shape[2], slots) if scans else slots):
+                        slot = due[r, s, k] if scans else k
                         if slot >= 0:
                             for x in range(POSE):
                                 out[table[s, POSES] + slot * POSE + x, ids[r]] = frames[r, s, x]
 
 
 @_jit
-def _describe(row, env, beam, r, j, frame, mount, geoms, surface, directions, geom_body, reflectivity, out):
-    """Normal, body and intensity of a beam whose return is ray j, or that has none (-1)."""
-    geom = geoms[r, j] if j >= 0 else -1
-    if row[BODY_IDS] >= 0:
-        out[row[BODY_IDS] + beam, env] = geom_body[geom] if geom >= 0 else -1
-    if row[INTENSITY] >= 0:
-        value = 0.0
-        if geom >= 0:
-            n, v = surface[r, j], directions[r, j]
-            value = reflectivity[geom] * abs(n[0] * v[0] + n[1] * v[1] + n[2] * v[2])
-        out[row[INTENSITY] + beam, env] = value
-    if row[NORMALS] >= 0:
-        first = row[NORMALS] + 3 * beam
-        if j < 0:
-            out[first, env] = out[first + 1, env] = out[first + 2, env] = 0.0
-        elif row[IN_WORLD]:
-            for x in range(3):
-                out[first + x, env] = surface[r, j, x]
-        else:  # back through the frame and the mounting
-            n = surface[r, j]
-            a = frame[3] * n[0] + frame[6] * n[1] + frame[9] * n[2]
-            b = frame[4] * n[0] + frame[7] * n[1] + frame[10] * n[2]
-            c = frame[5] * n[0] + frame[8] * n[1] + frame[11] * n[2]
-            for x in range(3):
-                out[first + x, env] = mount[0, x] * a + mount[1, x] * b + mount[2, x] * c
+def describe(
+    ids, whole, table, due, first, frames, mounts, chosen, geoms, surface, directions, geom_body, reflectivity, out
+):
+    """Normals, bodies and intensities of the returns that :func:`collect` chose."""
+    for r0 in range(0, ids.shape[0], BLOCK):
+        r1 = min(r0 + BLOCK, ids.shape[0])
+        for s in range(table.shape[0]):
+            bodies, intensity, normals_at = table[s, BODY_IDS], table[s, INTENSITY], table[s, NORMALS]
+            if bodies < 0 and intensity < 0 and normals_at < 0:
+                continue
+            spread, slots, scans = table[s, SPREAD], table[s, SLOTS], table[s, SCANS] and not whole
+            slot_beams = table[s, BEAMS] // slots
+            for n in range(_count(table, s, whole, due)):
+                for r in range(r0, r1):
+                    beam = _beam(n, slot_beams, slots, due, r, s) if scans else n
+                    if beam < 0:
+                        continue
+                    geom, x, y, z = -1, 0.0, 0.0, 0.0
+                    j = chosen[r, first[s] + n * spread]
+                    if j >= 0:
+                        geom = geoms[r, j]
+                        if surface.shape[1]:
+                            x, y, z = surface[r, j, 0], surface[r, j, 1], surface[r, j, 2]
+                    if bodies >= 0:
+                        out[bodies + beam, ids[r]] = geom_body[geom] if geom >= 0 else -1
+                    if intensity >= 0:
+                        shine = 0.0
+                        if geom >= 0:
+                            cosine = x * directions[r, j, 0] + y * directions[r, j, 1] + z * directions[r, j, 2]
+                            shine = reflectivity[geom] * abs(cosine)
+                        out[intensity + beam, ids[r]] = shine
+                    if normals_at >= 0:
+                        if table[s, IN_WORLD] == 0:  # back through the frame and the mounting
+                            a = frames[r, s, 3] * x + frames[r, s, 6] * y + frames[r, s, 9] * z
+                            b = frames[r, s, 4] * x + frames[r, s, 7] * y + frames[r, s, 10] * z
+                            c = frames[r, s, 5] * x + frames[r, s, 8] * y + frames[r, s, 11] * z
+                            x = mounts[s, 0, 0] * a + mounts[s, 1, 0] * b + mounts[s, 2, 0] * c
+                            y = mounts[s, 0, 1] * a + mounts[s, 1, 1] * b + mounts[s, 2, 1] * c
+                            z = mounts[s, 0, 2] * a + mounts[s, 1, 2] * b + mounts[s, 2, 2] * c
+                        column = normals_at + 3 * beam
+                        out[column, ids[r]] = x
+                        out[column + 1, ids[r]] = y
+                        out[column + 2, ids[r]] = z
 
 
 @_jit

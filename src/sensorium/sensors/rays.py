@@ -177,23 +177,23 @@ class RaySensor(SimpleSensor[DataT]):
             caster.cast(signal.numpy())
             out.copy_(signal)
         else:
-            caster.cast(out.numpy())
+            caster.cast(group.array(out))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: SensorGroup, data: torch.Tensor) -> None:
         views: Any = group
         caster: Caster = views.caster
         growth, loss = (group.parameters[name].numpy() for name in ("noise_per_metre", "ray_dropout"))
-        kernels.roughen(caster.table, data.numpy(), growth, loss, views.noise_keys, views.loss_keys, group.step)
+        kernels.roughen(caster.table, group.array(data), growth, loss, views.noise_keys, views.loss_keys, group.step)
         super()._apply_hardware_imperfections(group, data)
         if caster.scans:
-            kernels.hold(caster.table, caster.fired, data.numpy(), group.state("held").numpy())
+            kernels.hold(caster.table, caster.fired, group.array(data), group.state("held").numpy())
 
     @classmethod
     def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         views: Any = group
         for reader in views.readers:
-            reader.fill(data.numpy(), out.numpy())
+            reader.fill(group.array(data), group.array(out))
 
 
 class _Reader:

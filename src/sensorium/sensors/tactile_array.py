@@ -42,6 +42,8 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     k * depth**exponent + damping * rate, never pulling, with a spring for shear and one for twist that slip at the
     friction limit; then the sum is what that law says.
 
+    The generic imperfections act on the forces, in newtons; those of tactile skins before them, on the torques too.
+
     Example:
         >>> pad = scene.add_sensor(sn.TactileArray(link="finger", grid=(16, 16), spacing=0.002, gain_spread=0.05))
         >>> pad.read().force   # (B, 256, 3) N
@@ -203,7 +205,7 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        array = (out.numpy(),)
+        array = (group.array(out),)
         if group.sharing:
             share_wrenches(*(group.share_arguments + array))
         if group.springs:
@@ -215,9 +217,11 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
 
 
 def tangents(normals: np.ndarray) -> np.ndarray:
-    """Frames (n, 3, 3) with rows t1, t2, normal, right-handed; t1 lies in the x-z plane (along x for normals along z,
-    along y where the normal is along it)."""
+    """Frames (n, 3, 3) with rows t1, t2, normal, right-handed.
+
+    t1 is at right angles to y (along x for normals along z), and for normals along y at right angles to x.
+    """
     along_y = np.abs(normals[:, 1]) > 0.999
-    helper = np.where(along_y[:, None], (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
-    first = unit(np.cross(helper, normals))
+    across = np.where(along_y[:, None], (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+    first = unit(np.cross(across, normals))
     return np.stack([first, np.cross(normals, first), normals], axis=1)

@@ -134,7 +134,7 @@ class Skin:
 
     def imperfect(self, data: torch.Tensor) -> None:
         """The skin's imperfections and the generic ones, in place on ``data`` (columns, B)."""
-        array = data.numpy()
+        array = self._group.array(data)
         if _respond(*self._respond, array) or self._group._manager._resetting is not None:
             self._group.imperfect(data)
         _mute(*self._mute, array)

@@ -184,13 +184,13 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
         now = group.step
         advance = now != group.sensed_step  # at a reset, no time has passed
         group.sensed_step = now
-        group.kernels.conduct(*group.arrays, group.dt, advance, out.numpy())
+        group.kernels.conduct(*group.arrays, group.dt, advance, group.array(out))
 
     @classmethod
     def _apply_transform(cls, group: Any, data: torch.Tensor, timeline: Any, is_measured: bool) -> None:
         if is_measured:
             owners, before = group.network.owners, timeline[1].numpy()
-            group.kernels.respond(data.numpy(), before, group.time_constant, owners, group.dt)
+            group.kernels.respond(group.array(data), before, group.time_constant, owners, group.dt)
 
 
 def _name(pair: tuple[str, str]) -> str:

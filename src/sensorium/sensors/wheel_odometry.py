@@ -154,7 +154,7 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
             group.errors,
             group.dt,
             advance,
-            ground_truth.numpy(),
-            measured.numpy(),
+            group.array(ground_truth),
+            group.array(measured),
         )
         cls._apply_hardware_imperfections(group, measured)
