@@ -19,6 +19,7 @@ from sensorium.sensors.magnetometer import Magnetometer
 from sensorium.sensors.optical_flow import OpticalFlow
 from sensorium.sensors.wheel_odometry import WheelOdometry
 from sensorium.testing import SensorContract, flat
+from sensorium.worlds import Painter
 
 G = 9.81
 
@@ -159,6 +160,18 @@ def test_tool_compensation_reads_zero():
     cosine, sine = turn[0] ** 2 - turn[1] ** 2, 2 * turn[0] * turn[1]
     seen = (com[0], cosine * com[1] + sine * com[2], cosine * com[2] - sine * com[1])
     assert swing("flange", tool_mass=0.7, tool_com=seen, tool_inertia=True).max() < 1e-3
+
+
+def test_force_is_drawn_where_it_acts():
+    scene, wrench = start(ForceTorque(link="plate", pos=(0.1, 0, 0), euler=(0.5, 0, 0)), SCALE.format(pose=""))
+    scene.step()
+    painter = Painter()
+    wrench._draw(painter, 0)
+    _, size, position, rotation, _ = painter._shapes[-1]  # after the three axes of the frame
+    assert len(painter) == 4
+    assert position.tolist() == pytest.approx([0.1, 0, 0])
+    assert rotation[:, 2].tolist() == pytest.approx([0, 0, 1], abs=1e-5), "upwards in the world, however it is mounted"
+    assert size[2] == pytest.approx(0.01 * 3 * G, rel=1e-4)
 
 
 def test_force_torque_bad_options():

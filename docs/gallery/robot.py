@@ -25,9 +25,9 @@ CART = """
 <mujoco model="cart"><worldbody><body name="cart" pos="0 0 0.1"><freejoint/>
   <geom type="box" size="0.2 0.1 0.03" mass="5"/>
   <geom type="sphere" size="0.05" pos="-0.15 0 -0.05" friction="0.001 0 0" mass="0.1" priority="1"/>
-  <body name="l" pos="0.05 0.2 0"><joint name="left" axis="0 1 0" damping="0.05"/>
+  <body name="l" pos="0 0.2 0"><joint name="left" axis="0 1 0" damping="0.05"/>
     <geom type="cylinder" size="0.1 0.02" euler="90 0 0" mass="0.5"/></body>
-  <body name="r" pos="0.05 -0.2 0"><joint name="right" axis="0 1 0" damping="0.05"/>
+  <body name="r" pos="0 -0.2 0"><joint name="right" axis="0 1 0" damping="0.05"/>
     <geom type="cylinder" size="0.1 0.02" euler="90 0 0" mass="0.5"/></body></body></worldbody>
 <actuator><velocity name="vl" joint="left" kv="0.2"/><velocity name="vr" joint="right" kv="0.2"/></actuator></mujoco>
 """
@@ -150,7 +150,7 @@ def gps() -> None:
     axes[1].set_ylabel("error [m]")
     for axis in axes:
         axis.legend(fontsize=8, loc="upper center", ncols=3)
-    axes[1].set_ylim(-5, 7)
+    axes[1].set_ylim(-6, 7)
     save(made, "robot_gps")
 
 
@@ -204,8 +204,8 @@ def odometry_flow() -> None:
     labels = ("true", "odometry (wheels slip a little)", "with 2% error of the right wheel")
     for (x, y), label in zip(path.reshape(3, 2, -1), labels, strict=True):
         axes[0].plot(x, y, lw=1, label=label)
-    axes[0].set_xlim(-2.2, 2.2)
-    axes[0].set_ylim(-0.2, 2.8)
+    axes[0].set_xlim(-2.6, 2.6)
+    axes[0].set_ylim(-0.2, 3.3)
     axes[0].set_xlabel("x [m]")
     axes[0].set_ylabel("y [m]")
     axes[0].legend(fontsize=7, loc="upper center")

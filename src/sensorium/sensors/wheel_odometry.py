@@ -68,7 +68,8 @@ class WheelOdometry(SensorOptions):
 
 
 class WheelOdometryData(NamedTuple):
-    """Where the robot believes to be, in the frame in which it stood at its reset (x forward, y left)."""
+    """Where the robot believes the middle between its wheels to be, in the frame in which it stood at its reset (x
+    forward, y left)."""
 
     pos: torch.Tensor
     """(B, 2) m."""
