@@ -93,7 +93,7 @@ def test_snapshots_show_what_sensors_feel(tmp_path):
     scene.build(n_envs=1)
     scene.snapshot(path=tmp_path / "scene.png", width=40, height=30)
     assert imread(tmp_path / "scene.png").shape[:2] == (30, 40)
-    with pytest.raises(sn.OptionError, match=r"env must lie in \[0, 1\)"):
+    with pytest.raises(sn.OptionError, match=r"env must be an integer in \[0, 1\)"):
         scene.snapshot(env=1)
 
 

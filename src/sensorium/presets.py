@@ -24,6 +24,8 @@ _G = 9.80665
 _MG = 1e-3 * _G
 _DPS = math.pi / 180
 _PER_HOUR = _DPS / 3600
+_TWINS = (("noise", "noise_density"), ("noise_density", "noise"), ("resolution", "counts_per_revolution"))
+"""Options that are two names of one parameter, or ends of their names."""
 _PEAK = 0.617
 """Allan deviation of a Gauss-Markov process at its peak (1.89 time constants), by its standard deviation."""
 
@@ -138,7 +140,7 @@ def imu(name: str, **options: Any) -> IMU:
     Example:
         >>> imu = scene.add_sensor(sn.presets.imu("consumer_mems", link="base", delay=0.005))
     """
-    return IMU(**(_find("imu", name, _IMUS) | options))
+    return IMU(**_find("imu", name, _IMUS, options))
 
 
 def lidar(name: str, **options: Any) -> Lidar:
@@ -149,7 +151,7 @@ def lidar(name: str, **options: Any) -> Lidar:
     """
     from sensorium.sensors.raycaster import Lidar
 
-    return Lidar(**(_find("lidar", name, _LIDARS) | options))
+    return Lidar(**_find("lidar", name, _LIDARS, options))
 
 
 def encoder(name: str, **options: Any) -> JointEncoder:
@@ -158,7 +160,7 @@ def encoder(name: str, **options: Any) -> JointEncoder:
     Example:
         >>> encoder = scene.add_sensor(sn.presets.encoder("magnetic_14_bit", robot="arm"))
     """
-    return JointEncoder(**(_find("encoder", name, _ENCODERS) | options))
+    return JointEncoder(**_find("encoder", name, _ENCODERS, options))
 
 
 def names() -> dict[str, dict[str, str]]:
@@ -167,9 +169,14 @@ def names() -> dict[str, dict[str, str]]:
     return {kind: {name: preset.__doc__ or "" for name, preset in known.items()} for kind, known in kinds.items()}
 
 
-def _find(kind: str, name: str, known: dict[str, Preset]) -> dict[str, Any]:
+def _find(kind: str, name: str, known: dict[str, Preset], given: dict[str, Any]) -> dict[str, Any]:
+    """The preset with the options given on top; one that has two names replaces the other, too."""
     if name not in known:
-        raise OptionError(
-            f"presets.{kind}: there is no part {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
-        )
-    return known[name]()
+        hint = did_you_mean(str(name), known)
+        raise OptionError(f"presets.{kind}: there is no part {name!r}{hint}; there are {', '.join(known)}")
+    preset = known[name]()
+    for option in given:
+        for one, other in _TWINS:
+            if option.endswith(one):
+                preset.pop(option.removesuffix(one) + other, None)
+    return preset | given

@@ -44,6 +44,10 @@ class Plot:
 
     def run(self) -> None:
         """Simulate and draw."""
+        if not 0 < self.seconds < float("inf"):
+            raise sn.OptionError(f"--seconds must be finite and greater than 0, got {self.seconds}")
+        if self.out.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
+            raise sn.OptionError(f"--out must end in .png, .pdf, .svg or .jpg, got {str(self.out)!r}")
         scene = sn.Scene(dt=self.dt)
         scene.add_object(sn.Plane(), name="ground")
         if self.model is None:
@@ -58,7 +62,7 @@ class Plot:
             scene.step()
             trace.take()
         trace.plot(self.out)
-        Console().print(f"{scene.describe()}\n\n{self.out}", highlight=False)
+        Console(soft_wrap=True).print(f"{scene.describe()}\n\n{self.out}", highlight=False, markup=False)
 
     def _options(self) -> SensorOptions:
         given = dict(_pair(text) for text in self.set)
@@ -68,7 +72,8 @@ class Plot:
             if kind not in sn.presets.names():
                 raise sn.OptionError(f"there is no kind of preset {kind!r}{did_you_mean(kind, sn.presets.names())}")
             make = getattr(sn.presets, kind)
-            return make(part, **_with_link(given, link))
+            needs = {"imu": True, "lidar": True, "encoder": False}[kind]
+            return make(part, **(_with_link(given, link) if needs else given))
         known = {
             name: value
             for name in sn.__all__

@@ -12,12 +12,13 @@ def describe_group(group: SensorGroup) -> list[dict[str, str]]:
     for number, sensor in enumerate(group.sensors):
         options, layout = sensor.options, sensor._get_return_format() if group.in_pipeline else ()
         shapes = layout.values() if isinstance(layout, dict) else [layout]
+        past = () if options.history_length is None else (options.history_length,)
         jitter = f" + {options.jitter * 1e3:g}" if options.jitter else ""
         rows.append(
             {
                 "uuid": sensor.uuid,
                 "class": group.cls.options_type.__name__,
-                "shape": " ".join(str((group.n_envs, *shape)) for shape in shapes),
+                "shape": " ".join(str((group.n_envs, *past, *shape)) for shape in shapes),
                 "dtype": str(group.return_dtype).removeprefix("torch."),
                 "rate": "every step" if options.rate is None else f"{options.rate:g} Hz",
                 "delay": f"{options.delay * 1e3:g} ms{jitter}",

@@ -24,7 +24,7 @@ from sensorium.sensors.magnetometer import Magnetometer, MagnetometerData
 from sensorium.sensors.material import MATERIALS, Material
 from sensorium.sensors.optical_flow import OpticalFlow, OpticalFlowData
 from sensorium.sensors.options import Mounted, SensorOptions, SimpleSensorOptions
-from sensorium.sensors.patterns import ArrayPattern, GridPattern, PinholePattern, RingPattern, SphericalPattern
+from sensorium.sensors.patterns import ArrayPattern, GridPattern, Pattern, PinholePattern, RingPattern, SphericalPattern
 from sensorium.sensors.plotting import Trace
 from sensorium.sensors.temperature_grid import TemperatureGrid
 from sensorium.sensors.wheel_odometry import WheelOdometry, WheelOdometryData
@@ -97,6 +97,7 @@ __all__ = [
     "Mounted",
     "OpticalFlow",
     "OpticalFlowData",
+    "Pattern",
     "PinholePattern",
     "Proximity",
     "ProximityData",

@@ -83,6 +83,8 @@ class Sensor(Module, Generic[DataT]):
     """Whether the hooks can be captured in a CUDA graph: on a GPU, False runs them after it. Set it to False when they
     look at values on the device, or depend on anything that changes in Python from step to step."""
 
+    vector_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of a reading ("value" for a plain tensor) whose last axis is a vector: drawn by its length."""
     cpu_only: ClassVar[bool] = False
     """Whether the raw signal needs the CPU engine: building on a GPU is then an error."""
 
@@ -142,7 +144,18 @@ class Sensor(Module, Generic[DataT]):
             raise OptionError(
                 f"{self.options_type.__name__}: {', '.join(parameters)} name one parameter twice; give one"
             )
-        manager.set(self, dict(self._convert(name, value) for name, value in parameters.items()), envs)
+        values = dict(self._convert(name, value) for name, value in parameters.items())
+        if "rate" in parameters:  # what was given as a density means another noise at another rate
+            for name, density in self._densities.items():
+                noise = name.removesuffix("_density")
+                if name not in parameters and noise not in parameters:
+                    values[noise] = self._noise_of(density, parameters["rate"])
+        manager.set(self, values, envs)
+        for name, value in parameters.items():
+            if name.endswith("noise_density"):
+                self._densities[name] = as_numbers(name, value)
+            elif f"{name}_density" in self._densities:
+                del self._densities[f"{name}_density"]
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Draw what it reads now in one env beside ground truth: its history if it keeps one, else values or images.
@@ -155,8 +168,6 @@ class Sensor(Module, Generic[DataT]):
         """
         from sensorium.sensors.plotting import plot_reading
 
-        if self._readings is None:
-            self._unbuilt("plot")
         return plot_reading(self, env, path)
 
     @property
@@ -181,10 +192,13 @@ class Sensor(Module, Generic[DataT]):
         if pose is not None:
             painter.frame(*pose)
 
+    def _site_name(self) -> str:
+        return f"{self.uuid}:site"
+
     def _site_pose(self, env: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Position (3,) and rotation (3, 3) in the world of the site that :func:`add_site` added, in one env."""
         world = self.group.world
-        site = mujoco.mj_name2id(world.model, mujoco.mjtObj.mjOBJ_SITE, f"{self.uuid}:site")
+        site = mujoco.mj_name2id(world.model, mujoco.mjtObj.mjOBJ_SITE, self._site_name())
         if site < 0:
             return None
         position, rotation = (world.bind(name)[env, site].numpy(force=True) for name in ("site_xpos", "site_xmat"))
@@ -292,6 +306,7 @@ class Sensor(Module, Generic[DataT]):
         self._truths: Any = None
         self._windows: list[Any] = []
         self._truth_windows: list[Any] = []
+        self._densities: dict[str, torch.Tensor] = {}
 
     def _attach(self, manager: SensorManager, group: SensorGroup) -> None:
         """Build the views that reads return."""
@@ -332,17 +347,25 @@ class Sensor(Module, Generic[DataT]):
         for name in self.parameter_names:
             value = getattr(self.options, name)
             if value is not None:
+                if name.endswith("noise_density"):
+                    self._densities[name] = as_numbers(name, value)
                 values.append(self._convert(name, value))
         return values
 
     def _convert(self, name: str, value: Any) -> tuple[str, Any]:
         """An option as the pipeline's parameter: densities become noise per sample."""
         if name.endswith("noise_density") and value is not None:
-            assert self._manager is not None
-            most = 1 / self._manager.dt
-            rate = min(self.options.rate or most, most)
-            value = as_numbers(f"{self.options_type.__name__}.{name}", value) * (rate / 2) ** 0.5
+            density = as_numbers(f"{self.options_type.__name__}.{name}", value)
+            return self._translate(name, self._noise_of(density, self.options.rate))
         return self._translate(name, value)
+
+    def _noise_of(self, density: torch.Tensor, rate: Any) -> torch.Tensor:
+        """Noise per sample of a density (a number, or one per axis) at a rate (a number, one per env, or None)."""
+        assert self._manager is not None
+        most = 1 / self._manager.dt
+        rates = torch.tensor(most) if rate is None else as_numbers(f"{self.options_type.__name__}.rate", rate)
+        scale = (rates.clamp(max=most) / 2).sqrt()
+        return density * scale if scale.ndim == 0 else scale.reshape(-1, 1) * density.reshape(1, -1)
 
     def _settable(self) -> dict[str, tuple[str, slice]]:
         parts = self._parts().items()
@@ -354,6 +377,8 @@ class Sensor(Module, Generic[DataT]):
             if name not in EXTRA_OPTIONS or (part.start, part.stop) in extra
         }
         names |= {f"{prefix}noise_density": ("noise", part) for prefix, part in parts}
+        if extra and "temperature" not in names:  # one for all parts
+            names["temperature"] = ("temperature", slice(0, max(part.stop for _, part in parts)))
         every = {**names, **{name: (name, slice(0, 0)) for name in _TIMING}, **self._custom_parameters()}
         return {name: target for name, target in every.items() if name in self.options_type.model_fields}
 
@@ -400,10 +425,14 @@ class Sensor(Module, Generic[DataT]):
         if history_length is not None:
             length = self.group.history_length
             if not isinstance(history_length, Integral) or not 1 <= history_length <= length:
+                few = isinstance(history_length, Integral) and history_length < 1
+                fix = (
+                    "ask for 1 or more" if few else f"construct the sensor with history_length={history_length} or more"
+                )
                 raise OptionError(
                     f"{call}(history_length={history_length}) on {self.uuid!r}: "
                     + (f"at most {length} were allocated; " if length else "no history was allocated; ")
-                    + f"construct the sensor with history_length={history_length} or more"
+                    + fix
                 )
             stored = self._all_truth_windows if call == "read_ground_truth" else self._all_windows
             now = self._view(stored[self._newest(length)][:history_length])

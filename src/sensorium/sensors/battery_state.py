@@ -19,7 +19,8 @@ from sensorium.worlds import Names
 class BatteryState(SensorOptions):
     """Options of a battery with its monitor. Actuators draw force times velocity over ``efficiency`` while they drive;
     the battery answers with its open-circuit voltage less what its internal resistance takes. An empty battery shows
-    charge 0; it does not stop the actuators.
+    charge 0; it does not stop the actuators. It delivers U² / 4R at most (U open-circuit, R internal resistance): power
+    that the actuators have beyond that is not drawn from it.
 
     Example:
         >>> battery = scene.add_sensor(sn.BatteryState(robot="arm", capacity=5.0, idle_power=12.0, voltage_noise=0.02))

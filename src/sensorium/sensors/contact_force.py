@@ -55,7 +55,7 @@ class ContactForceSensor(SimpleSensor[torch.Tensor], options=ContactForce):
 
     def _draw(self, painter: Painter, env: int) -> None:
         super()._draw(painter, env)
-        self._draw_vector(painter, env, self.read_ground_truth()[env], 0.01)
+        self._draw_vector(painter, env, self._truths[env], 0.01)
 
     def _sources(self) -> list[Source]:
         return [Source(self._names, axis, frame=self._frame) for axis in range(3)]

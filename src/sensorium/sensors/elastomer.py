@@ -72,6 +72,7 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
     """See :class:`ElastomerDisplacement`. Reads (B, rows, columns, 3) m, in the sensor's frame."""
 
     kind = "elastomer"
+    vector_fields = ("value",)
 
     def _local(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         (rows, columns), (width, height) = self.options.grid, self.options.size

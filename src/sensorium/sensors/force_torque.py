@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
@@ -51,6 +51,26 @@ class ForceTorque(SensorOptions, Mounted):
     """Quantisation step of forces, N."""
     force_saturation: Range | None = None
     """(min, max) of forces, N; of the whole wrench, tool included."""
+    force_deadband: Spread = 0.0
+    """Dead band of the force, N."""
+    force_noise_density: Spread | None = None
+    """White noise of the force per √Hz, N: another way to give ``force_noise``."""
+    force_scale_error: PerAxis = 0.0
+    """Relative error of the force's scale factor."""
+    force_bias_spread: Spread = 0.0
+    """Offset of the force drawn at every reset, standard deviation, N."""
+    force_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the force, standard deviation, N."""
+    force_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    force_temperature_drift: PerAxis = 0.0
+    """Offset of the force per °C away from 25 °C, N."""
+    force_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the force is an outlier."""
+    force_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, N."""
+    force_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the force, Hz."""
     torque_noise: Spread = 0.0
     """White noise of torques per sample, N·m."""
     torque_bias: PerAxis = 0.0
@@ -61,6 +81,30 @@ class ForceTorque(SensorOptions, Mounted):
     """Quantisation step of torques, N·m."""
     torque_saturation: Range | None = None
     """(min, max) of torques, N·m; of the whole wrench, tool included."""
+    torque_deadband: Spread = 0.0
+    """Dead band of the torque, N·m."""
+    torque_noise_density: Spread | None = None
+    """White noise of the torque per √Hz, N·m: another way to give ``torque_noise``."""
+    torque_scale_error: PerAxis = 0.0
+    """Relative error of the torque's scale factor."""
+    torque_bias_spread: Spread = 0.0
+    """Offset of the torque drawn at every reset, standard deviation, N·m."""
+    torque_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the torque, standard deviation, N·m."""
+    torque_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    torque_temperature_drift: PerAxis = 0.0
+    """Offset of the torque per °C away from 25 °C, N·m."""
+    torque_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the torque is an outlier."""
+    torque_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, N·m."""
+    torque_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the torque, Hz."""
+    temperature: float = 25.0
+    """Temperature of the sensor, °C."""
+    filter_order: Literal[1, 2] = 2
+    """Order of the filters that the bandwidths give: 1, or 2 (Butterworth)."""
 
     @model_validator(mode="after")
     def _check_tool(self) -> ForceTorque:
@@ -87,6 +131,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site = self._site(spec, names)
+        self._at = site.name
         for part, kind in (("force", mujoco.mjtSensor.mjSENS_FORCE), ("torque", mujoco.mjtSensor.mjSENS_TORQUE)):
             spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=_SITE, objname=site.name)
         felt = spec.add_sensor(name=f"{self.uuid}:felt", objtype=_SITE)
@@ -102,6 +147,9 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
             if np.linalg.norm(gravity) > 0:
                 mujoco.mju_quatZ2Vec(up, -gravity / np.linalg.norm(gravity))
             spec.worldbody.add_site(name=felt.objname, quat=up)
+
+    def _site_name(self) -> str:
+        return self._at
 
     def _site(self, spec: mujoco.MjSpec, names: Names) -> mujoco.MjsSite:
         options, asked_by = self.options, f"ForceTorque(uuid={self.uuid!r})"
@@ -123,7 +171,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
 
     def _draw(self, painter: Painter, env: int) -> None:
         super()._draw(painter, env)
-        self._draw_vector(painter, env, self.read_ground_truth().force[env], 0.01)
+        self._draw_vector(painter, env, self._truths.force[env], 0.01)
 
     def _sources(self) -> list[Source]:
         return [Source((f"{self.uuid}:{part}",), axis) for part in ("force", "torque", "felt") for axis in range(3)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import mujoco
+import numpy as np
 import torch
 from pydantic import Field, field_validator
 
@@ -12,7 +13,7 @@ from sensorium.pipeline import SensorGroup, Source
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import PerAxis, SensorOptions, Spread
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 _PARTS = {
     "pos": (mujoco.mjtSensor.mjSENS_FRAMEPOS, 3),
@@ -42,16 +43,74 @@ class FramePose(SensorOptions):
     """Drift of the position, m per √s."""
     pos_resolution: Spread = 0.0
     """Quantisation step of the position, m."""
+    pos_noise_density: Spread | None = None
+    """White noise of the position per √Hz, m: another way to give ``pos_noise``."""
+    pos_scale_error: PerAxis = 0.0
+    """Relative error of the position's scale factor."""
+    pos_bias_spread: Spread = 0.0
+    """Offset of the position drawn at every reset, standard deviation, m."""
+    pos_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the position, standard deviation, m."""
+    pos_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    pos_temperature_drift: PerAxis = 0.0
+    """Offset of the position per °C away from 25 °C, m."""
+    pos_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the position is an outlier."""
+    pos_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, m."""
+    pos_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the position, Hz."""
     rot_noise: float = Field(default=0.0, ge=0)
     """White noise of the orientation per sample: standard deviation in rad about each axis, for small angles."""
     lin_vel_noise: Spread = 0.0
     """White noise of the linear velocity per sample, m/s."""
     lin_vel_bias: PerAxis = 0.0
     """Offset of the linear velocity, m/s."""
+    lin_vel_noise_density: Spread | None = None
+    """White noise of the linear velocity per √Hz, m/s: another way to give ``lin_vel_noise``."""
+    lin_vel_scale_error: PerAxis = 0.0
+    """Relative error of the linear velocity's scale factor."""
+    lin_vel_bias_spread: Spread = 0.0
+    """Offset of the linear velocity drawn at every reset, standard deviation, m/s."""
+    lin_vel_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the linear velocity, standard deviation, m/s."""
+    lin_vel_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    lin_vel_temperature_drift: PerAxis = 0.0
+    """Offset of the linear velocity per °C away from 25 °C, m/s."""
+    lin_vel_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the linear velocity is an outlier."""
+    lin_vel_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, m/s."""
+    lin_vel_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the linear velocity, Hz."""
     ang_vel_noise: Spread = 0.0
     """White noise of the angular velocity per sample, rad/s."""
     ang_vel_bias: PerAxis = 0.0
     """Offset of the angular velocity, rad/s."""
+    ang_vel_noise_density: Spread | None = None
+    """White noise of the angular velocity per √Hz, rad/s: another way to give ``ang_vel_noise``."""
+    ang_vel_scale_error: PerAxis = 0.0
+    """Relative error of the angular velocity's scale factor."""
+    ang_vel_bias_spread: Spread = 0.0
+    """Offset of the angular velocity drawn at every reset, standard deviation, rad/s."""
+    ang_vel_bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the angular velocity, standard deviation, rad/s."""
+    ang_vel_correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    ang_vel_temperature_drift: PerAxis = 0.0
+    """Offset of the angular velocity per °C away from 25 °C, rad/s."""
+    ang_vel_outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the angular velocity is an outlier."""
+    ang_vel_outlier_size: Spread = 0.0
+    """How far such an outlier lies off, rad/s."""
+    ang_vel_bandwidth: float | None = Field(default=None, gt=0)
+    """-3 dB frequency of the angular velocity, Hz."""
+    temperature: float = 25.0
+    """Temperature of the sensor, °C."""
+    filter_order: Literal[1, 2] = 2
+    """Order of the filters that the bandwidths give: 1, or 2 (Butterworth)."""
 
     @field_validator("interpolate")
     @classmethod
@@ -88,6 +147,13 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
             if options.relative_to is not None:
                 reftype, refname = names.link_or_site(options.relative_to, f"{asked_by}.relative_to")
                 sensor.reftype, sensor.refname = reftype, refname
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        if self.options.relative_to is None:
+            w, x, y, z = self._truths.quat[env].double().tolist()
+            rotation = np.zeros(9)
+            mujoco.mju_quat2Mat(rotation, np.array([w, x, y, z]))
+            painter.frame(self._truths.pos[env].numpy(force=True), rotation)
 
     def _sources(self) -> list[Source]:
         return [Source((f"{self.uuid}:{part}",), i) for part, (_, count) in _PARTS.items() for i in range(count)]

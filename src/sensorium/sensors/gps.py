@@ -45,6 +45,12 @@ class GPS(SensorOptions, Mounted):
     """The same along up, m."""
     error_time_constant: float = Field(default=60.0, gt=0)
     """Seconds in which the correlated error forgets 63% of itself."""
+    outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the position is an outlier."""
+    outlier_size: Spread = 0.0
+    """How far such an outlier lies off, along each axis, m."""
+    bias_spread: Spread = 0.0
+    """Offset of the position drawn at every reset, standard deviation, m."""
     loss_rate: float = Field(default=0.0, ge=0)
     """Losses of the fix per second of having one, at random."""
     reacquire_time: float = Field(default=5.0, ge=0)
@@ -57,6 +63,15 @@ class GPS(SensorOptions, Mounted):
     def _origin(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if abs(value[0]) > 90 or abs(value[1]) > 180:
             raise ValueError("latitude must lie in [-90, 90] and longitude in [-180, 180] degrees")
+        return value
+
+    @field_validator("interpolate")
+    @classmethod
+    def _interpolate(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "longitudes jump at the date line, and there is nothing between a fix and none; leave it out"
+            )
         return value
 
 

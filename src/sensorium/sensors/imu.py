@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import mujoco
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sensorium.pipeline import Source
 from sensorium.sensors.base import Format, SimpleSensor, add_site
@@ -136,13 +136,6 @@ class IMU(SensorOptions, Mounted):
     filter_order: Literal[1, 2] = 2
     """Order of the filters that the bandwidths give: 1, or 2 (Butterworth)."""
 
-    @model_validator(mode="after")
-    def _check_noise(self) -> IMU:
-        for part in _PARTS:
-            if getattr(self, f"{part}_noise_density") is not None and getattr(self, f"{part}_noise") != 0.0:
-                raise ValueError(f"{part}_noise and {part}_noise_density are two names of one parameter; give one")
-        return self
-
 
 class IMUData(NamedTuple):
     """What an IMU reads, in its own frame."""
@@ -167,7 +160,7 @@ class IMUSensor(SimpleSensor[IMUData], options=IMU):
 
     def _draw(self, painter: Painter, env: int) -> None:
         super()._draw(painter, env)
-        self._draw_vector(painter, env, self.read_ground_truth().lin_acc[env], 0.02)
+        self._draw_vector(painter, env, self._truths.lin_acc[env], 0.02)
 
     def _sources(self) -> list[Source]:
         return [Source((f"{self.uuid}:{part}",), axis) for part in _PARTS for axis in range(3)]
@@ -182,5 +175,4 @@ class IMUSensor(SimpleSensor[IMUData], options=IMU):
         return list(self._parts().values())
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        custom = {f"{prefix}misalignment": ("mix", part) for prefix, part in self._parts().items()}
-        return custom | ({"temperature": ("temperature", slice(0, 9))} if self._extra_parts() else {})
+        return {f"{prefix}misalignment": ("mix", part) for prefix, part in self._parts().items()}

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 import torch
+from pydantic import field_validator
 
 from sensorium.pipeline import Source
 from sensorium.sensors.base import Format, SimpleSensor, add_site
@@ -32,6 +33,13 @@ class Magnetometer(SimpleSensorOptions, Mounted):
     tilt_compensation: bool = True
     """Whether the heading is that of the horizontal part of the field, by the true direction of up, as from an ideal
     inclinometer; otherwise the sensor is taken to be level."""
+
+    @field_validator("interpolate")
+    @classmethod
+    def _interpolate(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("headings jump at half a turn, so there is nothing between two of them; leave it out")
+        return value
 
 
 class MagnetometerData(NamedTuple):

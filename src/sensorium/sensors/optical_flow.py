@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions, Spread
@@ -45,6 +45,13 @@ class OpticalFlow(SimpleSensorOptions, Mounted):
         if self.min_range >= self.max_range:
             raise ValueError(f"min_range must be below max_range, got {self.min_range:g} and {self.max_range:g}")
         return self
+
+    @field_validator("interpolate")
+    @classmethod
+    def _interpolate(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("there is nothing between a flow that can be trusted and one that cannot; leave it out")
+        return value
 
 
 class OpticalFlowData(NamedTuple):
@@ -115,7 +122,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
         y = -group.turning * group.sensed[:, rate].T - group.sensed[:, velocity + 1].T / distance
         rows = out.view(-1, 3, group.n_envs)
         rows[:, 0], rows[:, 1] = torch.where(distance > 0, x, 0.0), torch.where(distance > 0, y, 0.0)
-        rows[:, 2] = distance
+        rows[:, 2] = torch.where(distance > 0, distance, torch.inf)  # which no noise changes
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
@@ -127,4 +134,4 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
         good = (distance >= least) & (distance <= most) & (x.abs() <= fastest) & (y.abs() <= fastest)
         rows = out.view(-1, 4, group.n_envs)
         rows[:, 0], rows[:, 1], rows[:, 3] = x * good, y * good, good
-        rows[:, 2] = torch.where(distance < 0, most, torch.minimum(torch.maximum(distance, least), most))
+        rows[:, 2] = torch.minimum(torch.maximum(distance, least), most)

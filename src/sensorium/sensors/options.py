@@ -64,6 +64,15 @@ class SensorOptions(Options):
     """Whether pictures of the scene (``scene.snapshot()``) show what the sensor looks at and feels."""
 
     @model_validator(mode="after")
+    def _check_noise(self) -> SensorOptions:
+        for name in type(self).model_fields:
+            noise = name.removesuffix("_density")
+            twins = noise.endswith("noise") and noise != name and getattr(self, name) is not None
+            if twins and getattr(self, noise, 0.0) != 0.0:
+                raise ValueError(f"{noise} and {name} are two names of one parameter; give one")
+        return self
+
+    @model_validator(mode="after")
     def _check_delays(self) -> SensorOptions:
         if self.jitter > self.delay:
             raise ValueError(f"jitter must not exceed delay, got jitter={self.jitter:g} with delay={self.delay:g}")
@@ -142,12 +151,6 @@ class SimpleSensorOptions(SensorOptions):
     """Frequency in Hz at which the sensor's low-pass response has fallen by 3 dB. Default: no filter."""
     filter_order: Literal[1, 2] = 2
     """Order of that filter: 1, or 2 (Butterworth)."""
-
-    @model_validator(mode="after")
-    def _check_noise(self) -> SimpleSensorOptions:
-        if self.noise_density is not None and self.noise != 0.0:
-            raise ValueError("noise and noise_density are two names of one parameter; give one")
-        return self
 
 
 class Mounted(Options):

@@ -8,11 +8,13 @@ from above), elevation from the x-y plane upwards.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
+from sensorium.errors import did_you_mean
 from sensorium.options import Options
 
 Angles = tuple[float, ...]
@@ -30,6 +32,32 @@ class Pattern(Options):
     def rays(self) -> tuple[np.ndarray, np.ndarray]:
         """Origins in m and unit directions in the sensor's frame, (n, 3) each, in the order of the flattened shape."""
         raise TypeError(f"{type(self).__name__} must define rays")
+
+
+def load_pattern(value: Any) -> Any:
+    """A pattern from what :func:`dump_pattern` made of it; anything else as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    known = {cls.__name__: cls for cls in _subclasses(Pattern)}
+    kind = value.get("kind")
+    if kind not in known:
+        raise ValueError(
+            f"pattern needs a kind{did_you_mean(str(kind), known)}: one of {', '.join(known)}; got {kind!r}"
+        )
+    return known[kind](**{name: given for name, given in value.items() if name != "kind"})
+
+
+def dump_pattern(pattern: Pattern) -> dict[str, Any]:
+    """A pattern as plain values: its options, and the name of its class as ``kind``."""
+    return {"kind": type(pattern).__name__, **pattern.model_dump()}
+
+
+def _subclasses(cls: type[Pattern]) -> list[type[Pattern]]:
+    return [found for sub in cls.__subclasses__() for found in (sub, *_subclasses(sub))]
+
+
+AnyPattern = Annotated[Pattern, BeforeValidator(load_pattern), PlainSerializer(dump_pattern)]
+"""A pattern in options; saved with its kind, and loaded by it."""
 
 
 class GridPattern(Pattern):
@@ -59,7 +87,7 @@ class GridPattern(Pattern):
     @field_validator("direction")
     @classmethod
     def _direction(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
-        if not any(value):
+        if math.hypot(*value) < 1e-9:
             raise ValueError("must not be zero")
         return value
 

@@ -27,21 +27,38 @@ def fields(reading: Any, env: int) -> dict[str, np.ndarray]:
     return {name: tensor[env].numpy(force=True) for name, tensor in parts.items() if tensor is not None}
 
 
+def check_env(sensor: Sensor[Any], env: int) -> None:
+    """Raise what is wrong with drawing a sensor in one env."""
+    if sensor._readings is None:
+        sensor._unbuilt("plot")
+    if not isinstance(env, int) or not 0 <= env < sensor.group.n_envs:
+        raise OptionError(f"env must be an integer in [0, {sensor.group.n_envs}), got {env!r}")
+
+
 def plot_reading(sensor: Sensor[Any], env: int = 0, path: str | Path | None = None) -> Figure:
     """Draw what a sensor reads now in one env, beside ground truth; its history, where it keeps one."""
+    check_env(sensor, env)
     measured, truth = fields(sensor.read(), env), fields(sensor.read_ground_truth(), env)
     length = sensor.options.history_length
-    wide = any(values.ndim >= 2 for values in measured.values()) and not length
+    many = {name: values[0].size > _LINES if length else values.ndim >= 2 for name, values in measured.items()}
+    wide = any(many.values())
     figure, grid = _figure(len(measured), 2 if wide else 1, sensor.uuid)
     for (name, values), row in zip(measured.items(), grid, strict=True):
-        if length:
+        if length and many[name]:
+            extent = (-sensor.group.dt * (length - 1), 0.0, 0, values[0].size)
+            _pictures(row, values.reshape(length, -1).T[:, ::-1], truth[name].reshape(length, -1).T[:, ::-1], extent)
+        elif length:
             times = -sensor.group.dt * np.arange(length)
             _lines(row[0], times, values.reshape(length, -1), truth[name].reshape(length, -1))
-            row[0].set_xlabel("s before now")
-        elif wide:
-            _pictures(row, values, truth[name])
+        elif many[name]:
+            vectors = name in sensor.vector_fields
+            _pictures(row, _flat(values, vectors), _flat(truth[name], vectors))
         else:
             _bars(row[0], values.reshape(-1), truth[name].reshape(-1))
+        if length:
+            row[0].set_xlabel("s before now")
+        if wide and not many[name]:
+            row[1].set_visible(False)
         row[0].set_ylabel(name)
     return _finish(figure, path)
 
@@ -60,6 +77,8 @@ class Trace:
     def __init__(self, *sensors: Sensor[Any], env: int = 0) -> None:
         if not sensors:
             raise OptionError("Trace needs at least one sensor")
+        for sensor in sensors:
+            check_env(sensor, env)
         self.sensors, self.env = sensors, env
         self.times: list[float] = []
         self._taken: list[list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]] = [[] for _ in sensors]
@@ -74,6 +93,8 @@ class Trace:
 
     def values(self, sensor: Sensor[Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Field name -> (measured, ground truth) of a sensor, each (times, ...)."""
+        if not any(one is sensor for one in self.sensors):
+            raise OptionError(f"{sensor!r} is not traced; these are: {', '.join(one.uuid for one in self.sensors)}")
         taken = self._taken[[one is sensor for one in self.sensors].index(True)]
         names = taken[0][0] if taken else ()
         return {name: (np.stack([m[name] for m, _ in taken]), np.stack([t[name] for _, t in taken])) for name in names}
@@ -139,8 +160,8 @@ def _bars(axes: Axes, measured: np.ndarray, truth: np.ndarray) -> None:
 
 
 def _pictures(row: Iterable[Axes], measured: np.ndarray, truth: np.ndarray, extent: Any = None) -> None:
-    """Two images with one scale; vectors by their length."""
-    images = [_image(truth), _image(measured)]
+    """Two images with one scale."""
+    images = [np.asarray(truth, float), np.asarray(measured, float)]
     finite = np.concatenate([image[np.isfinite(image)] for image in images])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     for axes, image, title in zip(row, images, ("ground truth", "measured"), strict=True):
@@ -154,10 +175,9 @@ def _pictures(row: Iterable[Axes], measured: np.ndarray, truth: np.ndarray, exte
         axes.figure.colorbar(drawn, ax=axes, shrink=0.8)
 
 
-def _image(values: np.ndarray) -> np.ndarray:
+def _flat(values: np.ndarray, vectors: bool) -> np.ndarray:
+    """Two axes to draw: the first, and all others; vectors, which lie along the last, by their length."""
     values = values.astype(float)
-    if values.ndim >= 3 and values.shape[-1] == 3:
+    if vectors:
         values = np.linalg.norm(values, axis=-1)
-    if values.ndim == 1:
-        values = values[None]
-    return values.reshape(values.shape[0], -1)
+    return values.reshape(values.shape[0], -1) if values.ndim > 1 else values[None]

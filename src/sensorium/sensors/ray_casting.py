@@ -10,6 +10,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
+from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup, formula
 from sensorium.sensors import ray_kernels as kernels
 from sensorium.sensors.patterns import Pattern
@@ -97,7 +98,7 @@ class Caster:
         starts, vectors, scale = [], [], []
         beam = ray = slot = 0
         for row, rig, mount, places in zip(self.table, rigs, mounts, columns, strict=True):
-            origins, directions = rig.pattern.rays()
+            origins, directions = checked_rays(rig.pattern)
             self.starts.append(origins.astype(np.float32))
             self.vectors.append(directions.astype(np.float32))
             scale.append(directions[:, 0] if rig.is_depth else np.ones(len(origins)))
@@ -125,7 +126,8 @@ class Caster:
         self.fired = np.zeros((slot, world.n_envs), np.uint8)
         """Which slots were scanned in this step, (slots of all sensors, B)."""
         self._per_step = np.array([(rig.scan_rate or 0.0) * rig.n_slots * self._dt for rig in rigs])
-        slots = max([math.ceil(rate - 1e-9) for rate in self._per_step] + [1])
+        most = (min(math.ceil(rate - 1e-9), rig.n_slots) for rate, rig in zip(self._per_step, rigs, strict=True))
+        slots = max([*most, 1])
         self._due = np.zeros((world.n_envs, len(rigs), slots), np.int64)
 
         self._needs_normals = bool((self.table[:, [kernels.NORMALS, kernels.INTENSITY]] >= 0).any())
@@ -142,6 +144,12 @@ class Caster:
         self._chosen = np.zeros((self._n_rows, widest), np.int32)
         self._frames = np.zeros((self._n_rows, len(rigs), kernels.POSE))
         self._no_normals = np.zeros((self._n_rows, 0, 3))
+
+    def fired_beams(self, position: int, env: int) -> np.ndarray:
+        """Which beams of a scanning sensor were scanned in the last step, (beams,) bool."""
+        row = self.table[position]
+        slots = self.fired[row[kernels.FIRST_SLOT] : row[kernels.FIRST_SLOT] + row[kernels.SLOTS], env]
+        return slots[np.arange(row[kernels.BEAMS]) % row[kernels.SLOTS]].astype(bool)
 
     def spans(self, position: int, env: int, distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the beams of one sensor start and end in the world, (beams, 3) each, by the pose as it is now."""
@@ -263,6 +271,22 @@ class _Plan(NamedTuple):
     """Sensor of each ray."""
     own: np.ndarray
     """Body that each ray ignores: the link that carries its sensor."""
+
+
+def checked_rays(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
+    """Origins and directions of a pattern, (n, 3) each; an OptionError says what is wrong with them."""
+    origins, directions = (np.ascontiguousarray(rays, np.float64) for rays in pattern.rays())
+    expected, name = (math.prod(pattern.shape), 3), type(pattern).__name__
+    if expected[0] < 1:
+        raise OptionError(f"{name}.shape must hold at least one ray, got {pattern.shape}")
+    for what, rays in (("origins", origins), ("directions", directions)):
+        if rays.shape != expected:
+            raise OptionError(f"{name}.rays(): {what} must have shape {expected} by its shape, got {rays.shape}")
+        if not np.isfinite(rays).all():
+            raise OptionError(f"{name}.rays(): {what} must be finite")
+    if np.abs(np.linalg.norm(directions, axis=1) - 1).max() > 1e-6:
+        raise OptionError(f"{name}.rays(): directions must be unit vectors")
+    return origins, directions
 
 
 def loss_keys(seed: int, uuid: str, n_beams: int) -> np.ndarray:

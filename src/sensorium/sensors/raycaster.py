@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from pydantic import Field, field_validator
 
-from sensorium.sensors.patterns import Pattern, SphericalPattern
+from sensorium.sensors.patterns import AnyPattern, SphericalPattern
 from sensorium.sensors.ray_casting import Rig
 from sensorium.sensors.rays import RayOptions, RaySensor
 
@@ -29,7 +29,7 @@ class Raycaster(RayOptions):
         >>> scan.read().distances   # (B, 17, 11) m
     """
 
-    pattern: Pattern
+    pattern: AnyPattern
     """Where the rays start and point, in the sensor's frame."""
     returns: tuple[RayField, ...] = ("distances", "points")
     """What is read of each ray; the other fields of the reading are None, and take no memory."""
@@ -64,7 +64,7 @@ class Lidar(Raycaster):
         >>> lidar.read().points     # (B, 16, 360, 3) m
     """
 
-    pattern: Pattern = SphericalPattern()
+    pattern: AnyPattern = SphericalPattern()
     """Where the rays start and point, in the sensor's frame."""
 
 
@@ -89,7 +89,16 @@ class RayData(NamedTuple):
 def _data_type(fields: tuple[str, ...]) -> type[Any]:
     given = namedtuple("RayData", fields)  # type: ignore[misc]
     absent = {name: None for name in RayData._fields if name not in fields}
-    return type("RayData", (given,), {"__slots__": (), "__doc__": RayData.__doc__, **absent})
+
+    def reduce(self: Any) -> tuple[Any, ...]:  # the type is made anew, since it cannot be found by name
+        return _restored, (fields, tuple(self))
+
+    members = {"__slots__": (), "__doc__": RayData.__doc__, "__reduce__": reduce, **absent}
+    return type("RayData", (given,), members)
+
+
+def _restored(fields: tuple[str, ...], values: tuple[torch.Tensor, ...]) -> Any:
+    return _data_type(fields)(*values)
 
 
 def _ray_data(**fields: torch.Tensor) -> Any:
@@ -100,6 +109,7 @@ class RaycasterSensor(RaySensor[RayData], options=Raycaster):
     """See :class:`Raycaster`."""
 
     Data = staticmethod(_ray_data)
+    vector_fields = ("points", "normals")
 
     def _make_rig(self) -> Rig:
         options = self.options

@@ -61,6 +61,24 @@ class RayOptions(SensorOptions, Mounted):
     """Drift of the distance, m per √s."""
     resolution: Spread = 0.0
     """Quantisation step of the distance, m."""
+    noise_density: Spread | None = None
+    """White noise of the distance per √Hz, m: another way to give ``noise``."""
+    scale_error: PerAxis = 0.0
+    """Relative error of the distance's scale factor."""
+    bias_spread: Spread = 0.0
+    """Offset of the distance drawn at every reset, standard deviation, m."""
+    bias_instability: Spread = 0.0
+    """Gauss-Markov drift of the distance, standard deviation, m."""
+    correlation_time: float = Field(default=100.0, gt=0)
+    """Time constant of that drift, s."""
+    temperature_drift: PerAxis = 0.0
+    """Offset of the distance per °C away from 25 °C, m."""
+    outliers: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a sample of the distance is an outlier."""
+    outlier_size: Spread = 0.0
+    """How far such an outlier lies off, m."""
+    temperature: float = 25.0
+    """Temperature of the sensor, °C."""
     ray_dropout: float = Field(default=0.0, ge=0, le=1)
     """Probability that a ray's return is lost; each ray on its own. (``dropout`` loses whole samples.)"""
 
@@ -134,12 +152,14 @@ class RaySensor(SimpleSensor[DataT]):
         return {name: ("custom", slice(0, 1)) for name in ("noise_per_metre", "ray_dropout")}
 
     def _draw(self, painter: Painter, env: int) -> None:
-        """Rays with a return, up to where they end, and the returns; at most some hundreds of the rays."""
+        """Rays with a return, up to where they end, some hundreds of them; and the returns, some thousands."""
         views: Any = self.group
         caster: Caster = views.caster
         starts, ends = caster.spans(self._position, env, self._true_distances(env))
         hit = np.isfinite(ends).all(axis=1)
-        painter.points(ends[hit], (1.0, 0.8, 0.1, 1.0), 0.012)
+        if self._rig.scan_rate is not None:  # what was not scanned in this step was seen from elsewhere
+            hit &= caster.fired_beams(self._position, env)
+        painter.points(ends[hit][:: max(1, int(hit.sum()) // (8 * _DRAWN))], (1.0, 0.8, 0.1, 1.0), 0.012)
         for start, end in list(zip(starts[hit], ends[hit], strict=True))[:: max(1, int(hit.sum()) // _DRAWN)]:
             painter.line(start, end, (1.0, 0.4, 0.1, 0.35), 0.002)
 

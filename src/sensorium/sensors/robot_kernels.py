@@ -94,7 +94,8 @@ def flows(sensed, at, turning, out):
             if distance > 0:
                 x = turning[s] * sensed[b, rate + 1] - sensed[b, velocity] / distance
                 y = -turning[s] * sensed[b, rate] - sensed[b, velocity + 1] / distance
-            out[3 * s, b], out[3 * s + 1, b], out[3 * s + 2, b] = x, y, distance
+            # without ground it is infinitely far, which no noise changes
+            out[3 * s, b], out[3 * s + 1, b], out[3 * s + 2, b] = x, y, distance if distance > 0 else np.inf
 
 
 @_jit
@@ -107,7 +108,7 @@ def flow_qualities(data, limits, out):
             good = distance >= least and distance <= most and abs(x) <= fastest and abs(y) <= fastest
             out[4 * s, b] = x if good else 0.0
             out[4 * s + 1, b] = y if good else 0.0
-            out[4 * s + 2, b] = most if distance < 0 else min(max(distance, least), most)
+            out[4 * s + 2, b] = min(max(distance, least), most)
             out[4 * s + 3, b] = 1.0 if good else 0.0
 
 
@@ -261,10 +262,13 @@ def discharge(force, speed, actuators, first, numbers, curves, before, state, dt
                 mean += _electric(pull, (before[b, n] + turn) / 2, numbers[s])
                 before[b, n] = turn
             if advance:
-                current = _current(mean, _interpolate(state[b, s, 0], curves[s]), resistance)
+                voltage = _interpolate(state[b, s, 0], curves[s])
+                mean = _deliverable(mean, voltage, resistance)
+                current = _current(mean, voltage, resistance)
                 state[b, s, 0] = min(max(state[b, s, 0] - current * dt / numbers[s, 4], 0.0), 1.0)
                 state[b, s, 1] += mean * dt
             voltage = _interpolate(state[b, s, 0], curves[s])
+            power = _deliverable(power, voltage, resistance)
             current = _current(power, voltage, resistance)
             out[5 * s, b] = state[b, s, 0]
             out[5 * s + 1, b] = voltage - resistance * current
@@ -278,6 +282,12 @@ def _electric(force, speed, numbers):
     """What an actuator draws."""
     mechanical = force * speed
     return numbers[2] * force * force + (mechanical / numbers[0] if mechanical > 0 else mechanical * numbers[1])
+
+
+@_jit
+def _deliverable(power, voltage, resistance):
+    """The power that is drawn: no more than a source of that open-circuit voltage and resistance can deliver."""
+    return min(power, voltage * voltage / (4 * resistance)) if resistance > 0 else power
 
 
 @_jit

@@ -14,7 +14,7 @@ from sensorium.sensors.options import SimpleSensorOptions, Spread
 from sensorium.sensors.probes import Point, ProbeSensor, Probing, check_count, check_normals, per_probe, unit
 from sensorium.sensors.tactile_kernels import share_wrenches, spring_forces
 from sensorium.sensors.tactile_realism import Skin, TactileRealism, realism_parameters
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 _WRENCH = sum(
     1 << int(field)
@@ -120,6 +120,7 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
     """See :class:`TactileArray`. Engine forces are those of the substep that ended now."""
 
     kind = "tactile_array"
+    vector_fields = ("force", "torque")
     Data = TactileArrayData
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
@@ -159,6 +160,19 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return realism_parameters()
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """The taxels, and the forces on them, 5 cm a newton."""
+        super()._draw(painter, env)
+        if self.options.frame != "sensor":
+            return
+        world = self.group.world
+        probes = self._probes(world.model)
+        origin, rotation = (world.bind(name)[env, probes.link].numpy() for name in ("xpos", "xmat"))
+        rotation = rotation.reshape(3, 3)
+        forces = self._truths.force[env].double().numpy() @ (rotation @ self._frame()[1]).T
+        for position, force in zip(origin + probes.positions @ rotation.T, forces, strict=True):
+            painter.arrow(position, 0.05 * force, width=0.002)
 
     @classmethod
     def _build_group(cls, group: Any) -> None:

@@ -148,8 +148,15 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
         )
         nodes = dict(zip(grids, group.slices, strict=True))  # link -> its nodes
         nodes |= {name: slice(n_cells + i, n_cells + i + 1) for i, name in enumerate(lumped)}
-        for name in temperatures.keys() & nodes.keys():
-            network.initial[nodes[name]] = temperatures[name]
+        for option, given in (("temperatures", temperatures), ("materials", materials)):
+            outside = given.keys() - nodes.keys()
+            if outside:
+                raise OptionError(
+                    f"TemperatureGrid.{option}: {min(outside)!r} has no part in the heat flow: no TemperatureGrid is "
+                    "on it or can touch it (see touching)"
+                )
+        for name, degrees in temperatures.items():
+            network.initial[nodes[name]] = degrees
         parameters = torch.zeros(len(_CUSTOM), len(sensors), group.n_envs, dtype=torch.float64)
         group.parameters |= dict(zip(_CUSTOM, parameters, strict=True))
         group.parameters["heat"] = torch.zeros(n_cells, group.n_envs, dtype=torch.float64)

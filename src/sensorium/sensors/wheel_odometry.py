@@ -55,6 +55,9 @@ class WheelOdometry(SensorOptions):
         for side, joints in (("left", self.wheels[0]), ("right", self.wheels[1])):
             if not joints:
                 raise ValueError(f"{side} must name at least one joint")
+        both = set(self.wheels[0]) & set(self.wheels[1])
+        if both:
+            raise ValueError(f"left and right both name {min(both)!r}")
         unknown = set(self.reversed) - {*self.wheels[0], *self.wheels[1]}
         if unknown:
             raise ValueError(f"reversed names {sorted(unknown)[0]!r}, which is not in left or right")

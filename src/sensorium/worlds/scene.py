@@ -265,8 +265,8 @@ class Scene(Module):
                 are listed in :attr:`failed`, until they are reset; the others went on.
         """
         world = self._world or self._unbuilt("step")
-        if count < 0:
-            raise OptionError(f"count must not be negative, got {count!r}")
+        if not isinstance(count, int) or count < 0:
+            raise OptionError(f"count must be an integer that is not negative, got {count!r}")
         failed: dict[int, str] = {}
         for _ in range(count):
             failed |= world.step()
@@ -308,8 +308,10 @@ class Scene(Module):
             (height, width, 3) uint8.
         """
         world = self._world or self._unbuilt("snapshot")
-        if not 0 <= env < world.n_envs:
-            raise OptionError(f"env must lie in [0, {world.n_envs}), got {env!r}")
+        if not isinstance(env, int) or not 0 <= env < world.n_envs:
+            raise OptionError(f"env must be an integer in [0, {world.n_envs}), got {env!r}")
+        if min(width, height) < 1 or max(width, height) > 16384:
+            raise OptionError(f"width and height must lie in [1, 16384], got {width!r} and {height!r}")
         painter = Painter()
         if self._sensing is not None:
             self._sensing.draw(painter, env)

@@ -9,7 +9,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.errors import DeviceError
+from sensorium.errors import DeviceError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.world import World
 
@@ -50,7 +50,14 @@ def _viewpoint(model: mujoco.MjModel, camera: Any) -> mujoco.MjvCamera:
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, view)
     view.azimuth, view.elevation = 130.0, -25.0
-    number = model.camera(camera).id if isinstance(camera, str) else camera
+    names = [model.camera(i).name for i in range(model.ncam)]
+    if isinstance(camera, str) and camera not in names:
+        raise NameNotFoundError(f"there is no camera named {camera!r}{did_you_mean(camera, names)}; {shorten(names)}")
+    number = names.index(camera) if isinstance(camera, str) else camera
+    if not isinstance(number, int) or number >= model.ncam:
+        raise OptionError(
+            f"camera must be a name, or a number below {model.ncam}, the cameras there are; got {camera!r}"
+        )
     if number >= 0:
         view.type, view.fixedcamid = int(mujoco.mjtCamera.mjCAMERA_FIXED), number
     return view
