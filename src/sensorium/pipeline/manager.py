@@ -8,6 +8,8 @@ dtype; the hooks of the others run once each, for all sensors of the class and a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -44,6 +46,9 @@ class SensorManager:
         self._unfused: list[SensorGroup] = []
         self._raw: list[SensorGroup] = []
         self._rows_of: dict[int, list[int]] = {}
+        self._held: set[int] = set()
+        self._before: list[Callable[[], None]] = []
+        self._after: list[Callable[[], None]] = []
         self._resetting: Any = None
         self._captured: list[SensorGroup] = []
         self._eager: list[SensorGroup] = []
@@ -134,7 +139,8 @@ class SensorManager:
             self._times.note(
                 self._rows[sensor.uuid], {name: getattr(sensor.options, name) for name in TIMING_PARAMETERS}
             )
-        self._kernels.timed = self._times.timed
+        self._note_timing()
+        self._before, self._after = self._plan()
         everyone = torch.ones(n_envs, dtype=torch.bool, device=device)
         if world.captures:
             engine: Any = world
@@ -142,6 +148,30 @@ class SensorManager:
             self._capture()
         else:
             self.reset(None)
+
+    def _note_timing(self) -> None:
+        """Know what has a rate, a delay, drop-outs or sticks now."""
+        self._kernels.timed = self._times.timed
+        # a graph is captured once, and rate or drop-outs may be set later
+        flags, captures = self._times.flags, self.world.captures
+        self._held = {key for key, rows in self._rows_of.items() if captures or any(flags[row] & HELD for row in rows)}
+
+    def _plan(self) -> tuple[list[Callable[[], None]], list[Callable[[], None]]]:
+        """The calls of a step on the CPU before and after the fused one, laid out once: looking up takes time, too."""
+        before: list[Callable[[], None]] = [
+            partial(group.cls._update_raw_data, group, group.truth) for group in self._raw
+        ]
+        after: list[Callable[[], None]] = []
+        for group in self._unfused:
+            if group.hooked:
+                after.append(partial(self._run_hooks, group))
+            if group.post_processed:
+                process = group.cls._post_process
+                after.append(partial(process, group, group.truth, group.return_truth, False))
+                after.append(partial(process, group, group.reading, group.snapshot, True))
+            if group.stored:
+                after.append(partial(self._deliver, group))
+        return before, after
 
     def _make_kernels(self) -> Any:
         """The kernels for the world's device; Numba and Warp are imported here, and not before they are needed."""
@@ -223,10 +253,11 @@ class SensorManager:
         """Sense the world as it is now: one more step."""
         self.step_count += 1
         if not self.world.captures:
-            for group in self._raw:
-                group.cls._update_raw_data(group, group.truth)
+            for call in self._before:
+                call()
             self._kernels.step(self.step_count)
-            self._run(self._unfused)
+            for call in self._after:
+                call()
         elif self._eager:
             world: Any = self.world
             world.run(lambda: self._run(self._eager))
@@ -246,10 +277,7 @@ class SensorManager:
         if not group.in_pipeline:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
-        rows = self._rows_of[id(group)]
-        # a graph is captured once, and rate or drop-outs may be set later
-        held = self.world.captures or any(self._times.flags[row] & HELD for row in rows)
-        held = held and self._resetting is None
+        held = self._resetting is None and id(group) in self._held
         measured = group.scratch if held else group.reading
         if self._resetting is None:
             for line in (group.truth_timeline, group.measured_timeline):
@@ -257,7 +285,7 @@ class SensorManager:
                     line.advance()
         cls._update_shared_cache(group, group.truth, measured)
         if held:
-            for row, part in zip(rows, group.slices, strict=True):
+            for row, part in zip(self._rows_of[id(group)], group.slices, strict=True):
                 torch.where(self._timing.due[row], measured[part], group.reading[part], out=group.reading[part])
 
     def _post_process(self, group: SensorGroup) -> None:
@@ -405,7 +433,7 @@ class SensorManager:
         for write in writes:
             write.apply()
         self._times.note(row, values, index)
-        self._kernels.timed = self._times.timed
+        self._note_timing()
 
     def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:
         option = f"{type(sensor).options_type.__name__}.{name}"
