@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -51,14 +52,14 @@ class CpuKernels:
                     for part, rows in zip(_split(block, threads, world.n_envs), scratch, strict=False)
                 ]
             )
-        self._arrays = {
-            id(block): (*self._columns[id(block)], *self._timing, *self._scratch[block.store.truth.dtype][0])
-            for block in blocks
+        self._arrays = {id(block): (*self._columns[id(block)], *self._timing) for block in blocks}
+        self._cuts = {
+            id(group): _cut(block, group.columns, threads, world.n_envs) for block in blocks for group in block.groups
         }
         self._views = {
             key: array for block in blocks for group in block.groups for key, array in group._array_of.items()
         }
-        several = any(len(calls) > 1 for calls in self._calls)
+        several = any(len(each) > 1 for each in (*self._calls, *self._cuts.values()))
         self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None
         self.timed = True
         """Whether any sensor has a rate, a delay or drop-outs."""
@@ -89,9 +90,19 @@ class CpuKernels:
         self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, hold: bool = False
     ) -> None:
         """The hardware stage of one group, from ``before`` to ``out``; ``hold`` keeps what is not due."""
-        arrays, view = self._arrays[id(block)], self._view
-        columns = group.columns
-        kernels.hardware_step(*arrays, columns.start, columns.stop, view(before), view(out), hold, step)
+        first, arrays = group.columns.start, self._arrays[id(block)]
+        common = (self._view(before), self._view(out), first, hold, step)
+        waiting = []
+        for number, cut in enumerate(self._cuts[id(group)]):
+            scratch = self._scratch[block.store.truth.dtype][number]
+            if number == 0:
+                own = (*scratch, *cut)
+            else:
+                assert self._pool is not None
+                waiting.append(self._pool.submit(partial(kernels.hardware_step, *arrays, *scratch, *cut, *common)))
+        kernels.hardware_step(*arrays, *own, *common)
+        for future in waiting:
+            future.result()
 
     def _view(self, tensor: torch.Tensor) -> np.ndarray:
         """The tensor as an array; looked up for the groups' own, which takes a tenth of the time of making it."""
@@ -163,17 +174,23 @@ class CpuKernels:
 def _split(block: Block, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:
     """Column and return-row ranges, one a thread; never through three columns that are mixed."""
     assert block.direct is not None
-    if block.fused * n_envs < _PARALLEL_FROM:
+    source = block.direct.table[: block.fused_rows, R_SOURCE].numpy()
+    cuts = _cut(block, slice(0, block.fused), threads, n_envs)
+    rows = [np.searchsorted(source, cut) for cut in cuts]
+    return [(*cut, int(row[0]), int(row[1])) for cut, row in zip(cuts, rows, strict=True) if cut[0] < cut[1]]
+
+
+def _cut(block: Block, columns: slice, threads: int, n_envs: int) -> list[tuple[int, int]]:
+    """Ranges of columns, one a thread; never through three columns that are mixed."""
+    count = columns.stop - columns.start
+    if count * n_envs < _PARALLEL_FROM:
         threads = 1
     mix_row = block.store.table[:, MIX_ROW].numpy()
-    bounds = [0]
+    bounds = [columns.start]
     for part in range(1, threads):
-        cut = block.fused * part // threads
-        while 0 < cut < block.fused and mix_row[cut] % 3 > 0:
+        cut = columns.start + count * part // threads
+        while columns.start < cut < columns.stop and mix_row[cut] % 3 > 0:
             cut += 1
         bounds.append(cut)
-    bounds.append(block.fused)
-    source = block.direct.table[: block.fused_rows, R_SOURCE].numpy()
-    rows = np.searchsorted(source, bounds)
-    cuts = range(len(bounds) - 1)
-    return [(bounds[i], bounds[i + 1], int(rows[i]), int(rows[i + 1])) for i in cuts if bounds[i] < bounds[i + 1]]
+    bounds.append(columns.stop)
+    return list(itertools.pairwise(bounds))

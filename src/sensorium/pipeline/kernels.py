@@ -721,13 +721,14 @@ def hardware_step(
     c1,
     before,
     out,
+    offset,
     hold,
     step,
 ):
-    """Columns [c0, c1) of the measured signal ``before`` of one group through the hardware stage into ``out``."""
+    """Columns [c0, c1) of the measured signal ``before`` (row c - offset) through the hardware stage into ``out``."""
     columns = Columns(table, sources, key, mix, truth, reading, walk, parameters, extra)
     timing = Timing(timing_flags, timing_key, timing_parameters, due, lag, part, stuck)
-    hardware(columns, c0, c1, before, out, c0, hold, timing, _U(step), x, normal)
+    hardware(columns, c0, c1, before, out, offset, hold, timing, _U(step), x, normal)
 
 
 @_jit
