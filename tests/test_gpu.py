@@ -13,7 +13,7 @@ from probe import Probe
 from thermometer import Thermometer
 
 import sensorium as sn
-from sensorium.testing import SensorContract
+from sensorium.testing import SensorContract, flat
 
 pytestmark = pytest.mark.gpu
 
@@ -305,6 +305,64 @@ def test_the_graphs_memory_is_their_own():
     assert all(bool((other == 7.0).all()) for other in others)
     truth = torch.sin(3 * scene.time + torch.arange(4096, device="cuda"))
     torch.testing.assert_close(probe.read_ground_truth()[:, 0], truth, atol=1e-5, rtol=1e-5)
+
+
+def catalogue_scene(device):
+    """A ball in free fall and an arm at rest, with what runs on both devices and all further imperfections."""
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_object(sn.Plane())
+    scene.add_robot(ARM, name="arm")
+    scene.add_object(sn.Sphere(radius=0.05), name="ball", pos=(3, 0, 50), free=True)
+    on = {"link": "ball"}
+    worse = {
+        "acc_bandwidth": 8.0,
+        "acc_scale_error": 0.1,
+        "acc_bias_spread": 0.5,
+        "acc_outliers": 0.2,
+        "acc_outlier_size": 3.0,
+        "gyro_bias_instability": 0.3,
+        "gyro_correlation_time": 0.1,
+        "mag_temperature_drift": 1e-6,
+        "temperature": 60.0,
+        "stuck": 3.0,
+        "delay": 0.02,
+        "jitter": 0.01,
+    }
+    sensors = [
+        sn.presets.imu("consumer_mems", **on, uuid="imu"),
+        sn.IMU(**on, uuid="worse", **worse),
+        sn.JointTorque(robot="arm", noise=0.1, bandwidth=10.0),
+        sn.Barometer(**on),
+        sn.Magnetometer(**on),
+        sn.OpticalFlow(**on),
+        sn.Clock(offset=1.0, drift=50.0),
+        sn.ForceTorque(link="lower"),
+    ]
+    made = {options.__class__.__name__ + str(i): scene.add_sensor(options) for i, options in enumerate(sensors)}
+    scene.build(n_envs=8, seed=3, device=device)
+    return scene, made
+
+
+def test_the_catalogue_reads_the_same_as_on_the_cpu():
+    cpu, on_cpu = catalogue_scene("cpu")
+    gpu, on_gpu = catalogue_scene("cuda")
+    for step in range(20):
+        for name, sensor in on_cpu.items():
+            for read in ("read", "read_ground_truth"):
+                expected, got = (flat(getattr(one, read)()).double().cpu() for one in (sensor, on_gpu[name]))
+                torch.testing.assert_close(got, expected, rtol=2e-4, atol=2e-3, msg=lambda text, n=name: f"{n}: {text}")
+        cpu.step()
+        gpu.step()
+        if step == 12:
+            cpu.reset([2, 5])
+            gpu.reset([2, 5])
+
+
+def test_sensors_of_the_cpu_engine_say_so():
+    scene = drop_scene()
+    scene.add_sensor(sn.GPS(link="box"))
+    with pytest.raises(sn.OptionError, match=r"GPS needs the CPU engine.*device='cpu'"):
+        scene.build(n_envs=2, device="cuda")
 
 
 def test_rays():

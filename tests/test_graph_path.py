@@ -84,6 +84,20 @@ class OlderSensor(ProbeSensor, options=Older):
 LATE = {"delay": 0.02, "jitter": 0.01}
 SENSORS = (
     sn.IMU(link="box", uuid="imu", acc_noise=0.1, gyro_random_walk=0.1, history_length=3, rate=40.0, **LATE),
+    sn.presets.imu("consumer_mems", link="box", uuid="part"),
+    sn.IMU(
+        link="box",
+        uuid="worse",
+        acc_bandwidth=8.0,
+        acc_outliers=0.2,
+        acc_outlier_size=3.0,
+        temperature=60.0,
+        gyro_bias_instability=0.3,
+        gyro_correlation_time=0.1,
+        mag_temperature_drift=1e-6,
+        stuck=3.0,
+        **LATE,
+    ),
     sn.Contact(link="box", uuid="touch", noise=1.0, threshold=1.0, **LATE),
     sn.FramePose(link="box", uuid="pose", pos_noise=0.01, rot_noise=0.01, dropout=0.2),
     Thermometer(link="box", uuid="heat", noise=0.1, time_constant=0.05, **LATE),
@@ -136,3 +150,11 @@ def test_graph_path_reads_what_the_plain_path_reads(monkeypatch):
                 one["box"].set_pose(pos=(0, 0, 1), envs=[4])
                 one.forward(envs=[4])
             compare("after a forward")
+
+
+def test_sensors_of_the_cpu_engine_say_so(monkeypatch):
+    monkeypatch.setattr(scene, "MujocoWorld", GraphWorld)
+    made = drop_scene()
+    made.add_sensor(sn.Lidar(link="box", uuid="eye"))
+    with pytest.raises(sn.OptionError, match="Lidar needs the CPU engine.*'eye'"):
+        made.build()
