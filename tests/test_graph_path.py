@@ -156,5 +156,5 @@ def test_sensors_of_the_cpu_engine_say_so(monkeypatch):
     monkeypatch.setattr(scene, "MujocoWorld", GraphWorld)
     made = drop_scene()
     made.add_sensor(sn.Lidar(link="box", uuid="eye"))
-    with pytest.raises(sn.OptionError, match="Lidar needs the CPU engine.*'eye'"):
+    with pytest.raises(sn.OptionError, match=r"Lidar needs the CPU engine.*'eye'"):
         made.build()
