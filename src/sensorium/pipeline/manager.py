@@ -92,8 +92,8 @@ class SensorManager:
         for group in self.groups:
             if group.cls.cpu_only and world.captures:
                 raise OptionError(
-                    f"{group.cls.options_type.__name__} needs the CPU engine, and cannot run on {world.device}. Build with "
-                    f"device='cpu', or leave the sensor {group.sensors[0].uuid!r} out"
+                    f"{group.cls.options_type.__name__} needs the CPU engine, and cannot run on {world.device}. Build "
+                    f"with device='cpu', or leave the sensor {group.sensors[0].uuid!r} out"
                 )
         for group in piped:
             late = [sensor for sensor in group.sensors if sensor.options.interpolate]
