@@ -215,6 +215,7 @@ def test_bad_calls_say_what_is_wrong():
         (lambda: scene.snapshot(env=1.0), "integer"),
         (lambda: scene.snapshot(width=0), "width"),
         (lambda: scene.step(1.5), "integer"),
+        (lambda: sensors["gps"].set(visible="no"), "True or False"),
         (lambda: sensors["imu"].plot(env=9), r"\[0, 1\)"),
         (lambda: sn.Trace(sensors["imu"], env=7), r"\[0, 1\)"),
         (lambda: sn.Trace(sensors["imu"]).values(sensors["gps"]), "not traced"),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator
 
+from sensorium.errors import OptionError
 from sensorium.pipeline import formula
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
@@ -122,7 +123,10 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
         if name == "visible":  # parameters are numbers
-            return name, np.asarray(value, dtype=np.float64)
+            array = value.numpy(force=True) if isinstance(value, torch.Tensor) else np.asarray(value)
+            if array.dtype.kind not in "bfiu":
+                raise OptionError(f"GPS.visible must be True or False, or one for each env; got {value!r}")
+            return name, array.astype(np.float64)
         return name, value
 
     @classmethod
