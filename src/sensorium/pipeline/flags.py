@@ -15,6 +15,7 @@ SPREAD = 1024  # an offset drawn at every reset
 INSTABILITY = 2048  # a Gauss-Markov drift
 TEMPERATURE = 4096
 OUTLIERS = 8192
+ALIKE = 16384  # dead band, resolution and saturation are the same in every env
 
 # what a sensor's timing has to do
 RATE = 1

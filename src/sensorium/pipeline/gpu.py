@@ -13,7 +13,17 @@ import torch
 import warp as wp
 
 from sensorium.pipeline import warp_kernels
-from sensorium.pipeline.flags import EXTRA_ROW, GATHER_COPY, MIX_FIRST, MIX_ROW, OP, R_SOURCE
+from sensorium.pipeline.flags import (
+    EXTRA_ROW,
+    FIRST,
+    GATHER_COPY,
+    MIX_FIRST,
+    MIX_ROW,
+    OP,
+    R_HISTORY_LENGTH,
+    R_LINEAR,
+    R_SOURCE,
+)
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Block, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
@@ -86,8 +96,13 @@ class GpuKernels:
         for name in ("due", "lag", "part", "stuck"):
             setattr(struct, name, _flat(getattr(timing, name)))
         struct.row = _flat(torch.from_numpy(row).to(data.device))
-        plain = _plain_columns(block.store.table.cpu().numpy()) & (self._n_envs % LANES == 0)
-        struct.plain = _flat(torch.from_numpy(plain.astype(np.int32)).to(data.device))
+        table, returns = block.store.table.cpu().numpy(), block.direct.table[: block.fused_rows].cpu().numpy()
+        plain = _plain_columns(table) & (self._n_envs % LANES == 0)
+        raw = np.where(plain, block.store.sources.cpu().numpy()[table[:, FIRST]], -1).astype(np.int32)
+        struct.plain = _flat(torch.from_numpy(raw).to(data.device))
+        keeps = np.zeros(len(row), bool)
+        keeps[fused] = (returns[:, R_LINEAR] != 0) | (returns[:, R_HISTORY_LENGTH] > 0)
+        struct.keeps = _flat(torch.from_numpy(keeps).to(data.device))
         odd = np.flatnonzero(~plain[: block.fused]).astype(np.int32)
         self._odd[id(block)] = _flat(torch.from_numpy(odd).to(data.device))
         struct.data, struct.steps, struct.counter = _flat(data), _flat(steps), self._counter
@@ -120,7 +135,8 @@ class GpuKernels:
                 if len(odd) < block.fused:
                     stride = -(-self._n_envs // (LANES * _ROUNDS))
                     inputs = [*self._arrays(block), stride]
-                    wp.launch(kernels["sense"], block.fused * stride, inputs, device=self._device, block_dim=THREADS)
+                    for kernel in (kernels["sense_lean"], kernels["sense"]):
+                        wp.launch(kernel, block.fused * stride, inputs, device=self._device, block_dim=THREADS)
                 if len(odd):
                     self._launch(kernels["sense_each"], (len(odd), self._n_envs), *self._arrays(block), odd)
 

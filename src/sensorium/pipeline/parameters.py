@@ -12,6 +12,7 @@ import torch
 
 from sensorium.errors import OptionError
 from sensorium.pipeline.flags import (
+    ALIKE,
     BIAS,
     DEADBAND,
     EXTRA_NAMES,
@@ -68,20 +69,19 @@ class Write:
 
     def apply(self) -> None:
         """Make the change, in place."""
+        values = upload(self.values.to(self.target.dtype), self.target.device)
         if self.envs is None:
-            self.target[self.rows] = self.values.to(self.target)
+            self.target[self.rows] = values
         else:
-            self.target[self.rows].index_copy_(
-                1,
-                self.envs,
-                self.values.to(self.target).expand(-1, len(self.envs)).contiguous(),
-            )
+            self.target[self.rows].index_copy_(1, self.envs, values.expand(-1, len(self.envs)).contiguous())
         self.after()
 
 
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A small tensor on its way to the device, without waiting for it."""
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    if tensor.device.type == "cpu" and device.type != "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def as_numbers(option: str, value: Any) -> torch.Tensor:
@@ -101,12 +101,12 @@ def as_numbers(option: str, value: Any) -> torch.Tensor:
     return tensor.double()
 
 
-def broadcast(option: str, value: Any, columns: int, n_envs: int, device: torch.device) -> torch.Tensor:
-    """``value`` as (columns, 1) or (columns, n_envs) float64.
+def broadcast(option: str, value: Any, columns: int, n_envs: int) -> torch.Tensor:
+    """``value`` as (columns, 1) or (columns, n_envs) float64, on the device that it came from.
 
     It may be a number, one value per axis (columns,), or one row per env: (n_envs, columns) or (n_envs, 1).
     """
-    tensor = as_numbers(option, value).to(device)
+    tensor = as_numbers(option, value)
     if tensor.ndim == 0:
         return tensor.expand(columns, 1)
     if tensor.ndim == 1 and tensor.shape[0] == columns:
@@ -153,19 +153,19 @@ class ColumnParameters:
         """The checked writes that set parameter ``name`` (as options name it) of columns ``rows``."""
         count = rows.stop - rows.start
         n_envs = self._n_envs if envs is None else len(envs)
-        device = self._store.truth.device
         if name == "saturation":
             low, high = (None, None) if value is None else _pair(option, value)
             both = []
             for field, bound in (("low", low), ("high", high)):
                 given = _NEUTRAL[field] if bound is None else bound
-                both.append((field, check(option, broadcast(option, given, count, n_envs, device))))
-            if device.type == "cpu" and bool((both[0][1] > both[1][1]).any()):
+                both.append((field, check(option, broadcast(option, given, count, n_envs))))
+            seen = all(values.device.type == "cpu" for _, values in both)
+            if seen and bool((both[0][1] > both[1][1]).any()):
                 raise OptionError(f"{option} must be (min, max) with min <= max, got {value!r}")
             return [self._write(field, values, rows, envs) for field, values in both]
-        values = broadcast(option, 0.0 if value is None else value, count, n_envs, device)
+        values = broadcast(option, 0.0 if value is None else value, count, n_envs)
         check(option, values, least=None if name == "bias" else 0.0)
-        if name == "bias" and device.type == "cpu" and bool(values.isinf().any()):
+        if name == "bias" and values.device.type == "cpu" and bool(values.isinf().any()):
             raise OptionError(f"{option} must be finite, got {value!r}")
         if name == "random_walk":
             values = values * self._dt**0.5
@@ -185,7 +185,7 @@ class ColumnParameters:
             )
         n_envs = self._n_envs if envs is None else len(envs)
         here = slice(int(found[0]), int(found[-1]) + 1)
-        values = broadcast(option, 0.0 if value is None else value, len(found), n_envs, store.truth.device)
+        values = broadcast(option, 0.0 if value is None else value, len(found), n_envs)
         check(option, values, least=-1e30 if name in _SIGNED else 0.0, most=1.0 if name == "outliers" else None)
         if name == "correlation_time":
             if values.device.type == "cpu" and bool((values <= 0).any()):
@@ -231,12 +231,12 @@ class ColumnParameters:
         def after() -> None:
             neutral = _NEUTRAL.get(field, 0.0)
             self._uniform[field][rows] = envs is None and values.shape[1] == 1
-            if target.device.type != "cpu":
-                self._active[field][rows] = True
-            elif field == "random_walk":  # what has drifted stays where it is when the drift stops
-                self._active[field][rows] |= (target[rows] != neutral).any(dim=1).numpy()
-            else:
-                self._active[field][rows] = (target[rows] != neutral).any(dim=1).numpy()
+            now = target[rows] if target.device.type == "cpu" else values  # on a GPU, what was there stays unseen
+            active = (now != neutral).any(dim=1).numpy() if now.device.type == "cpu" else np.array(True)
+            # what has drifted stays where it is when the drift stops
+            if field == "random_walk" or (envs is not None and now is values):
+                active = self._active[field][rows] | active
+            self._active[field][rows] = active
             self._refresh(rows)
 
         return Write(target, rows, envs, values, after)
@@ -250,6 +250,9 @@ class ColumnParameters:
         flags |= np.where(self._active["mix"][rows], MIX, 0).astype(np.int32)
         uniform = np.logical_and.reduce([self._uniform[name][rows] for name in ("noise", "bias", "random_walk")])
         flags |= np.where(uniform, UNIFORM, 0).astype(np.int32)
+        limits = ("resolution", "deadband", "low", "high")
+        alike = np.logical_and.reduce([self._uniform[name][rows] for name in limits])
+        flags |= np.where(alike, ALIKE, 0).astype(np.int32)
         if not np.array_equal(self._flags[rows], flags):
             self._flags[rows] = flags
             self._store.table[rows, FLAGS] = upload(torch.from_numpy(flags), self._store.table.device)

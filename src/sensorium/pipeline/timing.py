@@ -43,7 +43,7 @@ class TimingParameters:
     def write(self, row: int, name: str, option: str, value: Any, index: torch.Tensor | None) -> Write:
         """The checked write of one parameter of one sensor; None means none of it."""
         n_envs = self._n_envs if index is None else len(index)
-        given = broadcast(option, 0.0 if value is None else value, 1, n_envs, self._device)
+        given = broadcast(option, 0.0 if value is None else value, 1, n_envs)
         check(option, given, least=0.0, most=1.0 if name == "dropout" else None)
         if name == "rate" and value is not None and given.device.type == "cpu" and bool((given == 0).any()):
             raise OptionError(f"{option} must be greater than 0, or None for every step; got {value!r}")
@@ -61,7 +61,7 @@ class TimingParameters:
             now = self._store.parameter(name)[row]
             now = now if index is None else now[index]
             given = 0.0 if values.get(name) is None else values[name]
-            late[name] = broadcast(name, given, 1, n_envs, now.device)[0].expand(n_envs) if name in values else now
+            late[name] = broadcast(name, given, 1, n_envs)[0].to(now.device).expand(n_envs) if name in values else now
         if bool((late["jitter"] > late["delay"]).any()):
             worst = int((late["jitter"] - late["delay"]).argmax())
             raise OptionError(

@@ -53,7 +53,8 @@ class Block:
     lag: _int
     part: _f32
     stuck: _bool
-    plain: _int  # (C,) whether a column goes through the fused step four envs at a time
+    plain: _int  # (C,) the row of sensor data of a column that goes through the fused step four envs at a time, or -1
+    keeps: _bool  # (C,) whether it is interpolated or keeps a history
     row: _int  # (C,) return row of each column, or -1
     data: _f32  # (n, B) the engine's sensor data
     steps: _int  # (B,) steps since reset
@@ -114,7 +115,14 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         truth: array
         reading: array
 
-    @wp.func_native(typed + warp_snippets.SENSE)
+    @wp.func_native(typed + "const bool LEAN = true;" + warp_snippets.SENSE)
+    def sense_four_leanly(k: Block, v: Values, r: returns, stride: int, tid: int): ...
+
+    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
+    def sense_lean(k: Block, v: Values, r: returns, stride: int):
+        sense_four_leanly(k, v, r, stride, wp.tid())
+
+    @wp.func_native(typed + "const bool LEAN = false;" + warp_snippets.SENSE)
     def sense_four(k: Block, v: Values, r: returns, stride: int, tid: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
@@ -157,6 +165,7 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
 
     return {
         "Values": Values,
+        "sense_lean": sense_lean,
         "sense": sense,
         "sense_each": sense_each,
         "reset": reset,

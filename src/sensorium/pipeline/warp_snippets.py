@@ -235,14 +235,20 @@ LANES, THREADS = 4, 128
 # One column that is plainly copied, four neighbouring envs at once, and again ``stride`` threads further on: what the
 # column is like is looked up once for all of them. Loads are issued before the random numbers are made, which hides
 # their latency, and the next round's are announced; those of older snapshots, which wait for the lag, come after.
+# Compiled twice, each leaving the other's columns alone: LEAN for those with noise, bias, walk and a delay at most,
+# alike in all envs, for which the compiler then spends neither registers nor instructions on the rest.
 SENSE = f"""
 const int W = {LANES};
 const int c = (int)((unsigned)tid / (unsigned)stride), q0 = tid - c * stride;
 if (tid == 0) k.counter.data[0] = k.counter.data[1];  // see TIME
-if (!k.plain.data[c]) return;
+const int from = k.plain.data[c];
+if (from < 0) return;
 {_COLUMN}
 const int timing = k.timing_flags.data[s], row = k.row.data[c];
-const float* raw = k.data.data + (size_t)k.sources.data[t[{flags.FIRST}]] * n_envs;
+const int LIMITED = {flags.DEADBAND | flags.RESOLUTION | flags.SATURATION};
+const bool simple = (bits_set & {flags.UNIFORM}) && !(bits_set & (LIMITED | {flags.MIX})) && !(timing & {flags.HELD});
+if (LEAN != (simple && !k.keeps.data[c])) return;
+const float* raw = k.data.data + (size_t)from * n_envs;
 const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
 const unsigned step = (unsigned)k.counter.data[1];
 const float* uniform = k.parameters.data + (size_t)c * n_envs;
@@ -285,7 +291,7 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     // the hardware stage
     Values all;
     for (int i = 0; i < W; ++i) all.f[i] = (T)true_ones.f[i];
-    if (bits_set & {flags.MIX}) {{
+    if (!LEAN && (bits_set & {flags.MIX})) {{
         const float* m = k.mix.data + ((size_t)t[{flags.MIX_ROW}] * 3) * n_envs + b0;
         const int* f = k.table.data + t[{flags.MIX_FIRST}] * {_COLUMNS} + {flags.FIRST};
         const float* x0 = k.data.data + (size_t)k.sources.data[f[0]] * n_envs + b0;
@@ -294,7 +300,7 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
         for (int i = 0; i < W; ++i)
             all.f[i] = m[i] * (T)x0[i] + m[n_envs + i] * (T)x1[i] + m[2 * (size_t)n_envs + i] * (T)x2[i];
     }}
-    const bool same = bits_set & {flags.UNIFORM};
+    const bool same = LEAN || (bits_set & {flags.UNIFORM});
     const float* own = k.parameters.data + cell;
     for (int i = 0; i < W; ++i) {{
         const int b = b0 + i;
@@ -316,14 +322,17 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     if (late) {{
         for (int i = 0; i < W; ++i) served.f[i] = slot(lag.f[i], i);
     }}
-    if (bits_set & {flags.DEADBAND | flags.RESOLUTION | flags.SATURATION}) {{
+    if (!LEAN && (bits_set & LIMITED)) {{
+        const bool alike = bits_set & {flags.ALIKE};
+        const float* limits = alike ? uniform : own;
         for (int i = 0; i < W; ++i) {{
             T x = all.f[i];
-            {_limits("own[{p} * plane + i]")}
+            const int e = alike ? 0 : i;
+            {_limits("limits[{p} * plane + e]")}
             all.f[i] = x;
         }}
     }}
-    if (timing & {flags.HELD}) {{
+    if (!LEAN && (timing & {flags.HELD})) {{
         for (int i = 0; i < W; ++i) if (!k.due.data[late_at + i]) all.f[i] = v.reading.data[cell + i];
     }}
     for (int i = 0; i < W; ++i) if (!late || lag.f[i] == 0) served.f[i] = all.f[i];
@@ -337,14 +346,14 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     if (row >= 0) {{
         if (first >= 0) *(Values*)(r.ring.data + (size_t)first * n_envs + b0 + (size_t)head * jump) = all;
         const int* d = r.table.data + row * {_RETURNS};
-        if (late && d[{flags.R_LINEAR}]) {{
+        if (!LEAN && late && d[{flags.R_LINEAR}]) {{
             for (int i = 0; i < W; ++i) {{
                 const float part = k.part.data[late_at + i];
                 served.f[i] = served.f[i] * (1.0f - part) + slot(lag.f[i] + 1, i) * part;
             }}
         }}
         *(Values*)(r.cache.data + (size_t)row * n_envs + b0) = served;
-        const int length = d[{flags.R_HISTORY_LENGTH}];
+        const int length = LEAN ? 0 : d[{flags.R_HISTORY_LENGTH}];
         if (length > 0) {{
             const size_t index = length - 1 - step % (unsigned)length;
             const size_t place = (size_t)d[{flags.R_HISTORY_FIRST}] * n_envs + b0 + index * jump;
@@ -435,15 +444,21 @@ if (!(set & {flags.HELD | flags.DELAYED})) return;
 const size_t plane = (size_t)k.n_sensors * n_envs;
 const unsigned k0 = (unsigned)k.timing_key.data[2 * s], k1 = (unsigned)k.timing_key.data[2 * s + 1];
 struct alignas(16) Ints {{ int f[{LANES}]; }} lags;
+double rate = 0.0, delay = 0.0, jitter = 0.0;  // looked up once where they are the same in every env
+_Pragma("unroll")
 for (int i = 0; i < {LANES}; ++i) {{
     const int b = b0 + i;
     if (b >= n_envs) break;
     const size_t cell = (size_t)s * n_envs + b;
     const double* p = k.timing_parameters.data + (set & {flags.SAME} ? (size_t)s * n_envs : cell);
+    if (i == 0 || !(set & {flags.SAME})) {{
+        if (set & {flags.RATE}) rate = p[{flags.T_RATE} * plane];
+        if (set & {flags.DELAYED}) {{ delay = p[{flags.T_DELAY} * plane]; jitter = p[{flags.T_JITTER} * plane]; }}
+    }}
     if (set & {flags.HELD}) {{
         bool taken = true;
         if (set & {flags.RATE}) {{
-            double per_step = k.dt * p[{flags.T_RATE} * plane], n = (double)k.steps.data[b];
+            double per_step = k.dt * rate, n = (double)k.steps.data[b];
             taken = wp::floor(n * per_step + {formula.EPS!r}) > wp::floor((n - 1.0) * per_step + {formula.EPS!r});
             taken = taken || per_step >= 1.0 || per_step == 0.0;
         }}
@@ -460,7 +475,7 @@ for (int i = 0; i < {LANES}; ++i) {{
         k.due.data[cell] = false;
     if (set & {flags.DELAYED}) {{
         double random = (double)(int)(w0 >> 8) * {2.0**-24!r};
-        double late = (p[{flags.T_DELAY} * plane] + random * p[{flags.T_JITTER} * plane]) * k.per_dt;
+        double late = (delay + random * jitter) * k.per_dt;
         if (set & {flags.LINEAR}) {{
             double whole = wp::floor(late + {formula.EPS!r});
             lags.f[i] = (int)whole;

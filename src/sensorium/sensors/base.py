@@ -403,7 +403,7 @@ class Sensor(Module, Generic[DataT]):
             name, torch.zeros(len(self.group.sensors), self.group.n_envs, device=self.group.device)
         )
         n_envs = self.group.n_envs if index is None else len(index)
-        values = check(option, broadcast(option, value, 1, n_envs, self.group.device))
+        values = check(option, broadcast(option, value, 1, n_envs))
         if values.device.type == "cpu":  # the option's own constraints hold for every value
             for bound in (values.min().item(), values.max().item()):
                 self.options_type(**(dict(self.options) | {name: bound}))
