@@ -13,6 +13,7 @@ from probe import Probe
 from thermometer import Thermometer
 
 import sensorium as sn
+from sensorium.pipeline.flags import FLAGS
 from sensorium.testing import SensorContract, flat
 
 pytestmark = pytest.mark.gpu
@@ -76,9 +77,10 @@ def test_the_documented_example():
     assert "in the graph" in scene.describe()
 
 
-def test_readings_are_the_references_bits_for_the_same_raw_signal():
+@pytest.mark.parametrize("held", [{}, {"rate": 77.0, "dropout": 0.1}], ids=["always", "held"])
+def test_readings_are_the_references_bits_for_the_same_raw_signal(held):
     scene = drop_scene()
-    options = {"delay": 0.013, "jitter": 0.013, "rate": 77.0, "dropout": 0.1}
+    options = {"delay": 0.013, "jitter": 0.013, **held}
     imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.3, acc_random_walk=0.5, acc_bias=0.2, **options))
     scene.build(n_envs=500, seed=9, device="cuda")
     expected = reference.Reference(
@@ -155,6 +157,24 @@ TOLERANCES = {
 def test_cpu_and_gpu_agree():
     for name, difference in agreement().items():
         assert difference <= TOLERANCES[name], f"{name}: {difference:.3g}"
+
+
+def test_columns_are_flagged_as_on_the_cpu():
+    """What is not used must not cost the memory traffic of looking it up."""
+    seen = {}
+    for device in ("cpu", "cuda"):
+        scene = drop_scene()
+        imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.3, gyro_resolution=0.1, mag_random_walk=0.1))
+        scene.build(n_envs=8, device=device)
+        table = imu.group._manager._blocks[torch.float32].store.table
+        seen[device] = [table[:, FLAGS].tolist()]
+        for change in ({"acc_noise": 0.0}, {"acc_bias": 1.0}, {"gyro_resolution": 0.0}, {"mag_random_walk": 0.0}):
+            imu.set(**change)
+            seen[device].append(table[:, FLAGS].tolist())
+        imu.set(acc_noise=torch.full((8, 3), 0.1, device=device))
+        imu.set(gyro_bias=0.1, envs=[2])
+        seen[device].append(table[:, FLAGS].tolist())
+    assert seen["cpu"] == seen["cuda"]
 
 
 def test_nothing_waits_for_the_device():

@@ -121,6 +121,9 @@ def busy_scene():
     )
     add(sn.IMU(link="box", uuid="late", acc_noise=0.1, delay=0.035, jitter=0.01, interpolate=True))
     add(sn.IMU(link="box", uuid="plain"))
+    lean = {f"{part}_{name}": 0.1 for part in ("acc", "gyro", "mag") for name in ("noise", "bias", "random_walk")}
+    add(sn.IMU(link="box", uuid="lean", **lean, delay=0.02, jitter=0.015))
+    add(sn.IMU(link="box", uuid="limited", **lean, acc_resolution=0.1, gyro_deadband=0.2, mag_saturation=(-0.1, 0.1)))
     add(
         sn.IMU(
             link="box",
