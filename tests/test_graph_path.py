@@ -35,6 +35,21 @@ class GraphWorld(MujocoWorld):
     def run(self, body):
         body()
 
+    def cast(self, rays, envs):
+        """By the kernel of the GPU world, on Warp's CPU device."""
+        import mujoco_warp as mjw
+        import warp as wp
+
+        from sensorium.worlds import warp_rays
+
+        if not hasattr(self, "m"):
+            with wp.ScopedDevice("cpu"):
+                self.m = mjw.put_model(self.model)
+        shape = (self.n_envs, self.model.ngeom)
+        poses = [self.bind(name).float() for name in ("geom_xpos", "geom_xmat")]
+        places = wp.from_torch(poses[0], dtype=wp.vec3), wp.from_torch(poses[1].view(*shape, 3, 3), dtype=wp.mat33)
+        warp_rays.cast(self.m, *places, rays, envs)
+
     def _see(self):
         if self.model.nsensordata:
             self.sensed.copy_(self.bind("sensordata").T)
