@@ -16,10 +16,8 @@ _NORMAL = f"{_COUNTER}{warp_snippets._threefry()}float n0, n1;{warp_snippets._NO
 @wp.func_native(_WORD)
 def word(key0: wp.int32, key1: wp.int32, env: wp.int32, at_step: wp.int32) -> wp.uint32:
     """The first random word of a key and a counter (env, step)."""
-    ...
 
 
 @wp.func_native(_NORMAL)
 def normal(key0: wp.int32, key1: wp.int32, env: wp.int32, at_step: wp.int32) -> wp.float32:
     """The first of the two normals of a key and a counter (env, step)."""
-    ...
