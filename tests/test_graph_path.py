@@ -66,7 +66,7 @@ class GraphWorld(MujocoWorld):
         self.mask.fill_(ids is None)
         if ids is not None:
             self.mask[torch.from_numpy(ids).long()] = True
-        self.steps.copy_((self.time / 0.01).round().int())
+        self.steps.copy_((self.time / (self.model.opt.timestep * self.substeps)).round().int())
         self._see()
         self.on_restart(self.mask)
         return failed

@@ -9,6 +9,7 @@ import torch
 from everywhere import RAYS, SHAPES, mobile_scene, shapes_scene
 from test_graph_path import GraphWorld
 
+import sensorium as sn
 from sensorium.testing import flat
 from sensorium.worlds import scene as scenes
 
@@ -45,6 +46,7 @@ from test_robot_sensors import (  # noqa: E402, F401
     test_battery_pays_for_kinetic_energy,
     test_battery_runs_empty_and_starts_as_set,
     test_battery_sags_under_load,
+    test_clock_counts_in_steps,
     test_gps_has_the_lengths_of_degrees_of_wgs84,
     test_gps_holds_the_last_fix,
     test_gps_world_is_a_tangent_plane,
@@ -232,3 +234,16 @@ def test_resetting_some_envs_leaves_the_others_dead_reckoning_and_charge():
         assert scene[uuid].read().pos[1].abs().max() == 0
     assert scene["battery"].read().energy[1] == 0
     assert scene["small"].read().charge[1].item() == pytest.approx(0.7)
+
+
+def test_a_clock_on_the_gpu_is_exact_after_an_hour():
+    """The engine's own time is float32 there, and off by up to a tenth of a millisecond by then."""
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    clock = scene.add_sensor(sn.Clock(drift=20.0))
+    scene.build(n_envs=2)
+    scene.world.bind("time")[1] = 3600.0
+    scene.forward(envs=[1])
+    scene.step()
+    assert clock.read_ground_truth()[:, 0].tolist() == pytest.approx([0.01, 3600.01], abs=1e-9)
+    assert clock.read()[1, 0].item() == pytest.approx(3600.01 * (1 + 20e-6), abs=1e-7)
