@@ -45,10 +45,11 @@ class GraphWorld(MujocoWorld):
         if not hasattr(self, "m"):
             with wp.ScopedDevice("cpu"):
                 self.m = mjw.put_model(self.model)
+            self.meshes = warp_rays.MeshTrees(self.model, "cpu")
         shape = (self.n_envs, self.model.ngeom)
         poses = [self.bind(name).float() for name in ("geom_xpos", "geom_xmat")]
         places = wp.from_torch(poses[0], dtype=wp.vec3), wp.from_torch(poses[1].view(*shape, 3, 3), dtype=wp.mat33)
-        warp_rays.cast(self.m, *places, rays, envs)
+        warp_rays.cast(self.m, self.meshes, *places, rays, envs)
 
     def _see(self):
         if self.model.nsensordata:

@@ -100,6 +100,7 @@ def test_rays_hit_what_mujoco_s_rays_hit():
     directions = random.normal(size=(n, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     points = random.normal(size=(n, 3)) * 0.8 + (0, 0, 0.3)
+    points[:600] = data.geom_xpos[np.arange(600) % model.ngeom]
     unseen = np.zeros((2, model.nbody), bool)
     unseen[1, 1:4] = True
     viewer = np.arange(n) % 2
@@ -109,7 +110,7 @@ def test_rays_hit_what_mujoco_s_rays_hit():
     kinds = zip(places, (wp.vec3, wp.mat33), strict=True)
     places = [wp.array(place.astype(np.float32), dtype=kind, device="cpu") for place, kind in kinds]
     rays.distances.fill_(-7.0)
-    warp_rays.cast(warp_model, *places, rays, torch.tensor([True, False]))
+    warp_rays.cast(warp_model, warp_rays.MeshTrees(model, "cpu"), *places, rays, torch.tensor([True, False]))
     assert (rays.distances[1] == -7).all(), "an env outside of the mask is left alone"
 
     expected, geoms, normals = np.zeros(n), np.zeros(n, np.int32), np.zeros((n, 3))

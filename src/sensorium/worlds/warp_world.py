@@ -11,6 +11,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import mujoco
@@ -450,8 +451,12 @@ class WarpWorld:
         return (distance, geom, normal) if asked else (distance, geom)
 
     def cast(self, rays: RayBatch, envs: torch.Tensor) -> None:
-        """Cast rays in the envs of a mask (B,), by the geoms as they are now. Can be captured."""
-        warp_rays.cast(self.m, self.d.geom_xpos, self.d.geom_xmat, rays, envs)
+        """Cast rays in the envs of a mask (B,), by the geoms as they are now. Can be captured after its first call."""
+        warp_rays.cast(self.m, self._meshes, self.d.geom_xpos, self.d.geom_xmat, rays, envs)
+
+    @cached_property
+    def _meshes(self) -> warp_rays.MeshTrees:
+        return warp_rays.MeshTrees(self.model, self._wp_device)
 
     def close(self) -> None:
         """Drop graphs and tensors."""
