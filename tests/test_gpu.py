@@ -504,7 +504,7 @@ def test_rays_wait_for_nothing_and_cost_memory_of_the_order_of_rays():
     gps = scene.add_sensor(sn.GPS(link="ball", noise=0.1, loss_rate=1.0))
     scene.build(n_envs=256, device="cuda")
     rays = 256 * 16 * 360
-    assert torch.cuda.memory_allocated() - before < 400 * rays  # 32 B of the rays themselves; readings, 2 branches
+    assert torch.cuda.memory_allocated() - before < 600 * rays  # 32 B of the rays themselves; readings, 2 branches
     hidden = torch.tensor([3, 200], device="cuda")
     scene.step()
     torch.cuda.synchronize()
