@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mujoco_warp as mjw
+import numpy as np
 import torch
 import warp as wp
 from common import Report
@@ -126,6 +127,54 @@ def arms(report: Report) -> None:
         report.add(f"arm: sensors beyond physics, {n_envs} envs", share * 100, "%", 10.0)
 
 
+def hall(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
+    """A floor and ``geoms`` boxes and balls around a carrier in the middle, as in sensors.py."""
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_object(sn.Plane(), name="ground")
+    rng = np.random.default_rng(0)
+    for i in range(geoms - 2):
+        angle, away = rng.uniform(0, 2 * np.pi), rng.uniform(2, 9)
+        shape = sn.Box(size=tuple(rng.uniform(0.2, 1.0, 3))) if i % 2 else sn.Sphere(radius=rng.uniform(0.1, 0.5))
+        scene.add_object(shape, name=f"thing{i}", pos=(away * np.cos(angle), away * np.sin(angle), rng.uniform(0.2, 1)))
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.1), mass=1.0), name="base", pos=(0, 0, 0.3), free=True)
+    for options in sensors:
+        scene.add_sensor(options)
+    scene.build(n_envs=n_envs, device="cuda")
+    scene.step(20)
+    return scene
+
+
+def lidar(report: Report) -> None:
+    """16 x 360 rays among 50 geoms: the whole sensor, its casting alone, and MuJoCo Warp's casting of the same rays."""
+    pattern = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
+    options = sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=pattern)
+    for n_envs in (64, 1024):
+        full, bare = hall(n_envs, options), hall(n_envs)
+        rounds = [(seconds(bare.step, 20), seconds(full.step, 20)) for _ in range(5)]
+        beyond = statistics.median(f - b for b, f in rounds)
+        group: Any = full.sensors["lidar_base"].group
+        plan, world, count = group.caster._plans[0], full.world, n_envs * 5760
+        everyone = torch.ones(n_envs, dtype=torch.bool, device="cuda")
+        own = torch.full((5760,), full.model.body("base").id, dtype=torch.int32, device="cuda")
+        normals = wp.zeros(tuple(plan.batch.distances.shape), dtype=wp.vec3, device="cuda")
+        groups = mjw._src.types.vec6(*[-1] * 6)
+
+        def theirs(
+            world: Any = world, plan: Any = plan, own: Any = own, normals: Any = normals, g: Any = groups
+        ) -> None:
+            mjw.rays(
+                world.m, world.d, plan.points, plan.directions, g, True, wp.from_torch(own),
+                plan.distances, plan.geoms, normals,
+            )  # fmt: skip
+
+        casts = {"ours": lambda w=world, p=plan, e=everyone: w.cast(p.batch, e), "theirs": theirs}
+        took = {name: seconds(lambda call=call, w=world: w.run(call), 10) for name, call in casts.items()}
+        report.add(f"lidar 16 x 360 beyond physics, {n_envs} envs", beyond * 1e3, "ms")
+        report.add("  rays per second", count / beyond / 1e6, "M/s")
+        report.add("  casting alone", count / took["ours"] / 1e6, "M/s")
+        report.add("  MuJoCo Warp's casting of the same rays", count / took["theirs"] / 1e6, "M/s")
+
+
 def host_time(report: Report) -> None:
     """What scene.step() costs the host at 8,192 envs, beside launching a graph of MuJoCo Warp's steps alone."""
     for substeps in (1, 5):
@@ -175,6 +224,7 @@ def main() -> None:
     report.add("copy bandwidth", bandwidth / 1e12, "TB/s")
     fused(report, bandwidth)
     arms(report)
+    lidar(report)
     host_time(report)
     agreement(report)
     report.finish(arguments.json)

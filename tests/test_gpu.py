@@ -9,12 +9,13 @@ import pytest
 import reference
 import torch
 from conftest import ARM, arm_scene, drop_scene
+from everywhere import MOBILE, RAYS, mobile_scene, shapes_scene
 from probe import Probe
 from thermometer import Thermometer
 
 import sensorium as sn
 from sensorium.pipeline.flags import FLAGS
-from sensorium.testing import SensorContract, flat
+from sensorium.testing import SensorContract, flat, tensors
 
 pytestmark = pytest.mark.gpu
 
@@ -47,6 +48,37 @@ class TestFramePose(OnGpu, SensorContract):
 
     def make_options(self, **options):
         return sn.FramePose(link="ball", **options)
+
+
+class TestScanningLidar(OnGpu, SensorContract):
+    imperfections: ClassVar = {"noise": 0.05, "noise_per_metre": 0.02, "ray_dropout": 0.3}
+
+    def make_scene(self):
+        scene = super().make_scene()
+        scene.add_object(sn.Plane())
+        return scene
+
+    def make_options(self, **options):
+        pattern = sn.SphericalPattern(fov=(360, 90), n_points=(12, 3))
+        scanning = {"pattern": pattern, "scan_rate": 15.0, "exclude_self": True, "frame": "world"}
+        return sn.Lidar(link="ball", euler=(0, 1.0, 0), **scanning, **options)
+
+    def test_set_changes_those_envs_only(self):
+        """What was scanned before keeps the noise that it had then, so compare from one revolution on."""
+        scene, sensor = self.start()
+        sensor.set(envs=[1], **self.imperfections)
+        changed = self.run(scene, sensor)
+        clean, imperfect = self.run(*self.start()), self.run(*self.start(**self.imperfections))
+        for step in range(8, self.steps):
+            torch.testing.assert_close(changed[step][[0, 2]], clean[step][[0, 2]], rtol=1e-4, atol=1e-3)
+            torch.testing.assert_close(changed[step][1], imperfect[step][1], rtol=1e-4, atol=1e-3)
+
+
+class TestGPS(OnGpu, SensorContract):
+    imperfections: ClassVar = {"noise": 0.1, "vel_noise": 0.1, "bias": (1.0, 0.0, 0.0)}
+
+    def make_options(self, **options):
+        return sn.GPS(link="ball", origin=(47.0, 8.0, 400.0), **options)
 
 
 def test_the_documented_example():
@@ -327,6 +359,9 @@ def test_the_graphs_memory_is_their_own():
     torch.testing.assert_close(probe.read_ground_truth()[:, 0], truth, atol=1e-5, rtol=1e-5)
 
 
+HITS = {"returns": ("distances", "points", "normals", "body_ids", "intensity"), "noise_per_metre": 0.01}
+
+
 def catalogue_scene(device):
     """A ball in free fall and an arm at rest, with what runs on both devices and all further imperfections."""
     scene = sn.Scene(dt=0.01, substeps=2)
@@ -357,6 +392,12 @@ def catalogue_scene(device):
         sn.OpticalFlow(**on),
         sn.Clock(offset=1.0, drift=50.0),
         sn.ForceTorque(link="lower"),
+        sn.GPS(**on, noise=0.1, horizontal_error=2.0, loss_rate=3.0, reacquire_time=0.03, rate=50.0),
+        sn.WheelOdometry(left="shoulder", right="elbow", radius=0.1, track=0.3, vel_noise=0.1),
+        sn.BatteryState(robot="arm", idle_power=10.0, voltage_noise=0.1, capacity=0.01),
+        sn.Raycaster(**on, pattern=sn.GridPattern(size=(1, 1), resolution=0.25), **HITS, frame="world"),
+        sn.Lidar(**on, euler=(0, 0.5 * np.pi, 0), pattern=sn.RingPattern(n_points=9, fov=40), scan_rate=20.0, **HITS),
+        sn.DepthCamera(**on, euler=(0, 0.5 * np.pi, 0), width=8, height=6, max_range=90.0, noise=0.1),
     ]
     made = {options.__class__.__name__ + str(i): scene.add_sensor(options) for i, options in enumerate(sensors)}
     scene.build(n_envs=8, seed=3, device=device)
@@ -378,10 +419,133 @@ def test_the_catalogue_reads_the_same_as_on_the_cpu():
             gpu.reset([2, 5])
 
 
+def follow(cpu, gpu, n_steps, compare, between=None):
+    """Step both, the GPU from the CPU's state each time, and compare all fields of readings and ground truths."""
+    for step in range(n_steps):
+        for field in ("qpos", "qvel", "qacc_warmstart"):
+            gpu.world.bind(field).copy_(cpu.world.bind(field).float())
+        for scene in (cpu, gpu):
+            scene.step()
+            if between is not None:
+                between(scene, step)
+        for uuid in cpu.sensors:
+            for read in ("read", "read_ground_truth"):
+                expected, got = (getattr(one[uuid], read)() for one in (cpu, gpu))
+                names = getattr(expected, "_fields", ("value",))
+                for name, a, b in zip(names, tensors(expected), tensors(got), strict=True):
+                    compare(f"{uuid}.{name}", f"{uuid}.{name} by {read} at step {step}", a.double(), b.double().cpu())
+
+
+def test_rays_read_the_same_as_on_the_cpu():
+    """All shapes, patterns, frames and imperfections; draws decide the same rays, so that what is lost is the same."""
+    cpu, gpu = shapes_scene(n_envs=4), shapes_scene(n_envs=4, device="cuda")
+    assert "after the graph" not in gpu.describe()
+    apart = []
+
+    def compare(_, what, expected, got):
+        # a ray that grazes an edge may hit it in one precision and miss it in the other; no more than a few may
+        off = ~torch.isclose(got, expected, rtol=1e-3, atol=2e-3, equal_nan=True)
+        apart.append(off.double().mean().item())
+        assert apart[-1] < 0.01, f"{what}: {apart[-1]:.1%} of the numbers differ"
+
+    def between(scene, step):
+        if step == 8:
+            scene.reset(envs=[1, 3])
+        if step == 12:
+            scene["lidar"].set(noise=0.0, ray_dropout=0.5, envs=[0])
+
+    follow(cpu, gpu, 25, compare, between)
+    assert np.mean(apart) < 0.002
+
+
+def test_lost_returns_are_the_same_rays_as_on_the_cpu():
+    cpu, gpu = (shapes_scene(n_envs=64, device=device, rays=RAYS[:1]) for device in ("cpu", "cuda"))
+    follow(cpu, gpu, 3, lambda *_: None)
+
+    def lost(scene):
+        group = scene["lidar"].group
+        n_beams = scene["lidar"]._rig.n_beams
+        hits = group.truth[:n_beams].isfinite()
+        return hits.cpu(), (hits & group.reading[:n_beams].isinf()).cpu()
+
+    (hits, expected), (on_gpu, got) = lost(cpu), lost(gpu)
+    both = hits & on_gpu
+    assert both.double().mean() > 0.2
+    assert torch.equal(got & both, expected & both)
+    assert 0.08 < expected[hits].double().mean() < 0.12
+
+
+MOBILE_TOLERANCES = {
+    "latitude": 2e-8,  # degrees: 2 mm
+    "longitude": 2e-8,
+    "altitude": 2e-3,
+    "velocity": 2e-2,  # wheels stand on the ground, and the solvers of contacts stop at different iterates
+    "fix": 0.0,
+    "pos": 2e-3,
+    "yaw": 5e-3,
+    "speed": 2e-2,
+    "yaw_rate": 1e-1,
+    "charge": 1e-3,
+    "voltage": 2e-2,
+    "current": 5e-2,
+    "power": 1.0,
+    "energy": 5e-2,
+}
+
+
+def test_mobile_sensors_read_the_same_as_on_the_cpu():
+    sensors = tuple(options for options in MOBILE if options.uuid != "counted")  # counts may round the other way
+    cpu, gpu = mobile_scene(sensors=sensors), mobile_scene(device="cuda", sensors=sensors)
+    assert "after the graph" not in gpu.describe()
+
+    def compare(field, what, expected, got):
+        tolerance = MOBILE_TOLERANCES[field.split(".")[1]]
+        torch.testing.assert_close(got, expected, rtol=0, atol=tolerance, msg=lambda m: f"{what} {m}")
+
+    def between(scene, step):
+        if step == 20:
+            scene.reset(envs=[1, 3])
+            scene["cart"].set_ctrl([4.0, 7.0])
+        if step == 25:
+            scene["gps"].set(visible=False, envs=[0, 1])
+        if step == 30:
+            scene["gps"].set(visible=True)
+
+    follow(cpu, gpu, 50, compare, between)
+
+
+def test_rays_wait_for_nothing_and_cost_memory_of_the_order_of_rays():
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Plane())
+    scene.add_object(sn.Sphere(radius=0.1), name="ball", pos=(0, 0, 2), free=True)
+    lidar = scene.add_sensor(sn.Lidar(link="ball", max_range=20.0, noise=0.01, noise_per_metre=0.01, ray_dropout=0.1))
+    gps = scene.add_sensor(sn.GPS(link="ball", noise=0.1, loss_rate=1.0))
+    scene.build(n_envs=256, device="cuda")
+    rays = 256 * 16 * 360
+    assert torch.cuda.memory_allocated() - before < 600 * rays  # 32 B of the rays themselves; readings, 2 branches
+    hidden = torch.tensor([3, 200], device="cuda")
+    scene.step()
+    torch.cuda.synchronize()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            torch.cuda.set_sync_debug_mode("error")
+        for _ in range(3):
+            scene.step()
+            lidar.read()
+        scene.reset(envs=hidden)
+        gps.set(visible=torch.zeros(2, 1, dtype=torch.bool, device="cuda"), envs=hidden)
+        scene.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert gps.read().fix[[3, 200], 0].tolist() == [0, 0]
+
+
 def test_sensors_of_the_cpu_engine_say_so():
     scene = drop_scene()
-    scene.add_sensor(sn.GPS(link="box"))
-    with pytest.raises(sn.OptionError, match=r"GPS needs the CPU engine.*device='cpu'"):
+    scene.add_sensor(sn.Proximity(link="box"))
+    with pytest.raises(sn.OptionError, match=r"Proximity needs the CPU engine.*device='cpu'"):
         scene.build(n_envs=2, device="cuda")
 
 
@@ -391,6 +555,13 @@ def test_rays():
     distance, geom = scene.world.rays([[0.0, 0, 5]], [[0.0, 0, -1]])
     assert distance[:, 0].tolist() == pytest.approx([2.9, 2.9], abs=1e-4)
     assert scene.model.geom(int(geom[0, 0])).name == "box"
+    body = scene.model.body("box").id
+    origins = torch.tensor([[[0.0, 0, 5]], [[0.0, 0, 3]]], device="cuda")
+    distance, _, normal = scene.world.rays(origins, [0.0, 0, -2], normal=True)
+    assert distance[:, 0].tolist() == pytest.approx([1.45, 0.45], abs=1e-4), "in lengths of the direction"
+    assert normal[:, 0].tolist() == [[0, 0, 1]] * 2
+    distance, _ = scene.world.rays(origins, [0.0, 0, -1], bodyexclude=body)
+    assert distance[:, 0].tolist() == pytest.approx([5.0, 3.0], abs=1e-4)
 
 
 def test_models_that_the_gpu_cannot_run_say_so():

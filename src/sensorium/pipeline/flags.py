@@ -31,6 +31,7 @@ GATHER_NONE = -1  # by a hook of its class
 GATHER_COPY = 0
 GATHER_SUM = 1
 GATHER_ROTATE = 2  # sum of world-frame vectors, rotated into a frame, one component
+GATHER_TIME = 3  # on the GPU, where the engine's clock is float32: steps since the env's reset, times dt
 
 # columns of the per-column table
 COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first", "extra_row")

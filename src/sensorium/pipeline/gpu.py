@@ -60,7 +60,8 @@ class GpuKernels:
         self._n_sensors = len(timing.flags)
         self._blocks = blocks
         self._nobody = torch.zeros(self._n_envs, dtype=torch.bool, device=data.device)
-        self._counter = _flat(torch.zeros(2, dtype=torch.int32, device=data.device))
+        self.counter = torch.zeros(2, dtype=torch.int32, device=data.device)
+        self._counter = _flat(self.counter)
         self._stores = [block.direct for block in blocks if block.direct] + [post.delivery for post in posts]
         self._struct_of = {dtype: warp_kernels.make_returns(dtype) for dtype in {s.ring.dtype for s in self._stores}}
         self._returns = {id(store): self._return_struct(store) for store in self._stores}

@@ -121,6 +121,22 @@ class SensorGroup:
         return self._manager.step_count
 
     @property
+    def counter(self) -> torch.Tensor:
+        """The same on the GPU, where hooks are captured and must not look at ``step``: (1,) int32."""
+        counter: torch.Tensor = self._manager._kernels.counter
+        return counter[1:]
+
+    @property
+    def restarting(self) -> torch.Tensor | None:
+        """On the GPU, the mask (B,) of the envs in whose reset the hooks run now; None in a step.
+
+        Hooks run for all envs then. What they leave in ``truth``, ``reading`` and :meth:`state` is undone in the
+        others; what they keep elsewhere they must leave alone there themselves.
+        """
+        mask = self._manager._resetting
+        return mask if isinstance(mask, torch.Tensor) else None
+
+    @property
     def n_columns(self) -> int:
         """Intermediate columns of all sensors of the group."""
         return self.columns.stop - self.columns.start

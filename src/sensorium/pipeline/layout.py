@@ -18,6 +18,7 @@ from sensorium.pipeline.flags import (
     GATHER_NONE,
     GATHER_ROTATE,
     GATHER_SUM,
+    GATHER_TIME,
     RETURN_NAMES,
 )
 from sensorium.pipeline.group import SensorGroup, Slots
@@ -116,7 +117,7 @@ def build_block(
             here = slice(first, group.columns.start + part.stop)
             tables["sensor"][here] = rows[sensor.uuid]
             keys[here] = [formula.key(seed, sensor.uuid, i) for i in range(part.stop - part.start)]
-            _gather_tables(tables, here, sensor._sources(), sources, model)
+            _gather_tables(tables, here, sensor._sources(), sources, model, group.world.captures)
             for asked in sensor._extra_parts():
                 columns = slice(first + asked.start, first + asked.stop)
                 tables["extra_row"][columns] = np.arange(extra, extra + asked.stop - asked.start)
@@ -144,7 +145,12 @@ def build_block(
 
 
 def _gather_tables(
-    tables: dict[str, np.ndarray], here: slice, gathered: list[Source] | None, sources: list[int], model: mujoco.MjModel
+    tables: dict[str, np.ndarray],
+    here: slice,
+    gathered: list[Source] | None,
+    sources: list[int],
+    model: mujoco.MjModel,
+    captures: bool,
 ) -> None:
     if gathered is None:
         tables["op"][here] = GATHER_NONE
@@ -158,6 +164,8 @@ def _gather_tables(
         if source.frame:
             tables["op"][column] = GATHER_ROTATE
             tables["quat"][column], tables["axis"][column] = int(model.sensor(source.frame).adr[0]), components[0]
+        elif captures and model.sensor(source.sensors[0]).type == mujoco.mjtSensor.mjSENS_CLOCK:
+            tables["op"][column] = GATHER_TIME
         else:
             tables["op"][column] = GATHER_COPY if len(addresses) == 1 else GATHER_SUM
 

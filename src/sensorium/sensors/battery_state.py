@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -92,7 +92,6 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
 
     kind = "battery"
     Data = BatteryStateData
-    cpu_only: ClassVar[bool] = True
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         asked_by, robot = f"BatteryState(uuid={self.uuid!r})", self.options.robot
@@ -128,11 +127,8 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
 
     @classmethod
     def _build_group(cls, group: Any) -> None:
-        from sensorium.sensors import robot_kernels
-
         world, sensors = group.world, group.sensors
-        group.kernel = robot_kernels.discharge
-        group.force, group.speed = (world.bind(f"actuator_{field}").numpy() for field in ("force", "velocity"))
+        group.force, group.speed = (world.bind(f"actuator_{field}") for field in ("force", "velocity"))
         actuators = [world.model.actuator(name).id for sensor in sensors for name in sensor.actuator_names]
         group.actuators = np.array(actuators, np.int64)
         group.first = np.cumsum([0, *(len(sensor.actuator_names) for sensor in sensors)])
@@ -151,20 +147,32 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
             count = len(o.voltage_curve)
             curve[:count] = o.voltage_curve
             curve[count:] = o.voltage_curve[-1] + np.outer(np.arange(1, points - count + 1), (1.0, 0.0))  # held
-        group.initial = torch.zeros(len(sensors), group.n_envs)
+        group.initial = torch.zeros(len(sensors), group.n_envs, device=group.device)
         group.parameters["initial_charge"] = group.initial
         group.speeds = np.zeros((group.n_envs, len(actuators)))
         group.drawn = np.zeros((group.n_envs, len(sensors), 2))
-        group.sensed_step = group.step
+        if world.captures:
+            from sensorium.sensors.robot_graph import Discharge
+
+            group.discharge = Discharge(group)
+        else:
+            from sensorium.sensors import robot_kernels
+
+            group.kernel, group.sensed_step = robot_kernels.discharge, group.step
+            group.force, group.speed = group.force.numpy(), group.speed.numpy()
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
-        rows = mask.numpy()
-        group.drawn[rows] = 0.0
-        group.drawn[rows, :, 0] = group.initial.numpy().T[rows]
+        if not group.world.captures:
+            rows = mask.numpy()
+            group.drawn[rows] = 0.0
+            group.drawn[rows, :, 0] = group.initial.numpy().T[rows]
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
+        if group.world.captures:
+            group.discharge.advance(out)
+            return
         now = group.step
         advance = now != group.sensed_step  # at a reset, no time has passed
         group.sensed_step = now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -95,7 +95,6 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
     """See :class:`GPS`. Intermediate columns: position and velocity in the world's frame."""
 
     Data = GPSData
-    cpu_only: ClassVar[bool] = True
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site, site_type = add_site(spec, names, self.options, self.uuid), mujoco.mjtObj.mjOBJ_SITE
@@ -123,6 +122,8 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
         if name == "visible":  # parameters are numbers
+            if isinstance(value, torch.Tensor) and value.is_cuda:
+                return name, value.double()
             array = value.numpy(force=True) if isinstance(value, torch.Tensor) else np.asarray(value)
             if array.dtype.kind not in "bfiu":
                 raise OptionError(f"GPS.visible must be True or False, or one for each env; got {value!r}")
@@ -139,10 +140,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     @classmethod
     def _build_group(cls, group: Any) -> None:
-        from sensorium.sensors import robot_kernels
-
         sensors, manager, model = group.sensors, group._manager, group.world.model
-        group.kernels, group.sensed = robot_kernels, group.world.bind("sensordata").numpy()
         group.at = np.array([[model.sensor(f"{s.uuid}:{part}").adr[0] for part in ("pos", "vel")] for s in sensors])
         group.keys = np.array([formula.key(manager.seed, sensor.uuid, _LOSS) for sensor in sensors], np.uint32)
         group.origins = np.zeros((len(sensors), 7))
@@ -151,23 +149,41 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             lat, lon = math.radians(latitude), math.radians(longitude)
             row[:4] = math.sin(lat), math.cos(lat), math.sin(lon), math.cos(lon)
             row[4:] = cartesian(*sensor.options.origin)
-        reception = torch.zeros(len(_RECEPTION), len(sensors), group.n_envs)
-        group.parameters |= dict(zip(_RECEPTION, reception, strict=True))
-        group.reception = reception.numpy()
+        group.reception = torch.zeros(len(_RECEPTION), len(sensors), group.n_envs, device=group.device)
+        group.parameters |= dict(zip(_RECEPTION, group.reception, strict=True))
         group.outage, group.no_outage = np.zeros((2, len(sensors), group.n_envs))
-        group.due, group.due_rows = manager._timing.due.numpy(), np.array([manager._rows[s.uuid] for s in sensors])
-        group.sensed_step = group.step
+        group.due, group.due_rows = manager._timing.due, np.array([manager._rows[s.uuid] for s in sensors])
+        group.sensed, group.sensed_step = group.world.bind("sensordata"), group.step
+        if group.world.captures:
+            from sensorium.sensors.robot_graph import Receiver
+
+            group.at = torch.from_numpy((group.at[..., None] + np.arange(3)).ravel()).to(group.device)
+            group.receiver = Receiver(group)
+        else:
+            from sensorium.sensors import robot_kernels
+
+            group.kernels = robot_kernels
+            group.sensed, group.due, group.reception = (
+                tensor.numpy() for tensor in (group.sensed, group.due, group.reception)
+            )
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
-        group.outage[:, mask.numpy()] = 0.0
+        if not group.world.captures:
+            group.outage[:, mask.numpy()] = 0.0
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        group.kernels.positions(group.sensed, group.at, group.array(out))
+        if group.world.captures:
+            out.copy_(group.sensed[:, group.at].T)
+        else:
+            group.kernels.positions(group.sensed, group.at, group.array(out))
 
     @classmethod
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
+        if group.world.captures:
+            group.receiver.read(data, out, is_measured)
+            return
         held, outage = False, group.no_outage
         if is_measured:
             now = group.step

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
+import torch
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup, formula
@@ -70,8 +71,8 @@ class Mount(NamedTuple):
     """Nearest and farthest return, m."""
 
 
-class Caster:
-    """The rays of all sensors of a group.
+class Casting:
+    """The rays of all sensors of a group, as both engines see them.
 
     Args:
         group: the group; everything bound here stays at its address.
@@ -80,19 +81,12 @@ class Caster:
         columns: per sensor, the first column of each kind of signal (``kernels.DISTANCES`` to ``kernels.POSES``).
     """
 
-    def __init__(self, group: SensorGroup, rigs: list[Rig], mounts: list[Mount], columns: list[dict[int, int]]) -> None:
-        world = self._world = group.world
-        model = world.model
-        self._dt = group.dt
-        self._time = world.time.numpy()
-        self._positions = world.bind("xpos").numpy()
-        self._matrices = world.bind("xmat").numpy().reshape(-1, model.nbody, 9)
-        self._threads: int = world.threads  # type: ignore[attr-defined]
-        self._pool = ThreadPoolExecutor(max(1, self._threads - 1), "rays")  # starts threads when they are needed
-        self._everyone = np.arange(world.n_envs, dtype=np.int32)
-        self.restarted: np.ndarray | None = None
-        """Ids of envs that start afresh: the next cast is of all their rays, and of no other env's."""
+    fired: Any
+    """Which slots were scanned in this step, (slots of all sensors, B)."""
 
+    def __init__(self, group: SensorGroup, rigs: list[Rig], mounts: list[Mount], columns: list[dict[int, int]]) -> None:
+        model = group.world.model
+        self._group = group
         self.table = np.full((len(rigs), kernels.N_TABLE), -1, np.int64)
         self.starts, self.vectors = [], []  # of each sensor's beams, in its own frame
         starts, vectors, scale = [], [], []
@@ -123,17 +117,65 @@ class Caster:
         self._mounts = np.array([mount.matrix for mount in mounts])
         self.limits = np.array([mount.limits for mount in mounts])
         self.scans = any(rig.scan_rate is not None for rig in rigs)
-        self.fired = np.zeros((slot, world.n_envs), np.uint8)
-        """Which slots were scanned in this step, (slots of all sensors, B)."""
-        self._per_step = np.array([(rig.scan_rate or 0.0) * rig.n_slots * self._dt for rig in rigs])
+        self._n_slots = slot
+        self._per_step = np.array([(rig.scan_rate or 0.0) * rig.n_slots * group.dt for rig in rigs])
         most = (min(math.ceil(rate - 1e-9), rig.n_slots) for rate, rig in zip(self._per_step, rigs, strict=True))
-        slots = max([*most, 1])
-        self._due = np.zeros((world.n_envs, len(rigs), slots), np.int64)
-
+        self._most_due = max([*most, 1])
+        """Slots of a sensor that are cast in one step, at most."""
         self._needs_normals = bool((self.table[:, [kernels.NORMALS, kernels.INTENSITY]] >= 0).any())
-        self._describes = self._needs_normals or bool((self.table[:, kernels.BODY_IDS] >= 0).any())
         self._geom_body, self._reflectivity = model.geom_bodyid.astype(np.int64), _reflectivity(model)
         self._excluded = np.array([_excluded(model, mount) for mount in mounts])
+
+    def fired_beams(self, position: int, env: int) -> np.ndarray:
+        """Which beams of a scanning sensor were scanned in the last step, (beams,) bool."""
+        row = self.table[position]
+        slots = self.fired[row[kernels.FIRST_SLOT] : row[kernels.FIRST_SLOT] + row[kernels.SLOTS], env]
+        slots = slots.numpy(force=True) if isinstance(slots, torch.Tensor) else slots
+        return slots[np.arange(row[kernels.BEAMS]) % row[kernels.SLOTS]].astype(bool)
+
+    def spans(self, position: int, env: int, distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the beams of one sensor start and end in the world, (beams, 3) each, by the pose as it is now."""
+        body, alignment = self.table[position, kernels.BODY], self.table[position, kernels.ALIGNMENT]
+        world = self._group.world
+        place, turn = (world.bind(name)[env, body].double().numpy(force=True) for name in ("xpos", "xmat"))
+        turn = turn.reshape(3, 3)
+        if alignment == kernels.YAW:
+            heading = math.atan2(turn[1, 0], turn[0, 0])
+            c, s = math.cos(heading), math.sin(heading)
+            turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+        elif alignment == kernels.WORLD:
+            turn = np.eye(3)
+        starts, vectors = self.mounted[position]
+        first = self.table[position, kernels.FIRST_BEAM]
+        along = np.where(np.isfinite(distances), distances, np.nan) / self._scale[first : first + len(starts)]
+        begin = place + starts @ turn.T
+        return begin, begin + along[:, None] * (vectors @ turn.T)
+
+    def _counts(self, whole: bool) -> np.ndarray:
+        """Bundles that each sensor casts in one env: whole revolutions, or the part that is due in one step."""
+        beams, slots = self.table[:, kernels.BEAMS], self.table[:, kernels.SLOTS]
+        some = np.minimum(self._most_due, slots) * (beams // slots)
+        return np.where(whole | (self.table[:, kernels.SCANS] == 0), beams, some)
+
+
+class Caster(Casting):
+    """The rays of all sensors of a group on the CPU engine, in its threads."""
+
+    def __init__(self, group: SensorGroup, rigs: list[Rig], mounts: list[Mount], columns: list[dict[int, int]]) -> None:
+        super().__init__(group, rigs, mounts, columns)
+        world = self._world = group.world
+        self._dt = group.dt
+        self._time = world.time.numpy()
+        self._positions = world.bind("xpos").numpy()
+        self._matrices = world.bind("xmat").numpy().reshape(-1, world.model.nbody, 9)
+        self._threads: int = world.threads  # type: ignore[attr-defined]
+        self._pool = ThreadPoolExecutor(max(1, self._threads - 1), "rays")  # starts threads when they are needed
+        self._everyone = np.arange(world.n_envs, dtype=np.int32)
+        self.restarted: np.ndarray | None = None
+        """Ids of envs that start afresh: the next cast is of all their rays, and of no other env's."""
+        self.fired = np.zeros((self._n_slots, world.n_envs), np.uint8)
+        self._due = np.zeros((world.n_envs, len(rigs), self._most_due), np.int64)
+        self._describes = self._needs_normals or bool((self.table[:, kernels.BODY_IDS] >= 0).any())
         self._own = np.where(self.table[:, kernels.BODY] > 0, self.table[:, kernels.BODY], -1).astype(np.int32)
         self._passes = any(excluded.sum() > (own >= 0) for excluded, own in zip(self._excluded, self._own, strict=True))
         self._plans = [self._plan(whole) for whole in (False, True)]
@@ -145,32 +187,8 @@ class Caster:
         self._frames = np.zeros((self._n_rows, len(rigs), kernels.POSE))
         self._no_normals = np.zeros((self._n_rows, 0, 3))
 
-    def fired_beams(self, position: int, env: int) -> np.ndarray:
-        """Which beams of a scanning sensor were scanned in the last step, (beams,) bool."""
-        row = self.table[position]
-        slots = self.fired[row[kernels.FIRST_SLOT] : row[kernels.FIRST_SLOT] + row[kernels.SLOTS], env]
-        return slots[np.arange(row[kernels.BEAMS]) % row[kernels.SLOTS]].astype(bool)
-
-    def spans(self, position: int, env: int, distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the beams of one sensor start and end in the world, (beams, 3) each, by the pose as it is now."""
-        body, alignment = self.table[position, kernels.BODY], self.table[position, kernels.ALIGNMENT]
-        turn = self._matrices[env, body].reshape(3, 3)
-        if alignment == kernels.YAW:
-            heading = math.atan2(turn[1, 0], turn[0, 0])
-            c, s = math.cos(heading), math.sin(heading)
-            turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
-        elif alignment == kernels.WORLD:
-            turn = np.eye(3)
-        starts, vectors = self.mounted[position]
-        first = self.table[position, kernels.FIRST_BEAM]
-        along = np.where(np.isfinite(distances), distances, np.nan) / self._scale[first : first + len(starts)]
-        begin = self._positions[env, body] + starts @ turn.T
-        return begin, begin + along[:, None] * (vectors @ turn.T)
-
     def _plan(self, whole: bool) -> _Plan:
-        """What is cast in one env: whole revolutions, or the part that is due in one step."""
-        counts = [int(kernels._count(self.table, s, whole, self._due)) for s in range(len(self.table))]
-        rays = [count * int(spread) for count, spread in zip(counts, self.table[:, kernels.SPREAD], strict=True)]
+        rays = self._counts(whole) * self.table[:, kernels.SPREAD]
         first = np.cumsum([0, *rays])
         sensor_of = np.repeat(np.arange(len(rays)), rays)
         return _Plan(whole, int(first[-1]), first[:-1], sensor_of, self._own[sensor_of])

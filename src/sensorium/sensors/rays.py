@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import mujoco
 import numpy as np
@@ -15,7 +15,7 @@ from sensorium.pipeline.layout import n_columns
 from sensorium.sensors import ray_kernels as kernels
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
-from sensorium.sensors.ray_casting import Caster, Mount, Rig, loss_keys, noise_keys
+from sensorium.sensors.ray_casting import Caster, Casting, Mount, Rig, loss_keys, noise_keys
 from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
 
@@ -111,8 +111,6 @@ class RaySensor(SimpleSensor[DataT]):
     for of normals, bodies and intensities, and the poses at capture where points are wanted in the world frame.
     """
 
-    cpu_only: ClassVar[bool] = True
-
     def _make_rig(self) -> Rig:
         """What it casts, by its options."""
         raise TypeError(f"{type(self).__name__} must define _make_rig")
@@ -154,7 +152,7 @@ class RaySensor(SimpleSensor[DataT]):
     def _draw(self, painter: Painter, env: int) -> None:
         """Rays with a return, up to where they end, some hundreds of them; and the returns, some thousands."""
         views: Any = self.group
-        caster: Caster = views.caster
+        caster: Casting = views.caster
         starts, ends = caster.spans(self._position, env, self._true_distances(env))
         hit = np.isfinite(ends).all(axis=1)
         if self._rig.scan_rate is not None:  # what was not scanned in this step was seen from elsewhere
@@ -166,42 +164,60 @@ class RaySensor(SimpleSensor[DataT]):
     def _true_distances(self, env: int) -> np.ndarray:
         """Ground truth of every beam in one env, inf without a return."""
         first = self._columns.start
-        return self.group.truth[first : first + self._rig.n_beams, env].numpy()
+        return self.group.truth[first : first + self._rig.n_beams, env].numpy(force=True)
 
     @classmethod
     def _build_group(cls, group: SensorGroup) -> None:
         views: Any = group  # what a class adds to its group
         places = [_first_columns(sensor, part) for sensor, part in zip(group.sensors, group.slices, strict=True)]
         rigs = [sensor._rig for sensor in group.sensors]
-        caster = views.caster = Caster(group, rigs, [sensor._mount for sensor in group.sensors], places)
+        mounts = [sensor._mount for sensor in group.sensors]
         seed = group._manager.seed
         keyed = [(seed, sensor.uuid, rig.n_beams) for sensor, rig in zip(group.sensors, rigs, strict=True)]
         views.noise_keys = np.concatenate([noise_keys(*each) for each in keyed])
         views.loss_keys = np.concatenate([loss_keys(*each) for each in keyed])
-        if caster.scans:
+        if group.world.captures:
+            from sensorium.sensors.ray_graph import GraphCaster
+
+            views.caster = GraphCaster(group, rigs, mounts, places)
+        else:
+            views.caster = Caster(group, rigs, mounts, places)
+        if views.caster.scans:
             group.state("signal")
             group.state("held")
-        views.readers = [_Reader(sensor, group, caster, i) for i, sensor in enumerate(group.sensors)]
+        views.readers = [_Reader(sensor, group, views.caster, i) for i, sensor in enumerate(group.sensors)]
+        if group.world.captures:
+            views.caster.set_readers(
+                [{name: to for name, _, to in reader.fields} for reader in views.readers],
+                np.array([(reader.no_hit, reader.no_return) for reader in views.readers]),
+                [reader.rays for reader in views.readers],
+                [views.noise_keys, views.loss_keys],
+            )
 
     @classmethod
     def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:
         views: Any = group
-        views.caster.restarted = np.flatnonzero(mask.numpy()).astype(np.int32)
+        if not group.world.captures:
+            views.caster.restarted = np.flatnonzero(mask.numpy()).astype(np.int32)
 
     @classmethod
     def _update_raw_data(cls, group: SensorGroup, out: torch.Tensor) -> None:
         views: Any = group
-        caster: Caster = views.caster
-        if caster.scans:  # rays that are not due keep their signal
-            signal = group.state("signal")
-            caster.cast(signal.numpy())
+        caster = views.caster
+        signal = group.state("signal") if caster.scans else out  # rays that are not due keep their signal
+        caster.cast(signal if group.world.captures else group.array(signal))
+        if caster.scans:
             out.copy_(signal)
-        else:
-            caster.cast(group.array(out))
 
     @classmethod
     def _apply_hardware_imperfections(cls, group: SensorGroup, data: torch.Tensor) -> None:
         views: Any = group
+        if group.world.captures:
+            views.caster.roughen(data)
+            super()._apply_hardware_imperfections(group, data)
+            if views.caster.scans:
+                views.caster.hold(data, group.state("held"))
+            return
         caster: Caster = views.caster
         growth, loss = (group.parameters[name].numpy() for name in ("noise_per_metre", "ray_dropout"))
         kernels.roughen(caster.table, group.array(data), growth, loss, views.noise_keys, views.loss_keys, group.step)
@@ -212,6 +228,9 @@ class RaySensor(SimpleSensor[DataT]):
     @classmethod
     def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         views: Any = group
+        if group.world.captures:
+            views.caster.read(data, out)
+            return
         for reader in views.readers:
             reader.fill(group.array(data), group.array(out))
 
@@ -219,39 +238,37 @@ class RaySensor(SimpleSensor[DataT]):
 class _Reader:
     """From intermediate columns of one sensor to what is read of it."""
 
-    def __init__(self, sensor: Any, group: SensorGroup, caster: Caster, position: int) -> None:
+    def __init__(self, sensor: Any, group: SensorGroup, caster: Casting, position: int) -> None:
         options = sensor.options
         self._columns = _first_columns(sensor, group.slices[position])
         self._first = self._columns[kernels.DISTANCES]
         rig = sensor._rig
         self._slots, self._n_beams, self._in_world = rig.n_slots, rig.n_beams, rig.in_world
         self._limits = caster.limits[position]
-        self._no_hit = np.float32(options.max_range if options.no_hit is None else options.no_hit)
+        self.no_hit = np.float32(options.max_range if options.no_hit is None else options.no_hit)
         # a point without a return is drawn at the distance that is read, where that is one
-        self._no_return = self._no_hit if 0 <= self._no_hit < np.inf else np.float32(np.nan)
-        self._rays = caster.mounted[position] if rig.in_world else (caster.starts[position], caster.vectors[position])
-        self._fields: list[tuple[str, int, int]] = []
+        self.no_return = self.no_hit if 0 <= self.no_hit < np.inf else np.float32(np.nan)
+        self.rays = caster.mounted[position] if rig.in_world else (caster.starts[position], caster.vectors[position])
+        self.fields: list[tuple[str, int, int]] = []
         to = group.return_slices[position].start
         for name, width in _widths(rig):
-            self._fields.append((name, width, to))
+            self.fields.append((name, width, to))
             to += width * self._n_beams
 
     def fill(self, data: np.ndarray, out: np.ndarray) -> None:
         first = self._first
-        for name, width, to in self._fields:
+        for name, width, to in self.fields:
             if name == "distances":
-                kernels.limit(data, first, self._n_beams, self._limits, self._no_hit, out, to)
+                kernels.limit(data, first, self._n_beams, self._limits, self.no_hit, out, to)
             elif name != "points":
                 source = self._columns[_COLUMNS[name]]
                 missing = np.float32(_MISSING[name])
                 kernels.pass_on(data, first, source, self._n_beams, width, missing, out, to)
             elif self._in_world:
                 poses = self._columns[kernels.POSES]
-                kernels.world_points(
-                    data, first, poses, self._slots, self._limits, self._no_return, *self._rays, out, to
-                )
+                kernels.world_points(data, first, poses, self._slots, self._limits, self.no_return, *self.rays, out, to)
             else:
-                kernels.sensor_points(data, first, self._limits, self._no_return, *self._rays, out, to)
+                kernels.sensor_points(data, first, self._limits, self.no_return, *self.rays, out, to)
 
 
 def _widths(rig: Rig) -> list[tuple[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -89,7 +89,6 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
 
     kind = "wheel_odometry"
     Data = WheelOdometryData
-    cpu_only: ClassVar[bool] = True
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         asked_by = f"WheelOdometry(uuid={self.uuid!r})"
@@ -113,12 +112,8 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
 
     @classmethod
     def _build_group(cls, group: Any) -> None:
-        from sensorium.sensors import robot_kernels
-
         model, sensors = group.world.model, group.sensors
         wheels = [wheel for sensor in sensors for wheel in sensor._wheels]
-        group.kernel = robot_kernels.odometry
-        group.qpos, group.qvel = (group.world.bind(field).numpy() for field in ("qpos", "qvel"))
         joints = [model.joint(joint) for joint, _ in wheels]
         group.wheels = np.array([(joint.qposadr[0], joint.dofadr[0]) for joint in joints], np.int64)
         group.shares = np.array([parts for _, parts in wheels])
@@ -129,35 +124,48 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
             row[:2] = options.radius, options.track
             if options.counts_per_revolution is not None:
                 row[2] = 2 * math.pi / options.counts_per_revolution
-        errors = torch.zeros(len(_ERRORS), len(sensors), group.n_envs)
-        group.parameters |= dict(zip(_ERRORS, errors, strict=True))
-        group.errors = errors.numpy()
+        group.errors = torch.zeros(len(_ERRORS), len(sensors), group.n_envs, device=group.device)
+        group.parameters |= dict(zip(_ERRORS, group.errors, strict=True))
         group.angles = np.zeros((group.n_envs, len(wheels), 2))
         group.pose = np.zeros((group.n_envs, len(sensors), 2, 3))
-        group.sensed_step = group.step
+        group.qpos, group.qvel = (group.world.bind(field) for field in ("qpos", "qvel"))
+        if group.world.captures:
+            from sensorium.sensors.robot_graph import DeadReckoning
+
+            group.reckoning = DeadReckoning(group)
+        else:
+            from sensorium.sensors import robot_kernels
+
+            group.kernel, group.errors = robot_kernels.odometry, group.errors.numpy()
+            group.qpos, group.qvel = group.qpos.numpy(), group.qvel.numpy()
+            group.sensed_step = group.step
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
-        group.pose[mask.numpy()] = 0.0
+        if not group.world.captures:
+            group.pose[mask.numpy()] = 0.0
 
     @classmethod
     def _update_shared_cache(cls, group: Any, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        now = group.step
-        advance = now != group.sensed_step  # at a reset, no time has passed
-        group.sensed_step = now
-        group.kernel(
-            group.qpos,
-            group.qvel,
-            group.wheels,
-            group.shares,
-            group.first,
-            group.angles,
-            group.pose,
-            group.geometry,
-            group.errors,
-            group.dt,
-            advance,
-            group.array(ground_truth),
-            group.array(measured),
-        )
+        if group.world.captures:
+            group.reckoning.advance(ground_truth, measured)
+        else:
+            now = group.step
+            advance = now != group.sensed_step  # at a reset, no time has passed
+            group.sensed_step = now
+            group.kernel(
+                group.qpos,
+                group.qvel,
+                group.wheels,
+                group.shares,
+                group.first,
+                group.angles,
+                group.pose,
+                group.geometry,
+                group.errors,
+                group.dt,
+                advance,
+                group.array(ground_truth),
+                group.array(measured),
+            )
         cls._apply_hardware_imperfections(group, measured)

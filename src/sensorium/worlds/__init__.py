@@ -5,14 +5,16 @@ from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.primitives import Box, Capsule, Cylinder, Plane, Primitive, Sphere
+from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.scene import Scene
 from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.sensing import Sensing
-from sensorium.worlds.world import Envs, World, env_ids, env_index
+from sensorium.worlds.world import CapturingWorld, Envs, World, env_ids, env_index
 
 __all__ = [
     "Box",
     "Capsule",
+    "CapturingWorld",
     "Cylinder",
     "Entity",
     "Envs",
@@ -21,6 +23,7 @@ __all__ = [
     "Painter",
     "Plane",
     "Primitive",
+    "RayBatch",
     "Scene",
     "SceneOptions",
     "Sensing",

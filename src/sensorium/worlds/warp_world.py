@@ -11,6 +11,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import mujoco
@@ -22,7 +23,9 @@ from sensorium.worlds import warp_init as warp_init  # before MuJoCo Warp, which
 import mujoco_warp as mjw  # isort: skip
 
 from sensorium.errors import CapacityError, DeviceError, ModelError, OptionError, did_you_mean
+from sensorium.worlds import warp_rays
 from sensorium.worlds.capacity import capacities
+from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.world import Envs, env_ids
 
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
@@ -422,25 +425,38 @@ class WarpWorld:
         return {}
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
-        points = torch.as_tensor(origins, device=self.device, dtype=torch.float32).reshape(-1, 3)
-        vectors = torch.as_tensor(directions, device=self.device, dtype=torch.float32).reshape(-1, 3)
-        points, vectors = torch.broadcast_tensors(points, vectors)
-        count = len(points)
-        distance = torch.zeros(self.n_envs, count, device=self.device)
-        geom = torch.zeros(self.n_envs, count, dtype=torch.int32, device=self.device)
-        normal = torch.zeros(self.n_envs, count, 3, device=self.device)
-        exclude = torch.full((count,), -1, dtype=torch.int32, device=self.device)
-        group = options.pop("geomgroup", None)
-        mask = mjw._src.types.vec6(*([-1] * 6 if group is None else [int(g) for g in group]))
+        points, vectors = (
+            torch.as_tensor(given, device=self.device, dtype=torch.float32) for given in (origins, directions)
+        )
+        shape = torch.broadcast_shapes(points.shape, vectors.shape, (self.n_envs, 1, 3))
+        length = vectors.norm(dim=-1, keepdim=True)  # MuJoCo Warp's triangles want unit directions
+        points, vectors = (tensor.expand(shape).contiguous() for tensor in (points, vectors / length))
+        distance, normal = torch.zeros(shape[:2], device=self.device), torch.zeros(shape, device=self.device)
+        geom = torch.zeros(shape[:2], dtype=torch.int32, device=self.device)
+        exclude = torch.as_tensor(options.pop("bodyexclude", -1), dtype=torch.int32, device=self.device)
+        exclude = exclude.expand(shape[1]).contiguous()
+        group, static = options.pop("geomgroup", None), bool(options.pop("flg_static", True))
+        groups = mjw._src.types.vec6(*([-1] * 6 if group is None else [int(g) for g in group]))
+        asked = options.pop("normal", False)
+        if options:
+            raise OptionError(f"rays(): there is no option {next(iter(options))!r} on the GPU")
 
         def cast() -> None:
-            vec3 = [wp.from_torch(t[None].contiguous(), dtype=wp.vec3) for t in (points, vectors)]
+            inputs = [wp.from_torch(tensor, dtype=wp.vec3) for tensor in (points, vectors)]
             outputs = [wp.from_torch(distance), wp.from_torch(geom), wp.from_torch(normal, dtype=wp.vec3)]
-            static = bool(options.get("flg_static", True))
-            mjw.rays(self.m, self.d, *vec3, mask, static, wp.from_torch(exclude), *outputs)
+            mjw.rays(self.m, self.d, *inputs, groups, static, wp.from_torch(exclude), *outputs)
 
         self.run(cast)
-        return distance, geom
+        distance = torch.where(distance < 0, distance, distance / length[..., 0])
+        return (distance, geom, normal) if asked else (distance, geom)
+
+    def cast(self, rays: RayBatch, envs: torch.Tensor) -> None:
+        """Cast rays in the envs of a mask (B,), by the geoms as they are now. Can be captured after its first call."""
+        warp_rays.cast(self.m, self._meshes, self.d.geom_xpos, self.d.geom_xmat, rays, envs)
+
+    @cached_property
+    def _meshes(self) -> warp_rays.MeshTrees:
+        return warp_rays.MeshTrees(self.model, self._wp_device)
 
     def close(self) -> None:
         """Drop graphs and tensors."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
+from sensorium.worlds.rays import RayBatch
 
 Envs = torch.Tensor | np.ndarray | Sequence[int] | int | None
 """Which envs a call is about: ids, a boolean mask of shape (B,), one id, or None for all."""
@@ -76,6 +77,17 @@ class World(Protocol):
 
     def close(self) -> None:
         """Free the engine's memory and threads."""
+        ...
+
+
+class CapturingWorld(World, Protocol):
+    """What a world that captures has besides, for what runs in its graphs."""
+
+    steps: torch.Tensor
+    """Steps since each env's reset, (B,) int32."""
+
+    def cast(self, rays: RayBatch, envs: torch.Tensor) -> None:
+        """Cast rays in the envs of a mask (B,), against all geometry as it is now; launches only, looks at nothing."""
         ...
 
 

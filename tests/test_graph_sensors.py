@@ -1,0 +1,250 @@
+"""Rays, GPS, wheel odometry and battery as they run on a GPU, walked on the CPU (see test_graph_path.py): against
+MuJoCo's own rays, against the CPU's readings of the same states, to the bit where random draws are concerned, and
+through the closed forms and the contract that hold on the CPU."""
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from everywhere import RAYS, SHAPES, mobile_scene, shapes_scene
+from test_graph_path import GraphWorld
+
+import sensorium as sn
+from sensorium.testing import flat
+from sensorium.worlds import scene as scenes
+
+wp = pytest.importorskip("warp")
+
+# closed forms and contracts, again: the fixture below has them run on the GPU's path
+from test_rays import (  # noqa: E402, F401
+    TestScanningLidar,
+    test_a_diverging_beam_sees_the_nearest_surface_in_its_cone,
+    test_a_moving_wall_is_seen_where_it_is,
+    test_a_sensor_of_the_world_sees_what_is_fixed_to_it,
+    test_alignment,
+    test_depth_noise_is_along_the_optical_axis,
+    test_depth_of_a_tilted_plane,
+    test_every_range_in_a_room,
+    test_exclusions_of_nested_bodies,
+    test_fast_scanner_takes_every_column_in_every_step,
+    test_grazing_rays_and_misses,
+    test_height_scan_sees_steps,
+    test_lost_returns,
+    test_noise_grows_with_range,
+    test_points_agree_with_distances_noise_and_all,
+    test_reset_takes_the_whole_revolution_of_those_envs,
+    test_scanning_holds_noise_and_lost_returns_too,
+    test_scanning_sensor_that_turns_keeps_points_where_they_were,
+    test_scanning_shears_what_moves,
+    test_touching_surfaces_of_excluded_bodies_and_what_lies_in_them,
+    test_what_is_too_near_blocks_the_ray,
+)
+from test_robot_sensors import (  # noqa: E402, F401
+    TestBatteryState,
+    TestGPS,
+    TestWheelOdometry,
+    test_battery_pays_for_kinetic_energy,
+    test_battery_runs_empty_and_starts_as_set,
+    test_battery_sags_under_load,
+    test_clock_counts_in_steps,
+    test_gps_has_the_lengths_of_degrees_of_wgs84,
+    test_gps_holds_the_last_fix,
+    test_gps_world_is_a_tangent_plane,
+    test_odometry_counts_in_steps_of_the_encoder,
+    test_odometry_of_a_circle,
+)
+
+
+@pytest.fixture(autouse=True)
+def graph_world(monkeypatch):
+    monkeypatch.setattr(scenes, "MujocoWorld", GraphWorld)
+
+
+def duet(make, monkeypatch):
+    """The same scene on the plain path of the CPU and on the GPU's."""
+    graph = make()
+    assert graph.world.captures
+    with monkeypatch.context() as patched:
+        patched.setattr(scenes, "MujocoWorld", GraphWorld.__base__)
+        plain = make()
+    assert not plain.world.captures
+    return plain, graph
+
+
+def compare(plain, graph, when, rtol, atol):
+    for uuid in plain.sensors:
+        for read in ("read", "read_ground_truth"):
+            expected, got = (flat(getattr(one[uuid], read)()) for one in (plain, graph))
+            what = f"{uuid}.{read} {when}"
+            torch.testing.assert_close(
+                got, expected, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m, what=what: f"{what}: {m}"
+            )
+
+
+# -- rays --------------------------------------------------------------------------------------------------------------
+
+
+def test_rays_hit_what_mujoco_s_rays_hit():
+    """Every kind of geom, from outside and from inside, with normals; through bodies that are not to be seen."""
+    import mujoco_warp as mjw
+
+    from sensorium.worlds import warp_rays
+    from sensorium.worlds.rays import RayBatch
+
+    model = mujoco.MjModel.from_xml_string(SHAPES)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    with wp.ScopedDevice("cpu"):
+        warp_model = mjw.put_model(model)
+    random, n = np.random.default_rng(2), 3000
+    directions = random.normal(size=(n, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    points = random.normal(size=(n, 3)) * 0.8 + (0, 0, 0.3)
+    points[:600] = data.geom_xpos[np.arange(600) % model.ngeom]
+    unseen = np.zeros((2, model.nbody), bool)
+    unseen[1, 1:4] = True
+    viewer = np.arange(n) % 2
+    rays = RayBatch.allocate(2, viewer, unseen, True, torch.device("cpu"))
+    rays.points[:], rays.directions[:] = torch.from_numpy(points), torch.from_numpy(directions)
+    places = np.repeat(data.geom_xpos[None], 2, 0), np.repeat(data.geom_xmat.reshape(1, -1, 3, 3), 2, 0)
+    kinds = zip(places, (wp.vec3, wp.mat33), strict=True)
+    places = [wp.array(place.astype(np.float32), dtype=kind, device="cpu") for place, kind in kinds]
+    rays.distances.fill_(-7.0)
+    warp_rays.cast(warp_model, warp_rays.MeshTrees(model, "cpu"), *places, rays, torch.tensor([True, False]))
+    assert (rays.distances[1] == -7).all(), "an env outside of the mask is left alone"
+
+    expected, geoms, normals = np.zeros(n), np.zeros(n, np.int32), np.zeros((n, 3))
+    geom, normal = np.zeros(1, np.int32), np.zeros(3)
+    kept = model.geom_rgba[:, 3].copy()
+    for i in range(n):
+        hidden = unseen[viewer[i]][model.geom_bodyid]
+        model.geom_rgba[:, 3] = np.where(hidden, 0.0, kept)  # MuJoCo's rays do not see what is invisible
+        expected[i] = mujoco.mj_ray(model, data, points[i], directions[i], None, 1, -1, geom, normal)
+        geoms[i], normals[i] = geom[0], normal
+    np.testing.assert_array_equal(rays.geoms[0], geoms)
+    np.testing.assert_allclose(rays.distances[0], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(rays.normals[0], normals, atol=2e-4)
+    hit = set(model.geom_type[geoms[geoms >= 0]].tolist())
+    assert len(hit) == 8, "plane, height field, sphere, capsule, ellipsoid, cylinder, box, mesh"
+
+
+def test_rays_read_what_they_read_on_the_cpu(monkeypatch):
+    plain, graph = duet(shapes_scene, monkeypatch)
+    assert "after the graph" not in graph.describe()
+    close = {"rtol": 1e-4, "atol": 5e-4}  # normals of grazing hits on curved surfaces are the worst in float32
+    compare(plain, graph, "at build", **close)
+    for step in range(25):
+        for one in (plain, graph):
+            one.step()
+            if step == 8:
+                one.reset(envs=[1])
+            if step == 12:
+                one["lidar"].set(noise=0.0, ray_dropout=0.5, envs=[0])
+                one["scan"].set(noise_per_metre=0.2, ray_dropout=0.0)
+        compare(plain, graph, f"at step {step}", **close)
+
+
+def test_the_same_returns_are_lost_and_the_same_noise_is_drawn():
+    from sensorium.sensors import ray_kernels
+
+    scene = shapes_scene(n_envs=5, rays=RAYS[:1])
+    lidar = scene["lidar"]
+    lidar.set(noise=0.0)
+    lidar.set(noise_per_metre=0.1, ray_dropout=0.4, envs=[1, 3])
+    scene.step(3)
+    group = lidar.group
+    expected = group.truth.clone()
+    table, parameters = group.caster.table, [group.parameters[p].numpy() for p in ("noise_per_metre", "ray_dropout")]
+    ray_kernels.roughen(table, expected.numpy(), *parameters, group.noise_keys, group.loss_keys, 3)
+    assert torch.equal(group.reading, expected)
+    n_beams = lidar._rig.n_beams
+    lost = group.reading[:n_beams].isinf() & group.truth[:n_beams].isfinite()
+    share = lost.float().mean(0)
+    assert share[[1, 3]].min() > 0.2
+    assert share[4] < 0.15
+
+
+def test_resetting_some_envs_leaves_the_others_rays():
+    scene = shapes_scene(n_envs=4)
+    scene.step(7)
+    before = {uuid: flat(sensor.read()).clone() for uuid, sensor in scene.sensors.items()}
+    scene.reset(envs=[2])
+    for uuid, old in before.items():
+        now = flat(scene[uuid].read())
+        others = [0, 1, 3]
+        torch.testing.assert_close(now[others], old[others], rtol=0, atol=0, equal_nan=True)
+        assert not torch.equal(now[2].nan_to_num(), old[2].nan_to_num())
+
+
+def test_rays_are_drawn_where_they_are():
+    from sensorium.worlds import Painter
+
+    scene = shapes_scene(n_envs=2, rays=(RAYS[0], RAYS[2]))
+    scene.step(3)
+    for uuid in ("lidar", "scan"):
+        sensor = scene[uuid]
+        _, ends = scene[uuid].group.caster.spans(sensor._position, 1, sensor._true_distances(1))
+        seen = np.isfinite(ends).all(axis=1)
+        if uuid == "scan":  # 15 Hz of 24 columns: 3.6 a step, of 9 beams each
+            fired = sensor.group.caster.fired_beams(sensor._position, 1)
+            assert fired.sum() in (27, 36)
+            points = sensor.read_ground_truth().points[1].reshape(-1, 3)
+            seen &= fired
+            np.testing.assert_allclose(ends[seen], points[seen], atol=1e-4)
+        sensor._draw(Painter(), 1)
+        assert seen.any()
+
+
+# -- GPS, wheels, battery ----------------------------------------------------------------------------------------------
+
+
+def test_mobile_sensors_read_what_they_read_on_the_cpu(monkeypatch):
+    plain, graph = duet(mobile_scene, monkeypatch)
+    assert "after the graph" not in graph.describe()
+    lost = torch.zeros(5, dtype=torch.bool)
+    for step in range(60):
+        for one in (plain, graph):
+            one.step()
+            if step == 20:
+                one.reset(envs=[1, 3])
+                one["cart"].set_ctrl([4.0, 7.0])
+            if step == 25:
+                one["gps"].set(visible=False, envs=[0, 1])
+                one["odometry"].set(track_error=0.2, envs=[2])
+                one["battery"].set(initial_charge=0.3)
+            if step == 30:
+                one["gps"].set(visible=True)
+                one.reset(envs=[4])
+                one["cart"].set_ctrl([4.0, 7.0])
+        # positions come to the sensors in float32 on this path, as on a GPU
+        compare(plain, graph, f"at step {step}", 1e-6, 2e-6)
+        lost |= graph["gps"].read().fix[:, 0] == 0
+    assert lost.all()
+    assert graph["battery"].read().charge[4].item() < 0.31
+    assert graph["odometry"].read().yaw.min() > 0.03
+
+
+def test_resetting_some_envs_leaves_the_others_dead_reckoning_and_charge():
+    scene = mobile_scene()
+    scene.step(30)
+    before = {uuid: flat(sensor.read_ground_truth()).clone() for uuid, sensor in scene.sensors.items()}
+    scene.reset(envs=[1])
+    for uuid, old in before.items():
+        assert torch.equal(flat(scene[uuid].read_ground_truth())[[0, 2, 3, 4]], old[[0, 2, 3, 4]]), uuid
+    for uuid in ("odometry", "counted"):
+        assert scene[uuid].read().pos[1].abs().max() == 0
+    assert scene["battery"].read().energy[1] == 0
+    assert scene["small"].read().charge[1].item() == pytest.approx(0.7)
+
+
+def test_a_clock_on_the_gpu_is_exact_after_an_hour():
+    """The engine's own time is float32 there, and off by up to a tenth of a millisecond by then."""
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    clock = scene.add_sensor(sn.Clock(drift=20.0))
+    scene.build(n_envs=2)
+    scene.world.bind("time")[1] = 3600.0
+    scene.forward(envs=[1])
+    scene.step()
+    assert clock.read_ground_truth()[:, 0].tolist() == pytest.approx([0.01, 3600.01], abs=1e-9)
+    assert clock.read()[1, 0].item() == pytest.approx(3600.01 * (1 + 20e-6), abs=1e-7)
