@@ -78,9 +78,9 @@ CART = """
   <geom type="box" size="0.2 0.1 0.03" mass="5"/>
   <geom type="sphere" size="0.05" pos="-0.15 0 -0.05" friction="0.001 0 0" mass="0.1" priority="1"/>
   <body name="l" pos="0 0.2 0"><joint name="left" axis="0 1 0" damping="0.05"/>
-    <geom type="cylinder" size="0.1 0.02" euler="90 0 0" mass="0.5"/></body>
+    <geom type="sphere" size="0.1" mass="0.5"/></body>
   <body name="r" pos="0 -0.2 0"><joint name="right" axis="0 1 0" damping="0.05"/>
-    <geom type="cylinder" size="0.1 0.02" euler="90 0 0" mass="0.5"/></body></body></worldbody>
+    <geom type="sphere" size="0.1" mass="0.5"/></body></body></worldbody>
 <actuator><velocity name="vl" joint="left" kv="0.2"/><velocity name="vr" joint="right" kv="0.2"/></actuator></mujoco>
 """
 _GPS = {"link": "cart", "origin": (47.4, 8.5, 408.0), "vel_noise": 0.1}
