@@ -130,6 +130,11 @@ class SensorGroup:
         """Return columns of all sensors of the group."""
         return self.return_slices[-1].stop
 
+    def timing(self, sensor: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of one sensor, live: whether it takes a sample in this step, and how many steps old a reading is; (B,) each.
+        They are renewed in every step, before the hooks."""
+        return self._manager.timing(sensor)
+
     def per_column(self, option: str) -> torch.Tensor:
         """An option of every sensor, repeated over its columns: (columns, 1), ready to broadcast over envs."""
         values = torch.zeros(self.n_columns, 1, device=self.device)
