@@ -82,7 +82,8 @@ class SensorGroup:
         self.capturable = bool(cls.capturable) and self.in_pipeline and not self.delayed
         self.history_length = max(sensor.options.history_length or 0 for sensor in sensors)
         # whether it needs return storage of its own; else its cache is its part of the working buffer
-        self.stored = self.delayed or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)
+        stored = self.delayed or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)
+        self.stored = self.in_pipeline and stored
 
         # where its columns lie; set by the layout
         self.columns = self.delivery_rows = slice(0, 0)

@@ -309,7 +309,7 @@ class SensorManager:
         block = self._blocks[group.dtype]
         return block.direct, block.store.reading, block.store.truth
 
-    # -- what group.timing(), group.gather() and group.imperfect() do ----------------------------------------------------------------
+    # -- what group.timing(), group.gather() and group.imperfect() do ------------------------------------------------
 
     def timing(self, sensor: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Whether a sensor is due in this step, and how late it is in steps, (B,) each."""
