@@ -1,0 +1,23 @@
+"""Cameras and the renderers behind them."""
+
+from sensorium.cameras.camera import CameraData, CameraSensor, Picked
+from sensorium.cameras.geometry import look_at, project
+from sensorium.cameras.options import BatchRendererCamera, Camera, RasterizerCamera, RaytracerCamera
+from sensorium.cameras.renderer import Choice, Look, Renderer, View, register
+
+__all__ = [
+    "BatchRendererCamera",
+    "Camera",
+    "CameraData",
+    "CameraSensor",
+    "Choice",
+    "Look",
+    "Picked",
+    "RasterizerCamera",
+    "RaytracerCamera",
+    "Renderer",
+    "View",
+    "look_at",
+    "project",
+    "register",
+]
