@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 
-_ITERATIONS = 30
+_ITERATIONS = 20
 _CLOSE = 1e-10
 """Distorted coordinates that are so near to what was asked for are it (1e-6 of a pixel of a 10,000 pixel lens)."""
 _STEEPEST = math.tan(math.radians(89.5))
@@ -91,16 +91,20 @@ def _brown(profile: CameraProfile, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor
 
 def _undistort_brown(profile: CameraProfile, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """By Newton's method, in steps that are bounded, for it must not leap over the fold into another solution."""
-    u, v = x.clone(), y.clone()
+    u, v = x.clone(memory_format=torch.contiguous_format), y.clone(memory_format=torch.contiguous_format)
+    todo = torch.arange(x.numel(), device=x.device)  # what has not converged
     for _ in range(_ITERATIONS):
-        new_x, new_y, xx, yy, xy = _brown(profile, u, v)
-        ex, ey = x - new_x, y - new_y
-        if bool((ex.abs() + ey.abs()).max() < _CLOSE):
-            break
+        now_u, now_v = u.view(-1)[todo], v.view(-1)[todo]
+        new_x, new_y, xx, yy, xy = _brown(profile, now_u, now_v)
+        ex, ey = x.reshape(-1)[todo] - new_x, y.reshape(-1)[todo] - new_y
+        far = ex.abs() + ey.abs() >= _CLOSE
         det = xx * yy - xy * xy
         det = torch.where(det.abs() < 0.05, 0.05, det)
-        u = u + ((ex * yy - ey * xy) / det).clamp(-0.3, 0.3)
-        v = v + ((ey * xx - ex * xy) / det).clamp(-0.3, 0.3)
+        u.view(-1)[todo] = now_u + ((ex * yy - ey * xy) / det).clamp(-0.3, 0.3)
+        v.view(-1)[todo] = now_v + ((ey * xx - ex * xy) / det).clamp(-0.3, 0.3)
+        todo = todo[far]
+        if not len(todo):
+            break
     new_x, new_y, xx, yy, xy = _brown(profile, u, v)
     near = (new_x - x).abs() + (new_y - y).abs() < 1e-6
     return u, v, near & (xx * yy - xy * xy > 0) & (xx + yy > 0)
@@ -176,9 +180,10 @@ def margins(profile: CameraProfile, intrinsics: Intrinsics, size: tuple[int, int
     border_x, border_y = torch.cat([columns, columns, first, last]), torch.cat([top, bottom, rows, rows])
     x, y, reached = undistort(profile, (border_x - cx) / fx, (border_y - cy) / fy)
     most = 1 / (1 + min(0.0, *profile.chromatic_aberration))  # what is shown smaller reaches further out
+    lost = 1e9 if profile.projection == "fisheye" else 0.0  # rays beside or behind the camera, or no rays at all
 
     def beyond(position: Tensor, focal: Tensor, centre: Tensor, side: int) -> list[int]:
-        away = torch.where(reached, position * focal, torch.sign(position) * 1e9) * most + centre
+        away = torch.where(reached, position * focal, torch.sign(position) * lost) * most + centre
         ends = (-float(away.min()), float(away.max()) - side)
         return [min(max(0, math.ceil(end - 1e-9)), int(limit * side)) for end in ends]
 
