@@ -11,7 +11,7 @@ import torch
 import warp as wp
 
 from sensorium.cameras import imager_kernels as kernels
-from sensorium.cameras.imager_snippets import LANES, LINEAR_STEPS, NO_PIXEL
+from sensorium.cameras.imager_snippets import LANES, LINEAR_STEPS, MOST, NO_PIXEL
 from sensorium.cameras.lens import NO_MARGINS, Intrinsics, Margins, make_map
 from sensorium.cameras.profile import CameraProfile
 from sensorium.errors import OptionError
@@ -98,12 +98,12 @@ class Imager:
         self._step = torch.zeros(1, dtype=torch.int32, device=self._device)
         self._intrinsics = torch.zeros(n_envs, 4, device=self._device)
         self._map = torch.zeros(1, device=self._device)
-        self._tables = [torch.from_numpy(table).to(self._device) for table in _srgb_tables()]
+        self._tables = [torch.from_numpy(table).to(self._device) for table in (*_srgb_tables(), _reciprocals())]
         self._arrays: dict[tuple[int, int, torch.dtype], Any] = {}
         self._frames = [self._frame(mask, seed, uuid) for mask in (self._everyone, self._mask)]
         self._depth = _depth_struct(profile, seed, uuid)
         self._codes = kernels.Codes()
-        self._codes.guess, self._codes.thresholds = (_flat(table) for table in self._tables[1:])
+        self._codes.guess, self._codes.thresholds = (_flat(table) for table in self._tables[1:3])
         self._jpegs = [self._jpeg(mask) for mask in (self._everyone, self._mask)] if profile.jpeg_quality else []
         self._planes: Tensor | None = None
         self._shadow: Tensor | None = None
@@ -255,7 +255,7 @@ class Imager:
         frame = kernels.Frame()
         frame.mask, frame.step, frame.intrinsics = _flat(mask), _flat(self._step), _flat(self._intrinsics)
         frame.map, frame.map_stride = _flat(self._map), 0
-        frame.decode, frame.guess, frame.thresholds = (_flat(table) for table in self._tables)
+        frame.decode, frame.guess, frame.thresholds, frame.reciprocal = (_flat(table) for table in self._tables)
         frame.width, frame.height, frame.left, frame.top = width, height, beyond.left, beyond.top
         frame.source_width = width + beyond.left + beyond.right
         frame.source_height = height + beyond.top + beyond.bottom
@@ -354,3 +354,8 @@ def _srgb_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     guess = np.searchsorted(begins, least, side="right").clip(0, 255)
     begins[255] = 2.0
     return decode(codes / 255).astype(np.float32), guess.astype(np.uint8), begins.astype(np.float32)
+
+
+def _reciprocals() -> np.ndarray:
+    """1 / i for electron counts i; that of 0 is not used."""
+    return (1 / np.maximum(np.arange(MOST + 1), 1)).astype(np.float32)

@@ -21,6 +21,7 @@ class Frame:
     decode: _f32  # (256,) sRGB to linear light
     guess: _u8  # linear light, in steps, to sRGB or one less
     thresholds: _f32  # (256,) linear light at which the next sRGB value begins
+    reciprocal: _f32  # of small numbers
     map_stride: int  # 0 where all envs have one map
     width: int
     height: int

@@ -17,7 +17,7 @@ LANES = 64
 """Pixels a thread on the CPU."""
 DARK = 16
 """Electrons below which shot noise is drawn from Poisson's distribution itself."""
-_MOST = 63
+MOST = 63
 """Electrons that are never exceeded where ``DARK`` are expected: chance 1e-17."""
 LINEAR_STEPS = 4095
 """Cells of the table from linear light to sRGB."""
@@ -95,7 +95,7 @@ COLOR = (
     + _ENCODE
     + _exp_minus()
     + f"""
-const float over[{_MOST} + 1] = {{{",".join(f"{1 / max(i, 1)!r}f" for i in range(_MOST + 1))}}};
+const float* over = k.reciprocal.data;
 const unsigned char* in = src.data + source * 3;
 unsigned char* o = out.data + target * 3;
 const float* decode = k.decode.data;
@@ -185,7 +185,7 @@ if (k.noisy) {{
                 const float chance = ((float)(int)(word[c][i] >> 8) + 0.5f) * {2.0**-24!r}f;
                 float p = none[i], sum = p;
                 int count = 0;
-                while (chance > sum && count < {_MOST}) {{
+                while (chance > sum && count < {MOST}) {{
                     count += 1;
                     p = p * (e * over[count]);
                     sum = sum + p;
