@@ -279,6 +279,18 @@ def test_envs_may_differ_in_intrinsics_and_change_them():
     assert torch.equal(out["rgb"][0], out["rgb"][1])
 
 
+@pytest.mark.parametrize("options", [{}, BROWN, FISHEYE], ids=["none", "brown", "fisheye"])
+def test_rays_of_pixels_are_what_the_lens_puts_there(options):
+    x, y = CameraProfile(**options).rays(intrinsics(), (WIDTH, HEIGHT))
+    assert x.shape == (1, HEIGHT, WIDTH)
+    for column, row in ((0, 0), (30, 100), (80, 60), (159, 59)):
+        seen = opencv_distort(options, float(x[0, row, column]), float(y[0, row, column]))
+        assert seen == pytest.approx(((column + 0.5 - 80) / 100, (row + 0.5 - 60) / 100), abs=1e-6)
+    folded, _ = CameraProfile(k1=-0.4).rays(intrinsics(), (WIDTH, HEIGHT))
+    assert torch.isnan(folded[0, 0, 0])  # r (1 - 0.4 r²) is never 1
+    assert torch.isfinite(folded[0, 60]).any()
+
+
 def test_chromatic_aberration_magnifies_red_and_blue():
     seen = measure(CameraProfile(chromatic_aberration=(0.05, -0.04)), dot(110, 40))
     assert centroid(seen, 0) == pytest.approx((80 + 30 * 1.05, 60 - 20 * 1.05), abs=0.05)

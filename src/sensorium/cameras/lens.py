@@ -134,6 +134,16 @@ def _undistort_fisheye(profile: CameraProfile, x: Tensor, y: Tensor) -> tuple[Te
     return x * scale, y * scale, reached
 
 
+def rays(profile: CameraProfile, intrinsics: Intrinsics, size: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """The rays (x, y, 1) that the pixels of (width, height) images show, each (B, H, W), and whether there is one."""
+    width, height = size
+    device = intrinsics.fx.device
+    fx, fy, cx, cy = (value.double().reshape(-1, 1, 1) for value in intrinsics)
+    columns = torch.arange(width, dtype=torch.float64, device=device) + 0.5
+    rows = torch.arange(height, dtype=torch.float64, device=device)[:, None] + 0.5
+    return undistort(profile, ((columns - cx) / fx).expand(-1, height, -1), ((rows - cy) / fy).expand(-1, -1, width))
+
+
 def make_map(
     profile: CameraProfile, intrinsics: Intrinsics, size: tuple[int, int], source: tuple[int, int, Margins]
 ) -> Tensor:
@@ -149,20 +159,16 @@ def make_map(
     """
     width, height = size
     source_width, source_height, beyond = source
-    device = intrinsics.fx.device
     fx, fy, cx, cy = (value.double().reshape(-1, 1, 1) for value in intrinsics)
-    columns = torch.arange(width, dtype=torch.float64, device=device) + 0.5
-    rows = torch.arange(height, dtype=torch.float64, device=device)[:, None] + 0.5
-    x, y, reached = undistort(
-        profile, ((columns - cx) / fx).expand(-1, height, -1), ((rows - cy) / fy).expand(-1, -1, width)
-    )
+    x, y, reached = rays(profile, intrinsics, size)
     across = 1 / (1 + (x * x + y * y))  # cos² of the angle off axis
     gain = torch.where(reached, 1 - profile.vignette * (1 - across * across), 0.0)
     if profile.distorts:
         left, top = x * fx + cx + (beyond.left - 0.5), y * fy + cy + (beyond.top - 0.5)
     else:  # exactly themselves
-        left = (columns + (beyond.left - 0.5)).expand(len(fx), height, width)
-        top = (rows + (beyond.top - 0.5)).expand(len(fx), height, width)
+        columns = torch.arange(width, dtype=torch.float64, device=x.device) + float(beyond.left)
+        rows = torch.arange(height, dtype=torch.float64, device=x.device)[:, None] + float(beyond.top)
+        left, top = columns.expand_as(x), rows.expand_as(x)
     seen = reached & (left >= -0.5) & (left < source_width - 0.5) & (top >= -0.5) & (top < source_height - 0.5)
     left, top = (torch.where(seen, (v * _POSITION).round() / _POSITION, OUTSIDE) for v in (left, top))
     return torch.stack([left, top, (gain * _GAIN).round() / _GAIN], -1).float().contiguous()

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import torch
 from pydantic import Field, model_validator
 
-from sensorium.cameras.lens import Intrinsics, Margins, margins
+from sensorium.cameras.lens import Intrinsics, Margins, margins, rays
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import Options
 
@@ -218,6 +219,12 @@ class CameraProfile(Options):
             limit: the most, as a part of the image's side: a fisheye of 180° would ask for an endless image.
         """
         return margins(self, intrinsics, size, limit)
+
+    def rays(self, intrinsics: Intrinsics, size: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the pixels of a (width, height) image show: x / z and y / z in camera axes (x right, y down), each
+        (B, H, W); NaN where the lens lets nothing through. With a measured depth they give points."""
+        x, y, reached = rays(self, intrinsics, size)
+        return torch.where(reached, x, torch.nan).float(), torch.where(reached, y, torch.nan).float()
 
 
 def _planckian(kelvin: float) -> tuple[float, float, float]:
