@@ -3,12 +3,14 @@
 from sensorium.cameras.camera import CameraData, CameraSensor, Picked
 from sensorium.cameras.geometry import look_at, project
 from sensorium.cameras.options import BatchRendererCamera, Camera, RasterizerCamera, RaytracerCamera
+from sensorium.cameras.profile import CameraProfile
 from sensorium.cameras.renderer import Choice, Look, Renderer, View, register
 
 __all__ = [
     "BatchRendererCamera",
     "Camera",
     "CameraData",
+    "CameraProfile",
     "CameraSensor",
     "Choice",
     "Look",
