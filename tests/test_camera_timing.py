@@ -22,7 +22,11 @@ def moving(n_envs=2, **options):
     # at 1 m a pixel is SPEED wide: the bar at y = -(k + 0.5) * SPEED fills column 20 + k
     camera = scene.add_sensor(
         sn.Camera(
-            **{"uuid": "c", "lookat": (1, 0, 0), "focal_length": 1 / SPEED, "resolution": (60, 2), "far": 5.0},
+            uuid="c",
+            lookat=(1, 0, 0),
+            focal_length=1 / SPEED,
+            resolution=(60, 2),
+            far=5.0,
             **{"principal_point": (0.5, 1.0), "outputs": ("segmentation",), **options},
         )
     )
@@ -123,7 +127,7 @@ def test_dropouts_hold_the_image_before():
 
 
 def test_history_is_what_was_read_newest_first():
-    for options in (dict(), dict(delay=0.02), dict(rate=30.0)):
+    for options in ({}, {"delay": 0.02}, {"rate": 30.0}):
         plain = run(*moving(**options))
         scene, camera = moving(history_length=4, **options)
         for step in range(1, 13):
@@ -179,7 +183,7 @@ def test_outputs_that_are_switched_on_later_are_captured_too():
 
 
 def test_readings_do_not_depend_on_batch_size_or_readers():
-    options = dict(rate=50.0, delay=0.02, jitter=0.02, dropout=0.2)
+    options = {"rate": 50.0, "delay": 0.02, "jitter": 0.02, "dropout": 0.2}
     one, many = run(*moving(n_envs=1, **options)), run(*moving(n_envs=5, **options))
     assert one[:, 0].tolist() == many[:, 0].tolist()
     scene, camera = moving(n_envs=5, **options)
