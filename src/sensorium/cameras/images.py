@@ -176,6 +176,8 @@ class Images:
     def _expose(self, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """The rendered images as a shutter that takes its time sees them: rows from frames that are blended each."""
         assert self._profile is not None
+        assert self._motion is not None
+        self._motion.check()
         exposure, rolling = self._mount.exposure, self._mount.rolling_shutter
         rolls = self._profile.rolling_frames if rolling else 1
         blurs = (self._profile.motion_blur if self._profile.motion_blur > 1 else _BLUR) if exposure else 1
