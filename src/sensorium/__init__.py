@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from sensorium import presets as presets
@@ -53,9 +54,17 @@ from sensorium.sensors import (
     WheelOdometry,
 )
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Box, Capsule, Cylinder, Entity, Plane, Scene, Sphere
+from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Plane, Scene, Sphere
 
 if TYPE_CHECKING:
+    from sensorium.cameras import (
+        BatchRendererCamera,
+        Camera,
+        CameraData,
+        CameraProfile,
+        RasterizerCamera,
+        RaytracerCamera,
+    )
     from sensorium.sensors import (
         ContactDepthProbe,
         ContactProbe,
@@ -73,6 +82,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
+"""What is imported from ``sensorium.cameras`` when it is used."""
+
 __all__ = [
     "GPS",
     "IMU",
@@ -80,9 +92,13 @@ __all__ = [
     "AlreadyBuiltError",
     "ArrayPattern",
     "Barometer",
+    "BatchRendererCamera",
     "BatteryState",
     "Box",
     "Buffer",
+    "Camera",
+    "CameraData",
+    "CameraProfile",
     "CapacityError",
     "Capsule",
     "Clock",
@@ -106,6 +122,7 @@ __all__ = [
     "KinematicContactProbe",
     "KinematicTaxel",
     "Lidar",
+    "Light",
     "Magnetometer",
     "Material",
     "ModelError",
@@ -119,7 +136,9 @@ __all__ = [
     "PinholePattern",
     "Plane",
     "Proximity",
+    "RasterizerCamera",
     "Raycaster",
+    "RaytracerCamera",
     "RingPattern",
     "Scene",
     "Sensor",
@@ -147,4 +166,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in sensors._LAZY and name in __all__:
         return getattr(sensors, name)
+    if name in _CAMERAS:
+        return getattr(importlib.import_module("sensorium.cameras"), name)
     raise AttributeError(f"module 'sensorium' has no attribute {name!r}")

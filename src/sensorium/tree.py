@@ -9,7 +9,7 @@ else:
 ``state_dict(...)``      path -> value, chosen by tags
 ``load_state_dict(...)`` the way back, checked before anything is written
 ``write_replay_data()``  top-down: every module writes its buffers back into the simulation
-``enable_*()``           top-down: every module that defines such a method runs it
+``enable_*()``           top-down: every module that defines such a method runs it; likewise ``disable_*()``
 ======================== =============================================================================
 
 Children are found in a module's public attributes in the order in which they were set: Modules, Buffers, and lists,
@@ -47,6 +47,8 @@ class _Running(threading.local):
 
 
 _running = _Running()
+_SWITCHES = ("enable_", "disable_")
+"""How the names of methods that cascade begin."""
 
 
 class Buffer:
@@ -227,24 +229,24 @@ class Module:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in [name for name in vars(cls) if name.startswith("enable_")]:
-            # what a class does when it is enabled becomes its hook, so that a call of it reaches what is below as well
+        for name in [name for name in vars(cls) if name.startswith(_SWITCHES)]:
+            # what a class does when it is switched becomes its hook, so that a call of it reaches what is below as well
             setattr(cls, f"_{name}", vars(cls)[name])
             delattr(cls, name)
 
     def __getattr__(self, name: str) -> Any:
-        # enable_rgb(), enable_depth_rendering(), ...: top-down to every module that defines it
-        if not name.startswith("enable_"):
+        # enable_rgb(), disable_depth_rendering(), ...: top-down to every module that defines it
+        if not name.startswith(_SWITCHES):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        def enable(*args: Any, **kwargs: Any) -> int:
+        def switch(*args: Any, **kwargs: Any) -> int:
             top = name not in _running.seen
             called = self._cascade(name, args, kwargs)
             if top and not called:
                 raise AttributeError(f"no module of this tree can {name}()")
             return called
 
-        return enable
+        return switch
 
     # -- state --------------------------------------------------------------------------------------------------------
 

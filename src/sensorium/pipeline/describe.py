@@ -6,8 +6,8 @@ from sensorium.pipeline.flags import EXTRA_NAMES
 from sensorium.pipeline.group import SensorGroup
 
 
-def describe_group(group: SensorGroup) -> list[dict[str, str]]:
-    """One row a sensor of the group: uuid, class, shape, dtype, rate, delay, memory."""
+def describe_group(group: SensorGroup, runs: str) -> list[dict[str, str]]:
+    """One row a sensor of the group: uuid, class, shape, dtype, rate, delay, memory, and how the group runs."""
     rows = []
     for number, sensor in enumerate(group.sensors):
         options, layout = sensor.options, sensor._get_return_format() if group.in_pipeline else ()
@@ -22,8 +22,10 @@ def describe_group(group: SensorGroup) -> list[dict[str, str]]:
                 "dtype": str(group.return_dtype).removeprefix("torch."),
                 "rate": "every step" if options.rate is None else f"{options.rate:g} Hz",
                 "delay": f"{options.delay * 1e3:g} ms{jitter}",
-                "memory": _size(_bytes(group, number)) if group.in_pipeline else "",
+                "memory": size(_bytes(group, number)) if group.in_pipeline else "",
+                "runs": runs,
             }
+            | sensor._describe()
         )
     return rows
 
@@ -42,5 +44,6 @@ def _bytes(group: SensorGroup, number: int) -> int:
     return group.n_envs * (own + back * group.return_dtype.itemsize * slots)
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
+    """Bytes in words."""
     return f"{count / 2**10:.1f} KiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"

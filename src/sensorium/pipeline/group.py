@@ -82,7 +82,8 @@ class SensorGroup:
         self.capturable = bool(cls.capturable) and self.in_pipeline and not self.delayed
         self.history_length = max(sensor.options.history_length or 0 for sensor in sensors)
         # whether it needs return storage of its own; else its cache is its part of the working buffer
-        self.stored = self.delayed or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)
+        stored = self.delayed or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)
+        self.stored = self.in_pipeline and stored
 
         # where its columns lie; set by the layout
         self.columns = self.delivery_rows = slice(0, 0)
@@ -145,6 +146,11 @@ class SensorGroup:
     def n_returns(self) -> int:
         """Return columns of all sensors of the group."""
         return self.return_slices[-1].stop
+
+    def timing(self, sensor: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of one sensor, live: whether it takes a sample in this step, and how many steps old a reading is; (B,) each.
+        They are renewed in every step, before the hooks."""
+        return self._manager.timing(sensor)
 
     def per_column(self, option: str) -> torch.Tensor:
         """An option of every sensor, repeated over its columns: (columns, 1), ready to broadcast over envs."""

@@ -309,7 +309,12 @@ class SensorManager:
         block = self._blocks[group.dtype]
         return block.direct, block.store.reading, block.store.truth
 
-    # -- what group.gather() and group.imperfect() do ----------------------------------------------------------------
+    # -- what group.timing(), group.gather() and group.imperfect() do ------------------------------------------------
+
+    def timing(self, sensor: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Whether a sensor is due in this step, and how late it is in steps, (B,) each."""
+        row = self._rows[sensor.uuid]
+        return self._timing.due[row], self._timing.lag[row]
 
     def gather(self, group: SensorGroup, out: torch.Tensor) -> None:
         """Raw signals of one group into ``out``."""
@@ -465,7 +470,7 @@ class SensorManager:
 
     def describe(self) -> list[dict[str, str]]:
         """One row a sensor: what it is, what it returns, when, what it takes, and how it runs."""
-        return [row | {"runs": self._where(group)} for group in self.groups for row in describe_group(group)]
+        return [row for group in self.groups for row in describe_group(group, self._where(group))]
 
     def draw(self, painter: Painter, env: int) -> None:
         """Let the sensors with ``draw_debug`` paint what they look at and feel in one env."""

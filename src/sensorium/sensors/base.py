@@ -192,6 +192,10 @@ class Sensor(Module, Generic[DataT]):
         if pose is not None:
             painter.frame(*pose)
 
+    def _describe(self) -> dict[str, str]:
+        """What ``scene.describe()`` says of it instead of what it knows: column -> text."""
+        return {}
+
     def _site_name(self) -> str:
         return f"{self.uuid}:site"
 

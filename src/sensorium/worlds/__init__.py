@@ -1,6 +1,8 @@
 """Worlds: what is there (Scene), and the engines that move it."""
 
+from sensorium.worlds.changes import Changes
 from sensorium.worlds.entity import Entity
+from sensorium.worlds.lights import Light
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
@@ -15,9 +17,11 @@ __all__ = [
     "Box",
     "Capsule",
     "CapturingWorld",
+    "Changes",
     "Cylinder",
     "Entity",
     "Envs",
+    "Light",
     "MujocoWorld",
     "Names",
     "Painter",

@@ -101,7 +101,8 @@ class Entity(Module):
         return world.bind("xpos")[:, self._body].float(), world.bind("xquat")[:, self._body].float()
 
     def set_pose(self, pos: Any = None, quat: Any = None, envs: Envs = None) -> None:
-        """Set the pose of a free base in the world frame. Call ``scene.forward(envs)`` (or step) to see it in sensors.
+        """Set the pose of a free base in the world frame. Call ``scene.forward(envs)`` (or step) to see it in sensors;
+        cameras see it at once.
 
         Args:
             pos: position in metres, (3,) or (n, 3) for the n envs; None keeps it.
@@ -123,6 +124,7 @@ class Entity(Module):
         for start, value in ((address, new_pos), (address + 3, new_quat)):
             if value is not None:
                 self._write(qpos, torch.arange(start, start + value.shape[-1], device=world.device), value, envs)
+        world.changes.write(envs)
 
     def get_joint_positions(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Positions (B, n) of the named joints (default: all), rad or m, float32."""
@@ -133,10 +135,12 @@ class Entity(Module):
         return self._built().bind("qvel")[:, self._dofs[self._joint_index(joints)]].float()
 
     def set_joint_positions(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
-        """Set joint positions, rad or m: a number, (n,), or (envs, n). ``scene.forward(envs)`` shows it to sensors."""
+        """Set joint positions, rad or m: a number, (n,), or (envs, n). ``scene.forward(envs)`` shows it to sensors;
+        cameras see it at once."""
         index = self._joint_index(joints)
         world = self._built()
         self._write(world.bind("qpos"), self._qpos[index], self._values("values", values, len(index), envs), envs)
+        world.changes.write(envs)
 
     def set_joint_velocities(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set joint velocities, rad/s or m/s: a number, (n,), or (envs, n)."""

@@ -21,6 +21,8 @@ import torch
 from mujoco.batch import Batch, SimulationError
 
 from sensorium.errors import OptionError
+from sensorium.worlds.changes import Changes
+from sensorium.worlds.lights import Light
 from sensorium.worlds.world import Envs, env_ids
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
@@ -44,6 +46,9 @@ class MujocoWorld:
         self.n_envs = n_envs
         self.device = torch.device("cpu")
         self.substeps = substeps
+        self.changes = Changes(n_envs)
+        self.lights: tuple[Light, ...] = ()
+        self.expanded: dict[str, torch.Tensor] = {}
         self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
         self.threads = threads or len(os.sched_getaffinity(0))
         self.batch = Batch(model, n_envs, self.threads)
@@ -75,7 +80,8 @@ class MujocoWorld:
         return torch.from_numpy(array)
 
     def expand(self, field: str) -> torch.Tensor:
-        return torch.from_numpy(self.batch.expand(field))
+        self.expanded[field] = torch.from_numpy(self.batch.expand(field))
+        return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
         self.batch.set_const(env_ids(envs, self.n_envs))
@@ -98,6 +104,10 @@ class MujocoWorld:
             failed |= self._retire(error.ids)
         if self._bad.any():
             failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
+        if self._stage == _STAGE_VEL:
+            self.changes.mark()
+        else:
+            self.changes.write()  # what is derived from the state is one substep old
         return failed
 
     def _retire(self, ids: np.ndarray) -> dict[int, str]:
@@ -124,11 +134,20 @@ class MujocoWorld:
     def forward(self, envs: Envs = None) -> dict[int, str]:
         ids = env_ids(envs, self.n_envs)
         self._revive(ids)
+        self.changes.mark(ids)
         return self._guard(lambda: self.batch.forward(ids))
+
+    def settle(self) -> None:
+        if self.changes.unsettled:
+            ids = self.changes.take_unsettled()
+            if self._healthy is not None:
+                ids = np.intersect1d(ids, self._healthy).astype(np.int32)
+            self._late |= self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
         ids = env_ids(envs, self.n_envs)
         self._revive(ids)
+        self.changes.mark(ids)
         return self._guard(lambda: self.batch.reset(ids))
 
     def _revive(self, ids: np.ndarray | None) -> None:

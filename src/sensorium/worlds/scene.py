@@ -23,6 +23,7 @@ from sensorium.errors import (
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
 from sensorium.worlds.entity import Entity
+from sensorium.worlds.lights import Light, light_scene
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
@@ -67,6 +68,7 @@ class Scene(Module):
         self._spec.modelname = "scene"
         self._entities: dict[str, Entity] = {}
         self._sensors: dict[str, Module] = {}
+        self._lights: dict[str, Light] = {}
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
@@ -129,6 +131,31 @@ class Scene(Module):
         self._spec = trial
         self._entities[name] = entity
         return entity
+
+    def add_light(self, type: str = "directional", **options: Any) -> Light:
+        """Add a light for cameras and pictures: "directional", "point", "spot" or "area".
+
+        A scene without lights is lit from where the camera is; the first light that is added takes this lamp's place,
+        and leaves its ambient part.
+
+        Args:
+            type: what kind of light.
+            **options: see :class:`Light`: pos, direction or lookat, color, intensity, shadow, ...
+        """
+        self._before_build("add_light")
+        light = Light(type=type, **options)  # type: ignore[arg-type]
+        taken = {*self._lights, *(one.name for one in self._spec.lights)}
+        if light.name is None:
+            name, number = type, 1
+            while name in taken:
+                number += 1
+                name = f"{type}_{number}"
+            light = light.model_copy(update={"name": name})
+        assert light.name is not None
+        if light.name in taken:
+            raise DuplicateNameError(f"the scene already has a light named {light.name!r}; choose another name")
+        self._lights[light.name] = light
+        return light
 
     def add_sensor(self, options: SensorSpec[SensorT]) -> SensorT:
         """Add a sensor from its options, e.g. ``scene.add_sensor(sn.IMU(link="box"))``; returns what reads it."""
@@ -210,6 +237,7 @@ class Scene(Module):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{option} must be an integer of at least {least}, got {value!r}")
         world = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
+        world.lights = tuple(self._lights.values())
         if self._sensing is not None:
             try:
                 self._sensing.build(world, int(seed), self.options.dt)
@@ -219,6 +247,7 @@ class Scene(Module):
         for entity in self._entities.values():
             entity.attach_world(world)
         self.physics = Buffer(world.get_state(), {"physics"})
+        self._seed = int(seed)
         self._world = world
 
     def _start_world(self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None) -> World:
@@ -248,6 +277,7 @@ class Scene(Module):
         option.gravity = self.options.gravity
         option.magnetic = self.options.magnetic_field
         option.integrator = INTEGRATORS[self.options.integrator]
+        light_scene(spec, tuple(self._lights.values()), self.options.sky)
         if self._sensing is not None:
             self._sensing.declare(spec, Names(spec))
         try:
@@ -408,6 +438,12 @@ class Scene(Module):
     def dt(self) -> float:
         """Seconds of one step."""
         return self.options.dt
+
+    @property
+    def seed(self) -> int:
+        """What all randomness comes from."""
+        self._world or self._unbuilt("seed")
+        return self._seed
 
     @property
     def time(self) -> torch.Tensor:

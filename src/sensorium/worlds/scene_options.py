@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import mujoco
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sensorium.options import Options
 
@@ -33,3 +33,13 @@ class SceneOptions(Options):
     exact_sensing: bool = True
     """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
     step is a little cheaper."""
+    sky: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
+    """What cameras see behind everything: colours (red, green, blue in [0, 1]) overhead and below, with a gradient
+    between. Default: what the models bring along, else black."""
+
+    @field_validator("sky")
+    @classmethod
+    def _sky(cls, value: tuple[tuple[float, ...], ...] | None) -> tuple[tuple[float, ...], ...] | None:
+        if value is not None and not all(0 <= part <= 1 for colour in value for part in colour):
+            raise ValueError("colour components must lie in [0, 1]")
+        return value

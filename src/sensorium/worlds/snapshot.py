@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from sensorium.errors import DeviceError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.worlds.opengl import make_context
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.world import World
 
@@ -23,7 +22,7 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
     state = world.get_state()[env].double().numpy(force=True)
     mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
     mujoco.mj_forward(model, data)
-    scene, context = mujoco.MjvScene(model, _ROOM), _context(width, height)
+    scene, (context, _) = mujoco.MjvScene(model, _ROOM), make_context(width, height)
     try:
         pixels = mujoco.MjrContext(model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
         mujoco.mjr_resizeOffscreen(width, height, pixels)
@@ -32,8 +31,6 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
         option = mujoco.MjvOption()
         option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = len(painter) > 0  # what is painted may lie inside bodies
         mujoco.mjv_updateScene(model, data, option, None, _viewpoint(model, camera), everything, scene)
-        if scene.nlight == 1:  # the headlight alone, which is dim
-            scene.lights[0].ambient[:], scene.lights[0].diffuse[:] = 0.35, 0.6
         painter.add_to(scene)
         image, area = np.empty((height, width, 3), np.uint8), mujoco.MjrRect(0, 0, width, height)
         mujoco.mjr_render(area, scene, pixels)
@@ -61,18 +58,3 @@ def _viewpoint(model: mujoco.MjModel, camera: Any) -> mujoco.MjvCamera:
     if number >= 0:
         view.type, view.fixedcamid = int(mujoco.mjtCamera.mjCAMERA_FIXED), number
     return view
-
-
-def _context(width: int, height: int) -> Any:
-    """An OpenGL context without a window, by the first way that works here."""
-    tried = []
-    for way in ("egl", "osmesa", "glfw"):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                context = importlib.import_module(f"mujoco.{way}").GLContext(width, height)
-                context.make_current()
-            return context
-        except Exception as error:  # each fails in its own way where its library is missing
-            tried.append(f"{way}: {error}")
-    raise DeviceError(f"no OpenGL for pictures ({'; '.join(tried)}); install libegl1 and libgl1")

@@ -25,6 +25,8 @@ import mujoco_warp as mjw  # isort: skip
 from sensorium.errors import CapacityError, DeviceError, ModelError, OptionError, did_you_mean
 from sensorium.worlds import warp_rays
 from sensorium.worlds.capacity import capacities
+from sensorium.worlds.changes import Changes
+from sensorium.worlds.lights import Light
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.world import Envs, env_ids
 
@@ -150,6 +152,9 @@ class WarpWorld:
         self.n_envs = n_envs
         self.substeps = substeps
         self.device = check_cuda(device)
+        self.changes = Changes(n_envs)
+        self.lights: tuple[Light, ...] = ()
+        self.expanded: dict[str, torch.Tensor] = {}
         self._exact = exact_sensing
         self._dt = model.opt.timestep * substeps
         chosen = capacities(model)
@@ -339,7 +344,8 @@ class WarpWorld:
             array = wp.from_torch(many, dtype=array.dtype)
             setattr(owner, name, array)
             self._graphs.clear()
-        return wp.to_torch(array)
+        self.expanded[field] = wp.to_torch(array)
+        return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
         self.run(lambda: mjw.set_const(self.m, self.d))
@@ -347,6 +353,10 @@ class WarpWorld:
     def step(self) -> dict[int, str]:
         failed = self._report() if self._seen_word[0] else {}
         self._graph("step").replay()
+        if self._exact:
+            self.changes.mark()
+        else:
+            self.changes.write()
         return failed
 
     def check(self) -> dict[int, str]:
@@ -375,11 +385,18 @@ class WarpWorld:
     def forward(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
         self._graph("forward").replay()
+        self.changes.mark(envs)
         return {}
+
+    def settle(self) -> None:
+        if self.changes.unsettled:
+            self.changes.take_unsettled()
+            self.run(lambda: mjw.fwd_kinematics(self.m, self.d))
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
         self._graph("reset").replay()
+        self.changes.mark(envs)
         return {}
 
     def _select(self, envs: Envs) -> None:
@@ -422,6 +439,7 @@ class WarpWorld:
             part.copy_(full[:, start : start + count].reshape(part.shape))
             start += count
         self._graph("forward").replay()
+        self.changes.mark(envs)
         return {}
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mujoco
 import numpy as np
@@ -11,6 +11,10 @@ import torch
 
 from sensorium.errors import OptionError
 from sensorium.worlds.rays import RayBatch
+
+if TYPE_CHECKING:
+    from sensorium.worlds.changes import Changes
+    from sensorium.worlds.lights import Light
 
 Envs = torch.Tensor | np.ndarray | Sequence[int] | int | None
 """Which envs a call is about: ids, a boolean mask of shape (B,), one id, or None for all."""
@@ -28,6 +32,12 @@ class World(Protocol):
     substeps: int
     captures: bool
     """Whether sensing runs inside the world's own graphs (``attach``) rather than after its calls."""
+    changes: Changes
+    """Which envs changed, and when."""
+    lights: tuple[Light, ...]
+    """What ``scene.add_light`` added, which the model has as lights too."""
+    expanded: dict[str, torch.Tensor]
+    """Model field -> what :meth:`expand` gave for it."""
 
     @property
     def time(self) -> torch.Tensor:
@@ -52,6 +62,10 @@ class World(Protocol):
 
     def forward(self, envs: Envs = None) -> dict[int, str]:
         """Recompute everything derived from the state; env -> message of those that failed."""
+        ...
+
+    def settle(self) -> None:
+        """Bring poses up to date in the envs whose positions were written since, and leave the physics as it is."""
         ...
 
     def reset(self, envs: Envs = None) -> dict[int, str]:

@@ -1,0 +1,99 @@
+"""Lights of a scene, for cameras and pictures."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import mujoco
+import numpy as np
+from pydantic import Field, model_validator
+
+from sensorium.options import Options
+
+_ALL_AROUND = 180.0
+"""Half the opening angle of a spot that is a point light: MuJoCo's OpenGL leaves its own point lights dark."""
+
+
+class Light(Options):
+    """A light. ``scene.add_light(type="spot", pos=(0, 0, 3), lookat=(0, 0, 0), cutoff=40)``."""
+
+    type: Literal["directional", "point", "spot", "area"] = "directional"
+    """Parallel rays along ``direction``; all around from ``pos``; a cone from ``pos``; or a disc of ``radius`` at
+    ``pos``, which the path tracer alone knows: others take it for a point."""
+    name: str | None = Field(default=None, min_length=1)
+    """Its name in the model. Default: its type, numbered."""
+    pos: tuple[float, float, float] = (0.0, 0.0, 3.0)
+    """Position in the world, m. That of a directional light is where its shadow map is centred."""
+    direction: tuple[float, float, float] | None = None
+    """Where it shines, in the world frame; need not be of length 1. Default: down."""
+    lookat: tuple[float, float, float] | None = None
+    """A point that it shines at, instead of ``direction``."""
+    color: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Red, green, blue."""
+    intensity: float = Field(default=0.7, ge=0)
+    """What ``color`` is multiplied with. A white wall that faces a white light of intensity 1 is white."""
+    specular: float = Field(default=0.3, ge=0)
+    """Strength of highlights, likewise."""
+    shadow: bool = True
+    """Whether it casts shadows, where the quality of the image allows. Of point and area lights only the path tracer
+    draws them."""
+    cutoff: float = Field(default=45.0, gt=0, le=90)
+    """Half the opening angle of a spot, degrees."""
+    radius: float = Field(default=0.25, gt=0)
+    """Radius of an area light, m."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Light:
+        if self.direction is not None and self.lookat is not None:
+            raise ValueError("give direction or lookat, not both")
+        if float(np.linalg.norm(self.vector)) < 1e-9:
+            raise ValueError("direction must not be zero, nor lookat the position of the light")
+        return self
+
+    @property
+    def vector(self) -> np.ndarray:
+        """The direction in which it shines, of any length, (3,)."""
+        if self.lookat is not None:
+            return np.subtract(self.lookat, self.pos)
+        return np.asarray((0.0, 0.0, -1.0) if self.direction is None else self.direction, float)
+
+    def add_to(self, spec: mujoco.MjSpec) -> None:
+        """Add it to a scene's spec."""
+        directional = self.type == "directional"
+        around = self.type in ("point", "area")
+        spec.worldbody.add_light(
+            name=self.name,
+            type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL if directional else mujoco.mjtLightType.mjLIGHT_SPOT,
+            pos=self.pos,
+            dir=self.vector / np.linalg.norm(self.vector),
+            diffuse=np.multiply(self.color, self.intensity),
+            specular=np.multiply(self.color, self.specular),
+            ambient=(0.0, 0.0, 0.0),
+            castshadow=self.shadow and not around,
+            cutoff=_ALL_AROUND if around else self.cutoff,
+            exponent=0.0 if around else 10.0,
+            bulbradius=self.radius if self.type == "area" else 0.02,
+        )
+
+
+def light_scene(spec: mujoco.MjSpec, lights: tuple[Light, ...], sky: tuple[tuple[float, ...], ...] | None) -> None:
+    """Put lights and sky into a spec. A scene without any light gets a bright lamp at the camera."""
+    head = spec.visual.headlight
+    if lights:
+        head.ambient, head.diffuse, head.specular = (0.3,) * 3, (0.0,) * 3, (0.0,) * 3
+    elif not spec.lights:
+        head.ambient, head.diffuse = (0.35,) * 3, (0.6,) * 3
+    for light in lights:
+        light.add_to(spec)
+    if sky is not None:
+        for texture in [one for one in spec.textures if one.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX]:
+            spec.delete(texture)
+        spec.add_texture(
+            name="sky",
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=sky[0],
+            rgb2=sky[1],
+            width=128,
+            height=768,
+        )
