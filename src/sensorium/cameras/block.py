@@ -39,8 +39,8 @@ class Block:
         most = self._cls.max_resolution
         if max(camera.options.resolution) > most:
             raise OptionError(
-                f"Camera(uuid={camera.uuid!r}).resolution: the renderer {self.choice.name!r} draws at most {most} pixels "
-                f"a side, got {camera.options.resolution}"
+                f"Camera(uuid={camera.uuid!r}).resolution: the renderer {self.choice.name!r} draws at most {most} "
+                f"pixels a side, got {camera.options.resolution}"
             )
         for option in ("quality", "anti_aliasing"):
             wanted = getattr(camera.options, option)
@@ -97,7 +97,7 @@ class Block:
             return
         envs = None if union.all() else np.flatnonzero(union)
         for camera in todo:
-            camera._follow()
+            camera._mount.follow()
         assert self._renderer is not None
         self._renderer.render([camera.view for camera in todo], envs)
         self.passes += 1

@@ -12,26 +12,19 @@ import torch
 
 from sensorium.cameras import derive
 from sensorium.cameras.block import Block
-from sensorium.cameras.geometry import (
-    GL_TO_CV,
-    camera_to_world,
-    focal_length,
-    intrinsic_matrix,
-    look_at,
-    rotation,
-    world_to_camera,
-)
+from sensorium.cameras.geometry import GL_TO_CV, camera_to_world, intrinsic_matrix, world_to_camera
+from sensorium.cameras.mount import Mount
 from sensorium.cameras.options import OUTPUTS, Camera
 from sensorium.cameras.renderer import BASE_OUTPUTS, Choice, View
 from sensorium.cameras.snapshots import Snapshots
-from sensorium.errors import DeviceError, NameNotFoundError, OptionError, did_you_mean
+from sensorium.cameras.switches import OutputSwitches
+from sensorium.errors import DeviceError, OptionError
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.describe import size
 from sensorium.pipeline.formula import delay_slots
 from sensorium.sensors.base import Sensor
 from sensorium.tree import Buffer
-from sensorium.worlds import Changes, Envs, Names, Painter, env_ids, env_index
-from sensorium.worlds.compose import pose
+from sensorium.worlds import Changes, Envs, Names, Painter, env_index
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,12 +70,12 @@ class Picked(NamedTuple):
     """Where in the world, m, (3,); NaN where nothing was hit."""
 
 
-class CameraSensor(Sensor[CameraData], options=Camera):
+class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     """A camera. ``step()`` renders nothing: the first read after anything changed renders all cameras of the renderer,
     for all envs whose state changed, in one pass; further reads are a look-up.
 
-    Buffers: one an output ("rgb", ...) of what ``read()`` returns, and ``ground_truth_rgb``, ...; tagged with the output,
-    "camera", and "measured" or "ground_truth". Looking at one renders what is stale.
+    Buffers: one an output ("rgb", ...) of what ``read()`` returns, and ``ground_truth_rgb``, ...; tagged with the
+    output, "camera", and "measured" or "ground_truth". Looking at one renders what is stale.
 
     Attributes:
         view: the camera as the renderer sees it.
@@ -142,27 +135,9 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             envs: which envs; None for all.
             up: with ``lookat``: what points up in the image; default: the option ``up``.
         """
-        view = self._built("set_pose")
-        if quat is not None and lookat is not None:
-            raise OptionError("set_pose: give quat or lookat, not both")
-        if up is not None and lookat is None:
-            raise OptionError("set_pose: up goes with lookat")
-        ids = env_ids(envs, self.group.n_envs)
-        rows = env_index(envs, self.group.n_envs, self.group.device)
-        index = torch.arange(self.group.n_envs, device=self.group.device) if rows is None else rows
-        self._follow()
-        position = view.position[index] if pos is None else self._rows("pos", pos, 3, len(index))
-        if lookat is not None:
-            upward = self._rows("up", self.options.up if up is None else up, 3, len(index))
-            turned = look_at(position, self._rows("lookat", lookat, 3, len(index)), upward[0])
-        elif quat is not None:
-            turned = rotation(self._rows("quat", quat, 4, len(index)))
-        else:
-            turned = view.rotation[index]
-        view.position[index], view.rotation[index] = position, turned
-        self._attached[index] = False
-        self._follows = bool(self._attached.any())
-        self._outdate(ids)
+        self._built("set_pose")
+        self._mount.place(pos, quat, lookat, up, envs)
+        self._outdate(self._mount.ids(envs))
 
     update_camera_pose = set_pose
 
@@ -174,15 +149,8 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             envs: which envs; None for all.
         """
         self._built("attach")
-        body = self._body if link is None else self._find(link)
-        if body < 0:
-            raise OptionError(f"{self.uuid!r} was made without a link; name one: attach(link=...)")
-        ids = env_ids(envs, self.group.n_envs)
-        rows = slice(None) if ids is None else torch.from_numpy(ids.astype(np.int64)).to(self.group.device)
-        self._bind_links()
-        self._attached[rows], self._bodies[rows] = True, body
-        self._follows = True
-        self._outdate(ids)
+        self._mount.attach(link, envs)
+        self._outdate(self._mount.ids(envs))
 
     def set_intrinsics(
         self, fov: Any = None, focal_length: Any = None, principal_point: Any = None, envs: Envs = None
@@ -195,28 +163,9 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             principal_point: in pixels from the top left corner, (2,) or (n, 2).
             envs: which envs; None for all.
         """
-        view = self._built("set_intrinsics")
-        if fov is not None and focal_length is not None:
-            raise OptionError("set_intrinsics: give fov or focal_length, not both")
-        ids = env_ids(envs, self.group.n_envs)
-        rows = slice(None) if ids is None else torch.from_numpy(ids.astype(np.int64)).to(self.group.device)
-        count = self.group.n_envs if ids is None else len(ids)
-        focal = None
-        if fov is not None:
-            angle = torch.as_tensor(fov, dtype=torch.float32, device=self.group.device).reshape(-1, 1)
-            if not bool(((angle > 0) & (angle < 180)).all()):
-                raise OptionError(f"fov must lie between 0 and 180 degrees, got {fov!r}")
-            focal = self._rows("fov", view.height / (2 * torch.tan(torch.deg2rad(angle) / 2)).expand(-1, 2), 2, count)
-        elif focal_length is not None:
-            focal = self._rows("focal_length", focal_length, 2, count)
-            if not bool((focal > 0).all()):
-                raise OptionError(f"focal_length must be greater than 0, got {focal_length!r}")
-        point = None if principal_point is None else self._rows("principal_point", principal_point, 2, count)
-        if focal is not None:
-            view.fx[rows], view.fy[rows] = focal[:, 0], focal[:, 1]
-        if point is not None:
-            view.cx[rows], view.cy[rows] = point[:, 0], point[:, 1]
-        self._outdate(ids)
+        self._built("set_intrinsics")
+        self._mount.focus(fov, focal_length, principal_point, envs)
+        self._outdate(self._mount.ids(envs))
 
     def pick_pixel(self, env: int, x: float, y: float) -> Picked:
         """What the pixel (column x, row y) shows in one env now: the first surface along its ray.
@@ -231,7 +180,7 @@ class CameraSensor(Sensor[CameraData], options=Camera):
         u, v = (value + 0.5 if float(value).is_integer() else value for value in (x, y))
         world = self.group.world
         world.settle()
-        self._follow()
+        self._mount.follow()
         fx, fy, cx, cy = (float(value[env]) for value in (view.fx, view.fy, view.cx, view.cy))
         along = torch.tensor([(u - cx) / fx, (v - cy) / fy, 1.0]) * torch.tensor([1.0, -1.0, -1.0])
         direction = (view.rotation[env].cpu() @ along).double()
@@ -249,54 +198,6 @@ class CameraSensor(Sensor[CameraData], options=Camera):
 
         self._built("plot")
         return plot_camera(self, env, path)
-
-    def enable_rgb_rendering(self) -> None:
-        """Render colour from now on."""
-        self._switch("rgb", True)
-
-    def enable_depth_rendering(self) -> None:
-        """Render depth from now on."""
-        self._switch("depth", True)
-
-    def enable_segmentation_rendering(self) -> None:
-        """Render segmentation from now on."""
-        self._switch("segmentation", True)
-
-    def enable_instance_rendering(self) -> None:
-        """Render instances from now on."""
-        self._switch("instance", True)
-
-    def enable_normals_rendering(self) -> None:
-        """Render normals from now on."""
-        self._switch("normals", True)
-
-    def enable_points_rendering(self) -> None:
-        """Render points from now on."""
-        self._switch("points", True)
-
-    def disable_rgb_rendering(self) -> None:
-        """Render no colour from now on."""
-        self._switch("rgb", False)
-
-    def disable_depth_rendering(self) -> None:
-        """Render no depth from now on."""
-        self._switch("depth", False)
-
-    def disable_segmentation_rendering(self) -> None:
-        """Render no segmentation from now on."""
-        self._switch("segmentation", False)
-
-    def disable_instance_rendering(self) -> None:
-        """Render no instances from now on."""
-        self._switch("instance", False)
-
-    def disable_normals_rendering(self) -> None:
-        """Render no normals from now on."""
-        self._switch("normals", False)
-
-    def disable_points_rendering(self) -> None:
-        """Render no points from now on."""
-        self._switch("points", False)
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -381,40 +282,12 @@ class CameraSensor(Sensor[CameraData], options=Camera):
 
     def _join(self, block: Block) -> None:
         """Attach to the block of a renderer: the view, and memory for images."""
-        options, world = self.options, self.group.world
-        n_envs, device = world.n_envs, world.device
-        width, height = options.resolution
-        offset, quat = pose(options.pos, options.quat, options.euler)
-        self._offset = torch.tensor(offset, dtype=torch.float32, device=device)
-        if options.lookat is not None:
-            target, up = (torch.tensor(each, dtype=torch.float64) for each in (options.lookat, options.up))
-            turned = look_at(torch.tensor(offset), target, up)
-        else:
-            turned = rotation(torch.tensor(quat))
-        self._turn = turned.float().to(device)
-        focal = options.focal_length or focal_length(45.0 if options.fov is None else options.fov, height)
-        fx, fy = focal if isinstance(focal, tuple) else (focal, focal)
-        cx, cy = options.principal_point or (width / 2, height / 2)
-        self.view = View(
-            uuid=self.uuid,
-            width=width,
-            height=height,
-            near=options.near,
-            far=options.far,
-            position=self._offset.repeat(n_envs, 1),
-            rotation=self._turn.repeat(n_envs, 1, 1),
-            **{n: torch.full((n_envs,), v, device=device) for n, v in (("fx", fx), ("fy", fy), ("cx", cx), ("cy", cy))},
-            options=options,
-        )
-        self._body = -1 if self._link is None else world.model.body(self._link).id
-        self._attached = torch.full((n_envs,), self._body >= 0, device=device)
-        self._bodies = torch.full((n_envs,), max(self._body, 0), device=device)
-        self._follows = self._body >= 0
-        if self._follows:
-            self._bind_links()
+        world = self.group.world
+        self._mount = Mount(self.options, self.uuid, self._link, world)
+        self.view = self._mount.view
         self._entities, of_body = derive.instances(world.model)
-        self._entity_of_body = of_body.to(device)
-        self._all_envs = torch.arange(n_envs, device=device)
+        self._entity_of_body = of_body.to(world.device)
+        self._all_envs = torch.arange(world.n_envs, device=world.device)
         self._changes = world.changes
         self._imager: Any = None
         self._block = block
@@ -533,7 +406,16 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             assert self._block is not None
             self._block.render()
             for camera in self._block.cameras:
-                camera._fresh = self._changes.version
+                camera._is_fresh()
+
+    def _is_fresh(self) -> None:
+        """Everything that is wanted was rendered."""
+        self._fresh = self._changes.version
+        if self._snapshots is None:
+            self._served = self._fresh
+        elif self._snapshots.history_length:
+            length = self._snapshots.history_length
+            self._true = CameraData(**self._snapshots.window(self.group.step, length, truth=True))
 
     def _rendered(self, envs: np.ndarray | None) -> None:
         """The renderer has filled the caches for these envs: make what follows from them."""
@@ -561,7 +443,7 @@ class CameraSensor(Sensor[CameraData], options=Camera):
         if self._served == self._changes.version:
             return
         if self._snapshots is None:
-            self._refresh()
+            self._refresh()  # which brings this up to date as well
         else:
             self._snapshots.serve(self.group.step, self._lag)
             if self._snapshots.history_length:
@@ -574,14 +456,11 @@ class CameraSensor(Sensor[CameraData], options=Camera):
         if history_length is not None:
             if not isinstance(history_length, Integral) or not 1 <= history_length <= length:
                 raise OptionError(
-                    f"read(history_length={history_length}) on {self.uuid!r}: {length or 'none'} were allocated; ask for "
-                    "1 or more, and construct the camera with as large a history_length"
+                    f"read(history_length={history_length}) on {self.uuid!r}: {length or 'none'} were allocated; ask "
+                    "for 1 or more, and construct the camera with as large a history_length"
                 )
             assert self._snapshots is not None
             now = CameraData(**self._snapshots.window(self.group.step, int(history_length), truth))
-        elif truth and length:
-            assert self._snapshots is not None
-            now = CameraData(**self._snapshots.window(self.group.step, length, truth))
         if envs is None and history_length is None:
             return now
         index = env_index(envs, self.group.n_envs, self.group.device)
@@ -668,36 +547,11 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             camera._snapshots.restart(camera._develop(index), camera._truth, index)
             camera._served = -1
 
-    # -- poses --------------------------------------------------------------------------------------------------------
-
-    def _bind_links(self) -> None:
-        world = self.group.world
-        self._link_pos, self._link_mat = world.bind("xpos"), world.bind("xmat")
-
-    def _follow(self) -> None:
-        """Take over the pose of the link, where the camera is attached; the engine's poses are up to date."""
-        if not self._follows:
-            return
-        view, envs = self.view, self._all_envs
-        turned = self._link_mat[envs, self._bodies].reshape(-1, 3, 3)
-        position = self._link_pos[envs, self._bodies] + turned @ self._offset.to(turned)
-        attached = self._attached
-        view.position.copy_(torch.where(attached[:, None], position.float(), view.position))
-        view.rotation.copy_(torch.where(attached[:, None, None], turned.float() @ self._turn, view.rotation))
-
     def _now(self, call: str) -> View:
         view = self._built(call)
         self.group.world.settle()
-        self._follow()
+        self._mount.follow()
         return view
-
-    def _find(self, link: str) -> int:
-        model = self.group.world.model
-        names = [model.body(body).name for body in range(model.nbody)]
-        matches = [link] if link in names else [name for name in names if name.endswith(f"/{link}")]
-        if len(matches) != 1:
-            raise NameNotFoundError(f"attach: there is no link named {link!r}{did_you_mean(link, names)}")
-        return names.index(matches[0])
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
@@ -705,18 +559,6 @@ class CameraSensor(Sensor[CameraData], options=Camera):
         if self._block is None:
             self._unbuilt(call)
         return self.view
-
-    def _rows(self, name: str, values: Any, columns: int, rows: int) -> torch.Tensor:
-        """``values`` as (rows, columns)."""
-        tensor = torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
-        tensor = tensor.to(device=self.group.device, dtype=torch.float32)
-        if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
-            raise OptionError(f"{name} must have shape ({columns},) or ({rows}, {columns}), got {tuple(tensor.shape)}")
-        if not bool(torch.isfinite(tensor).all()):
-            raise OptionError(f"{name} must be finite, got {values!r}")
-        if name in ("quat", "up") and not bool((tensor.norm(dim=-1) > 1e-9).all()):
-            raise OptionError(f"{name} must not be zero")
-        return tensor.expand(rows, columns)
 
     def _describe(self) -> dict[str, str]:
         if self._block is None:
