@@ -11,9 +11,9 @@ is built, and then kept on disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,7 +46,7 @@ class BatchRenderer:
 
     @classmethod
     def missing(cls, device: torch.device) -> str | None:
-        return None  # this module has imported all that it needs
+        return None  # what it needs was imported with this module
 
     def build(self, world: World, views: Sequence[View], look: Look) -> str:
         on_gpu = world.device.type == "cuda"
@@ -54,8 +54,12 @@ class BatchRenderer:
         shadows, samples = QUALITIES[quality]
         if look.samples is not None:
             samples = max(look.samples, 1)
-        work = (_OnDevice if on_gpu else _OnHost)(world, views, shadows, samples)
-        work.draw(views, None)  # compiles, and takes the memory
+        work = _OnDevice(world, views, shadows, samples) if on_gpu else _OnHost(world, views, shadows, samples)
+        try:
+            work.draw(views, None)  # compiles, and takes the memory
+        except BaseException:
+            work.close()
+            raise
         self._work = work
         return f"MuJoCo Warp, {work.about}, {quality}"
 
@@ -74,49 +78,53 @@ class _OnDevice:
 
     def __init__(self, world: Any, views: Sequence[View], shadows: bool, samples: int) -> None:
         self._world = world
+        self._tracers: list[Tracer] = []
         self.about = str(world.device)
-        self._tracer: Tracer | None = None
 
         def start() -> None:
-            self._tracer = Tracer(world.model, world.m, world.n_envs, views, shadows, samples)
+            tracer = Tracer(world.model, world.m, world.n_envs, views, shadows, samples)
             for name in POSES:
-                setattr(self._tracer.poses, name, getattr(world.d, name))
+                setattr(tracer.poses, name, getattr(world.d, name))
             self._envs = wp.array(np.arange(world.n_envs), dtype=wp.int32)
+            self._tracers.append(tracer)
 
-        self._guarded(start, views)
+        self._run(start, views)
 
     def draw(self, views: Sequence[View], envs: np.ndarray | None) -> None:
-        world, tracer = self._world, self._tracer
-        assert tracer is not None
+        world, tracer = self._world, self._tracers[0]
         for name in world.expanded:
             if name.startswith(_RANDOMISED):
                 setattr(tracer.m, name, getattr(world.m, name))
-        self._guarded(lambda: tracer.draw(views, self._envs, world.n_envs), views)
+        self._run(lambda: tracer.draw(views, self._envs, world.n_envs), views)
 
-    def _guarded(self, body: Any, views: Sequence[View]) -> None:
+    def _run(self, body: Callable[[], None], views: Sequence[View]) -> None:
         try:
             self._world.run(body)
         except (RuntimeError, MemoryError) as error:
-            if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            if not is_out_of_memory(error):
                 raise
             free, total = torch.cuda.mem_get_info(self._world.device)
-            raise DeviceError(f"{too_large(views, self._world.n_envs)}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are "
-                              "free. Lower n_envs, the resolution, or the outputs of cameras") from error
+            raise DeviceError(
+                f"{too_large(views, self._world.n_envs)}; {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free. "
+                "Lower n_envs, or the resolution or outputs of cameras"
+            ) from error
 
     def close(self) -> None:
-        self._tracer = None
+        self._tracers.clear()
 
 
 class _OnHost:
-    """Some envs in one pass, shared out among threads, each with a tracer of its own."""
+    """Any envs in one pass, shared out among threads, each with a tracer of its own."""
 
     def __init__(self, world: Any, views: Sequence[View], shadows: bool, samples: int) -> None:
         self._world = world
         model, n_envs = world.model, world.n_envs
         self._sources = {name: world.bind(name).numpy() for name in POSES if name != "flexvert_xpos" or model.nflex}
-        count = max(1, min(len(os.sched_getaffinity(0)), n_envs, _MOST_THREADS))
+        count = max(1, min(len(os.sched_getaffinity(0)), max(n_envs, len(views)), _MOST_THREADS))
+        if model.nflex:
+            count = 1  # the shapes of flexes are renewed for all envs of a tracer, or none
         slots = -(-n_envs // count)
-        with _cpu():
+        with wp.ScopedDevice("cpu"):
             try:
                 m = mjw.put_model(model)
             except (NotImplementedError, ValueError) as error:
@@ -128,61 +136,76 @@ class _OnHost:
                     kind = wp.mat33 if name == "geom_xmat" else wp.vec3
                     length = self._sources[name].shape[1] if name in self._sources else 0
                     setattr(tracer.poses, name, wp.zeros((slots, length), dtype=kind))
-        self._threads = ThreadPoolExecutor(count, "sensorium-batch") if count > 1 else None
+        self._own: list[dict[str, Any]] = [{} for _ in self._tracers]
+        self._compiled = False
+        self._threads = ThreadPoolExecutor(count, "sensorium-batch")
         self.about = f"CPU, {count} thread{'s' if count > 1 else ''}"
 
     def draw(self, views: Sequence[View], envs: np.ndarray | None) -> None:
-        if envs is None or self._world.model.nflex:  # whose BVH is refitted for all envs or none
-            envs = np.arange(self._world.n_envs)
-        ids = np.array_split(envs, len(self._tracers))
-        jobs = [(views, number, part) for number, part in enumerate(ids) if len(part)]
-        with _cpu():
-            if self._threads is None or len(jobs) < 2 or not self._drawn:
-                for job in jobs:
-                    self._draw_part(*job)
-                self._drawn = True
+        every = np.arange(self._world.n_envs)
+        ids = every if envs is None or self._world.model.nflex else envs
+        jobs = self._share_out(views, ids)
+        with wp.ScopedDevice("cpu"):
+            if len(jobs) > 1 and not self._compiled:  # which two threads must not do at once
+                for number in range(len(self._tracers)):
+                    self._draw_part(number, views, ids[:1])
+                self._compiled = True
+            if len(jobs) == 1:
+                self._draw_part(*jobs[0])
             else:
-                for _ in self._threads.map(lambda job: self._draw_part(*job), jobs):
-                    pass
+                deque(self._threads.map(lambda job: self._draw_part(*job), jobs), maxlen=0)
 
-    _drawn = False
-    """Whether the kernels are compiled, which two threads must not do at once."""
+    def _share_out(self, views: Sequence[View], ids: np.ndarray) -> list[tuple[int, Sequence[View], np.ndarray]]:
+        """(tracer, views, envs): envs among tracers; where there are fewer of them, also the views of each env."""
+        count = len(self._tracers)
+        shares = count // max(len(ids), 1)
+        if shares < 2:
+            return [(number, views, part) for number, part in enumerate(np.array_split(ids, count)) if len(part)]
+        parts = [(views[share::shares], ids[n : n + 1]) for n in range(len(ids)) for share in range(shares)]
+        return [(number, *part) for number, part in enumerate(part for part in parts if len(part[0]))]
 
-    def _draw_part(self, views: Sequence[View], number: int, ids: np.ndarray) -> None:
+    def _draw_part(self, number: int, views: Sequence[View], ids: np.ndarray) -> None:
         tracer, count = self._tracers[number], len(ids)
         self._envs[number].numpy()[:count] = ids
+        in_a_row = int(ids[-1]) - int(ids[0]) + 1 == count
+        rows = slice(int(ids[0]), int(ids[-1]) + 1) if in_a_row else ids
         for name, source in self._sources.items():
             target = getattr(tracer.poses, name).numpy()[:count]
-            np.copyto(target, source[ids].reshape(target.shape), casting="same_kind")
+            np.copyto(target, source[rows].reshape(target.shape), casting="same_kind")
         for name, values in self._world.expanded.items():
-            if name.startswith(_RANDOMISED) and hasattr(tracer.m, name):
-                self._randomise(tracer, name, values.numpy()[ids])
+            if name.startswith(_RANDOMISED):
+                target = self._randomised(number, name)[:count]
+                np.copyto(target, values.numpy()[rows].reshape(target.shape), casting="unsafe")
         tracer.draw(views, self._envs[number], count)
 
-    def _randomise(self, tracer: Tracer, name: str, values: np.ndarray) -> None:
-        array = getattr(tracer.m, name)
-        slots = tracer.poses.cam_xpos.shape[0]
-        if array.shape[0] != slots or array is getattr(self, "_shared", None):
-            array = wp.zeros((slots, *array.shape[1:]), dtype=array.dtype)
-            setattr(tracer.m, name, array)
-        target = array.numpy()[: len(values)]
-        np.copyto(target, values.reshape(target.shape), casting="unsafe")
+    def _randomised(self, number: int, name: str) -> np.ndarray:
+        """A model field of a tracer, with a row a slot."""
+        own, m = self._own[number], self._tracers[number].m
+        if name not in own:
+            one = getattr(m, name)
+            own[name] = wp.zeros((len(self._envs[number]), *one.shape[1:]), dtype=one.dtype)
+            setattr(m, name, own[name])
+        return own[name].numpy()
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._threads.shutdown()
         self._tracers.clear()
 
 
-def _cpu() -> AbstractContextManager[Any]:
-    return wp.ScopedDevice("cpu")
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether that is what an error of torch or Warp says."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "failed to allocate" in text
 
 
 def too_large(views: Sequence[View], n_envs: int) -> str:
-    """That the images of these views take so much memory."""
-    traced = sum(view.width * view.height * sum(BYTES[name] for name in {*view.caches, "depth"} & BYTES.keys()) for view in views)
-    kept = sum(image[0].numel() * image.element_size() for view in views for image in view.caches.values())
+    """That the GPU has too little memory for the images of these views, which take so much."""
+    size = 0
+    for view in views:
+        traced = sum(BYTES[name] for name in {*view.caches, "depth"} & BYTES.keys())
+        size += view.width * view.height * traced
+        size += sum(image[0].numel() * image.element_size() for image in view.caches.values())
     return (
-        f"the GPU has too little memory for the images of {len(views)} cameras with n_envs={n_envs}: they take "
-        f"{(traced + kept) / 2**20:.2f} MiB per env, {(traced + kept) * n_envs / 2**30:.1f} GiB in all"
+        f"the GPU has too little memory for the images of {len(views)} cameras in n_envs={n_envs}: they take "
+        f"{size / 2**20:.2f} MiB per env, {size * n_envs / 2**30:.1f} GiB in all"
     )

@@ -2,7 +2,7 @@
 
 A slot is a row of the tracer's arrays; ``envs`` says which env is drawn in it.
 """
-# mypy: disable-error-code="valid-type, misc, index, operator"
+# mypy: disable-error-code="valid-type, misc, index, operator, attr-defined"
 # mypy: disallow_untyped_decorators=False
 
 import mujoco

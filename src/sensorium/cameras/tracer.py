@@ -1,7 +1,7 @@
 """MuJoCo Warp's ray tracer, with cameras that the model knows nothing of.
 
-The tracer draws cameras of a model. Those of Sensorium are no part of it: they can be anywhere, with a lens of their own
-in every env. So the tracer is given a shallow copy of the model whose camera arrays are ours, and a render context
+The tracer draws cameras of a model. Ours are no part of it: they can be anywhere, with a lens of their own in every env.
+So the tracer is given a shallow copy of the model whose camera arrays are ours, and a render context
 without cameras, which is told of ours: their resolutions, which images are wanted, and where those go in its buffers.
 """
 
