@@ -1,6 +1,6 @@
 """MuJoCo Warp's ray tracer, with cameras that the model knows nothing of.
 
-The tracer draws cameras of a model. Ours are no part of it: they can be anywhere, with a lens of their own in every env.
+The tracer draws cameras of a model. Ours are no part of it: they can be anywhere, each with its own lens in every env.
 So the tracer is given a shallow copy of the model whose camera arrays are ours, and a render context
 without cameras, which is told of ours: their resolutions, which images are wanted, and where those go in its buffers.
 """
@@ -46,6 +46,8 @@ class _Lens:
 class _Plan:
     """What to draw in a pass: some views, and some of their images."""
 
+    caches: list[tuple[str, int]]
+    """For which images it was made: output and address."""
     lenses: list[_Lens]
     images: list[dict[str, Any]]
     """For each, output -> its image as a Warp array."""
@@ -105,7 +107,7 @@ class Tracer:
         self._shifts = sample_positions(samples)
         self._total = wp.zeros((slots, 0), dtype=wp.vec3)
         self._bodies = wp.array(model.geom_bodyid, dtype=wp.int32)
-        self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
+        self._plans: dict[tuple[int, ...], _Plan] = {}
 
     def draw(self, views: Sequence[View], envs: Any, count: int) -> None:
         """Fill the images of these views for the env in each of the first ``count`` slots: ``envs``, a Warp array.
@@ -148,14 +150,15 @@ class Tracer:
 
     def _plan(self, views: Sequence[View]) -> _Plan:
         wanted = [view for view in views if view.caches.keys() & BYTES.keys()]
-        key = tuple((id(view), *(image.data_ptr() for image in view.caches.values())) for view in wanted)
-        if key not in self._plans:
-            plan = self._make_plan(wanted)
+        key = tuple(id(view) for view in wanted)
+        caches = [(name, image.data_ptr()) for view in wanted for name, image in view.caches.items()]
+        plan = self._plans.get(key)
+        if plan is None or plan.caches != caches:  # outputs can be switched while running
+            self._plans[key] = plan = self._make_plan(wanted, caches)
             self._make_room(plan.widths)
-            self._plans[key] = plan
-        return self._plans[key]
+        return plan
 
-    def _make_plan(self, views: list[View]) -> _Plan:
+    def _make_plan(self, views: list[View], caches: list[tuple[str, int]]) -> _Plan:
         lenses = [self._lenses[id(view)] for view in views]
         images, starts, widths = [], [], dict.fromkeys(BYTES, 0)
         for view in views:
@@ -176,7 +179,7 @@ class Tracer:
         for name, short in (("rgb", "rgb"), ("depth", "depth"), ("segmentation", "seg")):
             context[f"{short}_adr"] = wp.array(addresses[name], dtype=int)
             context[f"render_{short}"] = flags[name]
-        return _Plan(lenses, images, starts, widths, context, wp.zeros(len(views), dtype=wp.bool))
+        return _Plan(caches, lenses, images, starts, widths, context, wp.zeros(len(views), dtype=wp.bool))
 
     def _make_room(self, widths: dict[str, int]) -> None:
         rc, slots = self._rc, self.poses.cam_xpos.shape[0]
