@@ -4,15 +4,18 @@ import gc
 import math
 import threading
 import weakref
+from types import SimpleNamespace
 
+import mujoco_warp
 import numpy as np
 import pytest
 import torch
+import warp as wp
 from gl import needs_gl
 
 import sensorium as sn
 from sensorium.cameras import project
-from sensorium.cameras.batch import BatchRenderer, is_out_of_memory, too_large
+from sensorium.cameras.batch import BatchRenderer, _OnDevice, is_out_of_memory, too_large
 from sensorium.cameras.raster import RasterRenderer
 from sensorium.cameras.renderer import View
 from sensorium.cameras.tracer import sample_positions
@@ -215,6 +218,49 @@ def test_cameras_of_several_sizes_and_outputs():
     scene.step()
     assert bool((small.read().segmentation[..., 0] == 1).all())
     assert float((other.read().depth - 2).abs().max()) < 1e-3
+
+
+class OnWarp:
+    """What the renderer uses of a GPU world, on Warp's CPU device."""
+
+    def __init__(self, scene):
+        self.model, self.n_envs, self.device = scene.model, scene.n_envs, torch.device("cpu")
+        self.expanded = {}
+        with wp.ScopedDevice("cpu"):
+            self.m = mujoco_warp.put_model(self.model)
+            self.d = SimpleNamespace(flexvert_xpos=wp.zeros((self.n_envs, 0), dtype=wp.vec3))
+            for name in ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir"):
+                kind = wp.mat33 if name == "geom_xmat" else wp.vec3
+                setattr(self.d, name, wp.array(scene.world.bind(name).float().numpy(), dtype=kind))
+
+    def run(self, body):
+        with wp.ScopedDevice("cpu"):
+            body()
+
+
+def test_it_reads_the_gpu_engines_own_arrays():
+    scene, camera = room(n_envs=3, lights=True, quality="balanced")
+    scene.forward()
+    expected = {name: image.clone() for name, image in camera.read()._asdict().items() if image is not None}
+    world = OnWarp(scene)
+    work = _OnDevice(world, [camera.view], shadows=True, samples=1)
+    for image in camera.view.caches.values():
+        image.zero_()
+    work.draw([camera.view], None)
+    same = (camera.view.caches["segmentation"] == expected["segmentation"]).all(-1)
+    assert float(same.float().mean()) > 0.999
+    seen = same & torch.isfinite(expected["depth"])
+    assert float((camera.view.caches["depth"] - expected["depth"])[seen].abs().max()) < 1e-3
+    assert float((camera.view.caches["rgb"].int() - expected["rgb"].int()).abs().float().mean()) < 0.1
+    many = np.repeat(world.m.geom_rgba.numpy(), 3, axis=0)
+    many[1] = (0.0, 0.9, 0.0, 1.0)
+    world.m.geom_rgba = wp.array(many, dtype=wp.vec4, device="cpu")  # as world.expand() does
+    world.expanded["geom_rgba"] = wp.to_torch(world.m.geom_rgba)
+    work.draw([camera.view], None)
+    hit = seen[1] & (expected["segmentation"][1, ..., 1] > 0)  # all but the textured floor
+    assert bool((camera.view.caches["rgb"][1][hit][:, 0] <= camera.view.caches["rgb"][1][hit][:, 1]).all())
+    assert float((camera.view.caches["rgb"][0].int() - expected["rgb"][0].int()).abs().float().mean()) < 0.1
+    work.close()
 
 
 # -- look -------------------------------------------------------------------------------------------------------------
