@@ -28,7 +28,9 @@ def test_axes_are_those_of_opengl_and_opencv():
 
 def test_projection_by_hand():
     matrix = torch.tensor([[[100.0, 0, 32], [0, 200, 24], [0, 0, 1]]])
-    extrinsics = torch.cat([torch.eye(3), torch.tensor([[0.0], [0], [1]])], 1)[None]  # the world's origin lies 1 m ahead
+    extrinsics = torch.cat([torch.eye(3), torch.tensor([[0.0], [0], [1]])], 1)[
+        None
+    ]  # the world's origin lies 1 m ahead
     pixels, depth = project([[0.1, -0.2, 1.0]], matrix, extrinsics)
     assert depth.item() == pytest.approx(2.0)
     assert pixels[0, 0].tolist() == pytest.approx([32 + 100 * 0.05, 24 - 200 * 0.1])
@@ -58,17 +60,17 @@ class TestImages:
     @pytest.mark.parametrize(
         "options",
         [
-            dict(fov=60),
-            dict(focal_length=180.0),
-            dict(focal_length=(120.0, 190.0)),
-            dict(fov=70, principal_point=(60.0, 110.0)),
-            dict(fov=60, up=(0.3, 0.5, 1.0)),
+            {"fov": 60},
+            {"focal_length": 180.0},
+            {"focal_length": (120.0, 190.0)},
+            {"fov": 70, "principal_point": (60.0, 110.0)},
+            {"fov": 60, "up": (0.3, 0.5, 1.0)},
         ],
         ids=["fov", "focal", "oblong", "off-centre", "rolled"],
     )
     def test_a_projected_point_lands_on_its_pixel(self, options):
         scene, camera, places = self.spheres(**options)
-        pixels, depth = project(torch.tensor(places), camera.intrinsics, camera.extrinsics_cv)
+        pixels, _depth = project(torch.tensor(places), camera.intrinsics, camera.extrinsics_cv)
         bodies = camera.read().segmentation[1, ..., 0].numpy()
         checked = 0
         for number, (x, y) in enumerate(pixels[1].tolist()):
@@ -105,7 +107,7 @@ class TestImages:
         scene.build()
         return camera
 
-    @pytest.mark.parametrize("planes", [dict(), dict(near=0.1, far=10.0), dict(near=0.01, far=1000.0)])
+    @pytest.mark.parametrize("planes", [{}, {"near": 0.1, "far": 10.0}, {"near": 0.01, "far": 1000.0}])
     @pytest.mark.parametrize("outputs", [("depth",), ("rgb", "depth"), ("rgb", "depth", "segmentation")])
     def test_depth_of_a_wall_to_a_millimetre(self, planes, outputs):
         depth = self.wall(outputs=outputs, **planes).read().depth[0]
@@ -144,7 +146,7 @@ class TestImages:
         assert torch.isinf(depth[expected > 85]).all()
 
     def test_intrinsics_and_extrinsics_agree_with_each_other(self):
-        scene, camera, _ = self.spheres(fov=60)
+        _scene, camera, _ = self.spheres(fov=60)
         k, eye = camera.intrinsics, torch.eye(4).expand(2, 4, 4)
         assert float(k[0, 0, 0]) == pytest.approx(160 / (2 * math.tan(math.radians(30))))
         assert (float(k[0, 0, 2]), float(k[0, 1, 2])) == (100.0, 80.0)

@@ -19,13 +19,16 @@ def moving(n_envs=2, **options):
     model = f"""<mujoco><worldbody><body name="bar" pos="1 0 0"><joint name="y" type="slide" axis="0 -1 0"/>
     <geom type="box" size="0.0001 {SPEED / 2 * 0.9} 1"/></body></worldbody></mujoco>"""
     bar = scene.add_robot(model, name="rig")
-    # at 1 m a pixel is SPEED wide: the bar at y = -(k + 0.5) * SPEED fills column 20 + k
-    camera = scene.add_sensor(
-        sn.Camera(
-            **{"uuid": "c", "lookat": (1, 0, 0), "focal_length": 1 / SPEED, "resolution": (60, 2), "far": 5.0},
-            **{"principal_point": (0.5, 1.0), "outputs": ("segmentation",), **options},
-        )
-    )
+    # at 1 m a pixel is SPEED wide: after k steps the bar fills column k
+    defaults = {
+        "uuid": "c",
+        "lookat": (1, 0, 0),
+        "focal_length": 1 / SPEED,
+        "resolution": (60, 2),
+        "principal_point": (0.5, 1.0),
+        "outputs": ("segmentation",),
+    }
+    camera = scene.add_sensor(sn.Camera(**(defaults | options)))
     scene.build(n_envs=n_envs, seed=7)
     bar.set_joint_velocities(SPEED / DT)
     scene.forward()
@@ -123,7 +126,7 @@ def test_dropouts_hold_the_image_before():
 
 
 def test_history_is_what_was_read_newest_first():
-    for options in (dict(), dict(delay=0.02), dict(rate=30.0)):
+    for options in ({}, {"delay": 0.02}, {"rate": 30.0}):
         plain = run(*moving(**options))
         scene, camera = moving(history_length=4, **options)
         for step in range(1, 13):
@@ -179,9 +182,147 @@ def test_outputs_that_are_switched_on_later_are_captured_too():
 
 
 def test_readings_do_not_depend_on_batch_size_or_readers():
-    options = dict(rate=50.0, delay=0.02, jitter=0.02, dropout=0.2)
+    options = {"rate": 50.0, "delay": 0.02, "jitter": 0.02, "dropout": 0.2}
     one, many = run(*moving(n_envs=1, **options)), run(*moving(n_envs=5, **options))
     assert one[:, 0].tolist() == many[:, 0].tolist()
     scene, camera = moving(n_envs=5, **options)
     scene.step(count=12)
     assert columns(camera.read().segmentation) == many[-1].tolist()
+
+
+# -- lens, imager and shutter, on the measured branch ---------------------------------------
+
+
+def linear(image):
+    """sRGB to linear light."""
+    value = image.double() / 255
+    return torch.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def test_a_profile_acts_on_what_is_measured_alone():
+    noisy = sn.CameraProfile(full_well=2000, read_noise=5, vignette=0.5)
+    options = {"outputs": ("rgb", "segmentation")}
+    scene, camera = moving(profile=noisy, **options)
+    _, plain = moving(**options)
+    truth, measured = camera.read_ground_truth(), camera.read()
+    assert torch.equal(truth.rgb, plain.read().rgb)
+    assert not torch.equal(measured.rgb, truth.rgb)
+    assert torch.equal(measured.segmentation, truth.segmentation)
+    first, address = measured.rgb.clone(), measured.rgb.data_ptr()
+    assert torch.equal(camera.read().rgb, first)
+    camera.set_pose(pos=(0, 0, 0.001), envs=[1])
+    assert torch.equal(camera.read().rgb[0], first[0])  # no new draw within a step
+    scene.step()
+    assert camera.read().rgb.data_ptr() == address
+    _, alone = moving(n_envs=1, profile=noisy, **options)
+    assert torch.equal(alone.read().rgb[0], first[0])
+
+
+def test_noise_is_frozen_in_at_capture():
+    scene, camera = moving(profile=sn.CameraProfile(full_well=500, read_noise=20), rate=10.0, outputs=("rgb",))
+    scene.step(count=3)
+    first = camera.read().rgb.clone()
+    scene.step(count=3)
+    assert torch.equal(camera.read().rgb, first)
+    scene.step(count=5)
+    assert not torch.equal(camera.read().rgb, first)
+
+
+def test_a_lens_that_bends_inwards_has_no_black_border():
+    scene = sn.Scene()
+    scene.add_object(sn.Box(size=(0.1, 20, 20), rgba=(1, 1, 1, 1)), pos=(1, 0, 0))
+    camera = scene.add_sensor(
+        sn.Camera(
+            lookat=(1, 0, 0), resolution=(60, 40), fov=50, profile=sn.CameraProfile(k1=-0.1), outputs=("rgb", "depth")
+        )
+    )
+    scene.build()
+    truth, measured = camera.read_ground_truth(), camera.read()
+    assert camera.view.width > 60
+    assert truth.rgb.shape == measured.rgb.shape == (1, 40, 60, 3)
+    assert int(measured.rgb.min()) > 100
+    assert float((measured.depth - 0.95).abs().max()) < 2e-3
+    assert camera.intrinsics[0, :2, 2].tolist() == [30, 20]
+    assert camera.pick_pixel(0, 30, 20).position == pytest.approx((0.95, 0, 0), abs=0.02)
+
+
+def test_exposure_blurs_what_moves():
+    options = {"outputs": ("rgb", "segmentation")}
+    scene, camera = moving(exposure=0.04, **options)
+    twin, plain = moving(**options)
+    scene.step(count=10)
+    twin.step(count=10)
+    sharp = linear(plain.read().rgb)[0, 0, :, 0]
+    assert torch.equal(camera.read_ground_truth().rgb, plain.read().rgb)
+    blurred = linear(camera.read().rgb)[0, 0, :, 0]
+    # of the 8 sub-frames, half a pixel apart, those at whole pixels show the bar in the centre of one
+    assert blurred.nonzero().flatten().tolist() == [7, 8, 9, 10]
+    assert blurred[7:11].tolist() == pytest.approx([float(sharp[10]) / 8] * 4, rel=0.1)
+    assert columns(camera.read().segmentation) == [10, 10]
+    scene.step(count=3)
+    twin.step(count=3)
+    assert torch.equal(scene.get_state(), twin.get_state())
+    scene.reset(envs=[1])
+    assert linear(camera.read().rgb)[1, 0, :, 0].nonzero().flatten().tolist() == [0]
+
+
+def test_rolling_shutter_takes_rows_one_after_the_other():
+    scene, camera = moving(
+        rolling_shutter=0.08,
+        profile=sn.CameraProfile(rolling_frames=9),
+        resolution=(60, 9),
+        principal_point=(0.5, 4.5),
+        outputs=("rgb", "segmentation"),
+    )
+    scene.step(count=12)
+    data = camera.read()
+    rows = (data.segmentation[1, :, :, 0] >= 0).int().argmax(dim=1).tolist()
+    assert rows == list(range(4, 13))  # the bottom row is that of now
+    assert (data.rgb[1, :, :, 0] > 0).int().argmax(dim=1).tolist() == rows
+    truth = camera.read_ground_truth().segmentation[1, :, :, 0]
+    assert (truth >= 0).int().argmax(dim=1).tolist() == [12] * 9
+
+
+def test_a_camera_on_a_link_is_blurred_by_its_own_motion():
+    scene = sn.Scene(dt=DT, substeps=1, gravity=(0, 0, 0))
+    scene.add_object(sn.Box(size=(0.01, 0.018, 1)), pos=(1, -0.21, 0))
+    carrier = scene.add_object(sn.Box(size=(0.01, 0.01, 0.01), collide=False), name="carrier", free=True)
+    camera = scene.add_sensor(
+        sn.Camera(
+            link="carrier",
+            lookat=(1, 0, 0),
+            focal_length=50.0,
+            resolution=(40, 4),
+            rolling_shutter=0.02,
+            outputs=("depth",),
+        )
+    )
+    scene.build()
+    scene.world.bind("qvel")[:, 1] = -2.0  # a pixel a step to the right
+    scene.forward()
+    scene.step(count=5)
+    assert carrier.get_pose()[0][0, 1].item() == pytest.approx(-0.1)
+    # it was at 20 + 50 * 0.21 = 30.5, and goes left as the camera goes right; the top row is 2 steps old
+    rows = torch.isfinite(camera.read().depth[0]).int().argmax(dim=1).tolist()
+    assert (rows[0], rows[-1]) == (27, 25)
+    assert torch.isfinite(camera.read_ground_truth().depth[0]).int().argmax(dim=1).tolist() == [25] * 4
+
+
+def test_the_way_of_a_gpu_gives_the_same_images(monkeypatch):
+    from test_graph_path import GraphWorld
+
+    from sensorium.worlds import scene as scenes
+
+    options = {"rate": 50.0, "delay": 0.02, "jitter": 0.02, "dropout": 0.2, "history_length": 2, "n_envs": 3}
+    plain, camera = moving(**options)
+    with monkeypatch.context() as patched:
+        patched.setattr(scenes, "MujocoWorld", GraphWorld)
+        graph, other = moving(**options)
+    assert isinstance(graph.world, GraphWorld)
+    for step in range(12):
+        for scene in (plain, graph):
+            scene.step()
+            if step == 6:
+                scene.reset(envs=[1])
+        assert torch.equal(camera.read().segmentation, other.read().segmentation), step
+        assert torch.equal(camera.read_ground_truth().segmentation, other.read_ground_truth().segmentation), step

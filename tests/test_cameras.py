@@ -48,7 +48,7 @@ def started(*cameras, n_envs=3, **options):
     return scene, *sensors
 
 
-# -- the life cycle -------------------------------------------------------------------------------------------------------
+# -- the life cycle ----------------------------------------------------------------------
 
 
 def test_construction_takes_no_renderer_and_build_takes_one_for_all():
@@ -57,7 +57,7 @@ def test_construction_takes_no_renderer_and_build_takes_one_for_all():
     cameras = [scene.add_sensor(front(uuid=f"c{i}", resolution=(8 * (i + 1), 8))) for i in range(3)]
     assert n_threads() == before
     for camera in cameras:
-        with pytest.raises(sn.NotBuiltError, match="before scene.build"):
+        with pytest.raises(sn.NotBuiltError, match=r"before scene\.build"):
             camera.read()
     scene.build(n_envs=2)
     assert len({id(camera._block) for camera in cameras}) == 1
@@ -90,7 +90,7 @@ def test_a_step_renders_nothing_and_the_first_read_everything():
 
 
 def test_shapes_and_types_of_all_outputs():
-    scene, camera = started(front(outputs=ALL))
+    _scene, camera = started(front(outputs=ALL))
     data = camera.read()
     for name, (rest, dtype) in {
         "rgb": ((3,), torch.uint8),
@@ -201,14 +201,14 @@ def test_link_poses_are_exact_with_and_without_exact_sensing():
 
 
 def test_ground_truth_and_measured_are_one_memory_without_profile_and_shutter():
-    scene, camera = started(front())
+    _, camera = started(front())
     assert camera.read().rgb.data_ptr() == camera.read_ground_truth().rgb.data_ptr()
-    scene, camera = started(front(rate=10))
+    _scene, camera = started(front(rate=10))
     assert camera.read().rgb.data_ptr() != camera.read_ground_truth().rgb.data_ptr()
 
 
 def test_reads_of_some_envs_are_copies_in_the_order_asked_for():
-    scene, camera = started(front())
+    _scene, camera = started(front())
     camera.set_pose(pos=(0, 0.5, 1), envs=[2])
     some = camera.read(envs=[2, 0])
     assert torch.equal(some.rgb, camera.read().rgb[[2, 0]])
@@ -310,13 +310,13 @@ def test_many_scenes_leak_nothing():
     assert len(list(Path("/proc/self/fd").iterdir())) <= files
 
 
-# -- batches --------------------------------------------------------------------------------------------------------------
+# -- batches ----------------------------------------------------------------------
 
 
 def test_images_do_not_depend_on_batch_size_or_other_cameras():
-    options = dict(outputs=("rgb", "depth", "segmentation"))
+    options = {"outputs": ("rgb", "depth", "segmentation")}
     _, alone = started(front(**options), n_envs=1)
-    _, other, together = started(front(uuid="x", resolution=(64, 48), pos=(2, 0, 1)), front(**options), n_envs=5)
+    _, _other, together = started(front(uuid="x", resolution=(64, 48), pos=(2, 0, 1)), front(**options), n_envs=5)
     for camera in (alone, together):
         camera.set_pose(pos=(0, 0.1, 1.1), envs=[0])
     for mine, theirs in zip(alone.read(), together.read(), strict=True):
@@ -347,7 +347,7 @@ def test_sites_and_rangefinders_are_not_seen():
     assert torch.equal(camera.read().rgb, plain)
 
 
-# -- look -----------------------------------------------------------------------------------------------------------------
+# -- look ----------------------------------------------------------------------
 
 
 def lit(*lights, sky=None, quality=None):
@@ -356,26 +356,24 @@ def lit(*lights, sky=None, quality=None):
     scene.add_object(sn.Box(size=(0.5, 0.5, 0.5)), pos=(0, 0, 0.5))
     for light in lights:
         scene.add_light(**light)
-    camera = scene.add_sensor(
-        sn.Camera(pos=(0, -4, 4), lookat=(0, 0, 0), resolution=(64, 64), fov=60, quality=quality)
-    )
+    camera = scene.add_sensor(sn.Camera(pos=(0, -4, 4), lookat=(0, 0, 0), resolution=(64, 64), fov=60, quality=quality))
     scene.build()
     return camera.read().rgb[0].float().mean(-1)
 
 
 def test_lights_shine_where_they_point():
-    down = dict(type="directional", direction=(0, 0, -1), shadow=False)
+    down = {"type": "directional", "direction": (0, 0, -1), "shadow": False}
     assert lit(down)[50, 10] > lit({**down, "intensity": 0.2})[50, 10] > lit({**down, "intensity": 0.0})[50, 10]
-    spot = lit(dict(type="spot", pos=(-1.5, -1.5, 2), lookat=(-1.5, -1.5, 0), cutoff=20, intensity=1.0))
+    spot = lit({"type": "spot", "pos": (-1.5, -1.5, 2), "lookat": (-1.5, -1.5, 0), "cutoff": 20, "intensity": 1.0})
     assert spot[40, 20] > spot[40, 44] + 20  # left of the image, not right
-    point = lit(dict(type="point", pos=(1.5, -1.5, 0.5), intensity=1.0))
+    point = lit({"type": "point", "pos": (1.5, -1.5, 0.5), "intensity": 1.0})
     assert point[45, 50] > point[45, 14] + 20
-    area = lit(dict(type="area", pos=(0, -2, 3), radius=0.4))
+    area = lit({"type": "area", "pos": (0, -2, 3), "radius": 0.4})
     assert area[55, 32] > area[5, 32] + 20
 
 
 def test_quality_decides_about_shadows():
-    sun = dict(type="directional", pos=(2, 0, 4), direction=(-1, 0, -1))
+    sun = {"type": "directional", "pos": (2, 0, 4), "direction": (-1, 0, -1)}
     fast, high = lit(sun, quality="fast"), lit(sun, quality="high")
     shade = (fast - high) > 20
     assert shade[:, :32].sum() > 10  # away from the sun
@@ -403,11 +401,11 @@ def test_transparent_things_have_depth():
     assert camera.read().depth[0, 8, 8].item() == pytest.approx(1.0, abs=1e-4)
 
 
-# -- what else it can do --------------------------------------------------------------------------------------------------
+# -- what else it can do ----------------------------------------------------------------------
 
 
 def test_pick_pixel_says_what_is_there():
-    scene, camera = started(front(outputs=("points", "segmentation")))
+    _scene, camera = started(front(outputs=("points", "segmentation")))
     data = camera.read()
     for x, y in ((16, 12), (28, 12), (16, 22), (20, 18)):
         picked = camera.pick_pixel(1, x, y)
@@ -431,13 +429,15 @@ def test_the_choice_of_renderer_is_told():
 
 
 def test_import_brings_no_opengl():
-    code = "import sys, sensorium as sn; sn.Camera(); print([m for m in ('OpenGL', 'warp', 'numba') if m in sys.modules])"
+    code = (
+        "import sys, sensorium as sn; sn.Camera(); print([m for m in ('OpenGL', 'warp', 'numba') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 def test_debug_drawing_shows_the_frustum():
-    scene, camera = started(front(draw_debug=True, fov=90, resolution=(16, 16)))
+    scene, _camera = started(front(draw_debug=True, fov=90, resolution=(16, 16)))
     painter = Painter()
     scene._sensing.draw(painter, 1)
     ends = np.array([position for _, _, position, _, _ in painter._shapes])
@@ -447,30 +447,30 @@ def test_debug_drawing_shows_the_frustum():
 
 
 def test_plots_are_pictures(tmp_path):
-    scene, camera = started(front(outputs=ALL))
+    _scene, camera = started(front(outputs=ALL))
     camera.plot(path=tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 5000
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(near=1.0, far=0.5), "far must be greater than near"),
-        (dict(near=1.0, far=1.0), "far must be greater than near"),
-        (dict(resolution=(0, 8)), "at least 1 pixel"),
-        (dict(outputs=("rbg",)), "rgb"),
-        (dict(outputs=()), "at least one output"),
-        (dict(fov=60, focal_length=10), "give one"),
-        (dict(focal_length=-3), "greater than 0"),
-        (dict(quat=(1, 0, 0, 0), lookat=(1, 0, 0)), "not several"),
-        (dict(lookat=(0, 0, 0), pos=(0, 0, 0)), "position of the camera"),
-        (dict(quality="best"), "fast"),
-        (dict(interpolate=True, delay=0.1), "cannot be interpolated"),
-        (dict(resolutoin=(8, 8)), "did you mean 'resolution'"),
-        (dict(fov=180), "fov"),
+        ({"near": 1.0, "far": 0.5}, "far must be greater than near"),
+        ({"near": 1.0, "far": 1.0}, "far must be greater than near"),
+        ({"resolution": (0, 8)}, "at least 1 pixel"),
+        ({"outputs": ("rbg",)}, "rgb"),
+        ({"outputs": ()}, "at least one output"),
+        ({"fov": 60, "focal_length": 10}, "give one"),
+        ({"focal_length": -3}, "greater than 0"),
+        ({"quat": (1, 0, 0, 0), "lookat": (1, 0, 0)}, "not several"),
+        ({"lookat": (0, 0, 0), "pos": (0, 0, 0)}, "position of the camera"),
+        ({"quality": "best"}, "fast"),
+        ({"interpolate": True, "delay": 0.1}, "cannot be interpolated"),
+        ({"resolutoin": (8, 8)}, "did you mean 'resolution'"),
+        ({"fov": 180}, "fov"),
     ],
 )
 def test_bad_options_are_named(options, message):
@@ -537,7 +537,9 @@ def test_no_renderer_lists_what_was_tried(monkeypatch):
         raise sn.DeviceError("no OpenGL for pictures (egl: no such library)")
 
     monkeypatch.setattr(raster, "_try_opengl", broken)
-    monkeypatch.setitem(renderers._REGISTRY, "batch", renderers._Entry("no_such_module", "X", "pip install mujoco-warp"))
+    monkeypatch.setitem(
+        renderers._REGISTRY, "batch", renderers._Entry("no_such_module", "X", "pip install mujoco-warp")
+    )
     with pytest.raises(sn.DeviceError) as caught:
         renderers.choose("auto", torch.device("cpu"))
     for word in ("raster does not run", "egl: no such library", "no_such_module", "libegl1", "pip install mujoco-warp"):
@@ -562,16 +564,16 @@ def test_too_little_memory_says_how_much_an_env_takes(monkeypatch):
 
 
 def test_bad_poses_change_nothing():
-    scene, camera = started(front())
+    _scene, camera = started(front())
     before = camera.cam2world_gl.clone()
     for bad in (
-        dict(pos=(0, 0)),
-        dict(quat=(0, 0, 0, 0)),
-        dict(pos=(1, 1, 1), lookat=(1, 1, 1)),
-        dict(quat=(1, 0, 0, 0), lookat=(0, 0, 0)),
-        dict(pos=(np.nan, 0, 0)),
-        dict(pos=(0, 0, 0), envs=[9]),
-        dict(up=(0, 1, 0)),
+        {"pos": (0, 0)},
+        {"quat": (0, 0, 0, 0)},
+        {"pos": (1, 1, 1), "lookat": (1, 1, 1)},
+        {"quat": (1, 0, 0, 0), "lookat": (0, 0, 0)},
+        {"pos": (np.nan, 0, 0)},
+        {"pos": (0, 0, 0), "envs": [9]},
+        {"up": (0, 1, 0)},
     ):
         with pytest.raises(sn.OptionError):
             camera.set_pose(**bad)
@@ -579,7 +581,7 @@ def test_bad_poses_change_nothing():
         camera.attach()
     with pytest.raises(sn.NameNotFoundError, match="did you mean"):
         camera.attach(link="lowr")
-    for bad in (dict(fov=0), dict(fov=60, focal_length=3), dict(focal_length=0), dict(principal_point=(1, 2, 3))):
+    for bad in ({"fov": 0}, {"fov": 60, "focal_length": 3}, {"focal_length": 0}, {"principal_point": (1, 2, 3)}):
         with pytest.raises(sn.OptionError):
             camera.set_intrinsics(**bad)
     assert torch.equal(camera.cam2world_gl, before)

@@ -36,11 +36,13 @@ class Block:
 
     def attach(self, camera: CameraSensor) -> None:
         """Take one more camera."""
-        most = self._cls.max_resolution
-        if max(camera.options.resolution) > most:
+        most, view = self._cls.max_resolution, camera.view
+        if max(view.width, view.height) > most:
+            drawn = (view.width, view.height)
+            margins = "" if drawn == camera.options.resolution else f", with the margins that its lens needs {drawn}"
             raise OptionError(
                 f"Camera(uuid={camera.uuid!r}).resolution: the renderer {self.choice.name!r} draws at most {most} "
-                f"pixels a side, got {camera.options.resolution}"
+                f"pixels a side, got {camera.options.resolution}{margins}"
             )
         for option in ("quality", "anti_aliasing"):
             wanted = getattr(camera.options, option)
@@ -103,7 +105,12 @@ class Block:
         self.passes += 1
         for camera in todo:
             self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = False
-            camera._rendered(envs)
+            camera._images.finish(envs)
+
+    def redraw(self, camera: CameraSensor, envs: np.ndarray | None) -> None:
+        """Draw one camera once more, of the world as it is for the moment."""
+        assert self._renderer is not None
+        self._renderer.render([camera.view], envs)
 
     def close(self) -> None:
         """Stop the renderer."""

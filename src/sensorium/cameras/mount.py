@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from sensorium.cameras.geometry import focal_length, look_at, rotation
+from sensorium.cameras.lens import NO_MARGINS, Intrinsics, Margins
 from sensorium.cameras.options import Camera
 from sensorium.cameras.renderer import View
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
@@ -23,6 +24,13 @@ class Mount:
         uuid: its name.
         link: full name of the link of the options, or None.
         world: the running engine.
+
+    Attributes:
+        view: what the renderer draws: the image, and the margins around it.
+        intrinsics: of the image, without margins.
+        margins: pixels that are rendered beyond the edges, for a lens that bends them inwards.
+        exposure: seconds that the shutter is open.
+        rolling_shutter: seconds from the first row to the last.
     """
 
     def __init__(self, options: Camera, uuid: str, link: str | None, world: World) -> None:
@@ -42,6 +50,13 @@ class Mount:
         self._envs = torch.arange(self._n_envs, device=self._device)
         if self._follows:
             self._bind()
+        profile = options.profile
+        exposure, rolling = options.exposure, options.rolling_shutter
+        if exposure is None:
+            exposure = 0.0 if profile is None or profile.motion_blur == 1 else profile.exposure_time
+        if rolling is None:
+            rolling = 0.0 if profile is None else profile.rolling_shutter
+        self.exposure, self.rolling_shutter = exposure, rolling
         self.view = self._make_view(options, uuid)
 
     def _make_view(self, options: Camera, uuid: str) -> View:
@@ -49,18 +64,22 @@ class Mount:
         focal = options.focal_length or focal_length(45.0 if options.fov is None else options.fov, height)
         fx, fy = focal if isinstance(focal, tuple) else (focal, focal)
         cx, cy = options.principal_point or (width / 2, height / 2)
+        self.intrinsics = Intrinsics(self._all(fx), self._all(fy), self._all(cx), self._all(cy))
+        profile = options.profile
+        self.margins: Margins = NO_MARGINS if profile is None else profile.overscan(self.intrinsics, (width, height))
+        left, top, right, bottom = self.margins
         return View(
             uuid=uuid,
-            width=width,
-            height=height,
+            width=width + left + right,
+            height=height + top + bottom,
             near=options.near,
             far=options.far,
             position=self._offset.repeat(self._n_envs, 1),
             rotation=self._turn.repeat(self._n_envs, 1, 1),
-            fx=self._all(fx),
-            fy=self._all(fy),
-            cx=self._all(cx),
-            cy=self._all(cy),
+            fx=self.intrinsics.fx,
+            fy=self.intrinsics.fy,
+            cx=self.intrinsics.cx + left,
+            cy=self.intrinsics.cy + top,
             options=options,
         )
 
@@ -125,7 +144,7 @@ class Mount:
             angle = self._rows("fov", np.asarray(fov, float).reshape(-1, 1), 1, len(index))
             if not bool(((angle > 0) & (angle < 180)).all()):
                 raise OptionError(f"fov must lie between 0 and 180 degrees, got {fov!r}")
-            focal = (view.height / (2 * torch.tan(torch.deg2rad(angle) / 2))).expand(-1, 2)
+            focal = (view.options.resolution[1] / (2 * torch.tan(torch.deg2rad(angle) / 2))).expand(-1, 2)
         elif focal_length is not None:
             focal = self._rows("focal_length", focal_length, 2, len(index))
             if not bool((focal > 0).all()):
@@ -134,7 +153,8 @@ class Mount:
         if focal is not None:
             view.fx[index], view.fy[index] = focal[:, 0], focal[:, 1]
         if point is not None:
-            view.cx[index], view.cy[index] = point[:, 0], point[:, 1]
+            self.intrinsics.cx[index], self.intrinsics.cy[index] = point[:, 0], point[:, 1]
+            view.cx[index], view.cy[index] = point[:, 0] + self.margins.left, point[:, 1] + self.margins.top
 
     def ids(self, envs: Envs) -> np.ndarray | None:
         """``envs`` as ids on the host."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from sensorium.cameras.profile import CameraProfile
 from sensorium.cameras.renderer import Output, Quality
 from sensorium.sensors.options import SensorOptions
 
@@ -60,7 +61,7 @@ class Camera(SensorOptions):
     drawn by the CPU, else "high"."""
     anti_aliasing: int | None = Field(default=None, ge=0, le=16)
     """Samples a pixel for smooth edges; shared likewise. Default: by quality."""
-    profile: Any = None
+    profile: CameraProfile | None = None
     """Lens and imager, by name ("rgbd", "action", "machine_vision") or as a ``CameraProfile``; acts on ``read()``
     alone. Default: a perfect camera."""
     exposure: float | None = Field(default=None, ge=0)
@@ -82,6 +83,11 @@ class Camera(SensorOptions):
         if not names:
             raise ValueError("name at least one output")
         return tuple(dict.fromkeys(names))
+
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _profile(cls, value: Any) -> Any:
+        return CameraProfile.named(value) if isinstance(value, str) else value
 
     @field_validator("focal_length")
     @classmethod

@@ -31,8 +31,13 @@ from sensorium.errors import DeviceError, OptionError
 from sensorium.worlds import World
 from sensorium.worlds.opengl import make_context
 
-_QUALITIES: dict[Quality, tuple[int, int]] = {"fast": (0, 0), "balanced": (512, 0), "high": (4096, 4)}
-"""Pixels of a shadow map, and samples a pixel."""
+_QUALITIES: dict[Quality, tuple[int, float, int]] = {
+    "fast": (0, 1.0, 0),
+    "balanced": (512, 4.0, 0),
+    "high": (4096, 10.0, 4),
+}
+"""Pixels of a shadow map, metres around a directional light that it covers at least, and samples a pixel. Where the map
+ends MuJoCo leaves specks on the ground, so it should end out of sight."""
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "swiftshader", "software")
 _ROOM = 10_000
 """Shapes that an image can show beyond those of the model: flexes and tendons take many."""
@@ -260,7 +265,7 @@ class _Canvas:
         driver = GL.glGetString(GL.GL_RENDERER).decode()
         soft = any(name in driver.lower() for name in _SOFTWARE)
         quality = look.quality or ("fast" if soft else "high")
-        shadow, samples = _QUALITIES[quality]
+        shadow, reach, samples = _QUALITIES[quality]
         samples = samples if look.samples is None else look.samples
         most = int(GL.glGetIntegerv(GL.GL_MAX_RENDERBUFFER_SIZE))
         if max(size) > most:
@@ -270,6 +275,7 @@ class _Canvas:
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = size
         self.model.vis.quality.shadowsize = max(shadow, 1)
         self.model.vis.quality.offsamples = samples
+        self.model.vis.map.shadowclip = max(reach / model.stat.extent, model.vis.map.shadowclip)
         self.model.vis.map.zfar = max(far / model.stat.extent, 1.0)  # how far planes reach
         self.data = mujoco.MjData(self.model)
         self.scene = mujoco.MjvScene(self.model, model.ngeom + _ROOM)
