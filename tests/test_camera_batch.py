@@ -89,6 +89,18 @@ def test_depth_of_a_wall_seen_askew():
     assert float((camera.read().depth[0] - expected).abs().max()) < 1e-3
 
 
+@pytest.mark.parametrize("envs", [None, [0]], ids=["all envs", "one env"])
+def test_a_lens_can_be_changed_while_running(envs):
+    _, camera = wall(turn=0.4, n_envs=2)
+    before = camera.read().depth.clone()
+    camera.set_intrinsics(focal_length=(50.0, 70.0), principal_point=(20.0, 30.0), envs=envs)
+    x = (torch.arange(64) + 0.5 - 20.0) / 50.0
+    expected = 3.0 / (math.cos(0.4) + x * math.sin(0.4))
+    depth = camera.read().depth
+    assert float((depth[0] - expected).abs().max()) < 1e-3
+    assert torch.equal(depth[1], before[1]) == (envs is not None)
+
+
 def test_what_is_outside_near_and_far_is_nothing():
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.2, 1, 1)), pos=(3.1, 0, 0))

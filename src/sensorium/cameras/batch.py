@@ -137,7 +137,6 @@ class _OnHost:
                     length = self._sources[name].shape[1] if name in self._sources else 0
                     setattr(tracer.poses, name, wp.zeros((slots, length), dtype=kind))
         self._own: list[dict[str, Any]] = [{} for _ in self._tracers]
-        self._compiled = False
         self._threads = ThreadPoolExecutor(count, "sensorium-batch")
         self.about = f"CPU, {count} thread{'s' if count > 1 else ''}"
 
@@ -146,10 +145,6 @@ class _OnHost:
         ids = every if envs is None or self._world.model.nflex else envs
         jobs = self._share_out(views, ids)
         with wp.ScopedDevice("cpu"):
-            if len(jobs) > 1 and not self._compiled:  # which two threads must not do at once
-                for number in range(len(self._tracers)):
-                    self._draw_part(number, views, ids[:1])
-                self._compiled = True
             if len(jobs) == 1:
                 self._draw_part(*jobs[0])
             else:

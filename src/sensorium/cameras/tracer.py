@@ -1,13 +1,17 @@
 """MuJoCo Warp's ray tracer, with cameras that the model knows nothing of.
 
 The tracer draws cameras of a model. Ours are no part of it: they can be anywhere, each with its own lens in every env.
-So the tracer is given a shallow copy of the model whose camera arrays are ours, and a render context
-without cameras, which is told of ours: their resolutions, which images are wanted, and where those go in its buffers.
+So the tracer is given a shallow copy of the model whose camera arrays are ours, and a render context without cameras,
+which is told of ours: their resolutions, which images are wanted, and where those go in its buffers.
+
+Rays are made ahead, which saves up to a sixth of the time, while a camera's lens is the same in all envs; else in the
+kernel. That is another kernel, compiled when it is first needed.
 """
 
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -30,6 +34,10 @@ POSES = ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir", "flexvert_xpos")
 """What the tracer reads of the state."""
 BYTES = {"rgb": 4, "depth": 4, "segmentation": 8}
 """Size of a pixel in the tracer's buffers."""
+_BUFFERS = {"rgb": "rgb_data", "depth": "depth_data", "segmentation": "seg_data"}
+"""What the tracer calls them."""
+_COMPILING = threading.Lock()
+"""Two threads must not compile at once."""
 
 
 @dataclass
@@ -59,6 +67,10 @@ class _Plan:
     """Fields of the render context."""
     unwanted: Any
     """A flag for each view: False."""
+    versions: list[int]
+    """Of the lenses, when the rays were made."""
+    rays: list[Any]
+    """Directions of all pixels, through their centres and then for each sample; empty while lenses differ per env."""
 
 
 class Tracer:
@@ -92,19 +104,17 @@ class Tracer:
             cam_xmat=wp.zeros((slots, count), dtype=wp.mat33),
         )
         self._rc = mjw.create_render_context(
-            model,
-            nworld=slots,
-            cam_active=[],
-            use_textures=model.ntex > 0,
-            use_shadows=shadows,
-            use_precomputed_rays=False,  # lenses may differ per env
-            render_skybox=True,
+            model, nworld=slots, cam_active=[], use_textures=model.ntex > 0, use_shadows=shadows, render_skybox=True
         )
         # constants of the compiled kernel: the first cancels out, the second hides what no view sees
         self._rc.znear, self._rc.zfar = 1.0, max(view.far for view in views)
+        self._rc_free = copy.copy(self._rc)  # for lenses that differ per env
+        self._rc_free.use_precomputed_rays = False
+        self._buffers = {name: getattr(self._rc, name) for name in _BUFFERS.values()}
+        self._compiled: set[bool] = set()
         self._lenses = {id(view): _lens(view, number) for number, view in enumerate(views)}
         self._samples = samples
-        self._shifts = sample_positions(samples)
+        self._shifts = [(0.0, 0.0), *sample_positions(samples)] if samples > 1 else [(0.0, 0.0)]
         self._total = wp.zeros((slots, 0), dtype=wp.vec3)
         self._bodies = wp.array(model.geom_bodyid, dtype=wp.int32)
         self._plans: dict[tuple[int, ...], _Plan] = {}
@@ -117,22 +127,31 @@ class Tracer:
         plan = self._plan(views)
         if not plan.lenses or not count:
             return
-        rc, self.poses.nworld = self._rc, count
-        for name, value in plan.context.items():
+        ahead = bool(plan.rays)
+        if ahead in self._compiled:
+            self._draw(plan, envs, count)
+        else:
+            with _COMPILING:
+                self._draw(plan, envs, count)
+            self._compiled.add(ahead)
+
+    def _draw(self, plan: _Plan, envs: Any, count: int) -> None:
+        rc, self.poses.nworld = self._rc if plan.rays else self._rc_free, count
+        for name, value in (*plan.context.items(), *self._buffers.items()):
             setattr(rc, name, value)
         mjw.refit_bvh(self.m, self.poses, rc)
         colours = plan.widths["rgb"]
         if self._samples > 1 and colours:
             # depth and ids are those of the pixels' centres, drawn last: every pass begins by clearing the ids
             rc.render_depth = rc.render_seg = plan.unwanted
-            for number, shift in enumerate(self._shifts):
-                self._aim(plan, envs, count, shift)
+            for number in range(self._samples):
+                self._aim(plan, rc, envs, count, number + 1)
                 mjw.render(self.m, self.poses, rc)
                 inputs = [rc.rgb_data, number == 0, self._total]
                 wp.launch(add_sample, dim=(count, colours), inputs=inputs)
             rc.render_rgb = plan.unwanted
             rc.render_depth, rc.render_seg = plan.context["render_depth"], plan.context["render_seg"]
-        self._aim(plan, envs, count, (0.0, 0.0))
+        self._aim(plan, rc, envs, count, 0)
         mjw.render(self.m, self.poses, rc)
         for lens, images, starts in zip(plan.lenses, plan.images, plan.starts, strict=True):
             view = lens.view
@@ -142,10 +161,13 @@ class Tracer:
             inputs += [images.get(name) for name in BYTES]
             wp.launch(develop, dim=(count, view.width * view.height), inputs=inputs)
 
-    def _aim(self, plan: _Plan, envs: Any, count: int, shift: tuple[float, float]) -> None:
+    def _aim(self, plan: _Plan, rc: Any, envs: Any, count: int, sample: int) -> None:
+        """Turn all cameras where they look, at the pixels' centres (0) or one of their samples."""
+        if plan.rays:
+            rc.ray = plan.rays[sample]
         outputs = [self.poses.cam_xpos, self.poses.cam_xmat, self.m.cam_intrinsic]
         for lens in plan.lenses:
-            size = lens.view.width, lens.view.height
+            size, shift = (lens.view.width, lens.view.height), self._shifts[sample]
             wp.launch(aim, dim=count, inputs=[envs, *lens.arrays, *size, *shift, lens.number], outputs=outputs)
 
     def _plan(self, views: Sequence[View]) -> _Plan:
@@ -156,7 +178,25 @@ class Tracer:
         if plan is None or plan.caches != caches:  # outputs can be switched while running
             self._plans[key] = plan = self._make_plan(wanted, caches)
             self._make_room(plan.widths)
+        versions = [view.lens for view in wanted]
+        if plan.versions != versions:
+            plan.versions, plan.rays = versions, self._make_rays(wanted)
         return plan
+
+    def _make_rays(self, views: list[View]) -> list[Any]:
+        lenses = [np.stack([one.numpy(force=True) for one in (v.fx, v.fy, v.cx, v.cy)]).astype(float) for v in views]
+        if any((lens != lens[:, :1]).any() for lens in lenses):
+            return []
+        rays = []
+        for right, down in self._shifts:
+            parts = []
+            for view, (fx, fy, cx, cy) in zip(views, (lens[:, 0] for lens in lenses), strict=True):
+                x = (np.arange(view.width) + 0.5 + right - cx) / fx
+                y = (cy - np.arange(view.height) - 0.5 - down) / fy
+                part = np.stack([*np.meshgrid(x, y), np.full((view.height, view.width), -1.0)], -1).reshape(-1, 3)
+                parts.append(part / np.linalg.norm(part, axis=1, keepdims=True))
+            rays.append(wp.array(np.concatenate(parts), dtype=wp.vec3))
+        return rays
 
     def _make_plan(self, views: list[View], caches: list[tuple[str, int]]) -> _Plan:
         lenses = [self._lenses[id(view)] for view in views]
@@ -168,25 +208,27 @@ class Tracer:
                 start[name] = widths[name]
                 widths[name] += view.width * view.height
             starts.append(start)
+        pixels = sum(view.width * view.height for view in views)
         addresses = {name: [start.get(name, -1) for start in starts] for name in BYTES}
         flags = {name: wp.array([name in start for start in starts], dtype=wp.bool) for name in BYTES}
         context: dict[str, Any] = {
             "nrender": len(views),
             "cam_res": wp.array([(view.width, view.height) for view in views], dtype=wp.vec2i),
             "cam_id_map": wp.array([lens.number for lens in lenses], dtype=int),
-            "total_rays": sum(view.width * view.height for view in views),
+            "total_rays": pixels,
+            "ray_offset": wp.zeros(pixels, dtype=wp.vec3),
         }
         for name, short in (("rgb", "rgb"), ("depth", "depth"), ("segmentation", "seg")):
             context[f"{short}_adr"] = wp.array(addresses[name], dtype=int)
             context[f"render_{short}"] = flags[name]
-        return _Plan(caches, lenses, images, starts, widths, context, wp.zeros(len(views), dtype=wp.bool))
+        return _Plan(caches, lenses, images, starts, widths, context, wp.zeros(len(views), dtype=wp.bool), [], [])
 
     def _make_room(self, widths: dict[str, int]) -> None:
-        rc, slots = self._rc, self.poses.cam_xpos.shape[0]
-        for name, buffer in (("rgb", "rgb_data"), ("depth", "depth_data"), ("segmentation", "seg_data")):
-            old = getattr(rc, buffer)
+        slots = self.poses.cam_xpos.shape[0]
+        for name, buffer in _BUFFERS.items():
+            old = self._buffers[buffer]
             if old.shape[1] < widths[name]:
-                setattr(rc, buffer, wp.zeros((slots, widths[name]), dtype=old.dtype))
+                self._buffers[buffer] = wp.zeros((slots, widths[name]), dtype=old.dtype)
         if self._samples > 1 and self._total.shape[1] < widths["rgb"]:
             self._total = wp.zeros((slots, widths["rgb"]), dtype=wp.vec3)
 
