@@ -227,7 +227,8 @@ class Images:
         self._developed = self.measured
         if slots > 1 and self._imager is not None:
             self._developed = {name: self._image(name, False) for name in outputs}
-        self.snapshots = Snapshots(self.measured, slots, self._camera.options.history_length or 0)
+        history = self._camera.options.history_length or 0
+        self.snapshots = Snapshots(self.measured, slots, history, group.n_envs, group.device)
 
     def wanted(self) -> np.ndarray | None:
         """Envs (a mask) that must be rendered in this step; with a history all, since ground truth is kept as well."""
