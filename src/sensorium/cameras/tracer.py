@@ -176,8 +176,9 @@ class Tracer:
         caches = [(name, image.data_ptr()) for view in wanted for name, image in view.caches.items()]
         plan = self._plans.get(key)
         if plan is None or plan.caches != caches:  # outputs can be switched while running
-            self._plans[key] = plan = self._make_plan(wanted, caches)
+            plan = self._make_plan(wanted, caches)
             self._make_room(plan.widths)
+            self._plans[key] = plan
         versions = [view.lens for view in wanted]
         if plan.versions != versions:
             plan.versions, plan.rays = versions, self._make_rays(wanted)
