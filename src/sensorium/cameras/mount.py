@@ -155,6 +155,7 @@ class Mount:
         if point is not None:
             self.intrinsics.cx[index], self.intrinsics.cy[index] = point[:, 0], point[:, 1]
             view.cx[index], view.cy[index] = point[:, 0] + self.margins.left, point[:, 1] + self.margins.top
+        view.lens += 1
 
     def corners(self, env: int) -> list[np.ndarray]:
         """Directions in GL axes to the corners of the image, (3,) each, around it; 1 m along the optical axis."""

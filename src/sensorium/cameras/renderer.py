@@ -84,6 +84,8 @@ class View:
     caches: dict[str, torch.Tensor] = field(default_factory=dict)
     """Base output -> (B, H, W, ...) to fill, see ``BASE_OUTPUTS``. The keys are what is wanted now: outputs can be
     switched on and off while running, so look at them in every ``render``. Rows from the top."""
+    lens: int = 0
+    """Goes up whenever ``fx``, ``fy``, ``cx`` or ``cy`` change: on a GPU, looking at them would wait."""
 
 
 @dataclass(frozen=True)
