@@ -76,7 +76,7 @@ def shapes_scene(n_envs=3, device="cpu", rays=RAYS):
 CART = """
 <mujoco model="cart"><worldbody><body name="cart" pos="0 0 0.1"><freejoint/>
   <geom type="box" size="0.2 0.1 0.03" mass="5"/>
-  <geom type="sphere" size="0.05" pos="-0.15 0 -0.05" friction="0.001 0 0" mass="0.1" priority="1"/>
+  <geom type="sphere" size="0.05" pos="-0.15 0 -0.05" friction="0.01 0 0" mass="0.1" priority="1"/>
   <body name="l" pos="0 0.2 0"><joint name="left" axis="0 1 0" damping="0.05"/>
     <geom type="sphere" size="0.1" mass="0.5"/></body>
   <body name="r" pos="0 -0.2 0"><joint name="right" axis="0 1 0" damping="0.05"/>

@@ -56,7 +56,7 @@ def test_construction_takes_no_renderer_and_build_takes_one_for_all():
     before = n_threads()
     scene = room()
     cameras = [scene.add_sensor(front(uuid=f"c{i}", resolution=(8 * (i + 1), 8))) for i in range(3)]
-    assert n_threads() == before
+    assert n_threads() <= before
     for camera in cameras:
         with pytest.raises(sn.NotBuiltError, match=r"before scene\.build"):
             camera.read()
@@ -67,7 +67,7 @@ def test_construction_takes_no_renderer_and_build_takes_one_for_all():
         assert camera.view.caches["rgb"].shape == (2, 8, width, 3)
         assert camera.view.caches["rgb"].device == scene.device
     scene.close()
-    assert n_threads() == before
+    assert n_threads() <= before
 
 
 def test_a_step_renders_nothing_and_the_first_read_everything():

@@ -25,6 +25,7 @@ from sensorium.cameras.tracer import BYTES, POSES, QUALITIES, Tracer
 from sensorium.errors import DeviceError, ModelError
 from sensorium.worlds import World
 from sensorium.worlds import warp_init as warp_init
+from sensorium.worlds.device import is_out_of_memory
 
 import mujoco_warp as mjw  # isort: skip
 
@@ -185,12 +186,6 @@ class _OnHost:
     def close(self) -> None:
         self._threads.shutdown()
         self._tracers.clear()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether that is what an error of torch or Warp says."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in text or "failed to allocate" in text
 
 
 def too_large(views: Sequence[View], n_envs: int) -> str:

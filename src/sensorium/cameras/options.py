@@ -57,8 +57,8 @@ class Camera(SensorOptions):
     """"raster" (MuJoCo's OpenGL), "batch" (MuJoCo Warp), "pathtrace" (Mitsuba), or "auto": by the device, and what runs
     on this machine."""
     quality: Quality | None = None
-    """"fast" (no shadows), "balanced" or "high". All cameras of a renderer share one. Default: "fast" where OpenGL is
-    drawn by the CPU, else "high"."""
+    """"fast" (no shadows), "balanced" or "high". All cameras of a renderer share one. Default: "fast" where the CPU
+    draws; on a GPU "high" with OpenGL, and "balanced" with "batch"."""
     anti_aliasing: int | None = Field(default=None, ge=0, le=16)
     """Samples a pixel for smooth edges; shared likewise. Default: by quality."""
     profile: CameraProfile | None = None

@@ -15,3 +15,9 @@ def no_cuda(device: str) -> DeviceError:
         f"device={device!r} needs an NVIDIA GPU, a driver for CUDA 12.4 or newer, and a CUDA build of torch; {why}. "
         "Install them, or build with device='cpu'"
     )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether that is what an error of torch or Warp says."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "failed to allocate" in text

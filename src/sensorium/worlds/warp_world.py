@@ -26,6 +26,7 @@ from sensorium.errors import CapacityError, DeviceError, ModelError, OptionError
 from sensorium.worlds import warp_rays
 from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
+from sensorium.worlds.device import is_out_of_memory
 from sensorium.worlds.lights import Light
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.world import Envs, env_ids
@@ -174,7 +175,7 @@ class WarpWorld:
                 for body in (lambda: self._restart_body(True), lambda: self._restart_body(False)):
                     body()  # compiles the kernels
         except (RuntimeError, MemoryError) as error:
-            if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            if not is_out_of_memory(error):
                 raise
             free, total = torch.cuda.mem_get_info(self.device)
             raise DeviceError(
