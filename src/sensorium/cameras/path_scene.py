@@ -26,6 +26,8 @@ _VISIBLE_GROUPS = 3
 _PLAIN = np.array([0.5, 0.5, 0.5, 1.0], np.float32)
 """The colour that means: that of the material."""
 _TEXTURE_ROLES = (int(mujoco.mjtTextureRole.mjTEXROLE_RGB), int(mujoco.mjtTextureRole.mjTEXROLE_RGBA))
+_SIDES = np.array([[1, 2], [0, 2], [0, 1]])
+"""Axes across and along the sides of a box, by the axis of the side's normal."""
 CUBE_AXES = ((0, 2, 1, -1, -1), (0, 2, 1, 1, -1), (1, 0, 2, 1, 1), (1, 0, 2, 1, -1), (2, 0, 1, 1, -1), (2, 0, 1, -1, -1))
 """Faces +x, -x, +y, -y, +z, -z of a cube map: axis, the axes along which a texture's columns and rows run, their signs."""
 
@@ -150,8 +152,11 @@ class Part:
             self._placed[part] += pose[number, :3].astype(np.float32)
             np.matmul(self._normals[part], rotation, out=self._turned[part])
         parameters[f"{self.name}.vertex_positions"] = self._placed.ravel()
-        parameters[f"{self.name}.vertex_normals"] = self._turned.ravel()
         return True
+
+    def orient(self, parameters: Any) -> None:
+        """Write its normals. To be done after positions were updated, at which Mitsuba makes up normals of its own."""
+        parameters[f"{self.name}.vertex_normals"] = self._turned.ravel()
 
     def paint(self, parameters: Any, rgba: np.ndarray) -> bool:
         """Give its geoms colours (ngeom, 4); whether anything was written. A texture keeps the colour it began with."""
@@ -219,9 +224,12 @@ def _textured(model: mujoco.MjModel, geom: int, shape: Triangles, texture: int) 
     if model.tex_type[texture] != mujoco.mjtTexture.mjTEXTURE_2D:
         return _on_cube(shape)
     if shape.uv is None:
-        size = np.where(model.geom_size[geom][:2] > 0, model.geom_size[geom][:2], 1.0)
-        scale = repeat / (1.0 if model.mat_texuniform[material] else size)
-        shape.uv = shape.vertices[:, :2] * scale * [0.5, -0.5] - 0.5
+        size = np.where(model.geom_size[geom] > 0, model.geom_size[geom], 1.0)
+        axes = np.tile([0, 1], (len(shape.vertices), 1))
+        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:  # each side has the whole texture
+            axes = _SIDES[np.abs(shape.normals).argmax(1)]
+        scale = repeat / (1.0 if model.mat_texuniform[material] else size[axes])
+        shape.uv = np.take_along_axis(shape.vertices, axes, 1) * scale * [0.5, -0.5] - 0.5
     else:
         shape.uv = shape.uv * repeat
     return shape

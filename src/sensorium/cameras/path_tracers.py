@@ -13,6 +13,7 @@ import numpy as np
 
 from sensorium.errors import DeviceError
 
+_INSTALL = "install LLVM 17 or newer (apt install libllvm19)"
 _MOST_RAYS = 1 << 22
 """Rays traced at once; more samples take several passes."""
 
@@ -54,7 +55,7 @@ class VectorTracer:
     """Traces whole images at once, in code that Dr.Jit compiles by LLVM.
 
     What changes from frame to frame is passed as arrays rather than numbers, so that code is compiled for the first
-    frame alone.
+    frame alone, whatever the resolution.
     """
 
     def __init__(self, mi: Any, scene: Any, integrator: Any, shapes: list[Any]) -> None:
@@ -72,6 +73,11 @@ class VectorTracer:
         pairs = ((lens.fx, lens.fy), (lens.cx, lens.cy), (lens.near, lens.far), (lens.aperture, lens.focus))
         vectors = (lens.position, turn[:, 0], -turn[:, 1], -turn[:, 2])
         values = (*(mi.Vector3f(*each.tolist()) for each in vectors), *(mi.Vector2f(*each) for each in pairs))
+        self._dr.make_opaque(values)
+        return values
+
+    def _opaque(self, *numbers: int) -> tuple[Any, ...]:
+        values = tuple(self._mi.UInt32(number) for number in numbers)
         self._dr.make_opaque(values)
         return values
 
@@ -101,27 +107,27 @@ class VectorTracer:
 
     def _pass(self, lens: Lens, samples: int, seed: int) -> np.ndarray:
         mi, dr = self._mi, self._dr
-        number = mi.UInt32(seed)
-        dr.make_opaque(number)
+        number, each, width = self._opaque(seed, samples, lens.width)
         sampler = self._sampler
         sampler.seed(number, lens.width * lens.height * samples)
-        pixel = dr.arange(mi.UInt32, lens.width * lens.height * samples) // samples
-        row = pixel // lens.width
+        pixel = dr.arange(mi.UInt32, lens.width * lens.height * samples) // each
+        row = pixel // width
         within = sampler.next_2d()
-        x, y = mi.Float(pixel - row * lens.width) + within.x, mi.Float(row) + within.y
+        x, y = mi.Float(pixel - row * width) + within.x, mi.Float(row) + within.y
         ray, _ = self._rays(lens, x, y, sampler.next_2d() if lens.aperture > 0 else None)
         light, _, _ = self._integrator.sample(self._scene, sampler, ray)
         image = dr.zeros(mi.Float, 3 * lens.width * lens.height)
         for channel in range(3):
-            dr.scatter_add(image, light[channel] / samples, 3 * pixel + channel)
+            dr.scatter_add(image, light[channel] / mi.Float(each), 3 * pixel + channel)
         return image.numpy()
 
     def surfaces(self, lens: Lens) -> Surfaces:
         """What lies behind the centre of each pixel."""
         mi, dr = self._mi, self._dr
         pixel = dr.arange(mi.UInt32, lens.width * lens.height)
-        row = pixel // lens.width
-        ray, stretch = self._rays(lens, mi.Float(pixel - row * lens.width) + 0.5, mi.Float(row) + 0.5, None)
+        (width,) = self._opaque(lens.width)
+        row = pixel // width
+        ray, stretch = self._rays(lens, mi.Float(pixel - row * width) + 0.5, mi.Float(row) + 0.5, None)
         hit = self._scene.ray_intersect(ray)
         found = hit.is_valid()
         shape = dr.reinterpret_array(mi.UInt32, hit.shape)
@@ -149,14 +155,14 @@ class ScalarTracer:
         aovs = "p:position,n:sh_normal,a:albedo,t:prim_index,s:shape_index"
         self._first = mi.load_dict({"type": "aov", "aovs": aovs})
         order = [str(shape.id()) for shape in scene.shapes()]
-        self._number = np.array([*([str(shape.id()) for shape in shapes].index(name) for name in order), -1])
+        self._number = np.array([-1, *([str(shape.id()) for shape in shapes].index(name) for name in order)])
 
     def _sensor(self, lens: Lens, samples: int | None) -> Any:
         """A sensor of these samples a pixel; None: one, through its centre."""
         if abs(lens.fx - lens.fy) > 1e-4 * lens.fx:
             raise DeviceError(
                 f"without LLVM the path tracer has square pixels, got focal lengths of {lens.fx:g} and {lens.fy:g} "
-                "pixels along x and y; give one focal length, or install LLVM 17 or newer (apt install libllvm19)"
+                f"pixels along x and y; give one focal length, or {_INSTALL}"
             )
         mi = self._mi
         pose = np.eye(4)
@@ -170,15 +176,21 @@ class ScalarTracer:
             "near_clip": lens.near,
             "far_clip": lens.far,
             "to_world": mi.ScalarTransform4f(pose),
-            "principal_point_offset_x": lens.cx / lens.width - 0.5,
-            "principal_point_offset_y": lens.cy / lens.height - 0.5,
             "film": {"type": "hdrfilm", "width": lens.width, "height": lens.height, "rfilter": {"type": "box"}},
             "sampler": {"type": "independent", "sample_count": samples}
             if samples
             else {"type": "stratified", "sample_count": 1, "jitter": False},
         }
+        offset = 0.5 - lens.cx / lens.width, 0.5 - lens.cy / lens.height
         if blurred:
+            if max(map(abs, offset)) > 1e-6:
+                raise DeviceError(
+                    "without LLVM the path tracer's lenses with an aperture have their principal point in the middle, got "
+                    f"({lens.cx:g}, {lens.cy:g}); leave principal_point or f_number out, or {_INSTALL}"
+                )
             sensor |= {"aperture_radius": lens.aperture, "focus_distance": lens.focus}
+        else:
+            sensor |= {"principal_point_offset_x": offset[0], "principal_point_offset_y": offset[1]}
         return mi.load_dict(sensor)
 
     def radiance(self, lens: Lens, samples: int, seed: int) -> np.ndarray:
@@ -192,7 +204,7 @@ class ScalarTracer:
         position, normal, albedo, triangle, shape = np.split(image, [3, 6, 9, 10], axis=-1)
         seen = np.abs(normal).max(-1) > 0
         depth = (position - lens.position.astype(np.float32)) @ -lens.rotation[:, 2].astype(np.float32)
-        numbers = self._number[np.where(seen, np.rint(shape[..., 0]), -1).astype(int)]
+        numbers = self._number[np.rint(shape[..., 0]).astype(int)]  # counted from 1; 0 is nothing
         return Surfaces(
             np.where(seen, depth, np.inf).astype(np.float32),
             np.where(seen, numbers, -1),

@@ -2,7 +2,7 @@
 
 The compiled model is translated once (``path_scene.py``, ``path_lights.py``); each frame writes what moved through
 Mitsuba's parameters and traces light (``path_tracers.py``). With LLVM 17 or newer on the machine, code for whole images is
-compiled at the first frame of each resolution; without it, Mitsuba's scalar variant traces ray by ray.
+compiled at the first frame; without it, Mitsuba's scalar variant traces ray by ray.
 
 Dr.Jit can also record frames and replay them (``dr.freeze``), which would spare a few milliseconds of tracing code. With
 Mitsuba 3.9 a replay does not notice that a mesh was moved, and gives NaN, so frames are not recorded.
@@ -110,15 +110,19 @@ class PathtraceRenderer:
 
         rgba = colours(value("geom_rgba"), value("mat_rgba"), model)
         position, turn = fields["geom_xpos"][env], fields["geom_xmat"][env].reshape(-1, 3, 3)
-        changed = False
+        moved = [part for part in self._parts if part.place(parameters, position, turn)]
+        changed = bool(moved)
         for part in self._parts:
-            changed |= part.place(parameters, position, turn)
             changed |= part.paint(parameters, rgba)
         diffuse = value("light_diffuse")
         for lamp in self._lamps:
             at, along = fields["light_xpos"][env, lamp.light], fields["light_xdir"][env, lamp.light]
             changed |= lamp.shine(mi, parameters, at, along, diffuse[lamp.light])
         if changed:
+            parameters.update()
+        if moved:
+            for part in moved:
+                part.orient(parameters)
             parameters.update()
 
     def _draw(self, mi: Any, view: View, pose: dict[str, np.ndarray], env: int, step: int) -> None:
