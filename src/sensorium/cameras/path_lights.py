@@ -1,8 +1,8 @@
 """Lights and sky of a model as emitters of a Mitsuba scene, which follow the engine.
 
 A light's intensity says how bright a white surface is that faces it: directional light of intensity i has irradiance
-pi * i, which a white surface scatters with radiance i. Lamps at a place fade with the square of the distance, so theirs
-is what reaches the point they look at, or without one, the middle of the model. ``headlight`` is the lamp at the camera.
+pi * i, which a white surface scatters with radiance i. Lamps at a place fade with the square of the distance, so
+theirs is what reaches the point they look at, or without one, the middle of the model.
 """
 
 from __future__ import annotations
@@ -137,9 +137,7 @@ def sky_of(mi: Any, model: mujoco.MjModel, path: str | None, turned: float, mult
     skies = np.flatnonzero(model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX))
     if len(skies):
         image = _around(decode_srgb(texture_image(model, int(skies[0])) / 255.0)).astype(np.float32)
-        return mi.load_dict(
-            {"type": "envmap", "bitmap": mi.Bitmap(image), "scale": multiplier, "to_world": upright}
-        )
+        return mi.load_dict({"type": "envmap", "bitmap": mi.Bitmap(image), "scale": multiplier, "to_world": upright})
     ambient = np.asarray(model.vis.headlight.ambient, float) * bool(model.vis.headlight.active)
     ambient = (ambient + model.light_ambient[model.light_active.astype(bool)].sum(0)) * multiplier
     if not ambient.any():
@@ -166,7 +164,9 @@ def _around(image: np.ndarray, rows: int = 256) -> np.ndarray:
         column = (0.5 + 0.5 * sign_across * own[:, across] / depth) * cube.shape[2]
         row = (0.5 + 0.5 * sign_down * own[:, down] / depth) * cube.shape[1]
         most = (cube.shape[1] - 1, cube.shape[2] - 1)
-        sky[face == number] = cube[number, np.minimum(row.astype(int), most[0]), np.minimum(column.astype(int), most[1])]
+        sky[face == number] = cube[
+            number, np.minimum(row.astype(int), most[0]), np.minimum(column.astype(int), most[1])
+        ]
     return sky
 
 

@@ -1,13 +1,13 @@
 """A compiled MuJoCo model as a Mitsuba scene, whose shapes and lights follow the engine.
 
 All geoms of one kind of material are one mesh, with colour, roughness and metalness at its vertices: a renderer that
-compiles its scene then has few kinds of things to compile for, and moving everything is one write. What stands still and
-what moves are meshes apart. Each frame compares poses and colours with those that were written last, and writes the
-meshes in which something differs; nothing is ever rebuilt.
+compiles its scene then has few kinds of things to compile for, and moving everything is one write. What stands still
+and what moves are meshes apart. Each frame compares poses and colours with those that were written last, and writes
+the meshes in which something differs; nothing is ever rebuilt.
 
 MuJoCo's colours are display values, so they are decoded from sRGB. Specular reflection is that of the principled
-material: ``specular`` as it is, roughness from ``shininess`` s as the one with a highlight as wide as the Blinn exponent
-128 s has, unless the material names metallic and roughness itself. Without specular it is plain Lambert.
+material: ``specular`` as it is, and from ``shininess`` s the roughness whose highlight is as wide as that of the Blinn
+exponent 128 s, unless the material names metallic and roughness itself. Without specular it is plain Lambert.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ _PLAIN = np.array([0.5, 0.5, 0.5, 1.0], np.float32)
 _TEXTURE_ROLES = (int(mujoco.mjtTextureRole.mjTEXROLE_RGB), int(mujoco.mjtTextureRole.mjTEXROLE_RGBA))
 _SIDES = np.array([[1, 2], [0, 2], [0, 1]])
 """Axes across and along the sides of a box, by the axis of the side's normal."""
-CUBE_AXES = ((0, 2, 1, -1, -1), (0, 2, 1, 1, -1), (1, 0, 2, 1, 1), (1, 0, 2, 1, -1), (2, 0, 1, 1, -1), (2, 0, 1, -1, -1))
-"""Faces +x, -x, +y, -y, +z, -z of a cube map: axis, the axes along which a texture's columns and rows run, their signs."""
+CUBE_AXES = (
+    (0, 2, 1, -1, -1),
+    (0, 2, 1, 1, -1),
+    (1, 0, 2, 1, 1),
+    (1, 0, 2, 1, -1),
+    (2, 0, 1, 1, -1),
+    (2, 0, 1, -1, -1),
+)
+"""Faces +x, -x, +y, -y, +z, -z of a cube map: axis, the axes along which columns and rows run, and their signs."""
 
 
 class Kind(NamedTuple):
@@ -89,7 +96,9 @@ def colours(geom_rgba: np.ndarray, mat_rgba: np.ndarray, model: mujoco.MjModel) 
 class Part:
     """One mesh of the scene: geoms of one kind."""
 
-    def __init__(self, mi: Any, model: mujoco.MjModel, kind: Kind, members: list[tuple[int, Surface, Triangles]]) -> None:
+    def __init__(
+        self, mi: Any, model: mujoco.MjModel, kind: Kind, members: list[tuple[int, Surface, Triangles]]
+    ) -> None:
         self.kind = kind
         self.geoms = np.array([geom for geom, _, _ in members])
         pieces = [piece for _, _, piece in members]
@@ -195,7 +204,7 @@ def _bsdf(mi: Any, model: mujoco.MjModel, kind: Kind) -> dict[str, Any]:
 
     colour = attribute("color") if kind.texture < 0 else _bitmap(mi, model, kind)
     if kind.specular == 0:
-        surface = {"type": "diffuse", "reflectance": colour}
+        surface: dict[str, Any] = {"type": "diffuse", "reflectance": colour}
     else:
         surface = {"type": "principled", "base_color": colour, "specular": kind.specular}
         surface |= {name: attribute(name) for name in ("roughness", "metallic")}

@@ -75,7 +75,9 @@ def _plane(x: float, y: float) -> Triangles:
 
 
 def _box(half: np.ndarray) -> Triangles:
-    vertices, normals, faces = [], [], []
+    vertices: list[np.ndarray] = []
+    normals: list[np.ndarray] = []
+    faces: list[list[int]] = []
     for axis in range(3):
         for sign in (-1.0, 1.0):
             normal = np.zeros(3)
@@ -102,7 +104,8 @@ def _turned(radius: np.ndarray, height: np.ndarray, out: np.ndarray, up: np.ndar
     above = first + _AROUND + 1
     lower, upper = np.stack([first, first + 1, above], 1), np.stack([first + 1, above + 1, above], 1)
     keep = np.concatenate([(radius[ring] > 0).ravel(), (radius[ring + 1] > 0).ravel()])  # not the empty ones at poles
-    return Triangles(vertices.reshape(-1, 3), normals.reshape(-1, 3), np.concatenate([lower, upper])[keep])
+    used, faces = np.unique(np.concatenate([lower, upper])[keep], return_inverse=True)
+    return Triangles(vertices.reshape(-1, 3)[used], normals.reshape(-1, 3)[used], faces.reshape(-1, 3))
 
 
 def _arc(start: float, end: float, steps: int) -> tuple[np.ndarray, np.ndarray]:

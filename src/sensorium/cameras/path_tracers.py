@@ -1,7 +1,7 @@
 """The two ways in which light is traced through a Mitsuba scene: compiled for whole images, or one ray at a time.
 
-Both give the same two pictures of what a :class:`Lens` sees: the radiance that falls on each pixel, averaged over random
-paths; and the first surface along the ray through each pixel's centre.
+Both give the same two pictures of what a :class:`Lens` sees: the radiance that falls on each pixel, averaged over
+random paths; and the first surface along the ray through each pixel's centre.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Lens:
 
 
 class Surfaces(NamedTuple):
-    """The first surfaces that a camera meets. What was hit is the number of a shape of the scene and a triangle of it."""
+    """The first surfaces that a camera meets: which shape of the scene, and which triangle of it."""
 
     depth: np.ndarray
     """(H, W) float32: metres along the optical axis; inf where nothing was hit."""
@@ -63,12 +63,13 @@ class VectorTracer:
 
         self._mi, self._dr, self._scene, self._integrator = mi, drjit, scene, integrator
         self._sampler = mi.load_dict({"type": "independent"})
-        numbers = [int(drjit.reinterpret_array(mi.UInt32, mi.ShapePtr(shape))[0]) for shape in shapes]
+        pointers: list[Any] = [drjit.reinterpret_array(mi.UInt32, mi.ShapePtr(shape)) for shape in shapes]
+        numbers = [int(pointer[0]) for pointer in pointers]
         self._number = np.full(max(numbers, default=0) + 1, -1)
         self._number[numbers] = np.arange(len(numbers))
 
     def _values(self, lens: Lens) -> tuple[Any, ...]:
-        """Position, axes (right, down, forward), focal lengths and principal point, near and far, aperture and focus."""
+        """Position, axes (right, down, forward), focal lengths, principal point, near and far, aperture and focus."""
         mi, turn = self._mi, lens.rotation
         pairs = ((lens.fx, lens.fy), (lens.cx, lens.cy), (lens.near, lens.far), (lens.aperture, lens.focus))
         vectors = (lens.position, turn[:, 0], -turn[:, 1], -turn[:, 2])
@@ -185,8 +186,8 @@ class ScalarTracer:
         if blurred:
             if max(map(abs, offset)) > 1e-6:
                 raise DeviceError(
-                    "without LLVM the path tracer's lenses with an aperture have their principal point in the middle, got "
-                    f"({lens.cx:g}, {lens.cy:g}); leave principal_point or f_number out, or {_INSTALL}"
+                    "without LLVM the path tracer's lenses with an aperture have their principal point in the middle, "
+                    f"got ({lens.cx:g}, {lens.cy:g}); leave principal_point or f_number out, or {_INSTALL}"
                 )
             sensor |= {"aperture_radius": lens.aperture, "focus_distance": lens.focus}
         else:

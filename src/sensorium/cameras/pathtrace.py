@@ -1,10 +1,10 @@
 """The path tracer: photo-real pictures by Mitsuba 3.
 
 The compiled model is translated once (``path_scene.py``, ``path_lights.py``); each frame writes what moved through
-Mitsuba's parameters and traces light (``path_tracers.py``). With LLVM 17 or newer on the machine, code for whole images is
-compiled at the first frame; without it, Mitsuba's scalar variant traces ray by ray.
+Mitsuba's parameters and traces light (``path_tracers.py``). With LLVM 17 or newer on the machine, code for whole images
+is compiled at the first frame; without it, Mitsuba's scalar variant traces ray by ray.
 
-Dr.Jit can also record frames and replay them (``dr.freeze``), which would spare a few milliseconds of tracing code. With
+Dr.Jit can also record frames and replay them (``dr.freeze``), which would spare a few milliseconds a frame. With
 Mitsuba 3.9 a replay does not notice that a mesh was moved, and gives NaN, so frames are not recorded.
 """
 
@@ -79,14 +79,14 @@ class PathtraceRenderer:
             self._parameters = mi.traverse(scene)
         self._world, self._parts, self._lamps, self._variant = world, parts, lamps, variant
         self._options, self._seed = options, look.seed
-        self._samples = {
-            uuid: each.samples or _SAMPLES[look.quality or "balanced"] for uuid, each in options.items()
-        }
+        self._samples = {uuid: each.samples or _SAMPLES[look.quality or "balanced"] for uuid, each in options.items()}
         fields = ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir") if lamps else ("geom_xpos", "geom_xmat")
         self._fields = {name: world.bind(name) for name in fields}
         self._ids = _ids(world, [part.geom_of_face for part in parts], len(discs))
         self._first_id = np.cumsum([0, *(len(part.geom_of_face) for part in parts), *([1] * len(discs))])
-        return f"Mitsuba {mi.__version__}, {about}, {', '.join(f'{n} samples' for n in sorted({*self._samples.values()}))}"
+        return (
+            f"Mitsuba {mi.__version__}, {about}, {', '.join(f'{n} samples' for n in sorted({*self._samples.values()}))}"
+        )
 
     def render(self, views: Sequence[View], envs: np.ndarray | None) -> None:
         world = self._world
