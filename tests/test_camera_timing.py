@@ -306,3 +306,23 @@ def test_a_camera_on_a_link_is_blurred_by_its_own_motion():
     rows = torch.isfinite(camera.read().depth[0]).int().argmax(dim=1).tolist()
     assert (rows[0], rows[-1]) == (27, 25)
     assert torch.isfinite(camera.read_ground_truth().depth[0]).int().argmax(dim=1).tolist() == [25] * 4
+
+
+def test_the_way_of_a_gpu_gives_the_same_images(monkeypatch):
+    from test_graph_path import GraphWorld
+
+    from sensorium.worlds import scene as scenes
+
+    options = {"rate": 50.0, "delay": 0.02, "jitter": 0.02, "dropout": 0.2, "history_length": 2, "n_envs": 3}
+    plain, camera = moving(**options)
+    with monkeypatch.context() as patched:
+        patched.setattr(scenes, "MujocoWorld", GraphWorld)
+        graph, other = moving(**options)
+    assert isinstance(graph.world, GraphWorld)
+    for step in range(12):
+        for scene in (plain, graph):
+            scene.step()
+            if step == 6:
+                scene.reset(envs=[1])
+        assert torch.equal(camera.read().segmentation, other.read().segmentation), step
+        assert torch.equal(camera.read_ground_truth().segmentation, other.read_ground_truth().segmentation), step
