@@ -195,6 +195,29 @@ def test_lamps_fade_with_the_square_of_the_distance_from_what_they_look_at():
         assert decode_srgb(nearer) == pytest.approx(np.full(3, albedo * 0.5 / 4), rel=0.03), kind
 
 
+def test_light_through_a_pane_and_from_a_glowing_thing(variant):
+    def seen(thing, lamp):
+        scene = sn.Scene()
+        scene.add_object(dull_floor(encode_srgb(np.full(3, 0.5))), name="floor")
+        scene.add_object(
+            f"""<mujoco><asset><material name="m" specular="0" {thing[0]}/></asset><worldbody>
+            <geom {thing[1]} material="m"/></worldbody></mujoco>""",
+            name="thing",
+        )
+        scene.add_light(type="directional", intensity=lamp)
+        sight = {"pos": (0, 0, 0.5), "lookat": (0, 0, 0), "fov": 2, "resolution": (16, 16), "samples": 256}
+        camera = scene.add_sensor(RaytracerCamera(**sight, tone_mapper="linear", environment_multiplier=0.0))
+        scene.build()
+        light = decode_srgb(camera.read().rgb.double().numpy() / 255).mean()
+        scene.close()
+        return light
+
+    pane = ('rgba="0 0 0 .4"', 'type="box" size="2 2 .01" pos="0 0 1"')
+    assert seen(pane, lamp=0.8) == pytest.approx(0.5 * 0.8 * (1 - 0.4) ** 2, rel=0.05)  # it has two faces
+    ball = ('rgba="1 1 1 1" emission="2"', 'type="sphere" size=".2" pos="0 0 1"')
+    assert seen(ball, lamp=0.0) == pytest.approx(0.5 * 2 * 0.2**2 / 1**2, rel=0.05)  # radiance 2, form factor (r / d)^2
+
+
 def test_white_furnace():
     """In light that is the same from all sides a white thing cannot be told from what is around it."""
     scene = sn.Scene(sky=((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
@@ -385,3 +408,55 @@ def test_a_plain_camera_can_ask_for_it_and_is_told_what_it_runs_on():
     assert camera.read().rgb.shape == (1, 8, 8, 3)
     assert "Mitsuba" in camera.renderer_choice.why
     assert "16 samples" in camera.renderer_choice.why
+
+
+SHAPES = """<mujoco><asset>
+<mesh name="wedge" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset><worldbody>
+<geom type="box" size="1 2 3"/><geom type="sphere" size="1"/><geom type="ellipsoid" size="1 2 3"/>
+<geom type="capsule" size=".5 1"/><geom type="cylinder" size=".5 1"/><geom type="mesh" mesh="wedge"/>
+</worldbody></mujoco>"""
+VOLUMES = (48, 4 / 3 * math.pi, 8 * math.pi, math.pi * (0.5 + 1 / 6), math.pi * 0.5, 1 / 6)
+
+
+def test_shapes_enclose_their_volume_and_face_outward():
+    import mujoco
+
+    from sensorium.cameras.path_shapes import triangles_of
+
+    model = mujoco.MjModel.from_xml_string(SHAPES)
+    for geom, volume in enumerate(VOLUMES):
+        shape = triangles_of(model, geom, reach=10)
+        a, b, c = (shape.vertices[shape.faces[:, corner]] for corner in range(3))
+        across = np.cross(b - a, c - a)
+        assert (a * across).sum() / 6 == pytest.approx(volume, rel=0.006), model.geom_type[geom]
+        facing = np.einsum("fx,fcx->fc", across, shape.normals[shape.faces]) / np.linalg.norm(across, axis=1)[:, None]
+        assert facing.min() >= 0.5 - 1e-6
+        assert len(np.unique(shape.faces)) == len(shape.vertices)
+
+
+def test_textures_and_terrain_lie_where_the_rasterizer_puts_them():
+    model = """<mujoco><asset>
+    <texture name="check" type="2d" builtin="checker" rgb1="0 0 0" rgb2="1 1 1" width="64" height="64"/>
+    <texture name="fade" type="2d" builtin="gradient" rgb1="1 1 1" rgb2="0 0 0" width="64" height="64"/>
+    <hfield name="hill" nrow="3" ncol="3" size=".3 .3 .4 .1" elevation="0 0 0 0 1 0 0 0 .5"/>
+    <material name="check" texture="check" texrepeat="1.5 1.2" texuniform="true" specular="0"/>
+    <material name="fade" texture="fade" specular="0"/></asset><worldbody>
+    <geom type="plane" size="0 0 .1" material="check"/>
+    <geom type="box" size=".3 .3 .3" pos=".5 .4 .3" material="fade"/>
+    <geom type="hfield" hfield="hill" pos="-.5 -.4 .1"/></worldbody></mujoco>"""
+    view = {"pos": (0.6, -1.2, 2.2), "lookat": (0, 0, 0), "resolution": (80, 60), "outputs": ("rgb", "segmentation")}
+    scene = sn.Scene()
+    scene.add_object(model, name="room")
+    scene.add_light(type="directional", direction=(0.2, 0.4, -1), shadow=False)
+    traced = scene.add_sensor(RaytracerCamera(**view, samples=32))
+    drawn = scene.add_sensor(RasterizerCamera(**view))
+    try:
+        scene.build()
+    except sn.DeviceError as error:
+        pytest.skip(f"the rasterizer does not run here: {error}")
+    one, two = traced.read(), drawn.read()
+    assert (one.segmentation == two.segmentation).all(-1).float().mean() >= 0.98
+    for geom in (0, 1):  # the floor, and the box
+        here = one.segmentation[0, :, :, 1] == geom
+        pair = torch.stack([image.rgb[0, :, :, 0][here].double() for image in (one, two)])
+        assert float(torch.corrcoef(pair)[0, 1]) > (0.9, 0.8)[geom], geom
