@@ -25,7 +25,7 @@ def variant(request, monkeypatch):
     if request.param == "scalar":
         monkeypatch.setattr(pathtrace, "_variant", lambda: ("scalar_rgb", "scalar, for a test"))
     elif not HAS_LLVM:
-        pytest.skip("there is no LLVM 17 or newer here: apt install libllvm19")
+        pytest.skip("there is no LLVM 19 or newer here: apt install libllvm19")
     return request.param
 
 

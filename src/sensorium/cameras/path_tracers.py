@@ -13,7 +13,7 @@ import numpy as np
 
 from sensorium.errors import DeviceError
 
-_INSTALL = "install LLVM 17 or newer (apt install libllvm19)"
+_INSTALL = "install LLVM 19 or newer (apt install libllvm19)"
 _MOST_RAYS = 1 << 22
 """Rays traced at once; more samples take several passes."""
 

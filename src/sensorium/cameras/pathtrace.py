@@ -1,11 +1,11 @@
 """The path tracer: photo-real pictures by Mitsuba 3.
 
 The compiled model is translated once (``path_scene.py``, ``path_lights.py``); each frame writes what moved through
-Mitsuba's parameters and traces light (``path_tracers.py``). With LLVM 17 or newer on the machine, code for whole images
+Mitsuba's parameters and traces light (``path_tracers.py``). With LLVM 19 or newer on the machine, code for whole images
 is compiled at the first frame; without it, Mitsuba's scalar variant traces ray by ray.
 
-Dr.Jit can also record frames and replay them (``dr.freeze``), which would spare a few milliseconds a frame. With
-Mitsuba 3.9 a replay does not notice that a mesh was moved, and gives NaN, so frames are not recorded.
+Dr.Jit can also record frames and replay them (``dr.freeze``). With Mitsuba 3.9 and Dr.Jit 1.5, replays after a mesh had
+been moved gave NaN, and those that were right were not measurably faster, so frames are not recorded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from sensorium.cameras.tone import picture
 from sensorium.errors import DeviceError, OptionError
 from sensorium.worlds import World
 
-_LLVM = 17
-"""The oldest LLVM that compiles what Dr.Jit asks for: older ones end the process."""
+_LLVM = 19
+"""The oldest LLVM that is known to compile what Dr.Jit asks for. 15 and 16 end the process; 17 and 18 were not tried."""
 _SAMPLES: dict[Quality, int] = {"fast": 16, "balanced": 64, "high": 256}
 _FAR = 1e4
 """Metres at which a lens without a focus distance is sharp."""
