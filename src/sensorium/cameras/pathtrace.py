@@ -30,7 +30,7 @@ from sensorium.errors import DeviceError, OptionError
 from sensorium.worlds import World
 
 _LLVM = 19
-"""The oldest LLVM that is known to compile what Dr.Jit asks for. 15 and 16 end the process; 17 and 18 were not tried."""
+"""The oldest LLVM known to compile what Dr.Jit asks for. 15 and 16 end the process; 17 and 18 were not tried."""
 _SAMPLES: dict[Quality, int] = {"fast": 16, "balanced": 64, "high": 256}
 _FAR = 1e4
 """Metres at which a lens without a focus distance is sharp."""
