@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sensorium.cameras.profile import CameraProfile
 from sensorium.cameras.renderer import Output, Quality
+from sensorium.cameras.tone import ToneMapper
 from sensorium.sensors.options import SensorOptions
 
 OUTPUTS: tuple[Output, ...] = ("rgb", "depth", "segmentation", "instance", "normals", "points")
@@ -132,7 +133,31 @@ class BatchRendererCamera(Camera):
 
 
 class RaytracerCamera(Camera):
-    """A camera that the path tracer draws."""
+    """A camera that the path tracer draws.
+
+    Example:
+        >>> photo = scene.add_sensor(sn.RaytracerCamera(pos=(2, 0, 1), lookat=(0, 0, 0), samples=64, denoise=True))
+
+    A profile with ``f_number`` blurs what is out of focus, in ground truth too.
+
+    Cameras of one scene share ``environment``, ``environment_rotation``, ``environment_multiplier`` and ``bounces``.
+    """
 
     renderer: Literal["pathtrace"] = "pathtrace"
     """Fixed."""
+    samples: int | None = Field(default=None, ge=1, le=65536)
+    """Random paths of light a pixel, which smooth edges too: noise falls with their square root, time grows with them.
+    Default: by ``quality``, 16 ("fast"), 64 ("balanced", also where none is given) or 256 ("high")."""
+    bounces: int = Field(default=6, ge=1, le=64)
+    """How often light may be reflected on its way to the camera."""
+    denoise: bool = False
+    """Whether Open Image Denoise takes the noise out of the image."""
+    tone_mapper: ToneMapper = "filmic"
+    """How radiance becomes colour: "linear" (cut off at white), "reinhard" or "filmic" (as ACES)."""
+    environment: str | None = Field(default=None, min_length=1)
+    """File of an environment map in latitude and longitude (HDR, EXR, ...), which is seen behind everything and lights
+    the scene. Default: the scene's sky, else its ambient light."""
+    environment_rotation: float = 0.0
+    """Degrees by which the environment is turned about the vertical, counter-clockwise from above."""
+    environment_multiplier: float = Field(default=1.0, ge=0)
+    """What the radiance of environment, sky or ambient light is multiplied with."""

@@ -1,0 +1,462 @@
+"""The path tracer against closed forms of light and geometry, and against the rasterizer."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.cameras import Camera, RasterizerCamera, RaytracerCamera, project
+from sensorium.cameras.tone import decode_srgb, encode_srgb, picture, tone_map
+
+pytest.importorskip("mitsuba", reason="Mitsuba is not installed: pip install 'sensorium[photoreal]'")
+
+from sensorium.cameras import pathtrace
+
+HAS_LLVM = pathtrace._variant()[0] == "llvm_ad_rgb"
+DULL = """<mujoco><asset><material name="dull" specular="0" rgba="{rgb} 1"/></asset><worldbody>
+<geom type="plane" size="{size} {size} .1" material="dull"/></worldbody></mujoco>"""
+
+
+@pytest.fixture(params=["llvm", "scalar"])
+def variant(request, monkeypatch):
+    """Both ways of tracing."""
+    if request.param == "scalar":
+        monkeypatch.setattr(pathtrace, "_variant", lambda: ("scalar_rgb", "scalar, for a test"))
+    elif not HAS_LLVM:
+        pytest.skip("there is no LLVM 19 or newer here: apt install libllvm19")
+    return request.param
+
+
+def dull_floor(rgb, size=5):
+    return DULL.format(rgb=" ".join(map(str, rgb)), size=size)
+
+
+def things(*cameras, lights=(), n_envs=1, **options):
+    """A floor with some of every shape, the box of which is free."""
+    scene = sn.Scene(dt=0.01, **options)
+    scene.add_object(sn.Plane(), name="floor")
+    scene.add_object(sn.Box(size=(0.3, 0.3, 0.3), rgba=(0.8, 0.2, 0.1, 1)), name="box", pos=(0, 0, 0.15), free=True)
+    scene.add_object(sn.Sphere(radius=0.2, rgba=(0.2, 0.7, 0.3, 1)), name="ball", pos=(0.6, 0.3, 0.2))
+    scene.add_object(sn.Capsule(radius=0.1, length=0.3), name="capsule", pos=(-0.3, 0.7, 0.4), euler=(0.5, 0.2, 0))
+    scene.add_object(sn.Cylinder(radius=0.12, height=0.5), name="cylinder", pos=(-0.4, -0.5, 0.25))
+    for light in lights:
+        scene.add_light(**light)
+    sensors = [scene.add_sensor(camera) for camera in cameras]
+    scene.build(n_envs=n_envs)
+    return scene, *sensors
+
+
+ABOVE = {"pos": (1.6, -1.2, 1.2), "lookat": (0, 0, 0.2), "resolution": (96, 72)}
+
+
+def test_a_wall_is_as_far_as_it_is_and_a_point_lands_on_its_pixel(variant):
+    scene = sn.Scene()
+    scene.add_object(sn.Box(size=(0.1, 6, 6)), name="wall", pos=(3.05, 0, 1))
+    scene.add_object(sn.Sphere(radius=0.02), name="dot", pos=(1.5, -0.31, 1.17))
+    intrinsics = {"focal_length": 70.0 if variant == "scalar" else (70.0, 60.0), "principal_point": (40.5, 21.0)}
+    toward = {"pos": (0, 0, 1), "lookat": (1, 0, 1), "resolution": (96, 64)}
+    outputs = ("depth", "segmentation", "normals")
+    camera = scene.add_sensor(RaytracerCamera(**toward, **intrinsics, outputs=outputs))
+    scene.build()
+    data = camera.read()
+    dot = data.segmentation[0, :, :, 0] == scene.model.body("dot").id
+    wall = data.depth[0][~dot]
+    assert wall.min() > 3 - 1e-3
+    assert wall.max() < 3 + 1e-3
+    seen = dot.nonzero().double().mean(0).flip(0) + 0.5
+    expected = project(torch.tensor([[1.5, -0.31, 1.17]]), camera.intrinsics, camera.extrinsics_cv)[0]
+    assert (seen - expected.flatten()[:2]).abs().max() < 0.5
+    assert 1.48 <= data.depth[0][dot].min() < 1.49
+    torch.testing.assert_close(data.normals[0][~dot], torch.tensor([0.0, 0.0, -1.0]).expand(int((~dot).sum()), 3))
+
+
+def test_nothing_before_the_near_plane_or_beyond_the_far_one():
+    scene = sn.Scene(sky=((0, 0, 1), (0, 0, 1)))
+    scene.add_object(sn.Box(size=(0.1, 0.2, 0.2)), name="near", pos=(0.5, 0, 1))
+    scene.add_object(sn.Box(size=(0.1, 1, 1)), name="wall", pos=(2.05, 0, 1))
+    scene.add_object(sn.Box(size=(0.1, 99, 99)), name="far", pos=(9, 0, 1))
+    camera = scene.add_sensor(
+        RaytracerCamera(
+            pos=(0, 0, 1),
+            lookat=(1, 0, 1),
+            near=1.0,
+            far=5.0,
+            resolution=(32, 24),
+            samples=4,
+            tone_mapper="linear",
+            outputs=("rgb", "depth", "segmentation"),
+        )
+    )
+    scene.build()
+    data = camera.read()
+    assert data.depth[0, 12, 16] == pytest.approx(2.0, abs=1e-3)
+    assert data.depth[0, 0, 0] == math.inf
+    assert data.segmentation[0, 0, 0].tolist() == [-1, -1]
+    assert data.rgb[0, 0, 0].tolist() == [0, 0, 255]
+
+
+def test_what_is_seen_agrees_with_the_rasterizer(variant):
+    outputs = ("depth", "segmentation")
+    ours, theirs = RaytracerCamera(**ABOVE, outputs=outputs), RasterizerCamera(**ABOVE, outputs=outputs)
+    try:
+        _, traced, drawn = things(ours, theirs)
+    except sn.DeviceError as error:
+        pytest.skip(f"the rasterizer does not run here: {error}")
+    one, two = traced.read(), drawn.read()
+    same = (one.segmentation == two.segmentation).all(-1)
+    assert same.float().mean() >= 0.98
+    assert len(one.segmentation[..., 0].unique()) == 5
+    apart = (one.depth - two.depth)[same & torch.isfinite(two.depth)].abs()
+    assert apart.quantile(0.95) < 2e-3
+
+
+def test_a_moved_body_is_seen_moved_in_its_env_without_building_anew(variant):
+    camera = RaytracerCamera(**ABOVE, outputs=("segmentation",))
+    scene, sensor = things(camera, n_envs=2)
+    box = scene.model.body("box").id
+    before = sensor.read().segmentation[..., 0].clone()
+    renderer = sensor._block._renderer
+    tracer, meshes = renderer._tracer, [part.mesh for part in renderer._parts]
+    state = scene.get_state()
+    scene.world.bind("qpos")[1, :3] = torch.tensor([-1.2, 1.0, 0.15])
+    scene.world.forward()
+    after = sensor.read().segmentation[..., 0]
+    assert renderer._tracer is tracer
+    assert [part.mesh for part in renderer._parts] == meshes
+    assert (after[0] == before[0]).all()
+    middle = [(mask == box).nonzero().double().mean(0) for mask in (before[1], after[1])]
+    assert (middle[0] - middle[1]).norm() > 10
+    expected = project(torch.tensor([[-1.2, 1.0, 0.15]]), sensor.intrinsics, sensor.extrinsics_cv)[0][1, 0]
+    assert (middle[1].flip(0) + 0.5 - expected).norm() < 2
+    scene.set_state(state)
+    assert (sensor.read().segmentation[..., 0] == before).all()
+
+
+def test_normals_of_a_ball_are_smooth_wherever_it_rolls(variant):
+    scene = sn.Scene()
+    scene.add_object(sn.Sphere(radius=0.3), name="ball", pos=(0, 0, 0), free=True)
+    camera = scene.add_sensor(
+        RaytracerCamera(pos=(1, 0, 0), lookat=(0, 0, 0), resolution=(48, 48), outputs=("normals", "points", "depth"))
+    )
+    scene.build()
+    camera.read()
+    scene.world.bind("qpos")[0] = torch.tensor([0.05, 0.02, 0.1, 0.5, 0.5, -0.1, 0.7])
+    scene.world.forward()
+    data = camera.read()
+    hit = torch.isfinite(data.depth[0])
+    outward = data.points[0][hit] - torch.tensor([0.05, 0.02, 0.1])
+    outward = outward / outward.norm(dim=-1, keepdim=True)
+    turned = data.normals[0][hit] @ camera.extrinsics_cv[0, :, :3]
+    assert (outward * turned).sum(-1).min() > math.cos(math.radians(2))
+
+
+def lit_floor(rgb, light):
+    """What a camera above the middle of a dull floor reads there, in the light of one lamp alone."""
+    scene = sn.Scene()
+    scene.add_object(dull_floor(rgb), name="floor")
+    scene.add_light(**light)
+    camera = scene.add_sensor(
+        RaytracerCamera(
+            pos=(0, 0, 2),
+            lookat=(0, 0, 0),
+            fov=2,
+            resolution=(16, 16),
+            samples=64,
+            tone_mapper="linear",
+            environment_multiplier=0.0,
+        )
+    )
+    scene.build()
+    seen = camera.read().rgb[0].double().mean((0, 1)).numpy() / 255
+    scene.close()  # and what was compiled is used again by the next one
+    return seen
+
+
+@pytest.mark.parametrize("slope", [0.0, 40.0])
+def test_a_dull_floor_in_parallel_light_has_the_radiance_of_lambert(variant, slope):
+    albedo, intensity = np.array([0.9, 0.5, 0.25]), 0.8
+    along = (math.sin(math.radians(slope)), 0, -math.cos(math.radians(slope)))
+    seen = lit_floor(encode_srgb(albedo), {"type": "directional", "direction": along, "intensity": intensity})
+    irradiance = math.pi * intensity
+    expected = albedo * irradiance * math.cos(math.radians(slope)) / math.pi
+    assert decode_srgb(seen) == pytest.approx(expected, rel=0.02)
+
+
+def test_lamps_fade_with_the_square_of_the_distance_from_what_they_look_at():
+    albedo = 0.5
+    for kind in ("point", "spot", "area"):
+        light = {"type": kind, "pos": (0, 0, 4), "intensity": 0.5, "radius": 0.1}
+        rgb = encode_srgb(np.full(3, albedo))
+        facing = lit_floor(rgb, light | {"lookat": (0, 0, 0)})
+        nearer = lit_floor(rgb, light | {"lookat": (0, 0, 2)})
+        assert decode_srgb(facing) == pytest.approx(np.full(3, albedo * 0.5), rel=0.03), kind
+        assert decode_srgb(nearer) == pytest.approx(np.full(3, albedo * 0.5 / 4), rel=0.03), kind
+
+
+def test_light_through_a_pane_and_from_a_glowing_thing(variant):
+    def seen(thing, lamp):
+        scene = sn.Scene()
+        scene.add_object(dull_floor(encode_srgb(np.full(3, 0.5))), name="floor")
+        scene.add_object(
+            f"""<mujoco><asset><material name="m" specular="0" {thing[0]}/></asset><worldbody>
+            <geom {thing[1]} material="m"/></worldbody></mujoco>""",
+            name="thing",
+        )
+        scene.add_light(type="directional", intensity=lamp)
+        sight = {"pos": (0, 0, 0.5), "lookat": (0, 0, 0), "fov": 2, "resolution": (16, 16), "samples": 256}
+        camera = scene.add_sensor(RaytracerCamera(**sight, tone_mapper="linear", environment_multiplier=0.0))
+        scene.build()
+        light = decode_srgb(camera.read().rgb.double().numpy() / 255).mean()
+        scene.close()
+        return light
+
+    pane = ('rgba="0 0 0 .4"', 'type="box" size="2 2 .01" pos="0 0 1"')
+    assert seen(pane, lamp=0.8) == pytest.approx(0.5 * 0.8 * (1 - 0.4) ** 2, rel=0.05)  # it has two faces
+    ball = ('rgba="1 1 1 1" emission="2"', 'type="sphere" size=".2" pos="0 0 1"')
+    assert seen(ball, lamp=0.0) == pytest.approx(0.5 * 2 * 0.2**2 / 1**2, rel=0.05)  # radiance 2, form factor (r / d)^2
+
+
+def test_white_furnace():
+    """In light that is the same from all sides a white thing cannot be told from what is around it."""
+    scene = sn.Scene(sky=((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
+    white = """<mujoco><asset><material name="w" specular="0" rgba="1 1 1 1"/></asset><worldbody>
+    <geom type="sphere" size=".5" material="w"/><geom type="box" size=".2 .2 .2" pos=".5 0 .3" material="w"/>
+    </worldbody></mujoco>"""
+    scene.add_object(white, name="white")
+    scene.add_light(type="directional", intensity=0.0)
+    camera = scene.add_sensor(
+        RaytracerCamera(
+            pos=(2, 0, 1), lookat=(0, 0, 0), resolution=(32, 32), samples=128, bounces=32, tone_mapper="linear"
+        )
+    )
+    scene.build()
+    image = camera.read().rgb[0].double()
+    assert image.mean() == pytest.approx(127.5, abs=1.5)
+    assert (image - 127.5).abs().max() < 14
+
+
+def test_an_area_light_has_a_soft_shadow():
+    def shadow(kind):
+        scene = sn.Scene()
+        scene.add_object(dull_floor((0.8, 0.8, 0.8)), name="floor")
+        scene.add_object(sn.Box(size=(0.5, 0.5, 0.02)), name="roof", pos=(0, 0, 1))
+        scene.add_light(type=kind, pos=(0, 0, 3), lookat=(0, 0, 0), radius=0.4, intensity=0.6)
+        camera = scene.add_sensor(
+            RaytracerCamera(
+                pos=(0, -0.01, 0.9),
+                lookat=(0, 0, 0),
+                fov=100,
+                resolution=(48, 48),
+                samples=64,
+                tone_mapper="linear",
+                environment_multiplier=0.0,
+            )
+        )
+        scene.build()
+        row = camera.read().rgb[0, 24, :, 0].double()
+        scene.close()
+        return int(((row > 0.1 * row.max()) & (row < 0.9 * row.max())).sum())
+
+    assert shadow("point") <= 6
+    assert shadow("area") >= shadow("point") + 6
+
+
+def test_tone_mappers():
+    light = np.array([[0.0, 0.0, 0.0], [0.18, 0.18, 0.18], [1.0, 1.0, 1.0], [4.0, 4.0, 4.0], [-1.0, 2.0, 0.5]])
+    assert tone_map(light, "linear") == pytest.approx(np.clip(light, 0, 1))
+    grey = light[:4, 0]
+    assert tone_map(light[:4], "reinhard")[:, 1] == pytest.approx(grey / (1 + grey))
+    bright = 0.7152 * 2 + 0.0722 * 0.5
+    assert tone_map(light, "reinhard")[4] == pytest.approx([0, 2 / (1 + bright), 0.5 / (1 + bright)])
+    film = tone_map(light[:4], "filmic")[:, 0]
+    assert film == pytest.approx([0, 0.26687, 0.80380, 0.97343], abs=1e-4)
+    assert (np.diff(tone_map(np.linspace(0, 50, 999)[:, None].repeat(3, 1), "filmic"), axis=0) >= 0).all()
+    assert picture(np.array([0.0, 0.2159, 1.0]), "linear").tolist() == [0, 128, 255]
+    values = np.linspace(0, 1, 101)
+    assert encode_srgb(decode_srgb(values)) == pytest.approx(values)
+
+
+def test_denoising_comes_nearer_to_many_samples():
+    pytest.importorskip("pyoidn", reason="Open Image Denoise is not installed: pip install 'sensorium[photoreal]'")
+    view = ABOVE | {"tone_mapper": "linear", "environment_multiplier": 1.0}
+    lamp = {"type": "area", "pos": (0.5, -1, 2), "lookat": (0, 0, 0), "radius": 0.4, "intensity": 0.6}
+    cameras = [
+        RaytracerCamera(**view, uuid=name, samples=samples, denoise=clean)
+        for name, samples, clean in (("noisy", 4, False), ("clean", 4, True), ("best", 1024, False))
+    ]
+    _, noisy, clean, best = things(*cameras, lights=[lamp])
+    truth = best.read().rgb.double()
+    errors = [(camera.read().rgb.double() - truth).square().mean().sqrt() for camera in (noisy, clean)]
+    assert errors[1] < 0.6 * errors[0]
+
+
+def test_the_same_frame_has_the_same_pixels(variant):
+    def film(uuid="eye", seed=0, n_envs=1):
+        scene = sn.Scene(dt=0.01)
+        scene.add_object(dull_floor((0.8, 0.8, 0.8)), name="floor")
+        scene.add_light(type="area", pos=(0, 0, 2), radius=0.5)
+        camera = scene.add_sensor(
+            RaytracerCamera(uuid=uuid, pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(24, 16), samples=2)
+        )
+        scene.build(n_envs=n_envs, seed=seed)
+        first = camera.read().rgb.clone()
+        scene.step()
+        second = camera.read().rgb.clone()
+        scene.close()
+        return first, second
+
+    one, two = film(), film(n_envs=2)
+    for frame in range(2):
+        assert (one[frame][0] == two[frame][0]).all()
+        assert (two[frame][0] != two[frame][1]).any()
+    assert (one[0] != one[1]).any()
+    assert (film(seed=1)[0] != one[0]).any()
+    assert (film(uuid="other")[0] != one[0]).any()
+
+
+def test_out_of_focus_is_blurred_and_in_focus_is_not(variant):
+    def edge(focus):
+        lens = sn.CameraProfile(focal_length=0.1, f_number=1.0, focus_distance=focus)
+        scene = sn.Scene()
+        scene.add_object(dull_floor((1, 1, 1)), name="floor")
+        scene.add_object(sn.Box(size=(2, 4, 0.01), rgba=(0, 0, 0, 1)), name="half", pos=(1, 0, 0))
+        scene.add_light(type="directional", intensity=0.9)
+        camera = scene.add_sensor(
+            RaytracerCamera(
+                pos=(0, 0, 2),
+                lookat=(0, 0, 0),
+                up=(0, 1, 0),
+                resolution=(48, 8),
+                focal_length=200,
+                samples=256,
+                tone_mapper="linear",
+                environment_multiplier=0,
+                profile=lens,
+            )
+        )
+        scene.build()
+        light = decode_srgb(camera.read_ground_truth().rgb[0, :, :, 1].numpy() / 255).mean(0)
+        scene.close()
+        low, high = light[-6:].mean(), light[:6].mean()
+        return int(((light > low + 0.1 * (high - low)) & (light < low + 0.9 * (high - low))).sum())
+
+    blur = 0.1 * (2.0 - 0.7) / 0.7 / 2.0 * 200  # pixels across the circle of confusion; 0.69 of it from 10% to 90%
+    assert edge(2.0) <= 3
+    assert edge(0.7) == pytest.approx(0.69 * blur, abs=2)
+
+
+def test_colours_and_lights_can_differ_between_envs():
+    scene = sn.Scene()
+    scene.add_object(dull_floor((1, 0, 0)), name="floor")
+    scene.add_light(type="directional", name="sun", intensity=0.5)
+    sight = {"pos": (0, 0, 3), "lookat": (0, 0, 0), "fov": 5, "resolution": (8, 8), "samples": 16}
+    camera = scene.add_sensor(RaytracerCamera(**sight, tone_mapper="linear", environment_multiplier=0))
+    scene.build(n_envs=3)
+    scene.world.expand("mat_rgba")[1, :, :3] = torch.tensor([0.0, 0.0, 1.0])
+    scene.world.expand("light_diffuse")[2] = 0.1
+    red, blue, dark = camera.read().rgb.double().mean((1, 2))
+    assert red[0] > 100 > red[2]
+    assert blue[2] > 100 > blue[0]
+    assert decode_srgb(dark[0].numpy() / 255) == pytest.approx(0.1, rel=0.05)
+    assert decode_srgb(red[0].numpy() / 255) == pytest.approx(0.5, rel=0.02)
+
+
+def test_an_environment_map_is_seen_where_it_is(tmp_path, variant):
+    import mitsuba as mi
+
+    sky = np.zeros((64, 128, 3), np.float32)
+    sky[:, 16:48, 0] = 1.0  # a quarter around the direction with longitude pi / 2
+    path = str(tmp_path / "sky.exr")
+    with pathtrace._using("scalar_rgb"):
+        mi.Bitmap(sky).write(path)
+
+    def seen(**options):
+        scene = sn.Scene()
+        scene.add_object(sn.Sphere(radius=0.01), name="ball", pos=(0, 0, -50))
+        scene.add_light(type="directional", intensity=0.0)
+        directions = {"east": (1, 0, 0), "north": (0, 1, 0), "west": (-1, 0, 0), "south": (0, -1, 0)}
+        cameras = {
+            name: scene.add_sensor(
+                RaytracerCamera(uuid=name, lookat=to, fov=20, resolution=(4, 4), samples=4, environment=path, **options)
+            )
+            for name, to in directions.items()
+        }
+        scene.build()
+        bright = {name for name, camera in cameras.items() if camera.read().rgb[..., 0].double().mean() > 20}
+        scene.close()
+        return bright
+
+    assert seen() == {"east"}
+    assert seen(environment_rotation=90) == {"north"}
+    assert seen(environment_multiplier=0) == set()
+
+
+def test_bad_options_are_named():
+    with pytest.raises(sn.OptionError, match="tone_mapper"):
+        RaytracerCamera(tone_mapper="technicolor")
+    with pytest.raises(sn.OptionError, match=r"environment: there is no file 'nowhere\.exr'"):
+        things(RaytracerCamera(environment="nowhere.exr"))
+    cameras = RaytracerCamera(uuid="a", bounces=2), RaytracerCamera(uuid="b", bounces=3)
+    with pytest.raises(sn.OptionError, match=r"bounces: the cameras of the path tracer share one.*'a'.*2.*'b'.*3"):
+        things(*cameras)
+
+
+def test_a_plain_camera_can_ask_for_it_and_is_told_what_it_runs_on():
+    _, camera = things(Camera(renderer="pathtrace", resolution=(8, 8), quality="fast", pos=(1, 1, 1)))
+    assert camera.read().rgb.shape == (1, 8, 8, 3)
+    assert "Mitsuba" in camera.renderer_choice.why
+    assert "16 samples" in camera.renderer_choice.why
+
+
+SHAPES = """<mujoco><asset>
+<mesh name="wedge" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset><worldbody>
+<geom type="box" size="1 2 3"/><geom type="sphere" size="1"/><geom type="ellipsoid" size="1 2 3"/>
+<geom type="capsule" size=".5 1"/><geom type="cylinder" size=".5 1"/><geom type="mesh" mesh="wedge"/>
+</worldbody></mujoco>"""
+VOLUMES = (48, 4 / 3 * math.pi, 8 * math.pi, math.pi * (0.5 + 1 / 6), math.pi * 0.5, 1 / 6)
+
+
+def test_shapes_enclose_their_volume_and_face_outward():
+    import mujoco
+
+    from sensorium.cameras.path_shapes import triangles_of
+
+    model = mujoco.MjModel.from_xml_string(SHAPES)
+    for geom, volume in enumerate(VOLUMES):
+        shape = triangles_of(model, geom, reach=10)
+        a, b, c = (shape.vertices[shape.faces[:, corner]] for corner in range(3))
+        across = np.cross(b - a, c - a)
+        assert (a * across).sum() / 6 == pytest.approx(volume, rel=0.006), model.geom_type[geom]
+        facing = np.einsum("fx,fcx->fc", across, shape.normals[shape.faces]) / np.linalg.norm(across, axis=1)[:, None]
+        assert facing.min() >= 0.5 - 1e-6
+        assert len(np.unique(shape.faces)) == len(shape.vertices)
+
+
+def test_textures_and_terrain_lie_where_the_rasterizer_puts_them():
+    model = """<mujoco><asset>
+    <texture name="check" type="2d" builtin="checker" rgb1="0 0 0" rgb2="1 1 1" width="64" height="64"/>
+    <texture name="fade" type="2d" builtin="gradient" rgb1="1 1 1" rgb2="0 0 0" width="64" height="64"/>
+    <hfield name="hill" nrow="3" ncol="3" size=".3 .3 .4 .1" elevation="0 0 0 0 1 0 0 0 .5"/>
+    <material name="check" texture="check" texrepeat="1.5 1.2" texuniform="true" specular="0"/>
+    <material name="fade" texture="fade" specular="0"/></asset><worldbody>
+    <geom type="plane" size="0 0 .1" material="check"/>
+    <geom type="box" size=".3 .3 .3" pos=".5 .4 .3" material="fade"/>
+    <geom type="hfield" hfield="hill" pos="-.5 -.4 .1"/></worldbody></mujoco>"""
+    view = {"pos": (0.6, -1.2, 2.2), "lookat": (0, 0, 0), "resolution": (80, 60), "outputs": ("rgb", "segmentation")}
+    scene = sn.Scene()
+    scene.add_object(model, name="room")
+    scene.add_light(type="directional", direction=(0.2, 0.4, -1), shadow=False)
+    traced = scene.add_sensor(RaytracerCamera(**view, samples=32))
+    drawn = scene.add_sensor(RasterizerCamera(**view))
+    try:
+        scene.build()
+    except sn.DeviceError as error:
+        pytest.skip(f"the rasterizer does not run here: {error}")
+    one, two = traced.read(), drawn.read()
+    assert (one.segmentation == two.segmentation).all(-1).float().mean() >= 0.98
+    for geom in (0, 1):  # the floor, and the box
+        here = one.segmentation[0, :, :, 1] == geom
+        pair = torch.stack([image.rgb[0, :, :, 0][here].double() for image in (one, two)])
+        assert float(torch.corrcoef(pair)[0, 1]) > (0.9, 0.8)[geom], geom
