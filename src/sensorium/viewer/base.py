@@ -45,11 +45,14 @@ class Viewer:
 
     def update(self) -> None:
         """Show the scene as it is now. Called after steps by itself; call it after changes without a step."""
+        self._show(everything=True)
+
+    def _show(self, everything: bool) -> None:
         with self._drawing:
             if self.closed:
                 return
             self._serve()
-            self._draw()
+            self._draw(everything)
             self._due = self._pace.clock() + (FRAME if self._watched() else _UNWATCHED)
 
     def run(self) -> None:
@@ -88,14 +91,14 @@ class Viewer:
         self._pace.tick()
         self._record()
         if self._pace.clock() >= self._due:
-            self.update()
+            self._show(self._watched())
         if self.control.paused or self.control.speed is not None:
             self._hold()
 
     def after_restart(self) -> None:
         """Envs were reset, or their state was written."""
         if self._pace.clock() >= self._due:
-            self.update()
+            self._show(self._watched())
 
     def _hold(self) -> None:
         """Wait until the next step may come; meanwhile, serve the window."""
@@ -113,14 +116,14 @@ class Viewer:
                 if seconds <= 0:
                     return
             if self._pace.clock() >= self._due:
-                self.update()
+                self._show(self._watched())
             control.wait(min(seconds, FRAME))
         self._pace.restart()
 
     # -- what a window fills in ---------------------------------------------------------------------------------------
 
-    def _draw(self) -> None:
-        """Show the scene as it is now."""
+    def _draw(self, everything: bool) -> None:
+        """Show the scene as it is now; without what is dear (images) unless ``everything``."""
         raise NotImplementedError
 
     def _shut(self) -> None:

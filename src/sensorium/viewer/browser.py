@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,7 @@ class BrowserViewer(Viewer):
         self._follow = -1
         self._panel_due = self._images_due = self._model_due = 0.0
         self._recording: Recording | None = None
+        self._recorded = False
         self._plot: Any = None
         with _quiet():
             self._server = viser.ViserServer(host=host, port=port, label="Sensorium", verbose=False)
@@ -84,9 +85,8 @@ class BrowserViewer(Viewer):
     def _look(self) -> None:
         """Light, theme, and where the person stands at first."""
         server, center, extent = self._server, self._stage.center, self._stage.extent
-        server.gui.configure_theme(
-            control_layout="collapsible", control_width="large", show_logo=False, show_share_button=False
-        )
+        server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        server.gui.main_panel.dock_right()
         server.scene.configure_default_lights(cast_shadow=True)
         camera = server.initial_camera
         camera.position = center + extent * np.array([1.3, -1.3, 0.9])
@@ -97,12 +97,14 @@ class BrowserViewer(Viewer):
     def _build_panel(self) -> None:
         gui, control = self._server.gui, self.control
         self._status = gui.add_html("")
-        self._pause = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
-        step = gui.add_button("Step", icon=viser.Icon.PLAYER_TRACK_NEXT)
-        reset = gui.add_button("Reset this env", icon=viser.Icon.ROTATE)
-        self._pause.on_click(lambda _: control.pause(not control.paused))
-        step.on_click(lambda _: control.step())
-        reset.on_click(lambda _: control.ask("reset"))
+        acts: dict[str, Callable[[], None]] = {
+            "Run": lambda: control.pause(False),
+            "Pause": control.pause,
+            "Step": control.step,
+            "Reset": lambda: control.ask("reset"),
+        }
+        buttons = gui.add_button_group("Time", tuple(acts))
+        buttons.on_click(lambda event: acts[event.target.value]())
         self._speed = gui.add_dropdown("Speed", tuple(_SPEEDS), initial_value="as fast as it goes")
         self._speed.on_update(lambda event: control.set_speed(_SPEEDS[event.target.value]))
         if self.scene.n_envs > 1:
@@ -113,9 +115,9 @@ class BrowserViewer(Viewer):
         if bodies:
             follow = gui.add_dropdown("Follow", ("nothing", *bodies), initial_value="nothing")
             follow.on_update(lambda event: control.ask("follow", bodies.get(event.target.value, -1)))
-        self._build_switches()
-        self._build_images()
         self._build_plot()
+        self._build_images()
+        self._build_switches()
 
     def _build_switches(self) -> None:
         gui, stage = self._server.gui, self._stage
@@ -133,8 +135,7 @@ class BrowserViewer(Viewer):
         if not self._cameras:
             return
         gui = self._server.gui
-        self._live = gui.add_folder("Cameras")
-        with self._live:
+        with gui.add_folder("Cameras"):
             self._images_on = gui.add_checkbox("Live images", True)
             for camera in self._cameras:
                 for output in camera.outputs:
@@ -174,7 +175,7 @@ class BrowserViewer(Viewer):
     # -- called by the thread that steps ------------------------------------------------------------------------------
 
     def _record(self) -> None:
-        if self._recording is not None:
+        if self._recording is not None and self._recorded:
             self._recording.take()
 
     def _watched(self) -> bool:
@@ -193,14 +194,15 @@ class BrowserViewer(Viewer):
         elif what.startswith("show_"):
             setattr(self._stage, what, value)
             self._stage.set_visible()
-        self._panel_due = self._images_due = 0.0
+        self._panel_due = self._images_due = 0.0  # show the answer at once
 
     def _choose_speed(self, speed: float | None) -> None:
         super()._choose_speed(speed)
         self._speed.value = next(label for label, value in _SPEEDS.items() if value == speed)
 
-    def _draw(self) -> None:
+    def _draw(self, everything: bool) -> None:
         now = self._pace.clock()
+        self._recorded = self._watched()
         if now >= self._model_due:
             if self._mirror.update_model(self.env):
                 self._stage.build_geoms()
@@ -214,15 +216,13 @@ class BrowserViewer(Viewer):
         if now >= self._panel_due:
             self._draw_panel()
             self._panel_due = now + _PANEL
-        if self._images and now >= self._images_due and self._images_on.value:
+        if everything and self._images and now >= self._images_due and self._images_on.value:
             self._draw_images()
             took = self._pace.clock() - now
             self._images_due = self._pace.clock() + max(_PANEL, took * (1 / _SHARE - 1))
 
     def _draw_panel(self) -> None:
         paused = self.control.paused
-        self._pause.label = "Resume" if paused else "Pause"
-        self._pause.icon = viser.Icon.PLAYER_PLAY if paused else viser.Icon.PLAYER_PAUSE
         rate = "paused" if paused else f"{self._pace.factor():.2f} × real time"
         of = f"env {self.env} of {self.scene.n_envs}"
         failed = self.scene.failed.get(self.env)

@@ -10,6 +10,8 @@ import numpy as np
 _G = mujoco.mjtGeom
 _AROUND = 32
 """Corners of what is round."""
+_SMOOTH = 0.8
+"""Cosine of the angle between a face and the normal of its corner beyond which there is an edge, as in MuJoCo."""
 _DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
 """What MuJoCo gives geoms that name no colour: then the material's counts."""
 _RGB_ROLE = int(mujoco.mjtTextureRole.mjTEXROLE_RGB)
@@ -201,12 +203,19 @@ def height_field(model: mujoco.MjModel, number: int) -> Mesh:
 
 def model_mesh(model: mujoco.MjModel, number: int) -> Mesh:
     """A mesh of the model: corners that share a place but not a normal stay apart, so that edges stay sharp."""
-    faces = slice(int(model.mesh_faceadr[number]), int(model.mesh_faceadr[number] + model.mesh_facenum[number]))
+    part = slice(int(model.mesh_faceadr[number]), int(model.mesh_faceadr[number] + model.mesh_facenum[number]))
+    faces, normals = model.mesh_face[part], model.mesh_facenormal[part].astype(np.int64)
+    places = model.mesh_vert[int(model.mesh_vertadr[number]) + faces].astype(float)
+    facing = np.cross(places[:, 1] - places[:, 0], places[:, 2] - places[:, 0])
+    facing /= np.maximum(np.linalg.norm(facing, axis=1, keepdims=True), 1e-30)
+    smooth = model.mesh_normal[int(model.mesh_normaladr[number]) + normals]
+    sharp = (facing[:, None] * smooth).sum(axis=2) < _SMOOTH
+    directions = np.unique(np.round(facing * 50), axis=0, return_inverse=True)[1].reshape(-1, 1)
+    keys = [faces, np.where(sharp, -1 - directions, normals)]
     textured = model.mesh_texcoordadr[number] >= 0
-    keys = [model.mesh_face[faces].reshape(-1), model.mesh_facenormal[faces].reshape(-1)]
     if textured:
-        keys.append(model.mesh_facetexcoord[faces].reshape(-1))
-    corners, index = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
+        keys.append(model.mesh_facetexcoord[part])
+    corners, index = np.unique(np.stack(keys, axis=2).reshape(-1, len(keys)), axis=0, return_inverse=True)
     vertices = model.mesh_vert[int(model.mesh_vertadr[number]) + corners[:, 0]].astype(float)
     uv = None
     if textured:

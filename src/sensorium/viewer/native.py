@@ -43,7 +43,7 @@ class NativeViewer(Viewer):
         elif code == _BACKSPACE:
             self.control.ask("reset")
 
-    def _draw(self) -> None:
+    def _draw(self, everything: bool) -> None:
         painter = Painter()
         self.scene.draw_debug(painter, self.env)
         with self._window.lock():

@@ -41,7 +41,9 @@ def find_port(host: str, port: int | None) -> int:
             raise OptionError(f"port must be an integer in [1, 65535], got {port!r}")
         problem = _problem(host, port)
         if problem is not None:
-            raise OptionError(f"port {port} of {host} cannot be used: {problem}; give another, or none to find a free one")
+            raise OptionError(
+                f"port {port} of {host} cannot be used: {problem}; give another, or none to find a free one"
+            )
         return port
     for candidate in range(_PORT, _PORT + _TRIED):
         problem = _problem(host, candidate)

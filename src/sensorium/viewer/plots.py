@@ -15,6 +15,7 @@ _POINTS = 500
 """Points of a line, at most."""
 _LINES = 6
 """Columns up to which a field is drawn as lines; beyond, its values now are an image."""
+_TRUTH = "#30343b"
 _COLOURS = ("#c8502d", "#2f6fb0", "#3a8f4d", "#8d5bb5", "#b98a1d", "#4d5560")
 
 
@@ -96,17 +97,24 @@ def add_plot(gui: Any, recording: Recording) -> Any:
         return gui.add_image(recording.image(), label="measured, ground truth below", format="png")
     labels = "xyz" if recording.n_columns == 3 else [str(i) for i in range(recording.n_columns)]
     series: list[Any] = [{"label": "s"}]
-    for kind, dash, width in (("measured", [], 2), ("truth", [4, 4], 1)):
+    for truth in (False, True):  # truth last, on top: measured is noisier and would hide it
         for column, label in enumerate(labels):
-            text = kind if recording.n_columns == 1 else f"{label} {kind}"
-            series.append({"label": text, "stroke": _COLOURS[column], "width": width, "dash": dash})
+            name = "truth" if truth else "measured"
+            text = name if recording.n_columns == 1 else f"{label} {name}"
+            look = (
+                {"stroke": _TRUTH, "width": 1.5, "dash": [6, 4]}
+                if truth
+                else {"stroke": _COLOURS[column], "width": 1.5}
+            )
+            series.append({"label": text, **look})
     start = -recording.dt * (len(recording._ring) - 1) if recording._ring is not None else -SECONDS
     return gui.add_uplot(
         _data(recording),
         tuple(series),
         scales={"x": {"time": False, "auto": False, "range": (start, 0.0)}, "y": {"auto": True}},
-        legend={"show": recording.n_columns == 1},
-        aspect=1.6,
+        title="measured; dashed: ground truth",
+        legend={"show": False},
+        aspect=1.5,
     )
 
 

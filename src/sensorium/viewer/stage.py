@@ -64,7 +64,7 @@ class Stage:
             name,
             part.mesh.vertices.astype(np.float32),
             part.mesh.faces.astype(np.uint32),
-            batched_colors=_bytes(part.rgba[:, :3]),
+            batched_colors=_bytes(_linear(part.rgba[:, :3])),
             batched_opacities=None if (part.rgba[:, 3] >= 1).all() else part.rgba[:, 3].astype(np.float32),
             flat_shading=part.flat,
             **poses,
@@ -72,15 +72,16 @@ class Stage:
 
     def _add_plane(self, geom: int) -> Any:
         rgba = geom_rgba(self._mirror.model, geom)
-        ink = np.clip(rgba[:3] * 0.8, 0, 1), np.clip(rgba[:3] * 0.6, 0, 1)
+        towards = 1.0 if rgba[:3].mean() < 0.5 else 0.0  # lines that stand out from the plane, not too much
+        fine, coarse = (rgba[:3] + amount * (towards - rgba[:3]) for amount in (0.12, 0.25))
         cell = 10.0 ** np.floor(np.log10(max(self.extent, 1e-3)))  # so that some lines are in sight at every scale
         return self._api.add_grid(
             f"/world/planes/{geom}",
             infinite_grid=True,
             cell_size=cell / 2,
             section_size=cell,
-            cell_color=_colour(ink[0]),
-            section_color=_colour(ink[1]),
+            cell_color=_colour(fine),
+            section_color=_colour(coarse),
             fade_distance=30 * cell,
             plane_color=_colour(rgba[:3]),
             plane_opacity=float(rgba[3]),
@@ -95,14 +96,23 @@ class Stage:
         if count:
             turns = np.tile(np.array([1.0, 0, 0, 0], np.float32), (count, 1))
             self._frames = self._api.add_batched_axes(
-                "/world/sensors/frames", turns, np.zeros((count, 3), np.float32), axes_length=size, axes_radius=size / 25
+                "/world/sensors/frames",
+                turns,
+                np.zeros((count, 3), np.float32),
+                axes_length=size,
+                axes_radius=size / 25,
             )
         self._frusta = []
         for camera in self._cameras:
             view = camera.view
             fov = 2 * float(np.arctan(view.height / 2 / float(view.fy[0])))
             node = self._api.add_camera_frustum(
-                f"/world/sensors/{camera.uuid}", fov=fov, aspect=view.width / view.height, scale=1.5 * size, color=(40, 90, 160)
+                f"/world/sensors/{camera.uuid}",
+                fov=fov,
+                aspect=view.width / view.height,
+                scale=size,
+                thickness=size / 40,
+                color=(40, 90, 160),
             )
             self._frusta.append(node)
 
@@ -155,7 +165,8 @@ class Stage:
         colours = _bytes(np.array([shape.rgba[:3] for shape in shapes]))
         positions = np.array([shape.position for shape in shapes], np.float32)
         if kind == "balls":
-            values["batched_positions"], values["batched_colors"] = positions, colours
+            values["batched_positions"] = positions
+            values["batched_colors"] = _bytes(_linear(np.array([shape.rgba[:3] for shape in shapes])))
             values["batched_scales"] = np.array([shape.size for shape in shapes], np.float32)
         else:
             along = np.array([shape.rotation[:, 2] for shape in shapes])
@@ -203,8 +214,13 @@ def _textured(part: Part) -> Any:
     return trimesh.Trimesh(part.mesh.vertices, part.mesh.faces, visual=looks, process=False)
 
 
+def _linear(colours: np.ndarray) -> np.ndarray:
+    """Colours of sRGB as amounts of light, which is what viser takes the colours of batched meshes for."""
+    return np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+
+
 def _bytes(colours: np.ndarray) -> np.ndarray:
-    return np.clip(np.asarray(colours) * 255, 0, 255).astype(np.uint8)
+    return np.clip(np.round(np.asarray(colours) * 255), 0, 255).astype(np.uint8)
 
 
 def _colour(rgb: np.ndarray) -> tuple[int, int, int]:
