@@ -417,11 +417,12 @@ def shown(browser):
     viewer = scene.view()
     thread = threading.Thread(target=viewer.run)
     thread.start()
-    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page = browser.new_page(viewport={"width": 640, "height": 480})  # small: software draws it, on few cores
+    page.set_default_timeout(120_000)
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(viewer.address)
-    page.get_by_text("real time").first.wait_for(timeout=60_000)
+    page.get_by_text("real time").first.wait_for()
     yield scene, viewer, page
     page.close()
     viewer.close()
@@ -432,8 +433,8 @@ def shown(browser):
 
 def red_pixels(page):
     """Which pixels of the 3D view are red, (H, W)."""
-    area = {"x": 0, "y": 0, "width": 600, "height": 900}
-    picture = imread(io.BytesIO(page.screenshot(clip=area)))
+    page.mouse.move(5, 5)
+    picture = imread(io.BytesIO(page.locator("canvas").first.screenshot()))
     return (picture[..., 0] > 0.4) & (picture[..., 0] > 2 * picture[..., 1:3].max(axis=2))
 
 
@@ -457,7 +458,7 @@ def patiently(page, condition, seconds=60.0):
 
 def test_the_scene_is_drawn_and_moves(shown):
     scene, _, page = shown
-    assert patiently(page, lambda: red_pixels(page).sum() > 500)
+    assert patiently(page, lambda: red_pixels(page).sum() > 100)
     press(page, "Reset")
     press(page, "Pause")
     press(page, "Reset")
@@ -468,7 +469,7 @@ def test_the_scene_is_drawn_and_moves(shown):
     assert patiently(page, lambda: scene.time[0] > 1.0)
     page.wait_for_timeout(1500)
     low = np.argwhere(red_pixels(page))[:, 0].mean()
-    assert low > high + 30  # rows go down, and so did the box
+    assert low > high + 15  # rows go down, and so did the box
 
 
 def test_camera_images_are_those_of_the_camera(shown):
@@ -481,7 +482,8 @@ def test_camera_images_are_those_of_the_camera(shown):
         const pen = canvas.getContext('2d'); pen.drawImage(image, 0, 0);
         return [canvas.width, canvas.height, Array.from(pen.getImageData(0, 0, canvas.width, canvas.height).data)];
     }"""
-    picture = page.locator("img").first
+    picture = page.locator("img[src^='blob:']").first
+    picture.scroll_into_view_if_needed()
     assert picture.is_visible()
     width, height, data = picture.evaluate(script)
     assert (width, height) == (64, 48)
