@@ -57,7 +57,14 @@ from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Plane, Scene, Sphere
 
 if TYPE_CHECKING:
-    from sensorium.cameras import BatchRendererCamera, Camera, CameraData, RasterizerCamera, RaytracerCamera
+    from sensorium.cameras import (
+        BatchRendererCamera,
+        Camera,
+        CameraData,
+        CameraProfile,
+        RasterizerCamera,
+        RaytracerCamera,
+    )
     from sensorium.sensors import (
         ContactDepthProbe,
         ContactProbe,
@@ -75,7 +82,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "RasterizerCamera", "RaytracerCamera")
+_CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
 """What is imported from ``sensorium.cameras`` when it is used."""
 
 __all__ = [
@@ -91,6 +98,7 @@ __all__ = [
     "Buffer",
     "Camera",
     "CameraData",
+    "CameraProfile",
     "CapacityError",
     "Capsule",
     "Clock",

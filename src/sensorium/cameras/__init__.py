@@ -1,14 +1,17 @@
 """Cameras and the renderers behind them."""
 
-from sensorium.cameras.camera import CameraData, CameraSensor, Picked
+from sensorium.cameras.camera import CameraSensor, Picked
 from sensorium.cameras.geometry import look_at, project
+from sensorium.cameras.images import CameraData
 from sensorium.cameras.options import BatchRendererCamera, Camera, RasterizerCamera, RaytracerCamera
+from sensorium.cameras.profile import CameraProfile
 from sensorium.cameras.renderer import Choice, Look, Renderer, View, register
 
 __all__ = [
     "BatchRendererCamera",
     "Camera",
     "CameraData",
+    "CameraProfile",
     "CameraSensor",
     "Choice",
     "Look",

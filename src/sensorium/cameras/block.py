@@ -36,11 +36,13 @@ class Block:
 
     def attach(self, camera: CameraSensor) -> None:
         """Take one more camera."""
-        most = self._cls.max_resolution
-        if max(camera.options.resolution) > most:
+        most, view = self._cls.max_resolution, camera.view
+        if max(view.width, view.height) > most:
+            drawn = (view.width, view.height)
+            margins = "" if drawn == camera.options.resolution else f", with the margins that its lens needs {drawn}"
             raise OptionError(
-                f"Camera(uuid={camera.uuid!r}).resolution: the renderer {self.choice.name!r} draws at most {most} pixels "
-                f"a side, got {camera.options.resolution}"
+                f"Camera(uuid={camera.uuid!r}).resolution: the renderer {self.choice.name!r} draws at most {most} "
+                f"pixels a side, got {camera.options.resolution}{margins}"
             )
         for option in ("quality", "anti_aliasing"):
             wanted = getattr(camera.options, option)
@@ -97,13 +99,18 @@ class Block:
             return
         envs = None if union.all() else np.flatnonzero(union)
         for camera in todo:
-            camera._follow()
+            camera._mount.follow()
         assert self._renderer is not None
         self._renderer.render([camera.view for camera in todo], envs)
         self.passes += 1
         for camera in todo:
             self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = False
-            camera._rendered(envs)
+            camera._images.finish(envs)
+
+    def redraw(self, camera: CameraSensor, envs: np.ndarray | None) -> None:
+        """Draw one camera once more, of the world as it is for the moment."""
+        assert self._renderer is not None
+        self._renderer.render([camera.view], envs)
 
     def close(self) -> None:
         """Stop the renderer."""

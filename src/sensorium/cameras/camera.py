@@ -10,58 +10,26 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.cameras import derive
 from sensorium.cameras.block import Block
-from sensorium.cameras.geometry import (
-    GL_TO_CV,
-    camera_to_world,
-    focal_length,
-    intrinsic_matrix,
-    look_at,
-    rotation,
-    world_to_camera,
-)
+from sensorium.cameras.geometry import GL_TO_CV, camera_to_world, intrinsic_matrix, world_to_camera
+from sensorium.cameras.images import CameraData, Images
+from sensorium.cameras.mount import Mount
 from sensorium.cameras.options import OUTPUTS, Camera
-from sensorium.cameras.renderer import BASE_OUTPUTS, Choice, View
-from sensorium.cameras.snapshots import Snapshots
-from sensorium.errors import DeviceError, NameNotFoundError, OptionError, did_you_mean
+from sensorium.cameras.renderer import Choice, View
+from sensorium.cameras.switches import OutputSwitches
+from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.describe import size
-from sensorium.pipeline.formula import delay_slots
 from sensorium.sensors.base import Sensor
 from sensorium.tree import Buffer
-from sensorium.worlds import Changes, Envs, Names, Painter, env_ids, env_index
-from sensorium.worlds.compose import pose
+from sensorium.worlds import Changes, Envs, Names, Painter, env_index
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SHAPES: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
-    **BASE_OUTPUTS,
-    "instance": ((), torch.int32),
-    "points": ((3,), torch.float32),
-}
 _TIMED = ("rate", "delay", "jitter", "dropout", "stuck")
 _NEVER = Changes(1)
 """What a camera that is not built compares its version with."""
-
-
-class CameraData(NamedTuple):
-    """Images of a camera; None for what was not asked for. With a history, (B, N, H, W, ...)."""
-
-    rgb: torch.Tensor | None = None
-    """Colour, sRGB, (B, H, W, 3) uint8."""
-    depth: torch.Tensor | None = None
-    """Depth along the optical axis, m, (B, H, W) float32; inf where nothing lies before the far plane."""
-    segmentation: torch.Tensor | None = None
-    """(body id, geom id), (B, H, W, 2) int32; -1 where nothing was hit. ``segmentation_names`` names them."""
-    instance: torch.Tensor | None = None
-    """Entity, (B, H, W) int32: a number in ``instance_names``; -1 where nothing was hit."""
-    normals: torch.Tensor | None = None
-    """Unit normals of surfaces, towards the camera, in CV axes (x right, y down, z forward), (B, H, W, 3) float32; 0
-    where nothing was hit."""
-    points: torch.Tensor | None = None
-    """Where each pixel's surface is in the world, m, (B, H, W, 3) float32; NaN where nothing was hit."""
 
 
 class Picked(NamedTuple):
@@ -77,12 +45,12 @@ class Picked(NamedTuple):
     """Where in the world, m, (3,); NaN where nothing was hit."""
 
 
-class CameraSensor(Sensor[CameraData], options=Camera):
+class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     """A camera. ``step()`` renders nothing: the first read after anything changed renders all cameras of the renderer,
     for all envs whose state changed, in one pass; further reads are a look-up.
 
-    Buffers: one an output ("rgb", ...) of what ``read()`` returns, and ``ground_truth_rgb``, ...; tagged with the output,
-    "camera", and "measured" or "ground_truth". Looking at one renders what is stale.
+    Buffers: one an output ("rgb", ...) of what ``read()`` returns, and ``ground_truth_rgb``, ...; tagged with the
+    output, "camera", and "measured" or "ground_truth". Looking at one renders what is stale.
 
     Attributes:
         view: the camera as the renderer sees it.
@@ -98,6 +66,7 @@ class CameraSensor(Sensor[CameraData], options=Camera):
 
     def __init__(self, options: Camera, uuid: str) -> None:
         self._block: Block | None = None
+        self._images: Images
         self._outputs: list[str] = []
         super().__init__(options, uuid)
         del self.measured, self.ground_truth
@@ -127,7 +96,7 @@ class CameraSensor(Sensor[CameraData], options=Camera):
     def set(self, envs: Envs = None, **parameters: Any) -> None:
         """Change rate, delay, jitter, dropout or stuck while running; see :meth:`Sensor.set`."""
         super().set(envs, **parameters)
-        if self._snapshots is None and any(value is not None for value in parameters.values()):
+        if self._images.snapshots is None and any(value is not None for value in parameters.values()):
             self._open_shutter()
 
     def set_pose(
@@ -142,27 +111,9 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             envs: which envs; None for all.
             up: with ``lookat``: what points up in the image; default: the option ``up``.
         """
-        view = self._built("set_pose")
-        if quat is not None and lookat is not None:
-            raise OptionError("set_pose: give quat or lookat, not both")
-        if up is not None and lookat is None:
-            raise OptionError("set_pose: up goes with lookat")
-        ids = env_ids(envs, self.group.n_envs)
-        rows = env_index(envs, self.group.n_envs, self.group.device)
-        index = torch.arange(self.group.n_envs, device=self.group.device) if rows is None else rows
-        self._follow()
-        position = view.position[index] if pos is None else self._rows("pos", pos, 3, len(index))
-        if lookat is not None:
-            upward = self._rows("up", self.options.up if up is None else up, 3, len(index))
-            turned = look_at(position, self._rows("lookat", lookat, 3, len(index)), upward[0])
-        elif quat is not None:
-            turned = rotation(self._rows("quat", quat, 4, len(index)))
-        else:
-            turned = view.rotation[index]
-        view.position[index], view.rotation[index] = position, turned
-        self._attached[index] = False
-        self._follows = bool(self._attached.any())
-        self._outdate(ids)
+        self._built("set_pose")
+        self._mount.place(pos, quat, lookat, up, envs)
+        self._outdate(self._mount.ids(envs))
 
     update_camera_pose = set_pose
 
@@ -174,15 +125,8 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             envs: which envs; None for all.
         """
         self._built("attach")
-        body = self._body if link is None else self._find(link)
-        if body < 0:
-            raise OptionError(f"{self.uuid!r} was made without a link; name one: attach(link=...)")
-        ids = env_ids(envs, self.group.n_envs)
-        rows = slice(None) if ids is None else torch.from_numpy(ids.astype(np.int64)).to(self.group.device)
-        self._bind_links()
-        self._attached[rows], self._bodies[rows] = True, body
-        self._follows = True
-        self._outdate(ids)
+        self._mount.attach(link, envs)
+        self._outdate(self._mount.ids(envs))
 
     def set_intrinsics(
         self, fov: Any = None, focal_length: Any = None, principal_point: Any = None, envs: Envs = None
@@ -195,28 +139,9 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             principal_point: in pixels from the top left corner, (2,) or (n, 2).
             envs: which envs; None for all.
         """
-        view = self._built("set_intrinsics")
-        if fov is not None and focal_length is not None:
-            raise OptionError("set_intrinsics: give fov or focal_length, not both")
-        ids = env_ids(envs, self.group.n_envs)
-        rows = slice(None) if ids is None else torch.from_numpy(ids.astype(np.int64)).to(self.group.device)
-        count = self.group.n_envs if ids is None else len(ids)
-        focal = None
-        if fov is not None:
-            angle = torch.as_tensor(fov, dtype=torch.float32, device=self.group.device).reshape(-1, 1)
-            if not bool(((angle > 0) & (angle < 180)).all()):
-                raise OptionError(f"fov must lie between 0 and 180 degrees, got {fov!r}")
-            focal = self._rows("fov", view.height / (2 * torch.tan(torch.deg2rad(angle) / 2)).expand(-1, 2), 2, count)
-        elif focal_length is not None:
-            focal = self._rows("focal_length", focal_length, 2, count)
-            if not bool((focal > 0).all()):
-                raise OptionError(f"focal_length must be greater than 0, got {focal_length!r}")
-        point = None if principal_point is None else self._rows("principal_point", principal_point, 2, count)
-        if focal is not None:
-            view.fx[rows], view.fy[rows] = focal[:, 0], focal[:, 1]
-        if point is not None:
-            view.cx[rows], view.cy[rows] = point[:, 0], point[:, 1]
-        self._outdate(ids)
+        self._built("set_intrinsics")
+        self._mount.focus(fov, focal_length, principal_point, envs)
+        self._outdate(self._mount.ids(envs))
 
     def pick_pixel(self, env: int, x: float, y: float) -> Picked:
         """What the pixel (column x, row y) shows in one env now: the first surface along its ray.
@@ -226,13 +151,14 @@ class CameraSensor(Sensor[CameraData], options=Camera):
         view = self._built("pick_pixel")
         if not isinstance(env, Integral) or not 0 <= env < self.group.n_envs:
             raise OptionError(f"env must be an integer in [0, {self.group.n_envs}), got {env!r}")
-        if not (0 <= x < view.width and 0 <= y < view.height):
-            raise OptionError(f"x and y must lie in [0, {view.width}) and [0, {view.height}), got {x!r} and {y!r}")
+        width, height = self.options.resolution
+        if not (0 <= x < width and 0 <= y < height):
+            raise OptionError(f"x and y must lie in [0, {width}) and [0, {height}), got {x!r} and {y!r}")
         u, v = (value + 0.5 if float(value).is_integer() else value for value in (x, y))
         world = self.group.world
         world.settle()
-        self._follow()
-        fx, fy, cx, cy = (float(value[env]) for value in (view.fx, view.fy, view.cx, view.cy))
+        self._mount.follow()
+        fx, fy, cx, cy = (float(value[env]) for value in self._mount.intrinsics)
         along = torch.tensor([(u - cx) / fx, (v - cy) / fy, 1.0]) * torch.tensor([1.0, -1.0, -1.0])
         direction = (view.rotation[env].cpu() @ along).double()
         start = view.position[env].cpu().double() + view.near * direction
@@ -249,54 +175,6 @@ class CameraSensor(Sensor[CameraData], options=Camera):
 
         self._built("plot")
         return plot_camera(self, env, path)
-
-    def enable_rgb_rendering(self) -> None:
-        """Render colour from now on."""
-        self._switch("rgb", True)
-
-    def enable_depth_rendering(self) -> None:
-        """Render depth from now on."""
-        self._switch("depth", True)
-
-    def enable_segmentation_rendering(self) -> None:
-        """Render segmentation from now on."""
-        self._switch("segmentation", True)
-
-    def enable_instance_rendering(self) -> None:
-        """Render instances from now on."""
-        self._switch("instance", True)
-
-    def enable_normals_rendering(self) -> None:
-        """Render normals from now on."""
-        self._switch("normals", True)
-
-    def enable_points_rendering(self) -> None:
-        """Render points from now on."""
-        self._switch("points", True)
-
-    def disable_rgb_rendering(self) -> None:
-        """Render no colour from now on."""
-        self._switch("rgb", False)
-
-    def disable_depth_rendering(self) -> None:
-        """Render no depth from now on."""
-        self._switch("depth", False)
-
-    def disable_segmentation_rendering(self) -> None:
-        """Render no segmentation from now on."""
-        self._switch("segmentation", False)
-
-    def disable_instance_rendering(self) -> None:
-        """Render no instances from now on."""
-        self._switch("instance", False)
-
-    def disable_normals_rendering(self) -> None:
-        """Render no normals from now on."""
-        self._switch("normals", False)
-
-    def disable_points_rendering(self) -> None:
-        """Render no points from now on."""
-        self._switch("points", False)
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -315,8 +193,8 @@ class CameraSensor(Sensor[CameraData], options=Camera):
     @property
     def intrinsics(self) -> torch.Tensor:
         """Camera matrices (B, 3, 3), in pixels; the centre of the top left pixel lies at (0.5, 0.5)."""
-        view = self._built("intrinsics")
-        return intrinsic_matrix(view.fx, view.fy, view.cx, view.cy)
+        self._built("intrinsics")
+        return intrinsic_matrix(*self._mount.intrinsics)
 
     @property
     def extrinsics_cv(self) -> torch.Tensor:
@@ -354,7 +232,7 @@ class CameraSensor(Sensor[CameraData], options=Camera):
     def instance_names(self) -> list[str]:
         """Names of the entities, by their number in "instance"."""
         self._built("instance_names")
-        return list(self._entities)
+        return list(self._images.entities)
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -372,126 +250,37 @@ class CameraSensor(Sensor[CameraData], options=Camera):
                 kind_of = next((name for name, other in blocks.items() if other.choice.name == block.choice.name), None)
                 blocks[kind] = block if kind_of is None else blocks[kind_of]
             camera._join(blocks[kind])
-        for block in dict.fromkeys(blocks.values()):
+        group.blocks = list(dict.fromkeys(blocks.values()))  # type: ignore[attr-defined]
+        for block in group.blocks:  # type: ignore[attr-defined]
             block.start()
         for camera in group.sensors:
             if camera._has_shutter():
-                camera._open_shutter(capture=False)
-        group.blocks = list(dict.fromkeys(blocks.values()))  # type: ignore[attr-defined]
+                camera._images.open_shutter()
 
     def _join(self, block: Block) -> None:
         """Attach to the block of a renderer: the view, and memory for images."""
-        options, world = self.options, self.group.world
-        n_envs, device = world.n_envs, world.device
-        width, height = options.resolution
-        offset, quat = pose(options.pos, options.quat, options.euler)
-        self._offset = torch.tensor(offset, dtype=torch.float32, device=device)
-        if options.lookat is not None:
-            target, up = (torch.tensor(each, dtype=torch.float64) for each in (options.lookat, options.up))
-            turned = look_at(torch.tensor(offset), target, up)
-        else:
-            turned = rotation(torch.tensor(quat))
-        self._turn = turned.float().to(device)
-        focal = options.focal_length or focal_length(45.0 if options.fov is None else options.fov, height)
-        fx, fy = focal if isinstance(focal, tuple) else (focal, focal)
-        cx, cy = options.principal_point or (width / 2, height / 2)
-        self.view = View(
-            uuid=self.uuid,
-            width=width,
-            height=height,
-            near=options.near,
-            far=options.far,
-            position=self._offset.repeat(n_envs, 1),
-            rotation=self._turn.repeat(n_envs, 1, 1),
-            **{n: torch.full((n_envs,), v, device=device) for n, v in (("fx", fx), ("fy", fy), ("cx", cx), ("cy", cy))},
-            options=options,
-        )
-        self._body = -1 if self._link is None else world.model.body(self._link).id
-        self._attached = torch.full((n_envs,), self._body >= 0, device=device)
-        self._bodies = torch.full((n_envs,), max(self._body, 0), device=device)
-        self._follows = self._body >= 0
-        if self._follows:
-            self._bind_links()
-        self._entities, of_body = derive.instances(world.model)
-        self._entity_of_body = of_body.to(device)
-        self._all_envs = torch.arange(n_envs, device=device)
-        self._changes = world.changes
-        self._imager: Any = None
+        world = self.group.world
+        self._mount = Mount(self.options, self.uuid, self._link, world)
+        self.view = self._mount.view
         self._block = block
         block.attach(self)
-        self._allocate()
+        self._images = Images(self, self._mount, block, self.group)
+        self._readings = self._images.data  # which says that it can be read
+        self._changes = world.changes
 
     def _detach(self) -> None:
         super()._detach()
         self._changes, self._served, self._fresh = _NEVER, -1, -1
         self._shown = self._true = CameraData()
-        self._snapshots: Snapshots | None = None
-        if self._block is not None:
-            self._block.close()
-            self._block = None
-            self.view.caches.clear()
-            self._truth: dict[str, torch.Tensor] = {}
-            self._measured: dict[str, torch.Tensor] = {}
+        block, self._block = self._block, None
+        if block is not None:
+            block.close()
+            self.__dict__.pop("_images", None)
 
-    def _allocate(self) -> None:
-        """Memory for the images of all outputs, and the tuples that reads return."""
-        view, block = self.view, self._block
-        assert block is not None
-        base = [name for name in self._outputs if name in block.outputs]
-        base += [derive.SOURCE[name] for name in self._outputs if name not in block.outputs]
-        view.caches = {name: self._image(name, view.caches.get(name)) for name in dict.fromkeys(base)}
-        old = getattr(self, "_truth", {})
-        self._truth = {
-            name: view.caches[name] if name in view.caches else self._image(name, old.get(name))
-            for name in self.outputs
-        }
-        self._measured = self._truth
-        self._make_imager()
-        if self._imager is not None:
-            self._measured = {name: self._image(name) for name in self.outputs}
-        self._true = CameraData(**self._truth)
-        self._shown = CameraData(**self._measured)
-        self._readings, self._truths = self._shown, self._true
-
-    def _image(self, output: str, old: torch.Tensor | None = None) -> torch.Tensor:
-        if old is not None:
-            return old
-        rest, dtype = _SHAPES[output]
-        shape = (self.group.n_envs, self.view.height, self.view.width, *rest)
-        try:
-            return torch.zeros(shape, dtype=dtype, device=self.group.device)
-        except RuntimeError as error:
-            if "memory" not in str(error).lower():
-                raise
-            each = size(int(np.prod(shape[1:])) * dtype.itemsize)
-            raise DeviceError(
-                f"Camera(uuid={self.uuid!r}): there is no memory on {self.group.device} for {output} of "
-                f"{self.group.n_envs} envs, {each} an env. Lower n_envs or the resolution, or leave outputs out"
-            ) from error
-
-    def _make_imager(self) -> None:
-        """Lens and imager of the profile, if there is one."""
-        profile = self.options.profile
-        if profile is None:
-            return
-        from sensorium.cameras.imager import Imager
-        from sensorium.cameras.profile import CameraProfile
-
-        if isinstance(profile, str):
-            profile = CameraProfile.named(profile)
-        view, group = self.view, self.group
-        focus = (view.fx, view.fy, view.cx, view.cy)
-        self._imager = Imager(
-            profile,
-            view.width,
-            view.height,
-            self.outputs,
-            focus,
-            group.n_envs,
-            group._manager.seed,
-            self.uuid,
-            group.device,
-        )
+    def _has_shutter(self) -> bool:
+        options = self.options
+        timed = any(getattr(options, name) for name in _TIMED)
+        return timed or self.max_delay > 0 or options.history_length is not None
 
     def _switch(self, output: str, on: bool) -> None:
         if on == (output in self._outputs):
@@ -505,11 +294,9 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             delattr(self, output)
             delattr(self, f"ground_truth_{output}")
         if self._block is not None:
-            shutter = self._snapshots is not None
-            self._allocate()
+            self._images.allocate()
             self._outdate(None)
-            if shutter:
-                self._snapshots = None
+            if self._images.snapshots is not None:
                 self._open_shutter()
 
     def _add_output(self, output: str) -> None:
@@ -533,55 +320,39 @@ class CameraSensor(Sensor[CameraData], options=Camera):
             assert self._block is not None
             self._block.render()
             for camera in self._block.cameras:
-                camera._fresh = self._changes.version
+                camera._is_fresh()
 
-    def _rendered(self, envs: np.ndarray | None) -> None:
-        """The renderer has filled the caches for these envs: make what follows from them."""
-        rows: Any = slice(None) if envs is None else torch.from_numpy(envs).to(self.group.device)
-        caches, view = self.view.caches, self.view
-        for name, image in self._truth.items():
-            if name in caches:
-                continue
-            source = caches[derive.SOURCE[name]][rows]
-            out = image if envs is None else image[rows]
-            if name == "instance":
-                derive.instance(source, self._entity_of_body, out)
-            elif name == "points":
-                derive.points(view, source, rows, out)
-            else:
-                derive.normals(view, source, rows, out)
-            if envs is not None:
-                image[rows] = out
-        if self._snapshots is None and self._imager is not None:
-            self._imager.apply(self._truth, self._measured, self.group.step, None if envs is None else rows)
+    def _is_fresh(self) -> None:
+        """Everything that is wanted was rendered."""
+        self._fresh = self._changes.version
+        snapshots = self._images.snapshots
+        self._true = self._images.true_data
+        if snapshots is None:
+            self._served, self._shown = self._fresh, self._images.data
+        elif snapshots.history_length:
+            self._true = self._images.window(snapshots.history_length, truth=True)
 
     def _serve(self) -> None:
         """Bring what ``read()`` shows up to date."""
         self._built("read")
         if self._served == self._changes.version:
             return
-        if self._snapshots is None:
-            self._refresh()
+        if self._images.snapshots is None:
+            self._refresh()  # which brings this up to date as well
         else:
-            self._snapshots.serve(self.group.step, self._lag)
-            if self._snapshots.history_length:
-                window = self._snapshots.window(self.group.step, self._snapshots.history_length, truth=False)
-                self._shown = CameraData(**window)
-        self._served = self._changes.version
+            self._images.serve()
+            self._served, self._shown = self._changes.version, self._images.data
 
     def _pick(self, now: CameraData, envs: Envs, history_length: int | None, truth: bool) -> CameraData:
-        length = self._snapshots.history_length if self._snapshots is not None else 0
+        snapshots = self._images.snapshots
+        length = 0 if snapshots is None else snapshots.history_length
         if history_length is not None:
             if not isinstance(history_length, Integral) or not 1 <= history_length <= length:
                 raise OptionError(
-                    f"read(history_length={history_length}) on {self.uuid!r}: {length or 'none'} were allocated; ask for "
-                    "1 or more, and construct the camera with as large a history_length"
+                    f"read(history_length={history_length}) on {self.uuid!r}: {length or 'none'} were allocated; ask "
+                    "for 1 or more, and construct the camera with as large a history_length"
                 )
-            assert self._snapshots is not None
-            now = CameraData(**self._snapshots.window(self.group.step, int(history_length), truth))
-        elif truth and length:
-            assert self._snapshots is not None
-            now = CameraData(**self._snapshots.window(self.group.step, length, truth))
+            now = self._images.window(int(history_length), truth)
         if envs is None and history_length is None:
             return now
         index = env_index(envs, self.group.n_envs, self.group.device)
@@ -594,152 +365,80 @@ class CameraSensor(Sensor[CameraData], options=Camera):
 
     # -- the shutter --------------------------------------------------------------------------------------------------
 
-    def _has_shutter(self) -> bool:
-        options = self.options
-        timed = any(getattr(options, name) for name in _TIMED)
-        return timed or self.max_delay > 0 or options.history_length is not None
-
-    def _open_shutter(self, capture: bool = True) -> None:
-        """From now on images are captured at their instants, and reads show captured ones."""
-        self._due, self._lag = self.group.timing(self)
-        if self._measured is self._truth:
-            self._measured = {name: self._image(name) for name in self.outputs}
-            self._shown = CameraData(**self._measured)
-        slots = delay_slots(self.max_delay, self.group.dt) + 1
-        self._snapshots = Snapshots(self._measured, slots, self.options.history_length or 0)
-        self._developed = self._measured
-        if slots > 1 and self._imager is not None:
-            self._developed = {name: self._image(name) for name in self.outputs}
-        if capture:
-            self._restart({self: None})
+    def _open_shutter(self) -> None:
+        """Capture from now on, beginning with what is there now."""
+        self._images.open_shutter()
+        self._restart({self: None})
 
     @classmethod
     def _update_shared_cache(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
         for block in group.blocks:  # type: ignore[attr-defined]
             wanted: dict[CameraSensor, np.ndarray | None] = {}
             for camera in block.cameras:
-                if camera._snapshots is not None:
-                    mask = camera._due.numpy(force=True)
-                    if camera._snapshots.history_length:
-                        wanted[camera] = None
-                    elif mask.any():
-                        wanted[camera] = mask
+                camera._images.record()
+                if camera._images.snapshots is not None and (mask := camera._images.wanted()) is not None:
+                    wanted[camera] = mask
             if wanted:
                 block.render(wanted)
             for camera in block.cameras:
-                if camera._snapshots is not None:
-                    camera._capture()
-
-    def _capture(self) -> None:
-        """Take what is due in this step."""
-        assert self._snapshots is not None
-        step, due = self.group.step, self._due
-        if bool(due.any()):
-            envs = None if bool(due.all()) else due.nonzero().flatten()
-            self._snapshots.take(self._develop(envs), envs)
-        self._snapshots.advance(step)
-        if self._snapshots.history_length:
-            self._snapshots.serve(step, self._lag)
-            self._snapshots.remember(step, self._truth)
-
-    def _develop(self, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """The rendered images through lens and imager, for these envs."""
-        if self._imager is None:
-            return self._truth
-        self._imager.apply(self._truth, self._developed, self.group.step, envs)
-        return self._developed
+                if camera._images.snapshots is not None:
+                    camera._images.capture()
 
     @classmethod
     def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:
         envs = mask.numpy(force=True)
         for block in group.blocks:  # type: ignore[attr-defined]
-            wanted = {camera: envs for camera in block.cameras if camera._snapshots is not None}
-            if wanted:
-                wanted_first = next(iter(wanted))
-                wanted_first._restart(wanted)
+            for camera in block.cameras:
+                camera._images.stand_still(envs)
+            shutters: dict[CameraSensor, np.ndarray | None] = {
+                camera: envs for camera in block.cameras if camera._images.snapshots is not None
+            }
+            if shutters:
+                cls._restart(shutters)
 
-    def _restart(self, cameras: dict[CameraSensor, np.ndarray | None]) -> None:
+    @staticmethod
+    def _restart(cameras: dict[CameraSensor, np.ndarray | None]) -> None:
         """Begin anew with the images of the state as it is, for the envs of these masks."""
-        assert self._block is not None
-        self._block.render(cameras)
+        block = next(iter(cameras))._block
+        assert block is not None
+        block.render(cameras)
         for camera, mask in cameras.items():
-            index = self._all_envs if mask is None else torch.from_numpy(np.flatnonzero(mask)).to(self.group.device)
-            assert camera._snapshots is not None
-            camera._snapshots.restart(camera._develop(index), camera._truth, index)
+            camera._images.restart(mask)
             camera._served = -1
 
-    # -- poses --------------------------------------------------------------------------------------------------------
-
-    def _bind_links(self) -> None:
-        world = self.group.world
-        self._link_pos, self._link_mat = world.bind("xpos"), world.bind("xmat")
-
-    def _follow(self) -> None:
-        """Take over the pose of the link, where the camera is attached; the engine's poses are up to date."""
-        if not self._follows:
-            return
-        view, envs = self.view, self._all_envs
-        turned = self._link_mat[envs, self._bodies].reshape(-1, 3, 3)
-        position = self._link_pos[envs, self._bodies] + turned @ self._offset.to(turned)
-        attached = self._attached
-        view.position.copy_(torch.where(attached[:, None], position.float(), view.position))
-        view.rotation.copy_(torch.where(attached[:, None, None], turned.float() @ self._turn, view.rotation))
+    # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _now(self, call: str) -> View:
         view = self._built(call)
         self.group.world.settle()
-        self._follow()
+        self._mount.follow()
         return view
-
-    def _find(self, link: str) -> int:
-        model = self.group.world.model
-        names = [model.body(body).name for body in range(model.nbody)]
-        matches = [link] if link in names else [name for name in names if name.endswith(f"/{link}")]
-        if len(matches) != 1:
-            raise NameNotFoundError(f"attach: there is no link named {link!r}{did_you_mean(link, names)}")
-        return names.index(matches[0])
-
-    # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _built(self, call: str) -> View:
         if self._block is None:
             self._unbuilt(call)
         return self.view
 
-    def _rows(self, name: str, values: Any, columns: int, rows: int) -> torch.Tensor:
-        """``values`` as (rows, columns)."""
-        tensor = torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
-        tensor = tensor.to(device=self.group.device, dtype=torch.float32)
-        if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
-            raise OptionError(f"{name} must have shape ({columns},) or ({rows}, {columns}), got {tuple(tensor.shape)}")
-        if not bool(torch.isfinite(tensor).all()):
-            raise OptionError(f"{name} must be finite, got {values!r}")
-        if name in ("quat", "up") and not bool((tensor.norm(dim=-1) > 1e-9).all()):
-            raise OptionError(f"{name} must not be zero")
-        return tensor.expand(rows, columns)
-
     def _describe(self) -> dict[str, str]:
         if self._block is None:
             return {}
-        images = {id(image): image for image in (*self._truth.values(), *self._measured.values())}
-        images |= {id(image): image for image in self.view.caches.values()}
-        count = sum(image.numel() * image.element_size() for image in images.values())
-        count += 0 if self._snapshots is None else self._snapshots.n_bytes
+        images = self._images
         return {
-            "shape": " ".join(f"{name} {tuple(image.shape)}" for name, image in self._truth.items()),
-            "dtype": " ".join(dict.fromkeys(str(i.dtype).removeprefix("torch.") for i in self._truth.values())),
-            "memory": size(count),
-            "runs": f"on {'capture' if self._snapshots is not None else 'read'}, {self._block.choice}",
+            "shape": " ".join(f"{name} {tuple(image.shape)}" for name, image in images.measured.items()),
+            "dtype": " ".join(dict.fromkeys(str(i.dtype).removeprefix("torch.") for i in images.measured.values())),
+            "memory": size(images.n_bytes),
+            "runs": f"on {'read' if images.snapshots is None else 'capture'}, {self._block.choice}",
         }
 
     def _draw(self, painter: Painter, env: int) -> None:
         """The edges of what it sees, to a third of a metre."""
         view = self._now("draw")
         position, turned = (each[env].numpy(force=True).astype(float) for each in (view.position, view.rotation))
-        fx, fy, cx, cy = (float(each[env]) for each in (view.fx, view.fy, view.cx, view.cy))
+        fx, fy, cx, cy = (float(each[env]) for each in self._mount.intrinsics)
+        width, height = self.options.resolution
         painter.frame(position, turned)
         corners = []
-        for x, y in ((0, 0), (view.width, 0), (view.width, view.height), (0, view.height)):
+        for x, y in ((0, 0), (width, 0), (width, height), (0, height)):
             corner = position + turned @ (np.array([(x - cx) / fx, (cy - y) / fy, -1.0]) / 3)
             painter.line(position, corner)
             corners.append(corner)

@@ -1,9 +1,9 @@
 """Where cameras are, where they look, and where points land in their images.
 
 Two sets of camera axes are in use, and every name says which: **GL** (OpenGL, MuJoCo, Blender) has x right, y up, z
-backward, the camera looks along -z; **CV** (OpenCV, ROS optical frames) has x right, y down, z forward. They differ by a
-turn of 180° about x. Pixel (column i, row j) covers [i, i + 1) x [j, j + 1), so its centre lies at (i + 0.5, j + 0.5), and
-the centre of an image is (width / 2, height / 2).
+backward, the camera looks along -z; **CV** (OpenCV, ROS optical frames) has x right, y down, z forward. They differ by
+a turn of 180° about x. Pixel (column i, row j) covers [i, i + 1) x [j, j + 1), so its centre lies at
+(i + 0.5, j + 0.5), and the centre of an image is (width / 2, height / 2).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def look_at(position: torch.Tensor, target: torch.Tensor, up: torch.Tensor) -> t
     back = back / length
     side = torch.linalg.cross(up.expand_as(back), back)
     spare = torch.nn.functional.one_hot(back.abs().argmin(-1), 3).to(back)
-    parallel = side.norm(dim=-1, keepdim=True) < 1e-6 * up.norm()
+    parallel = side.norm(dim=-1, keepdim=True) < 1e-6 * up.norm(dim=-1, keepdim=True)
     side = torch.where(parallel, torch.linalg.cross(spare, back), side)
     side = side / side.norm(dim=-1, keepdim=True)
     return torch.stack([side, torch.linalg.cross(back, side), back], -1)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from sensorium.cameras.profile import CameraProfile
 from sensorium.cameras.renderer import Output, Quality
 from sensorium.sensors.options import SensorOptions
 
@@ -21,8 +22,8 @@ class Camera(SensorOptions):
         >>> hand = scene.add_sensor(sn.Camera(link="hand", resolution=(224, 224), fov=60, outputs=("rgb", "depth")))
         >>> room = scene.add_sensor(sn.Camera(pos=(1.5, 0, 1.2), lookat=(0, 0, 0.4)))
 
-    Nothing is rendered before somebody reads. With ``rate``, ``delay``, ``dropout``, ``stuck`` or ``history_length`` the
-    camera has a shutter: then a step that contains one of its instants renders it (with a history, every step).
+    Nothing is rendered before somebody reads. With ``rate``, ``delay``, ``dropout``, ``stuck`` or ``history_length``
+    the camera has a shutter: then a step that contains one of its instants renders it (with a history, every step).
     """
 
     link: str | None = None
@@ -30,8 +31,8 @@ class Camera(SensorOptions):
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Position in the frame of the link, or of the world, m."""
     quat: tuple[float, float, float, float] | None = None
-    """Orientation (w, x, y, z) in that frame, in GL axes as of MuJoCo's cameras: the camera looks along its -z, its y is
-    up in the image. Default: the axes of the frame."""
+    """Orientation (w, x, y, z) in that frame, in GL axes as of MuJoCo's cameras: the camera looks along its -z, its y
+    is up in the image. Default: the axes of the frame."""
     euler: tuple[float, float, float] | None = None
     """The same as roll, pitch, yaw in radians."""
     lookat: tuple[float, float, float] | None = None
@@ -60,9 +61,9 @@ class Camera(SensorOptions):
     drawn by the CPU, else "high"."""
     anti_aliasing: int | None = Field(default=None, ge=0, le=16)
     """Samples a pixel for smooth edges; shared likewise. Default: by quality."""
-    profile: Any = None
-    """Lens and imager, by name ("rgbd", "action", "machine_vision") or as a ``CameraProfile``; acts on ``read()`` alone.
-    Default: a perfect camera."""
+    profile: CameraProfile | None = None
+    """Lens and imager, by name ("rgbd", "action", "machine_vision") or as a ``CameraProfile``; acts on ``read()``
+    alone. Default: a perfect camera."""
     exposure: float | None = Field(default=None, ge=0)
     """Seconds that the shutter is open, for motion blur. Default: what the profile says, else none."""
     rolling_shutter: float | None = Field(default=None, ge=0)
@@ -82,6 +83,11 @@ class Camera(SensorOptions):
         if not names:
             raise ValueError("name at least one output")
         return tuple(dict.fromkeys(names))
+
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _profile(cls, value: Any) -> Any:
+        return CameraProfile.named(value) if isinstance(value, str) else value
 
     @field_validator("focal_length")
     @classmethod

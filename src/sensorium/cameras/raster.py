@@ -1,12 +1,12 @@
 """The renderer ``raster``: MuJoCo's own OpenGL, on every core.
 
-A few threads hold one OpenGL context each, at the largest resolution of all cameras, with a copy of the model, an MjData
-and an MjvScene that are used again for all envs and cameras; MuJoCo's calls release the GIL. Per env a thread takes over
-positions, runs the kinematics and updates the scene once; per camera it only moves the viewpoint. Colour and depth come
-from one drawing, segmentation from a second one of the same scene that is drawn flat.
+A few threads hold one OpenGL context each, at the largest resolution of all cameras, with a copy of the model, an
+MjData and an MjvScene that are used again for all envs and cameras; MuJoCo's calls release the GIL. Per env a thread
+takes over positions, runs the kinematics and updates the scene once; per camera it only moves the viewpoint. Colour and
+depth come from one drawing, segmentation from a second one of the same scene that is drawn flat.
 
 Depth is taken from the flat drawing as well where the first would have it wrong: with multi-sampling, which averages it
-at edges, and with transparent shapes, which leave no depth.
+at edges, with transparent shapes, which leave no depth, and with a sky, which leaves one.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class RasterRenderer:
         fx, fy, cx, cy = (value.numpy(force=True) for value in (view.fx, view.fy, view.cx, view.cy))
         sides = np.stack([-cx / fx, (view.width - cx) / fx, (cy - view.height) / fy, cy / fy], 1) * view.near
         images = {name: self._on_host(image) for name, image in view.caches.items()}
-        pose = (value.numpy(force=True) for value in (view.position, view.rotation))
-        return _Shot(view.width, view.height, view.near, view.far, *pose, sides, images)
+        position, turned = view.position.numpy(force=True), view.rotation.numpy(force=True)
+        return _Shot(view.width, view.height, view.near, view.far, position, turned, sides, images)
 
     def _on_host(self, image: torch.Tensor) -> np.ndarray:
         """Where threads write an image: into itself, or where it is on a GPU, into a copy that is kept."""
@@ -170,7 +170,7 @@ class RasterRenderer:
         self._host.clear()
 
 
-# -- threads --------------------------------------------------------------------------------------------------------------
+# -- threads ----------------------------------------------------------------------------------------------------------
 
 _OPEN: weakref.WeakSet[RasterRenderer] = weakref.WeakSet()
 _works = threading.Event()
@@ -255,7 +255,7 @@ class _Canvas:
             raise
 
     def _start(self, model: mujoco.MjModel, size: tuple[int, int], far: float, look: Look, way: str) -> None:
-        from OpenGL import GL
+        from OpenGL import GL  # type: ignore[import-untyped]
 
         driver = GL.glGetString(GL.GL_RENDERER).decode()
         soft = any(name in driver.lower() for name in _SOFTWARE)
@@ -286,7 +286,6 @@ class _Canvas:
         self._pixels.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
         self._smooth = int(self._pixels.offSamples) > 0
         self._room = np.empty(size[0] * size[1] * 3, np.uint8), np.empty(size[0] * size[1], np.float32)
-        self._original: dict[str, np.ndarray] = {}
         self._ids: np.ndarray | None = None
 
     def paint(self, job: _Job, env: int, shots: list[_Shot]) -> None:
@@ -309,7 +308,7 @@ class _Canvas:
         mujoco.mjv_updateScene(model, data, self._option, None, self._viewpoint, int(mujoco.mjtCatBit.mjCAT_ALL), scene)
         if self._ids is None or len(self._ids) != scene.ngeom + 1 or recoloured:
             self._ids = self._segment_ids()
-            self._glassy = _glassy(model)
+            self._spoilt = _spoils_depth(model)
         for shot in shots:
             self._look_from(shot, env)
             self._draw(shot, env)
@@ -332,7 +331,7 @@ class _Canvas:
         colours = self._room[0][: count * 3].reshape(shot.height, shot.width, 3)
         levels = self._room[1][:count].reshape(shot.height, shot.width)
         rgb, depth, ids = (shot.images.get(name) for name in ("rgb", "depth", "segmentation"))
-        flat_depth = depth is not None and (rgb is None or ids is not None or self._smooth or self._glassy)
+        flat_depth = depth is not None and (rgb is None or ids is not None or self._smooth or self._spoilt)
         if rgb is not None:
             mujoco.mjr_render(area, scene, self._pixels)
             mujoco.mjr_readPixels(colours, None if depth is None or flat_depth else levels, area, self._pixels)
@@ -362,7 +361,8 @@ class _Canvas:
         self._gl.free()
 
 
-def _glassy(model: mujoco.MjModel) -> bool:
-    """Whether anything is seen through."""
+def _spoils_depth(model: mujoco.MjModel) -> bool:
+    """Whether something leaves no depth when it is drawn in colour, or, as the sky does, one that it has not."""
     alphas: list[Any] = [model.geom_rgba[:, 3], model.mat_rgba[:, 3], model.skin_rgba[:, 3], model.flex_rgba[:, 3]]
-    return any(bool(((alpha > 0) & (alpha < 1)).any()) for alpha in alphas)
+    clear = any(bool(((alpha > 0) & (alpha < 1)).any()) for alpha in alphas)
+    return clear or bool((model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any())

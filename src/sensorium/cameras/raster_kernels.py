@@ -8,7 +8,7 @@ import numpy as np
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def flip_depth(levels, near, far, out):
-    """Metres along the optical axis from reversed depth levels: 1 at the near plane, 0 at the far plane or beyond it."""
+    """Metres along the optical axis from reversed depth levels: 1 at the near plane, 0 at the far one or beyond it."""
     height, width = levels.shape
     for row in range(height):
         for column in range(width):
@@ -27,7 +27,5 @@ def flip_ids(colours, ids, out):
         for column in range(width):
             colour = colours[height - 1 - row, column]
             number = np.int64(colour[0]) + (np.int64(colour[1]) << 8) + (np.int64(colour[2]) << 16)
-            if number >= len(ids):
-                number = 0
             out[row, column, 0] = ids[number, 0]
             out[row, column, 1] = ids[number, 1]

@@ -62,6 +62,7 @@ class GpuKernels:
             for dtype in {block.store.truth.dtype for block in blocks}
         }
         self._odd: dict[int, wp.array] = {}
+        self._timing = self._timing_struct(steps, timing, dt)
         self._structs = {id(block): self._block_struct(block, data, steps, timing, dt) for block in blocks}
         self._values = {id(block): self._value_struct(block) for block in blocks}
 
@@ -71,6 +72,18 @@ class GpuKernels:
             setattr(struct, name, _flat(tensor))
         return struct
 
+    def _timing_struct(self, steps: torch.Tensor, timing: TimingStore, dt: float) -> Any:
+        """What timing alone needs of a block: there may be sensors, but no columns."""
+        struct = warp_kernels.Block()
+        for name in ("flags", "key", "parameters"):
+            setattr(struct, f"timing_{name}", _flat(getattr(timing, name)))
+        for name in ("due", "lag", "part", "stuck"):
+            setattr(struct, name, _flat(getattr(timing, name)))
+        struct.steps, struct.counter = _flat(steps), self._counter
+        struct.n_sensors, struct.n_envs = self._n_sensors, self._n_envs
+        struct.dt, struct.per_dt = dt, 1.0 / dt
+        return struct
+
     def _block_struct(
         self, block: Block, data: torch.Tensor, steps: torch.Tensor, timing: TimingStore, dt: float
     ) -> Any:
@@ -78,21 +91,15 @@ class GpuKernels:
         row = np.full(len(block.store.table), -1, np.int32)
         fused = block.direct.table[: block.fused_rows, R_SOURCE].cpu().numpy()
         row[fused] = np.arange(len(fused))
-        struct = warp_kernels.Block()
+        struct = self._timing_struct(steps, timing, dt)
         for name in ("table", "sources", "key", "mix", "walk", "parameters", "extra"):
             setattr(struct, name, _flat(getattr(block.store, name)))
-        for name in ("flags", "key", "parameters"):
-            setattr(struct, f"timing_{name}", _flat(getattr(timing, name)))
-        for name in ("due", "lag", "part", "stuck"):
-            setattr(struct, name, _flat(getattr(timing, name)))
         struct.row = _flat(torch.from_numpy(row).to(data.device))
         plain = _plain_columns(block.store.table.cpu().numpy()) & (self._n_envs % LANES == 0)
         struct.plain = _flat(torch.from_numpy(plain.astype(np.int32)).to(data.device))
         odd = np.flatnonzero(~plain[: block.fused]).astype(np.int32)
         self._odd[id(block)] = _flat(torch.from_numpy(odd).to(data.device))
-        struct.data, struct.steps, struct.counter = _flat(data), _flat(steps), self._counter
-        struct.n_columns, struct.n_sensors, struct.n_envs = len(row), self._n_sensors, self._n_envs
-        struct.dt, struct.per_dt = dt, 1.0 / dt
+        struct.data, struct.n_columns = _flat(data), len(row)
         return struct
 
     def _value_struct(self, block: Block) -> Any:
@@ -110,10 +117,9 @@ class GpuKernels:
         counted = any(block.fused for block in self._blocks)  # by the fused step
         if not counted:
             self._launch(warp_kernels.tick, 1, self._counter)
-        if self._blocks:
-            first = self._structs[id(self._blocks[0])]  # timing is the same in all of them
+        if self._n_sensors:
             threads = self._n_sensors * -(-self._n_envs // LANES)
-            self._launch(warp_kernels.time_sensors, threads, first, int(counted))
+            self._launch(warp_kernels.time_sensors, threads, self._timing, int(counted))
         for block in self._blocks:
             if block.fused:
                 kernels, odd = self._kernels[block.store.truth.dtype], self._odd[id(block)]
@@ -172,9 +178,8 @@ class GpuKernels:
 
     def reset_timing(self, envs: torch.Tensor) -> None:
         """What is stuck comes loose."""
-        if self._blocks:
-            first = self._structs[id(self._blocks[0])]
-            self._launch(warp_kernels.reset_timing, (self._n_sensors, self._n_envs), first, _flat(envs))
+        if self._n_sensors:
+            self._launch(warp_kernels.reset_timing, (self._n_sensors, self._n_envs), self._timing, _flat(envs))
 
     def reset_hardware(
         self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, envs: torch.Tensor

@@ -69,6 +69,9 @@ if (w1 & 1u) n0 = -n0;
 if (w1 & 2u) n1 = -n1;
 """
 
+THREEFRY, NORMALS = _threefry(), _NORMALS
+"""C++ for other kernels: words (w0, w1) of key (k0, k1) and counter (b, step); two normals n0, n1 of such words."""
+
 _COLUMN = f"""
 const int n_envs = k.n_envs;
 const int* t = k.table.data + c * {_COLUMNS};

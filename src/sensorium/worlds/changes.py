@@ -39,6 +39,11 @@ class Changes:
         self._written[slice(None) if ids is None else ids] = True
         self.unsettled = True
 
+    def unsettle(self) -> None:
+        """Positions of all envs were written for a moment, which is no change of state."""
+        self._written[:] = True
+        self.unsettled = True
+
     def take_unsettled(self) -> np.ndarray:
         """Ids of the envs whose poses are older than their state; from now on they count as up to date."""
         ids = np.flatnonzero(self._written).astype(np.int32)

@@ -10,12 +10,8 @@ from pydantic import Field, model_validator
 
 from sensorium.options import Options
 
-_TYPES = {
-    "directional": mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
-    "point": mujoco.mjtLightType.mjLIGHT_POINT,
-    "spot": mujoco.mjtLightType.mjLIGHT_SPOT,
-    "area": mujoco.mjtLightType.mjLIGHT_POINT,
-}
+_ALL_AROUND = 180.0
+"""Half the opening angle of a spot that is a point light: MuJoCo's OpenGL leaves its own point lights dark."""
 
 
 class Light(Options):
@@ -39,7 +35,8 @@ class Light(Options):
     specular: float = Field(default=0.3, ge=0)
     """Strength of highlights, likewise."""
     shadow: bool = True
-    """Whether it casts shadows, where the quality of the image allows."""
+    """Whether it casts shadows, where the quality of the image allows. Of point and area lights only the path tracer
+    draws them."""
     cutoff: float = Field(default=45.0, gt=0, le=90)
     """Half the opening angle of a spot, degrees."""
     radius: float = Field(default=0.25, gt=0)
@@ -62,17 +59,19 @@ class Light(Options):
 
     def add_to(self, spec: mujoco.MjSpec) -> None:
         """Add it to a scene's spec."""
-        diffuse = np.multiply(self.color, self.intensity)
+        directional = self.type == "directional"
+        around = self.type in ("point", "area")
         spec.worldbody.add_light(
             name=self.name,
-            type=_TYPES[self.type],
+            type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL if directional else mujoco.mjtLightType.mjLIGHT_SPOT,
             pos=self.pos,
             dir=self.vector / np.linalg.norm(self.vector),
-            diffuse=diffuse,
+            diffuse=np.multiply(self.color, self.intensity),
             specular=np.multiply(self.color, self.specular),
             ambient=(0.0, 0.0, 0.0),
-            castshadow=self.shadow,
-            cutoff=self.cutoff if self.type == "spot" else 180.0,
+            castshadow=self.shadow and not around,
+            cutoff=_ALL_AROUND if around else self.cutoff,
+            exponent=0.0 if around else 10.0,
             bulbradius=self.radius if self.type == "area" else 0.02,
         )
 

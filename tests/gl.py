@@ -1,0 +1,12 @@
+"""Whether cameras can be tested here."""
+
+import pytest
+import torch
+
+from sensorium.cameras.raster import RasterRenderer
+
+_MISSING = RasterRenderer.missing(torch.device("cpu"))
+if _MISSING:
+    print(f"camera tests are skipped: {_MISSING}")
+
+needs_gl = pytest.mark.skipif(_MISSING is not None, reason=f"no OpenGL: {_MISSING}")
