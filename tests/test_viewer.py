@@ -24,7 +24,7 @@ from sensorium.viewer.control import Pace
 from sensorium.viewer.mirror import multiply
 from sensorium.viewer.plots import Recording
 
-# -- meshes of geoms ----------------------------------------------------------------------------------------------------
+# -- meshes of geoms --------------------------------------------------------------------------------------------------
 
 SHAPES = """
 <mujoco>
@@ -124,7 +124,7 @@ def test_products_of_quaternions():
     np.testing.assert_allclose(multiply(a, b), expected, atol=1e-12)
 
 
-# -- pace and pause -----------------------------------------------------------------------------------------------------
+# -- pace and pause ---------------------------------------------------------------------------------------------------
 
 
 class Counter(Viewer):
@@ -287,9 +287,7 @@ def test_recordings_keep_the_last_seconds_oldest_first():
     np.testing.assert_allclose(values[:, 0, 2], heights[-22:-2], rtol=1e-6)  # 20 ms late
 
 
-# -- the window in the browser, without one ------------------------------------------------------------------------------
-
-viser = pytest.importorskip("viser", reason="viser is not installed")
+# -- the window in the browser, without one ---------------------------------------------------------------------------
 
 
 def test_the_stage_is_where_the_chosen_env_is():
@@ -305,7 +303,7 @@ def test_the_stage_is_where_the_chosen_env_is():
         viewer.control.ask("env", 2)
         viewer.update()
         assert viewer.env == 2
-        (node, part), *_ = viewer._stage._geoms
+        (node, _), *_ = viewer._stage._geoms
         np.testing.assert_allclose(node.batched_positions, [[0.3, 0, 1.0]], atol=1e-6)
         np.testing.assert_allclose(node.batched_colors, [[0, 255, 0]])
         viewer.control.ask("follow", scene.model.body("box").id)
@@ -316,6 +314,51 @@ def test_the_stage_is_where_the_chosen_env_is():
         viewer.control.ask("show_debug", False)
         viewer.update()
         assert not viewer._stage._painted
+
+
+TEXTURED = """
+<mujoco model="board">
+  <asset>
+    <texture name="two" type="2d" builtin="gradient" rgb1="1 0 0" rgb2="0 0 1" width="16" height="16"/>
+    <material name="two" texture="two"/>
+    <mesh name="sheet" vertex="-1 0 0  1 0 0  1 0 1  -1 0 1  0 0.1 0.5" texcoord="0 1  1 1  1 0  0 0  0.5 0.5"
+      face="0 1 2  0 2 3  0 3 4  3 2 4  2 1 4  1 0 4"/>
+  </asset>
+  <worldbody><geom type="mesh" mesh="sheet" material="two"/></worldbody>
+</mujoco>
+"""
+
+
+def test_every_kind_of_reading_and_image_is_shown():
+    scene = drop_scene(height=0.5)
+    scene.add_robot(TEXTURED, name="board", pos=(0, 1, 0))
+    scene.add_sensor(sn.Lidar(link="box", uuid="scan", pattern=sn.RingPattern(n_points=32)))
+    scene.add_sensor(sn.Contact(link="box", uuid="touch", history_length=3))
+    outputs = ("rgb", "depth", "segmentation", "instance", "normals", "points")
+    eye = scene.add_sensor(Camera(pos=(1.5, 0, 0.5), lookat=(0, 0, 0.4), resolution=(32, 24), outputs=outputs))
+    scene.build(n_envs=2)
+    try:
+        eye.read()
+    except sn.DeviceError as error:
+        pytest.skip(str(error))
+    with scene.view(env=1) as viewer:
+        assert any(part.texture is not None for _, part in viewer._stage._geoms)
+        assert viewer._recording.is_image
+        assert viewer._plot.image.std() > 10
+        assert [output for _, output, _ in viewer._images] == list(outputs)
+        for _, output, element in viewer._images:
+            assert element.image.shape == (24, 32, 3)
+            assert element.image.dtype == np.uint8
+            assert element.image.std() > 5, output
+        viewer._sensor.value = "touch"
+        assert eventually(lambda: viewer.update() or viewer._recording.sensor.uuid == "touch")
+        assert not viewer._recording.is_image
+        viewer._recorded = True
+        scene.step(60)
+        viewer._panel_due = 0
+        viewer.update()
+        _, measured, truth = viewer._plot.data
+        assert set(measured) == set(truth) == {0.0, 1.0}  # it fell, and lies
 
 
 def test_what_goes_wrong_is_said(monkeypatch):
@@ -369,6 +412,52 @@ def test_the_command_shows_a_model(tmp_path):
         process.stdout.close()
 
 
+class FakeWindow:
+    """What ``mujoco.viewer.launch_passive`` returns, without a display."""
+
+    def __init__(self, model, data, key_callback):
+        self.data, self.press, self.open, self.shown = data, key_callback, True, []
+        self.user_scn = mujoco.MjvScene(model, 100)
+
+    def lock(self):
+        return threading.Lock()
+
+    def sync(self):
+        self.shown.append((self.data.time, self.data.body("box").xpos[2], self.user_scn.ngeom))
+
+    def is_running(self):
+        return self.open
+
+    def close(self):
+        self.open = False
+
+
+def test_the_native_window_is_kept_in_step(monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("mujoco.viewer.launch_passive", FakeWindow)
+    scene = drop_scene(height=1.0)
+    scene.add_sensor(sn.IMU(link="box", draw_debug=True))
+    scene.build(n_envs=2)
+    viewer = scene.view(native=True, env=1)
+    window = viewer._window
+    scene.step(20)
+    viewer.update()
+    when, height, painted = window.shown[-1]
+    assert when == pytest.approx(0.2)
+    assert height == pytest.approx(float(scene.world.bind("xpos")[1, scene.model.body("box").id, 2]))
+    assert painted > 0
+    for key, paused in ((32, True), (32, False), (262, True)):  # space, space, right
+        window.press(key)
+        assert viewer.control.paused == paused
+    window.press(259)  # backspace
+    viewer.update()
+    assert scene.time.tolist() == [pytest.approx(0.2), 0.0]
+    window.close()  # by the person at it: a held program goes on, and another window may open
+    assert viewer.closed
+    scene.step()
+    scene.view(native=True).close()
+
+
 @pytest.mark.gpu
 def test_it_shows_envs_of_a_gpu():
     scene = drop_scene(height=1.0)
@@ -383,7 +472,7 @@ def test_it_shows_envs_of_a_gpu():
         assert expected[0, 2] < 0.9
 
 
-# -- in a real browser ----------------------------------------------------------------------------------------------------
+# -- in a real browser ------------------------------------------------------------------------------------------------
 
 SOFTWARE_GL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox"]
 
@@ -495,13 +584,17 @@ def test_camera_images_are_those_of_the_camera(shown):
 
 
 def test_plots_change_while_time_goes_on(shown):
-    scene, _, page = shown
+    _, viewer, page = shown
     press(page, "Run")
     press(page, "Reset")
     script = "canvas => canvas.toDataURL()"
     canvas = page.locator(".uplot canvas").first
     first = canvas.evaluate(script)
     assert patiently(page, lambda: canvas.evaluate(script) != first)
+    page.get_by_role("combobox", name="Field").click()
+    page.get_by_role("option", name="quat").click()
+    assert patiently(page, lambda: viewer._recording.field == "quat")
+    assert patiently(page, lambda: len(viewer._plot.data) == 1 + 2 * 4)  # time; four numbers, measured and true
     press(page, "Pause")
     page.wait_for_timeout(1000)
     still = canvas.evaluate(script)

@@ -58,10 +58,17 @@ class Viewer:
     def run(self) -> None:
         """Step the scene, in real time unless another speed was chosen, until the window is closed."""
         if self.control.speed is None:
-            self._choose_speed(1.0)
+            self.set_speed(1.0)
         self._pace.restart()
         while not self.closed:
             self.scene.step()
+
+    def set_speed(self, speed: float | None) -> None:
+        """Simulated seconds a second from now on, also where a program of yours steps; None: as fast as it goes."""
+        if speed is not None and not 0 < speed < float("inf"):
+            raise OptionError(f"speed must be finite and greater than 0, or None, got {speed!r}")
+        self.control.set_speed(speed)
+        self._pace.restart()
 
     def close(self) -> None:
         """Close the window; the scene goes on without it."""
@@ -147,6 +154,3 @@ class Viewer:
     def _watched(self) -> bool:
         """Whether anybody is looking."""
         return True
-
-    def _choose_speed(self, speed: float | None) -> None:
-        self.control.set_speed(speed)

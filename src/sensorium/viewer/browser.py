@@ -80,6 +80,13 @@ class BrowserViewer(Viewer):
 
             webbrowser.open(self.address)
 
+    def set_speed(self, speed: float | None) -> None:
+        super().set_speed(speed)
+        if speed not in self._speeds.values():
+            self._speeds[f"{speed:g} ×"] = speed
+            self._speed.options = tuple(self._speeds)
+        self._speed.value = next(label for label, value in self._speeds.items() if value == speed)
+
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
@@ -89,7 +96,7 @@ class BrowserViewer(Viewer):
         server.gui.main_panel.dock_right()
         server.scene.configure_default_lights(cast_shadow=True)
         camera = server.initial_camera
-        camera.position = center + extent * np.array([1.3, -1.3, 0.9])
+        camera.position = center + extent * np.array([1.1, -1.1, 0.8])
         camera.look_at = center
         camera.fov = np.deg2rad(45.0)
         camera.near, camera.far = extent / 200, extent * 200
@@ -105,8 +112,9 @@ class BrowserViewer(Viewer):
         }
         buttons = gui.add_button_group("Time", tuple(acts))
         buttons.on_click(lambda event: acts[event.target.value]())
+        self._speeds = dict(_SPEEDS)
         self._speed = gui.add_dropdown("Speed", tuple(_SPEEDS), initial_value="as fast as it goes")
-        self._speed.on_update(lambda event: control.set_speed(_SPEEDS[event.target.value]))
+        self._speed.on_update(lambda event: control.set_speed(self._speeds[event.target.value]))
         if self.scene.n_envs > 1:
             choice = gui.add_number("Env", self.env, min=0, max=self.scene.n_envs - 1, step=1)
             choice.on_update(lambda event: control.ask("env", int(event.target.value)))
@@ -159,14 +167,17 @@ class BrowserViewer(Viewer):
 
     def _start_plot(self) -> None:
         """Record and draw the chosen field from now on."""
-        if self._plot is not None:
-            self._plot.remove()
         sensor = self._plotted[self._sensor.value]
         fields = fields_of(sensor)
         if tuple(self._field.options) != tuple(fields):
             self._field.options = tuple(fields)
             self._field.value = fields[0]
         field = self._field.value if self._field.value in fields else fields[0]
+        old = self._recording
+        if old is not None and (old.sensor, old.field, old.env) == (sensor, field, self.env):
+            return
+        if self._plot is not None:
+            self._plot.remove()
         self._recording = Recording(sensor, field, self.env, self.scene.dt)
         self._recording.take()
         with self._plot_folder:
@@ -195,10 +206,6 @@ class BrowserViewer(Viewer):
             setattr(self._stage, what, value)
             self._stage.set_visible()
         self._panel_due = self._images_due = 0.0  # show the answer at once
-
-    def _choose_speed(self, speed: float | None) -> None:
-        super()._choose_speed(speed)
-        self._speed.value = next(label for label, value in _SPEEDS.items() if value == speed)
 
     def _draw(self, everything: bool) -> None:
         now = self._pace.clock()

@@ -102,9 +102,7 @@ def add_plot(gui: Any, recording: Recording) -> Any:
             name = "truth" if truth else "measured"
             text = name if recording.n_columns == 1 else f"{label} {name}"
             look = (
-                {"stroke": _TRUTH, "width": 1.5, "dash": [6, 4]}
-                if truth
-                else {"stroke": _COLOURS[column], "width": 1.5}
+                {"stroke": _TRUTH, "width": 1, "dash": [4, 4]} if truth else {"stroke": _COLOURS[column], "width": 1.5}
             )
             series.append({"label": text, **look})
     start = -recording.dt * (len(recording._ring) - 1) if recording._ring is not None else -SECONDS
