@@ -75,7 +75,7 @@ class Viewer:
         if self._closed:
             return
         self._closed = True
-        self.control.wake()  # a step that waits must return before the window can go
+        self.control.wake()  # lets a held step go at once
         with self._drawing:
             self.scene._viewer = None
             self._shut()
