@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
 import numpy as np
@@ -15,6 +15,7 @@ from sensorium.cameras.geometry import GL_TO_CV, camera_to_world, intrinsic_matr
 from sensorium.cameras.images import CameraData, Images
 from sensorium.cameras.mount import Mount
 from sensorium.cameras.options import OUTPUTS, Camera
+from sensorium.cameras.picking import Picked, pick
 from sensorium.cameras.renderer import Choice, View
 from sensorium.cameras.switches import OutputSwitches
 from sensorium.errors import OptionError
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
 _TIMED = ("rate", "delay", "jitter", "dropout", "stuck")
 _NEVER = Changes(1)
 """What a camera that is not built compares its version with."""
-
-
-class Picked(NamedTuple):
-    """What a pixel shows."""
-
-    body: str | None
-    """Name of the body; None where nothing was hit."""
-    body_id: int
-    """Its number, or -1."""
-    geom_id: int
-    """Number of the geom, or -1."""
-    position: np.ndarray
-    """Where in the world, m, (3,); NaN where nothing was hit."""
 
 
 class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
@@ -148,26 +136,13 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
 
         Whole numbers mean the pixel's centre.
         """
-        view = self._built("pick_pixel")
+        view = self._now("pick_pixel")
         if not isinstance(env, Integral) or not 0 <= env < self.group.n_envs:
             raise OptionError(f"env must be an integer in [0, {self.group.n_envs}), got {env!r}")
         width, height = self.options.resolution
         if not (0 <= x < width and 0 <= y < height):
             raise OptionError(f"x and y must lie in [0, {width}) and [0, {height}), got {x!r} and {y!r}")
-        u, v = (value + 0.5 if float(value).is_integer() else value for value in (x, y))
-        world = self.group.world
-        world.settle()
-        self._mount.follow()
-        fx, fy, cx, cy = (float(value[env]) for value in self._mount.intrinsics)
-        along = torch.tensor([(u - cx) / fx, (v - cy) / fy, 1.0]) * torch.tensor([1.0, -1.0, -1.0])
-        direction = (view.rotation[env].cpu() @ along).double()
-        start = view.position[env].cpu().double() + view.near * direction
-        distance, geom = world.rays(start.reshape(1, 3), direction.reshape(1, 3), geomgroup=[1, 1, 1, 0, 0, 0])
-        reach, number = float(distance[env, 0]), int(geom[env, 0])
-        if number < 0 or reach < 0 or reach > view.far - view.near:
-            return Picked(None, -1, -1, np.full(3, np.nan))
-        body = int(world.model.geom_bodyid[number])
-        return Picked(world.model.body(body).name, body, number, (start + reach * direction).numpy())
+        return pick(self.group.world, view, self._mount.margins, int(env), x, y)
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Draw its images in one env, ground truth beside what is measured."""
@@ -247,8 +222,8 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
             kind = camera.options.renderer
             if kind not in blocks:
                 block = Block(kind, group.world, group._manager.seed)
-                kind_of = next((name for name, other in blocks.items() if other.choice.name == block.choice.name), None)
-                blocks[kind] = block if kind_of is None else blocks[kind_of]
+                # "auto" and a name may mean the same renderer
+                blocks[kind] = next((one for one in blocks.values() if one.choice.name == block.choice.name), block)
             camera._join(blocks[kind])
         group.blocks = list(dict.fromkeys(blocks.values()))  # type: ignore[attr-defined]
         for block in group.blocks:  # type: ignore[attr-defined]
@@ -285,8 +260,6 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     def _switch(self, output: str, on: bool) -> None:
         if on == (output in self._outputs):
             return
-        if not on and len(self._outputs) == 1:
-            raise OptionError(f"{self.uuid!r} would have no output left; enable another before disabling {output!r}")
         if on:
             self._add_output(output)
         else:
@@ -431,16 +404,10 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         }
 
     def _draw(self, painter: Painter, env: int) -> None:
-        """The edges of what it sees, to a third of a metre."""
         view = self._now("draw")
         position, turned = (each[env].numpy(force=True).astype(float) for each in (view.position, view.rotation))
-        fx, fy, cx, cy = (float(each[env]) for each in self._mount.intrinsics)
-        width, height = self.options.resolution
         painter.frame(position, turned)
-        corners = []
-        for x, y in ((0, 0), (width, 0), (width, height), (0, height)):
-            corner = position + turned @ (np.array([(x - cx) / fx, (cy - y) / fy, -1.0]) / 3)
-            painter.line(position, corner)
-            corners.append(corner)
+        corners = [position + turned @ corner / 3 for corner in self._mount.corners(env)]  # to a third of a metre
         for here, there in zip(corners, [*corners[1:], corners[0]], strict=True):
+            painter.line(position, here)
             painter.line(here, there)

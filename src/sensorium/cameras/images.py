@@ -176,6 +176,8 @@ class Images:
     def _expose(self, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """The rendered images as a shutter that takes its time sees them: rows from frames that are blended each."""
         assert self._profile is not None
+        assert self._motion is not None
+        self._motion.check()
         exposure, rolling = self._mount.exposure, self._mount.rolling_shutter
         rolls = self._profile.rolling_frames if rolling else 1
         blurs = (self._profile.motion_blur if self._profile.motion_blur > 1 else _BLUR) if exposure else 1
@@ -225,7 +227,8 @@ class Images:
         self._developed = self.measured
         if slots > 1 and self._imager is not None:
             self._developed = {name: self._image(name, False) for name in outputs}
-        self.snapshots = Snapshots(self.measured, slots, self._camera.options.history_length or 0)
+        history = self._camera.options.history_length or 0
+        self.snapshots = Snapshots(self.measured, slots, history, group.n_envs, group.device)
 
     def wanted(self) -> np.ndarray | None:
         """Envs (a mask) that must be rendered in this step; with a history all, since ground truth is kept as well."""

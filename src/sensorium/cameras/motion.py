@@ -48,6 +48,11 @@ class Motion:
         """These envs stand still at where they are."""
         self._past[:, envs] = self._qpos[envs]
 
+    def check(self) -> None:
+        """Envs whose positions were written by hand since the last step have not moved there: they stand still."""
+        written = (self._qpos != self._past[self._step % self._slots]).any(dim=1)
+        self._past.copy_(torch.where(written[None, :, None], self._qpos, self._past))
+
     @contextmanager
     def ago(self, age: float) -> Iterator[None]:
         """Put the world back by ``age`` seconds, and return it as it was."""

@@ -156,6 +156,13 @@ class Mount:
             self.intrinsics.cx[index], self.intrinsics.cy[index] = point[:, 0], point[:, 1]
             view.cx[index], view.cy[index] = point[:, 0] + self.margins.left, point[:, 1] + self.margins.top
 
+    def corners(self, env: int) -> list[np.ndarray]:
+        """Directions in GL axes to the corners of the image, (3,) each, around it; 1 m along the optical axis."""
+        fx, fy, cx, cy = (float(value[env]) for value in self.intrinsics)
+        width, height = self.view.options.resolution
+        around = ((0, 0), (width, 0), (width, height), (0, height))
+        return [np.array([(x - cx) / fx, (cy - y) / fy, -1.0]) for x, y in around]
+
     def ids(self, envs: Envs) -> np.ndarray | None:
         """``envs`` as ids on the host."""
         return env_ids(envs, self._n_envs)

@@ -24,11 +24,13 @@ class Snapshots:
         shown: output -> (B, ...): what a read shows; filled by :meth:`serve`.
         slots: steps that a snapshot may have to wait, plus one.
         history: steps of history to keep; 0 for none.
+        n_envs: B.
+        device: where the images are.
     """
 
-    def __init__(self, shown: dict[str, torch.Tensor], slots: int, history: int) -> None:
-        first = next(iter(shown.values()))
-        n_envs, device = first.shape[0], first.device
+    def __init__(
+        self, shown: dict[str, torch.Tensor], slots: int, history: int, n_envs: int, device: torch.device
+    ) -> None:
         self.shown = shown
         self.slots, self.history_length = slots, history
 

@@ -6,7 +6,10 @@ from sensorium.tree import Module
 
 
 class OutputSwitches(Module):
-    """``enable_rgb_rendering()`` and its kin. Called on a scene, they reach every camera of it."""
+    """``enable_rgb_rendering()`` and its kin. Called on a scene, they reach every camera of it.
+
+    A camera without outputs is not rendered. One with a shutter begins anew with the image of now.
+    """
 
     def _switch(self, output: str, on: bool) -> None:
         raise NotImplementedError

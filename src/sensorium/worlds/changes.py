@@ -57,7 +57,7 @@ class Changes:
 
     def _note(self, envs: Envs) -> None:
         self.version += 1
-        ids = self._ids(envs)
+        ids = None if envs is None else self._ids(envs)
         if ids is None:
             self._all = self.version
         else:

@@ -250,6 +250,7 @@ class Scene(Module):
         for entity in self._entities.values():
             entity.attach_world(world)
         self.physics = Buffer(world.get_state(), {"physics"})
+        self._seed = int(seed)
         self._world = world
 
     def _start_world(self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None) -> World:
@@ -480,6 +481,12 @@ class Scene(Module):
     def dt(self) -> float:
         """Seconds of one step."""
         return self.options.dt
+
+    @property
+    def seed(self) -> int:
+        """What all randomness comes from."""
+        self._world or self._unbuilt("seed")
+        return self._seed
 
     @property
     def time(self) -> torch.Tensor:
