@@ -13,9 +13,10 @@ SOURCE = Path(sn.__file__).parent
 BASE = {"errors", "options"}
 MAY_IMPORT = {
     "tree": BASE,
-    "worlds": BASE | {"tree"},
+    "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
+    "viewer": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
 }
 
@@ -34,7 +35,7 @@ def test_imports_point_one_way(package):
 
 
 def test_importing_is_light():
-    heavy = ["numba", "warp", "mujoco_warp", "gymnasium", "h5py", "av", "matplotlib", "tyro", "rich"]
+    heavy = ["numba", "warp", "mujoco_warp", "gymnasium", "h5py", "av", "matplotlib", "tyro", "rich", "viser"]
     code = f"import sys, sensorium; print([name for name in {heavy} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

@@ -8,14 +8,19 @@ import tyro
 
 from sensorium import __version__
 from sensorium.cli.plot import Plot
+from sensorium.cli.view import View
 from sensorium.errors import SensoriumError
 
 _USAGE = """usage: sensorium COMMAND ...
 
   plot         draw what a sensor reads beside ground truth
+  view         show a model in a live window
   --version    print the version
 
 `sensorium COMMAND --help` says more."""
+
+
+_COMMANDS: dict[str, type[Plot] | type[View]] = {"plot": Plot, "view": View}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,12 +32,13 @@ def main(arguments: list[str] | None = None) -> int:
     if given in ([], ["-h"], ["--help"]):
         print(_USAGE)
         return 0
-    if given[0] != "plot":
-        print(f"sensorium: there is no command {given[0]!r}\n\n{_USAGE}", file=sys.stderr)
+    name = given[0]
+    if name not in _COMMANDS:
+        print(f"sensorium: there is no command {name!r}\n\n{_USAGE}", file=sys.stderr)
         return 2
     try:
-        tyro.cli(Plot, prog="sensorium plot", args=given[1:]).run()
+        tyro.cli(_COMMANDS[name], prog=f"sensorium {name}", args=given[1:]).run()
     except SensoriumError as error:
-        print(f"sensorium plot: {error}", file=sys.stderr)
+        print(f"sensorium {name}: {error}", file=sys.stderr)
         return 2
     return 0

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 Rgba = tuple[float, float, float, float]
 _AXES: tuple[Rgba, ...] = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.8, 0.2, 1.0), (0.25, 0.4, 1.0, 1.0))
+
+
+class PaintedShape(NamedTuple):
+    """One shape, in world coordinates."""
+
+    kind: int
+    """A ball, a capsule or an arrow, as ``mujoco.mjtGeom``."""
+    size: np.ndarray
+    """As MuJoCo wants it for that kind, (3,) m; an arrow's third is its whole length."""
+    position: np.ndarray
+    """Of the middle; of an arrow, where it starts, (3,) m."""
+    rotation: np.ndarray
+    """3 x 3; what is long lies along z."""
+    rgba: Rgba
+    """Colour."""
 
 
 class Painter:
@@ -20,10 +35,10 @@ class Painter:
     """
 
     def __init__(self) -> None:
-        self._shapes: list[tuple[int, np.ndarray, np.ndarray, np.ndarray, Rgba]] = []
+        self.shapes: list[PaintedShape] = []
 
     def __len__(self) -> int:
-        return len(self._shapes)
+        return len(self.shapes)
 
     def points(self, positions: Any, rgba: Rgba = (1.0, 0.8, 0.1, 1.0), radius: float = 0.008) -> None:
         """Balls at ``positions`` (..., 3); those that are not finite are left out."""
@@ -48,12 +63,12 @@ class Painter:
     def add_to(self, scene: mujoco.MjvScene) -> int:
         """Add the shapes to ``scene``; returns how many there was no room for."""
         room = scene.maxgeom - scene.ngeom
-        for kind, size, position, rotation, rgba in self._shapes[:room]:
+        for kind, size, position, rotation, rgba in self.shapes[:room]:
             geom = scene.geoms[scene.ngeom]
             mujoco.mjv_initGeom(geom, kind, size, position, rotation.flatten(), np.asarray(rgba, np.float32))
             geom.category = mujoco.mjtCatBit.mjCAT_DECOR
             scene.ngeom += 1
-        return max(0, len(self._shapes) - room)
+        return max(0, len(self.shapes) - room)
 
     def _span(self, kind: int, width: float, start: Any, end: Any, rgba: Rgba) -> None:
         start, end = np.asarray(start, float).reshape(3), np.asarray(end, float).reshape(3)
@@ -71,7 +86,8 @@ class Painter:
             self._add(kind, [width, length / 2, 0.0], (start + end) / 2, rotation, rgba)
 
     def _add(self, kind: int, size: Sequence[float], position: Any, rotation: np.ndarray, rgba: Rgba) -> None:
-        self._shapes.append((int(kind), np.asarray(size, float), np.asarray(position, float), rotation, rgba))
+        shape = PaintedShape(int(kind), np.asarray(size, float), np.asarray(position, float), rotation, rgba)
+        self.shapes.append(shape)
 
 
 def _rows(positions: Any) -> np.ndarray:

@@ -36,6 +36,8 @@ from sensorium.worlds.world import Envs, World, env_ids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sensorium.viewer import Viewer
+
 _RESERVED = ("physics", "world")
 """Names that stand for something else in the tree or the model."""
 
@@ -72,6 +74,7 @@ class Scene(Module):
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
+        self._viewer: Viewer | None = None
         self._closed = False
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -302,6 +305,8 @@ class Scene(Module):
             failed |= world.step()
             if self._sensing is not None:
                 self._sensing.step()
+            if self._viewer is not None:
+                self._viewer.after_step()
         self._report(failed)
 
     def check(self) -> None:
@@ -343,8 +348,7 @@ class Scene(Module):
         if min(width, height) < 1 or max(width, height) > 16384:
             raise OptionError(f"width and height must lie in [1, 16384], got {width!r} and {height!r}")
         painter = Painter()
-        if self._sensing is not None:
-            self._sensing.draw(painter, env)
+        self.draw_debug(painter, env)
         image = snapshot(world, env, painter, width, height, camera)
         if path is not None:
             from matplotlib.image import imsave
@@ -352,6 +356,41 @@ class Scene(Module):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             imsave(path, image)
         return image
+
+    def draw_debug(self, painter: Painter, env: int = 0) -> None:
+        """Paint what the sensors that have ``draw_debug=True`` look at and feel in one env."""
+        self._world or self._unbuilt("draw_debug")
+        if self._sensing is not None:
+            self._sensing.draw(painter, env)
+
+    def view(
+        self,
+        port: int | None = None,
+        host: str = "127.0.0.1",
+        env: int = 0,
+        open_browser: bool = False,
+        native: bool = False,
+    ) -> Viewer:
+        """Open a live window on the scene: in the browser, at the address that is printed.
+
+        It follows ``scene.step()`` by itself; while paused, ``step()`` does not return. ``viewer.run()`` steps the
+        scene in real time until the window is closed. ``close()`` of either closes it.
+
+        Args:
+            port: where to serve it. Default: 8080, or the next that is free.
+            host: address to serve it at. The default is reached from this machine alone (and through
+                ``ssh -L 8080:localhost:8080``); whoever can reach it can pause and reset the scene.
+            env: which env is shown first.
+            open_browser: whether to open it in this machine's browser too.
+            native: open MuJoCo's own viewer instead, which needs a display.
+        """
+        self._world or self._unbuilt("view")
+        if self._viewer is not None and not self._viewer.closed:
+            raise OptionError("view(): this scene has a window already; close that first (viewer.close())")
+        from sensorium.viewer import open_viewer  # what it needs is imported when it is used, not before
+
+        self._viewer = open_viewer(self, port, host, env, open_browser, native)
+        return self._viewer
 
     def reset(self, envs: Envs = None) -> None:
         """Put envs (default: all) back to the initial state; their sensors start afresh from it."""
@@ -372,6 +411,8 @@ class Scene(Module):
             self._failed = {env: text for env, text in self._failed.items() if env not in alive}
         if self._sensing is not None:
             self._sensing.reset(envs)
+        if self._viewer is not None:
+            self._viewer.after_restart()
         self._report(failed)
 
     def get_state(self) -> torch.Tensor:
@@ -404,6 +445,8 @@ class Scene(Module):
         """Stop the engine and free its memory; the scene can be used no more."""
         if self._world is None:
             return
+        if self._viewer is not None:
+            self._viewer.close()
         if self._sensing is not None:
             self._sensing.close()
         for entity in self._entities.values():

@@ -1,0 +1,7 @@
+"""Windows on a running scene: in the browser (viser), or MuJoCo's own where there is a display."""
+
+from sensorium.viewer.base import Viewer
+from sensorium.viewer.control import Control
+from sensorium.viewer.opening import open_viewer
+
+__all__ = ["Control", "Viewer", "open_viewer"]

@@ -1,0 +1,279 @@
+"""The window in the browser: a viser server with the scene in 3D and a panel of controls, images and plots."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import rich
+import viser
+
+from sensorium.cameras import CameraSensor
+from sensorium.cameras.plotting import as_picture
+from sensorium.sensors.base import Sensor
+from sensorium.viewer.base import Viewer
+from sensorium.viewer.mirror import Mirror
+from sensorium.viewer.plots import Recording, add_plot, fields_of, update_plot
+from sensorium.viewer.stage import Stage
+from sensorium.worlds import Painter
+
+if TYPE_CHECKING:
+    from sensorium.worlds import Scene
+
+_PANEL = 0.1
+"""Seconds between two updates of the panel."""
+_SHARE = 0.25
+"""Share of the time that may go into camera images."""
+_MODEL = 1.0
+"""Seconds between two looks at what differs from env to env in the model."""
+_SPEEDS: dict[str, float | None] = {
+    "0.1 ×": 0.1,
+    "0.25 ×": 0.25,
+    "0.5 ×": 0.5,
+    "real time": 1.0,
+    "2 ×": 2.0,
+    "as fast as it goes": None,
+}
+
+
+class BrowserViewer(Viewer):
+    """A window in the browser.
+
+    Attributes:
+        address: where it is, e.g. "http://127.0.0.1:8080".
+    """
+
+    def __init__(self, scene: Scene, env: int, host: str, port: int, open_browser: bool) -> None:
+        super().__init__(scene, env)
+        self._mirror = Mirror(scene.world)
+        self._mirror.update_model(env)
+        self._mirror.update(env)
+        sensors = scene.sensors.values()
+        self._cameras = [sensor for sensor in sensors if isinstance(sensor, CameraSensor)]
+        self._plotted = {
+            sensor.uuid: sensor
+            for sensor in sensors
+            if isinstance(sensor, Sensor) and not isinstance(sensor, CameraSensor)
+        }
+        self._follow = -1
+        self._panel_due = self._images_due = self._model_due = 0.0
+        self._recording: Recording | None = None
+        self._recorded = False
+        self._plot: Any = None
+        with _quiet():
+            self._server = viser.ViserServer(host=host, port=port, label="Sensorium", verbose=False)
+        self.address = f"http://{host}:{self._server.get_port()}"
+        try:
+            self._stage = Stage(self._server, self._mirror, self._cameras)
+            self._look()
+            self._build_panel()
+            self.update()
+        except BaseException:
+            self._shut()
+            raise
+        print(f"Sensorium: the scene is shown at {self.address}", flush=True)
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(self.address)
+
+    def set_speed(self, speed: float | None) -> None:
+        super().set_speed(speed)
+        if speed not in self._speeds.values():
+            self._speeds[f"{speed:g} ×"] = speed
+            self._speed.options = tuple(self._speeds)
+        self._speed.value = next(label for label, value in self._speeds.items() if value == speed)
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Light, theme, and where the person stands at first."""
+        server, center, extent = self._server, self._stage.center, self._stage.extent
+        server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        server.gui.main_panel.dock_right()
+        server.scene.configure_default_lights(cast_shadow=True)
+        camera = server.initial_camera
+        camera.position = center + extent * np.array([1.1, -1.1, 0.8])
+        camera.look_at = center
+        camera.fov = np.deg2rad(45.0)
+        camera.near, camera.far = extent / 200, extent * 200
+
+    def _build_panel(self) -> None:
+        gui, control = self._server.gui, self.control
+        self._status = gui.add_html("")
+        acts: dict[str, Callable[[], None]] = {
+            "Run": lambda: control.pause(False),
+            "Pause": control.pause,
+            "Step": control.step,
+            "Reset": lambda: control.ask("reset"),
+        }
+        buttons = gui.add_button_group("Time", tuple(acts))
+        buttons.on_click(lambda event: acts[event.target.value]())
+        self._speeds = dict(_SPEEDS)
+        self._speed = gui.add_dropdown("Speed", tuple(_SPEEDS), initial_value="as fast as it goes")
+        self._speed.on_update(lambda event: control.set_speed(self._speeds[event.target.value]))
+        if self.scene.n_envs > 1:
+            choice = gui.add_number("Env", self.env, min=0, max=self.scene.n_envs - 1, step=1)
+            choice.on_update(lambda event: control.ask("env", int(event.target.value)))
+        model = self.scene.model
+        bodies = {model.body(i).name: i for i in range(1, model.nbody) if model.body(i).name}
+        if bodies:
+            follow = gui.add_dropdown("Follow", ("nothing", *bodies), initial_value="nothing")
+            follow.on_update(lambda event: control.ask("follow", bodies.get(event.target.value, -1)))
+        self._build_plot()
+        self._build_images()
+        self._build_switches()
+
+    def _build_switches(self) -> None:
+        gui, stage = self._server.gui, self._stage
+        with gui.add_folder("Show", expand_by_default=False):
+            for label, name in (
+                ("Sensor frames", "show_sensors"),
+                ("What sensors draw", "show_debug"),
+                ("Collision geoms", "show_collision"),
+            ):
+                switch = gui.add_checkbox(label, getattr(stage, name))
+                switch.on_update(lambda event, name=name: self.control.ask(name, bool(event.target.value)))
+
+    def _build_images(self) -> None:
+        self._images: list[tuple[CameraSensor, str, Any]] = []
+        if not self._cameras:
+            return
+        gui = self._server.gui
+        with gui.add_folder("Cameras"):
+            self._images_on = gui.add_checkbox("Live images", True)
+            for camera in self._cameras:
+                for output in camera.outputs:
+                    blank = np.full((camera.view.height, camera.view.width, 3), 200, np.uint8)
+                    label = camera.uuid if output == "rgb" else f"{camera.uuid}, {output}"
+                    self._images.append((camera, output, gui.add_image(blank, label=label, format="jpeg")))
+
+    def _build_plot(self) -> None:
+        if not self._plotted:
+            return
+        gui = self._server.gui
+        self._plot_folder = gui.add_folder("Plot")
+        with self._plot_folder:
+            names = tuple(self._plotted)
+            self._sensor = gui.add_dropdown("Sensor", names, initial_value=names[0])
+            fields = fields_of(self._plotted[names[0]])
+            self._field = gui.add_dropdown("Field", tuple(fields), initial_value=fields[0])
+        self._sensor.on_update(lambda event: self.control.ask("sensor", event.target.value))
+        self._field.on_update(lambda event: self.control.ask("field", event.target.value))
+        self._start_plot()
+
+    def _start_plot(self) -> None:
+        """Record and draw the chosen field from now on."""
+        sensor = self._plotted[self._sensor.value]
+        fields = fields_of(sensor)
+        if tuple(self._field.options) != tuple(fields):
+            self._field.options = tuple(fields)
+            self._field.value = fields[0]
+        field = self._field.value if self._field.value in fields else fields[0]
+        old = self._recording
+        if old is not None and (old.sensor, old.field, old.env) == (sensor, field, self.env):
+            return
+        if self._plot is not None:
+            self._plot.remove()
+        self._recording = Recording(sensor, field, self.env, self.scene.dt)
+        self._recording.take()
+        with self._plot_folder:
+            self._plot = add_plot(self._server.gui, self._recording)
+
+    # -- called by the thread that steps ------------------------------------------------------------------------------
+
+    def _record(self) -> None:
+        if self._recording is not None and self._recorded:
+            self._recording.take()
+
+    def _watched(self) -> bool:
+        return bool(self._server.get_clients())
+
+    def _answer(self, what: str, value: Any) -> None:
+        if what == "env":
+            self.env = min(max(value, 0), self.scene.n_envs - 1)
+            self._model_due = 0.0
+            if self._recording is not None:
+                self._start_plot()
+        elif what == "follow":
+            self._follow = value
+        elif what in ("sensor", "field"):
+            self._start_plot()
+        elif what.startswith("show_"):
+            setattr(self._stage, what, value)
+            self._stage.set_visible()
+        self._panel_due = self._images_due = 0.0  # show the answer at once
+
+    def _draw(self, everything: bool) -> None:
+        now = self._pace.clock()
+        self._recorded = self._watched()
+        if now >= self._model_due:
+            if self._mirror.update_model(self.env):
+                self._stage.build_geoms()
+            self._model_due = now + _MODEL
+        self._mirror.update(self.env)
+        painter = Painter()
+        if self._stage.show_debug:
+            self.scene.draw_debug(painter, self.env)
+        with self._server.atomic():
+            self._stage.draw(self.env, painter, self._follow)
+        if now >= self._panel_due:
+            self._draw_panel()
+            self._panel_due = now + _PANEL
+        if everything and self._images and now >= self._images_due and self._images_on.value:
+            self._draw_images()
+            took = self._pace.clock() - now
+            self._images_due = self._pace.clock() + max(_PANEL, took * (1 / _SHARE - 1))
+
+    def _draw_panel(self) -> None:
+        paused = self.control.paused
+        rate = "paused" if paused else f"{self._pace.factor():.2f} × real time"
+        of = f"env {self.env} of {self.scene.n_envs}"
+        failed = self.scene.failed.get(self.env)
+        text = f"<b>{self._mirror.data.time:.3f} s</b> &nbsp;·&nbsp; {rate} &nbsp;·&nbsp; {of}"
+        if failed is not None:
+            text += f"<br><span style='color:#b3261e'>physics failed: {html.escape(failed)}</span>"
+        self._status.content = f"<div style='padding:0.5em 1em;font-size:0.9em'>{text}</div>"
+        if self._recording is not None:
+            update_plot(self._plot, self._recording)
+
+    def _draw_images(self) -> None:
+        for camera, output, element in self._images:
+            image = getattr(camera.read(), output)
+            if image is None:  # switched off since
+                continue
+            own = image[self.env]
+            element.image = _displayed(output, as_picture(output, own[0] if camera.options.history_length else own))
+
+    def _shut(self) -> None:
+        with _quiet():
+            self._server.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep viser's own messages from the terminal."""
+    console = rich.get_console()
+    quiet, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = quiet
+
+
+def _displayed(output: str, picture: np.ndarray) -> np.ndarray:
+    """A picture as (H, W, 3) uint8."""
+    if picture.dtype == np.uint8:
+        return picture
+    if picture.ndim == 2:
+        from matplotlib import colormaps
+
+        finite = picture[np.isfinite(picture)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        coloured = colormaps["viridis_r"]((picture - low) / max(high - low, 1e-9))[..., :3]
+        coloured[~np.isfinite(picture)] = 1.0
+        picture = coloured
+    return (np.clip(np.nan_to_num(picture), 0, 1) * 255).astype(np.uint8)

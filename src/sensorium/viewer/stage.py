@@ -1,0 +1,228 @@
+"""The scene in 3D: geoms, sensors, and what sensors paint, as nodes of a viser scene."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from sensorium.cameras import CameraSensor
+from sensorium.viewer.geometry import Part, capsule, geom_rgba, infinite_planes, parts
+from sensorium.viewer.mirror import Mirror
+from sensorium.worlds import Painter
+
+_FRAME = 0.08
+"""Length of the axes of a sensor's frame, m."""
+_BALL = capsule(1.0, 0.0)
+
+
+class Stage:
+    """Nodes under "/world"; that one is moved to follow a body, so that the person's own view stays as it is."""
+
+    def __init__(self, server: Any, mirror: Mirror, cameras: Sequence[CameraSensor]) -> None:
+        self._api = server.scene
+        self._mirror = mirror
+        self._cameras = cameras
+        model = mirror.model
+        self.center, self.extent = np.array(model.stat.center), float(model.stat.extent)
+        self._root = self._api.add_frame("/world", show_axes=False)
+        self._sites = np.array([i for i in range(model.nsite) if model.site(i).name.endswith(":site")], int)
+        self._geoms: list[tuple[Any, Part]] = []
+        self._planes: list[tuple[Any, int]] = []
+        self._painted: dict[str, tuple[Any, int]] = {}
+        self.show_collision = False
+        self.show_sensors = True
+        self.show_debug = True
+        self.build_geoms()
+        self._build_sensors()
+
+    # -- geoms --------------------------------------------------------------------------------------------------------
+
+    def build_geoms(self) -> None:
+        """Make the nodes of all geoms anew."""
+        for node, _ in (*self._geoms, *self._planes):
+            node.remove()
+        model = self._mirror.model
+        self._geoms = [(self._add_part(i, part), part) for i, part in enumerate(parts(model))]
+        self._planes = [(self._add_plane(int(geom)), int(geom)) for geom in infinite_planes(model)]
+
+    def _add_part(self, number: int, part: Part) -> Any:
+        name = f"/world/geoms/{number}"
+        count = len(part.geoms)
+        poses = {
+            "batched_wxyzs": np.tile(np.array([1.0, 0, 0, 0], np.float32), (count, 1)),
+            "batched_positions": np.zeros((count, 3), np.float32),
+            "batched_scales": part.scales.astype(np.float32),
+            "visible": not part.collision or self.show_collision,
+            "lod": "off",
+        }
+        if part.texture is not None and part.mesh.uv is not None:
+            return self._api.add_batched_meshes_trimesh(name, _textured(part), **poses)
+        return self._api.add_batched_meshes_simple(
+            name,
+            part.mesh.vertices.astype(np.float32),
+            part.mesh.faces.astype(np.uint32),
+            batched_colors=_bytes(_linear(part.rgba[:, :3])),
+            batched_opacities=None if (part.rgba[:, 3] >= 1).all() else part.rgba[:, 3].astype(np.float32),
+            flat_shading=part.flat,
+            **poses,
+        )
+
+    def _add_plane(self, geom: int) -> Any:
+        rgba = geom_rgba(self._mirror.model, geom)
+        towards = 1.0 if rgba[:3].mean() < 0.5 else 0.0  # lines that stand out from the plane, not too much
+        fine, coarse = (rgba[:3] + amount * (towards - rgba[:3]) for amount in (0.12, 0.25))
+        cell = 10.0 ** np.floor(np.log10(max(self.extent, 1e-3)))  # so that some lines are in sight at every scale
+        return self._api.add_grid(
+            f"/world/planes/{geom}",
+            infinite_grid=True,
+            cell_size=cell / 2,
+            section_size=cell,
+            cell_color=_colour(fine),
+            section_color=_colour(coarse),
+            fade_distance=30 * cell,
+            plane_color=_colour(rgba[:3]),
+            plane_opacity=float(rgba[3]),
+            shadow_opacity=0.25,
+        )
+
+    # -- sensors ------------------------------------------------------------------------------------------------------
+
+    def _build_sensors(self) -> None:
+        count, size = len(self._sites), min(_FRAME, 0.1 * self.extent)
+        self._frames = None
+        if count:
+            turns = np.tile(np.array([1.0, 0, 0, 0], np.float32), (count, 1))
+            self._frames = self._api.add_batched_axes(
+                "/world/sensors/frames",
+                turns,
+                np.zeros((count, 3), np.float32),
+                axes_length=size,
+                axes_radius=size / 25,
+            )
+        self._frusta = []
+        for camera in self._cameras:
+            view = camera.view
+            fov = 2 * float(np.arctan(view.height / 2 / float(view.fy[0])))
+            node = self._api.add_camera_frustum(
+                f"/world/sensors/{camera.uuid}",
+                fov=fov,
+                aspect=view.width / view.height,
+                scale=size,
+                thickness=size / 40,
+                color=(40, 90, 160),
+            )
+            self._frusta.append(node)
+
+    def set_visible(self) -> None:
+        """Show and hide what the switches say."""
+        for node, part in self._geoms:
+            node.visible = not part.collision or self.show_collision
+        for node in (*self._frusta, *([self._frames] if self._frames is not None else [])):
+            node.visible = self.show_sensors
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def draw(self, env: int, painter: Painter, follow: int) -> None:
+        """Put everything where it is now; ``follow`` is a body, or -1."""
+        mirror = self._mirror
+        data = mirror.data
+        quats = mirror.geom_quats
+        for node, part in self._geoms:
+            node.batched_positions = data.geom_xpos[part.geoms].astype(np.float32)
+            node.batched_wxyzs = quats[part.geoms].astype(np.float32)
+        for node, geom in self._planes:
+            node.position, node.wxyz = data.geom_xpos[geom], quats[geom]
+        if self._frames is not None and self.show_sensors:
+            self._frames.batched_positions = data.site_xpos[self._sites].astype(np.float32)
+            self._frames.batched_wxyzs = mirror.site_quats(self._sites).astype(np.float32)
+        if self.show_sensors:
+            for node, camera in zip(self._frusta, self._cameras, strict=True):
+                pose = camera.cam2world_cv[env].double().numpy(force=True)
+                turn = np.zeros(4)
+                mujoco.mju_mat2Quat(turn, pose[:3, :3].flatten())
+                node.position, node.wxyz = pose[:3, 3], turn
+        self._paint(painter if self.show_debug else Painter())
+        self._root.position = np.zeros(3) if follow < 0 else self.center - data.xpos[follow]
+
+    def _paint(self, painter: Painter) -> None:
+        """Lines and arrows of one width together, and all balls; nodes are made anew where their number changes."""
+        groups: dict[str, list[Any]] = {}
+        for shape in painter.shapes:
+            ball = shape.kind == mujoco.mjtGeom.mjGEOM_SPHERE
+            arrow = shape.kind == mujoco.mjtGeom.mjGEOM_ARROW
+            kind = "balls" if ball else f"{'arrows' if arrow else 'lines'}/{shape.size[0]:.6f}"
+            groups.setdefault(kind, []).append(shape)
+        for kind in self._painted.keys() - groups.keys():
+            self._painted.pop(kind)[0].remove()
+        for kind, shapes in groups.items():
+            self._paint_group(kind, shapes)
+
+    def _paint_group(self, kind: str, shapes: list[Any]) -> None:
+        values: dict[str, Any] = {}
+        colours = _bytes(np.array([shape.rgba[:3] for shape in shapes]))
+        positions = np.array([shape.position for shape in shapes], np.float32)
+        if kind == "balls":
+            values["batched_positions"] = positions
+            values["batched_colors"] = _bytes(_linear(np.array([shape.rgba[:3] for shape in shapes])))
+            values["batched_scales"] = np.array([shape.size for shape in shapes], np.float32)
+        else:
+            along = np.array([shape.rotation[:, 2] for shape in shapes])
+            sizes = np.array([shape.size for shape in shapes])
+            arrow = kind.startswith("arrows")
+            starts = positions if arrow else positions - along * sizes[:, 1:2]
+            ends = positions + along * (sizes[:, 2:] if arrow else sizes[:, 1:2])
+            values["points"] = np.stack([starts, ends], axis=1).astype(np.float32)
+            values["colors"] = colours if arrow else np.repeat(colours[:, None], 2, axis=1)
+        node, count = self._painted.get(kind, (None, 0))
+        if count == len(shapes):
+            for name, value in values.items():
+                setattr(node, name, value)
+            return
+        name, width = f"/world/painted/{kind}", float(shapes[0].size[0])
+        if kind == "balls":
+            turns = np.tile(np.array([1.0, 0, 0, 0], np.float32), (len(shapes), 1))
+            node = self._api.add_batched_meshes_simple(
+                name,
+                _BALL.vertices.astype(np.float32),
+                _BALL.faces.astype(np.uint32),
+                batched_wxyzs=turns,
+                lod="off",
+                cast_shadow=False,
+                **values,
+            )
+        elif kind.startswith("lines"):
+            node = self._api.add_line_segments(name, thickness=2 * width, **values)
+        else:
+            node = self._api.add_arrows(
+                name, shaft_radius=width, head_radius=2 * width, head_length=4 * width, **values
+            )
+        self._painted[kind] = (node, len(shapes))
+
+
+def _textured(part: Part) -> Any:
+    import trimesh
+    from PIL import Image
+
+    rgba = _bytes(part.rgba[0])
+    material = trimesh.visual.material.PBRMaterial(
+        baseColorTexture=Image.fromarray(part.texture), baseColorFactor=rgba, metallicFactor=0.0, roughnessFactor=0.8
+    )
+    looks = trimesh.visual.TextureVisuals(uv=part.mesh.uv, material=material)
+    return trimesh.Trimesh(part.mesh.vertices, part.mesh.faces, visual=looks, process=False)
+
+
+def _linear(colours: np.ndarray) -> np.ndarray:
+    """Colours of sRGB as amounts of light, which is what viser takes the colours of batched meshes for."""
+    return np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+
+
+def _bytes(colours: np.ndarray) -> np.ndarray:
+    return np.clip(np.round(np.asarray(colours) * 255), 0, 255).astype(np.uint8)
+
+
+def _colour(rgb: np.ndarray) -> tuple[int, int, int]:
+    red, green, blue = (int(each) for each in _bytes(rgb))
+    return red, green, blue
