@@ -176,6 +176,30 @@ def test_it_agrees_with_opengl():
     assert float((colour < 16).float().mean()) > 0.93
 
 
+def test_round_shapes_agree_with_raster_as_its_facets_allow():
+    images = {}
+    for renderer, quality in (("batch", "fast"), ("raster", "high"), ("raster", "fast")):
+        scene = sn.Scene(dt=0.01, substeps=2)
+        scene.add_object(sn.Box(size=(0.2, 6, 6)), name="wall", pos=(3.1, 0, 1))
+        scene.add_object(sn.Sphere(radius=0.3), name="ball", pos=(2, 0, 1))
+        lens = {"pos": (0, 0, 1), "lookat": (3, 0, 1), "fov": 40, "resolution": (128, 128), "outputs": ALL}
+        camera = scene.add_sensor(sn.Camera(renderer=renderer, quality=quality, anti_aliasing=0, **lens))
+        scene.build()
+        images[renderer, quality] = camera.read()
+        scene.close()
+    exact = images["batch", "fast"]
+    worst = {}
+    for quality in ("fast", "high"):
+        image = images["raster", quality]
+        agree = (image.segmentation == exact.segmentation).all(-1)
+        assert float(agree.float().mean()) > 0.98
+        ball = agree & (exact.segmentation[..., 0] == 2)
+        assert 500 < int(ball.sum())
+        worst[quality] = float(torch.quantile((image.depth - exact.depth).abs()[ball], 0.99))
+    assert worst["high"] < 2e-3
+    assert worst["high"] < worst["fast"] < 0.03
+
+
 # -- which envs and views ---------------------------------------------------------------------------------------------
 
 

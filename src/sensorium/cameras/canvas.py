@@ -16,13 +16,13 @@ from sensorium.cameras.renderer import Look, Quality
 from sensorium.errors import OptionError
 from sensorium.worlds.opengl import make_context
 
-_QUALITIES: dict[Quality, tuple[int, float, int]] = {
-    "fast": (0, 1.0, 0),
-    "balanced": (512, 4.0, 0),
-    "high": (4096, 10.0, 4),
+_QUALITIES: dict[Quality, tuple[int, float, int, int]] = {
+    "fast": (0, 1.0, 0, 0),
+    "balanced": (512, 4.0, 0, 40),
+    "high": (4096, 10.0, 4, 96),
 }
-"""Pixels of a shadow map, metres around a directional light that it covers at least, and samples a pixel. Where the map
-ends MuJoCo leaves specks on the ground, so it should end out of sight."""
+"""Pixels of a shadow map, metres around a directional light that it covers at least, samples a pixel, and facets around
+what is round, at least. Where the map ends MuJoCo leaves specks on the ground, so it should end out of sight."""
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "swiftshader", "software")
 _ROOM = 10_000
 """Shapes that an image can show beyond those of the model: flexes and tendons take many."""
@@ -73,7 +73,7 @@ class Canvas:
         driver = GL.glGetString(GL.GL_RENDERER).decode()
         soft = any(name in driver.lower() for name in _SOFTWARE)
         quality = look.quality or ("fast" if soft else "high")
-        shadow, reach, samples = _QUALITIES[quality]
+        shadow, reach, samples, facets = _QUALITIES[quality]
         samples = samples if look.samples is None else look.samples
         most = int(GL.glGetIntegerv(GL.GL_MAX_RENDERBUFFER_SIZE))
         if max(size) > most:
@@ -83,6 +83,8 @@ class Canvas:
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = size
         self.model.vis.quality.shadowsize = max(shadow, 1)
         self.model.vis.quality.offsamples = samples
+        self.model.vis.quality.numslices = max(facets, model.vis.quality.numslices)
+        self.model.vis.quality.numstacks = max(facets, model.vis.quality.numstacks)
         self.model.vis.map.shadowclip = max(reach / model.stat.extent, model.vis.map.shadowclip)
         self.model.vis.map.zfar = max(far / model.stat.extent, 1.0)  # how far planes reach
         self.data = mujoco.MjData(self.model)
