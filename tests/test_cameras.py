@@ -502,7 +502,7 @@ def test_debug_drawing_shows_the_frustum():
     scene, _camera = started(front(draw_debug=True, fov=90, resolution=(16, 16)))
     painter = Painter()
     scene._sensing.draw(painter, 1)
-    ends = np.array([position for _, _, position, _, _ in painter._shapes])
+    ends = np.array([position for _, _, position, _, _ in painter.shapes])
     assert np.allclose(ends[:3], (0, 0, 1))  # axes at the camera
     assert np.allclose(ends[3::2].mean(axis=0), (1 / 6, 0, 1), atol=1e-6)  # middles of the four edges
     assert np.allclose(np.abs(ends[3::2, 1]), 1 / 6, atol=1e-6)

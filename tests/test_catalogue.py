@@ -240,6 +240,6 @@ def test_scanned_rays_are_drawn_where_they_were_seen():
     scene.step(50)
     painter = Painter()
     lidar._draw(painter, 0)
-    spots = [shape[2][0] for shape in painter._shapes if shape[0] == 2]
+    spots = [shape[2][0] for shape in painter.shapes if shape[0] == 2]
     assert len(spots) == 1
     assert spots[0] == pytest.approx(3.0, abs=1e-3)

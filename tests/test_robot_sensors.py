@@ -167,7 +167,7 @@ def test_force_is_drawn_where_it_acts():
     scene.step()
     painter = Painter()
     wrench._draw(painter, 0)
-    _, size, position, rotation, _ = painter._shapes[-1]  # after the three axes of the frame
+    _, size, position, rotation, _ = painter.shapes[-1]  # after the three axes of the frame
     assert len(painter) == 4
     assert position.tolist() == pytest.approx([0.1, 0, 0])
     assert rotation[:, 2].tolist() == pytest.approx([0, 0, 1], abs=1e-5), "upwards in the world, however it is mounted"
