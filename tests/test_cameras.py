@@ -490,6 +490,35 @@ def test_the_choice_of_renderer_is_told():
     assert "rgb (3, 24, 32, 3)" in table
 
 
+def test_ways_to_opengl_that_fail_leave_the_next_one_its_choice():
+    code = """
+import os, sys, ctypes, ctypes.util
+os.environ.pop("DISPLAY", None); os.environ.pop("PYOPENGL_PLATFORM", None)
+from sensorium.worlds import opengl
+real = opengl._try
+def trying(way, width, height):
+    if way == "egl":
+        real(way, width, height).free()
+        raise RuntimeError("no device")
+    return real(way, width, height)
+opengl._try = trying
+try:
+    print(opengl.make_context(16, 16)[1])
+except Exception as error:
+    print(error)
+print(os.environ.get("PYOPENGL_PLATFORM"))
+opengl._try = real
+print(opengl.make_context(16, 16)[1])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    first, chosen, then = result.stdout.splitlines()[-3:]
+    # without a display GLFW gives no window; OSMesa may be there or not
+    assert first == "osmesa" or ("egl: no device" in first and "glfw: " in first and "libegl1" in first)
+    assert chosen == ("osmesa" if first == "osmesa" else "None")
+    assert then in ("egl", "osmesa")
+
+
 def test_import_brings_no_opengl():
     code = (
         "import sys, sensorium as sn; sn.Camera(); print([m for m in ('OpenGL', 'warp', 'numba') if m in sys.modules])"

@@ -19,6 +19,7 @@ _ROOM = 20_000
 def snapshot(world: World, env: int, painter: Painter, width: int, height: int, camera: Any) -> np.ndarray:
     """The scene of one env as it is now, with what was painted, (height, width, 3) uint8."""
     model, data = world.model, mujoco.MjData(world.model)
+    viewpoint = _viewpoint(model, camera)
     state = world.get_state()[env].double().numpy(force=True)
     mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
     mujoco.mj_forward(model, data)
@@ -30,7 +31,7 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
         everything = int(mujoco.mjtCatBit.mjCAT_ALL)
         option = mujoco.MjvOption()
         option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = len(painter) > 0  # what is painted may lie inside bodies
-        mujoco.mjv_updateScene(model, data, option, None, _viewpoint(model, camera), everything, scene)
+        mujoco.mjv_updateScene(model, data, option, None, viewpoint, everything, scene)
         painter.add_to(scene)
         image, area = np.empty((height, width, 3), np.uint8), mujoco.MjrRect(0, 0, width, height)
         mujoco.mjr_render(area, scene, pixels)
