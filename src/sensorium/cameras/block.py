@@ -3,6 +3,7 @@ that renews it."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,8 @@ class Block:
         self._seen: list[int] = []
         self.passes = 0
         """Times that the renderer was asked to draw."""
+        self.lock = threading.RLock()
+        """Held by whoever renders or serves images: cameras may be read by several threads."""
 
     @property
     def outputs(self) -> frozenset[str]:
@@ -106,6 +109,13 @@ class Block:
         for camera in todo:
             self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = False
             camera._images.finish(envs)
+            camera._drawn = True
+
+    def renew(self) -> None:
+        """Start the renderer anew, for views whose size has changed."""
+        self.close()
+        self.choice = Choice(self.choice.name, self.choice.why.split(": ")[0])
+        self.start()
 
     def redraw(self, camera: CameraSensor, envs: np.ndarray | None) -> None:
         """Draw one camera once more, of the world as it is for the moment."""

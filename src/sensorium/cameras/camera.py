@@ -54,6 +54,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
 
     def __init__(self, options: Camera, uuid: str) -> None:
         self._block: Block | None = None
+        self._drawn = False  # since the last capture
         self._images: Images
         self._outputs: list[str] = []
         super().__init__(options, uuid)
@@ -67,7 +68,8 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """The image as the robot's software gets it: through lens and imager, late, held between captures.
 
         Renders what is stale first, of all cameras that share the renderer. The same memory at every step, except for
-        windows of a history. Copy what must outlast the step. Arguments as those of other sensors.
+        windows of a history. Copy what must outlast the step. Arguments as those of other sensors. Several threads may
+        read between two steps.
         """
         if self._served == self._changes.version and envs is None and history_length is None:
             return self._shown
@@ -90,7 +92,10 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     def set_pose(
         self, pos: Any = None, quat: Any = None, lookat: Any = None, envs: Envs = None, up: Any = None
     ) -> None:
-        """Put the camera somewhere in the world; it leaves its link in these envs. The next read shows it.
+        """Put the camera somewhere in the world; it leaves its link in these envs.
+
+        The next read shows it; ``read()`` of a camera with a rate, a delay or a history, which shows what was captured,
+        shows it from the next capture on.
 
         Args:
             pos: position in the world, m, (3,) or one row per env (n, 3); None keeps it.
@@ -126,15 +131,28 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
             focal_length: in pixels: a number, (2,) along x and y, or (n, 2).
             principal_point: in pixels from the top left corner, (2,) or (n, 2).
             envs: which envs; None for all.
+
+        Where a lens then needs wider margins than were allocated, images are allocated anew, and the renderer is
+        started again: randomise from the widest field of view downwards.
         """
         self._built("set_intrinsics")
-        self._mount.focus(fov, focal_length, principal_point, envs)
-        self._outdate(self._mount.ids(envs))
+        assert self._block is not None
+        with self._block.lock:
+            if self._mount.focus(fov, focal_length, principal_point, envs):
+                self.view.caches, self._images.rendered = {}, {}
+                self._images.allocate()
+                self._block.renew()
+                self._outdate(None)
+                if self._images.snapshots is not None:
+                    self._open_shutter()
+            else:
+                self._outdate(self._mount.ids(envs))
 
     def pick_pixel(self, env: int, x: float, y: float) -> Picked:
-        """What the pixel (column x, row y) shows in one env now: the first surface along its ray.
+        """What the pixel (column x, row y) of ``read()`` would show in one env now: the first surface along its ray,
+        through the lens if it has one.
 
-        Whole numbers mean the pixel's centre.
+        Whole numbers mean the pixel's centre, as all do with a lens.
         """
         view = self._now("pick_pixel")
         if not isinstance(env, Integral) or not 0 <= env < self.group.n_envs:
@@ -142,7 +160,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         width, height = self.options.resolution
         if not (0 <= x < width and 0 <= y < height):
             raise OptionError(f"x and y must lie in [0, {width}) and [0, {height}), got {x!r} and {y!r}")
-        return pick(self.group.world, view, self._mount.margins, int(env), x, y)
+        return pick(self.group.world, view, self._mount.intrinsics, int(env), x, y)
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Draw its images in one env, ground truth beside what is measured."""
@@ -170,6 +188,35 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """Camera matrices (B, 3, 3), in pixels; the centre of the top left pixel lies at (0.5, 0.5)."""
         self._built("intrinsics")
         return intrinsic_matrix(*self._mount.intrinsics)
+
+    @property
+    def resolution(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.options.resolution
+
+    @property
+    def fov(self) -> torch.Tensor:
+        """Vertical field of view in degrees, (B,)."""
+        self._built("fov")
+        return torch.rad2deg(2 * torch.atan(self.resolution[1] / (2 * self._mount.intrinsics.fy)))
+
+    @property
+    def focal_length(self) -> torch.Tensor:
+        """Focal lengths along x and y in pixels, (B, 2)."""
+        self._built("focal_length")
+        return torch.stack([self._mount.intrinsics.fx, self._mount.intrinsics.fy], dim=1)
+
+    @property
+    def principal_point(self) -> torch.Tensor:
+        """Where the optical axis meets the image, pixels from its top left corner, (B, 2)."""
+        self._built("principal_point")
+        return torch.stack([self._mount.intrinsics.cx, self._mount.intrinsics.cy], dim=1)
+
+    @property
+    def extrinsics_gl(self) -> torch.Tensor:
+        """World to camera in GL axes (x right, y up, z backward), (B, 3, 4), now."""
+        view = self._now("extrinsics_gl")
+        return world_to_camera(view.position, view.rotation)
 
     @property
     def extrinsics_cv(self) -> torch.Tensor:
@@ -289,32 +336,40 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     def _refresh(self) -> None:
         """Bring ground truth up to date."""
         self._built("read")
-        if self._fresh != self._changes.version:
-            assert self._block is not None
-            self._block.render()
-            for camera in self._block.cameras:
-                camera._is_fresh()
+        assert self._block is not None
+        with self._block.lock:
+            if self._fresh != self._changes.version:
+                self._block.render()
+                for camera in self._block.cameras:
+                    camera._is_fresh()
 
     def _is_fresh(self) -> None:
         """Everything that is wanted was rendered."""
-        self._fresh = self._changes.version
         snapshots = self._images.snapshots
         self._true = self._images.true_data
         if snapshots is None:
-            self._served, self._shown = self._fresh, self._images.data
+            self._shown = self._images.data
+            self._served = self._changes.version
         elif snapshots.history_length:
+            if self._drawn:
+                snapshots.amend(self.group.step, self._images.truth)
+                self._drawn = False
             self._true = self._images.window(snapshots.history_length, truth=True)
+        self._fresh = self._changes.version  # last: another thread may look
 
     def _serve(self) -> None:
         """Bring what ``read()`` shows up to date."""
         self._built("read")
-        if self._served == self._changes.version:
-            return
-        if self._images.snapshots is None:
-            self._refresh()  # which brings this up to date as well
-        else:
-            self._images.serve()
-            self._served, self._shown = self._changes.version, self._images.data
+        assert self._block is not None
+        with self._block.lock:
+            if self._served == self._changes.version:
+                return
+            if self._images.snapshots is None:
+                self._refresh()  # which brings this up to date as well
+            else:
+                self._images.serve()
+                self._shown = self._images.data
+                self._served = self._changes.version
 
     def _pick(self, now: CameraData, envs: Envs, history_length: int | None, truth: bool) -> CameraData:
         snapshots = self._images.snapshots
@@ -356,11 +411,15 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
             for camera in block.cameras:
                 if camera._images.snapshots is not None:
                     camera._images.capture()
+                    camera._drawn = False
 
     @classmethod
     def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:
+        blocks = group.blocks  # type: ignore[attr-defined]
+        if not any(camera._has_past for block in blocks for camera in block.cameras):
+            return  # without waiting for the device
         envs = mask.numpy(force=True)
-        for block in group.blocks:  # type: ignore[attr-defined]
+        for block in blocks:
             for camera in block.cameras:
                 camera._images.stand_still(envs)
             shutters: dict[CameraSensor, np.ndarray | None] = {
@@ -378,6 +437,11 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         for camera, mask in cameras.items():
             camera._images.restart(mask)
             camera._served = -1
+
+    @property
+    def _has_past(self) -> bool:
+        """Whether its images depend on earlier states."""
+        return self._images.snapshots is not None or self._mount.exposure > 0 or self._mount.rolling_shutter > 0
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

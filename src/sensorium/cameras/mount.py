@@ -133,8 +133,9 @@ class Mount:
         self._attached[index], self._bodies[index] = True, body
         self._follows = True
 
-    def focus(self, fov: Any, focal_length: Any, principal_point: Any, envs: Envs) -> None:
-        """Change the intrinsics; see ``CameraSensor.set_intrinsics``."""
+    def focus(self, fov: Any, focal_length: Any, principal_point: Any, envs: Envs) -> bool:
+        """Change the intrinsics; see ``CameraSensor.set_intrinsics``. Returns whether the view has grown, because the
+        lens needs wider margins."""
         if fov is not None and focal_length is not None:
             raise OptionError("set_intrinsics: give fov or focal_length, not both")
         given, view = env_index(envs, self._n_envs, self._device), self.view
@@ -156,6 +157,25 @@ class Mount:
             self.intrinsics.cx[index], self.intrinsics.cy[index] = point[:, 0], point[:, 1]
             view.cx[index], view.cy[index] = point[:, 0] + self.margins.left, point[:, 1] + self.margins.top
         view.lens += 1
+        return self._widen()
+
+    def _widen(self) -> bool:
+        """Grow the view where its margins are too narrow for the lens; they never shrink."""
+        profile, view = self.view.options.profile, self.view
+        if profile is None or not profile.distorts:
+            return False
+        needed = profile.overscan(self.intrinsics, view.options.resolution)
+        margins = Margins(*(max(pair) for pair in zip(self.margins, needed, strict=True)))
+        if margins == self.margins:
+            return False
+        self.margins = margins
+        view.width, view.height = (
+            side + sum(edges)
+            for side, edges in zip(view.options.resolution, (margins[::2], margins[1::2]), strict=True)
+        )
+        view.cx.copy_(self.intrinsics.cx + margins.left)
+        view.cy.copy_(self.intrinsics.cy + margins.top)
+        return True
 
     def corners(self, env: int) -> list[np.ndarray]:
         """Directions in GL axes to the corners of the image, (3,) each, around it; 1 m along the optical axis."""
@@ -172,15 +192,22 @@ class Mount:
         model = self._world.model
         names = [model.body(body).name for body in range(model.nbody)]
         matches = [link] if link in names else [name for name in names if name.endswith(f"/{link}")]
-        if len(matches) != 1:
+        if len(matches) > 1:
+            raise NameNotFoundError(f"attach: {link!r} may be {' or '.join(map(repr, matches))}; give the full name")
+        if not matches:
             raise NameNotFoundError(f"attach: there is no link named {link!r}{did_you_mean(link, names)}")
         return names.index(matches[0])
 
     def _rows(self, name: str, values: Any, columns: int, rows: int) -> torch.Tensor:
         """``values``, checked, as (rows, columns)."""
-        tensor = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(values, float))
+        try:
+            tensor = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(values, float))
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"{name} must be numbers, got {values!r}") from error
         tensor = tensor.to(device=self._device, dtype=torch.float32)
-        if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
+        if name == "focal_length" and tensor.ndim == 0:  # the same along x and y
+            tensor = tensor.expand(columns)
+        if tensor.shape not in ((columns,), (1, columns), (rows, columns)):
             raise OptionError(f"{name} must have shape ({columns},) or ({rows}, {columns}), got {tuple(tensor.shape)}")
         if not bool(torch.isfinite(tensor).all()):
             raise OptionError(f"{name} must be finite, got {values!r}")

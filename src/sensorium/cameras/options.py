@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from sensorium.cameras.profile import CameraProfile
-from sensorium.cameras.renderer import Output, Quality
+from sensorium.cameras.renderer import Output, Quality, renderer_names
 from sensorium.cameras.tone import ToneMapper
+from sensorium.errors import did_you_mean
 from sensorium.sensors.options import SensorOptions
 
 OUTPUTS: tuple[Output, ...] = ("rgb", "depth", "segmentation", "instance", "normals", "points")
@@ -84,6 +85,14 @@ class Camera(SensorOptions):
         if not names:
             raise ValueError("name at least one output")
         return tuple(dict.fromkeys(names))
+
+    @field_validator("renderer")
+    @classmethod
+    def _renderer(cls, value: str) -> str:
+        names = ["auto", *renderer_names()]
+        if value not in names:
+            raise ValueError(f"there is no such renderer{did_you_mean(value, names)}; there are {', '.join(names)}")
+        return value
 
     @field_validator("profile", mode="before")
     @classmethod

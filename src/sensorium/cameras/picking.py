@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from sensorium.cameras.lens import Margins
+from sensorium.cameras.lens import Intrinsics
 from sensorium.cameras.renderer import View
 from sensorium.worlds import World
 
@@ -28,11 +28,19 @@ class Picked(NamedTuple):
     """Where in the world, m, (3,); NaN where nothing was hit."""
 
 
-def pick(world: World, view: View, margins: Margins, env: int, x: float, y: float) -> Picked:
+def pick(world: World, view: View, intrinsics: Intrinsics, env: int, x: float, y: float) -> Picked:
     """The first surface along the ray of pixel (x, y) of the image, by casting it; poses must be up to date."""
-    u, v = (value + 0.5 if float(value).is_integer() else value for value in (x, y))
-    fx, fy, cx, cy = (float(value[env]) for value in (view.fx, view.fy, view.cx, view.cy))
-    along = torch.tensor([(u + margins.left - cx) / fx, -(v + margins.top - cy) / fy, -1.0])
+    profile = view.options.profile
+    if profile is not None and profile.distorts:
+        own = Intrinsics(*(value[env : env + 1] for value in intrinsics))
+        right, down = (float(side[0, int(y), int(x)]) for side in profile.rays(own, view.options.resolution))
+    else:
+        u, v = (value + 0.5 if float(value).is_integer() else value for value in (x, y))
+        fx, fy, cx, cy = (float(value[env]) for value in intrinsics)
+        right, down = (u - cx) / fx, (v - cy) / fy
+    if np.isnan(right + down):  # no light from there comes through the lens
+        return Picked(None, -1, -1, np.full(3, np.nan))
+    along = torch.tensor([right, -down, -1.0])
     direction = (view.rotation[env].cpu() @ along).double()
     start = view.position[env].cpu().double() + view.near * direction
     distance, geom = world.rays(start.reshape(1, 3), direction.reshape(1, 3), geomgroup=_SEEN)

@@ -101,6 +101,13 @@ class Snapshots:
                 kept[newest] = source[name]
                 kept[newest + self.history_length] = source[name]
 
+    def amend(self, step: int, truth: dict[str, torch.Tensor]) -> None:
+        """Let ground truth of this step be what was drawn since."""
+        newest = self.newest(step)
+        for name, kept in self._true_past.items():
+            kept[newest] = truth[name]
+            kept[newest + self.history_length] = truth[name]
+
     def newest(self, step: int) -> int:
         """Where the window of this step begins."""
         return self.history_length - 1 - step % self.history_length

@@ -456,7 +456,9 @@ class Sensor(Module, Generic[DataT]):
         return length - 1 - self._manager.step_count % length
 
     def _unbuilt(self, call: str) -> Any:
-        raise NotBuiltError(f"{call}() on {self.uuid!r}: the sensor has no values before scene.build()")
+        raise NotBuiltError(
+            f"{call}() on {self.uuid!r}: the sensor has no values before scene.build(), or after scene.close()"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.uuid!r}>"

@@ -424,7 +424,10 @@ class Scene(Module):
         self._after_restart(envs, (self._world or self._unbuilt("set_state")).set_state(state, envs))
 
     def read_sensors(self, envs: Envs = None) -> dict[str, torch.Tensor]:
-        """Class name -> a fresh tensor (B, columns) of the readings of all sensors of that class, in order."""
+        """Class name -> a fresh tensor (B, columns) of the readings of all sensors of that class, in order.
+
+        Cameras, whose images have no columns, are not among them: read each.
+        """
         self._world or self._unbuilt("read_sensors")
         return {} if self._sensing is None else self._sensing.read(envs)
 
