@@ -739,9 +739,9 @@ def test_picking_looks_through_the_lens():
     _, camera = started(
         front(profile=profile, outputs=("segmentation",), resolution=(64, 48), lookat=(1, 0, 1.5), fov=70), n_envs=1
     )
-    seen = camera.read().segmentation[0, ..., 1]
-    true = camera.read_ground_truth().segmentation[0, ..., 1]
-    picked = torch.tensor([[camera.pick_pixel(0, x, y).geom_id for x in range(64)] for y in range(48)])
+    seen = camera.read().segmentation[0, ::4, ::4, 1]
+    true = camera.read_ground_truth().segmentation[0, ::4, ::4, 1]
+    picked = torch.tensor([[camera.pick_pixel(0, x, y).geom_id for x in range(0, 64, 4)] for y in range(0, 48, 4)])
     right, pinhole = (float((picked == image).float().mean()) for image in (seen, true))
     assert right > 0.98  # ids move by whole pixels, so the edges of things do not quite fit
     assert pinhole < right - 0.02
