@@ -54,7 +54,7 @@ from sensorium.sensors import (
     WheelOdometry,
 )
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Plane, Scene, Sphere
+from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere
 
 if TYPE_CHECKING:
     from sensorium.cameras import (
@@ -132,6 +132,7 @@ __all__ = [
     "OpticalFlow",
     "OptionError",
     "Options",
+    "Part",
     "Pattern",
     "PinholePattern",
     "Plane",
