@@ -1,6 +1,7 @@
 """Occupancy maps: what rays see of a scene, ROS's files, dilation, and the ways over a map."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -279,7 +280,7 @@ def test_round_a_wall_the_way_bends_at_its_end_alone():
     shortest = 2 * np.hypot(*(tip - [1.05, 1.05]))
     assert shortest - 0.2 < length < 1.03 * shortest
     assert len(way) <= 6
-    along = np.concatenate([np.linspace(a, b, 50) for a, b in zip(way[:-1], way[1:], strict=True)])
+    along = np.concatenate([np.linspace(a, b, 50) for a, b in pairwise(way)])
     assert room.is_free(along).all()
 
 

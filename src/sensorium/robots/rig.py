@@ -104,7 +104,7 @@ class RigSensor(Options):
             if "lookat" in fields:
                 mujoco.mju_mulQuat(quat, quat.copy(), _CAMERA_AXES)
             values["quat"] = tuple(quat.tolist())
-        elif mount.model_fields_set - {"link"}:
+        elif mount != SensorMount(link=mount.link):
             raise OptionError(f"{self.type} has no pose of its own; leave pos, quat and euler of its mount out")
         for name in _NAMING:
             if name in values:
@@ -157,7 +157,10 @@ class SensorRig(Options):
         if not isinstance(values, dict):
             raise OptionError(f"{path}: expected a mapping with the key 'sensors', got {type(values).__name__}")
         try:
-            return cls(**values)
+            entries = values.get("sensors")
+            if isinstance(entries, list):  # one by one, so that an error is about one of them
+                values["sensors"] = [RigSensor(**each) if isinstance(each, dict) else each for each in entries]
+            return cls(**{str(name): value for name, value in values.items()})
         except (OptionError, TypeError) as error:
             raise OptionError(f"{path}: {error}") from error
 
