@@ -213,7 +213,7 @@ def sensor_type(name: str) -> type[SensorOptions]:
             raise NameNotFoundError(f"there is no sensor type {name!r}{hint}")
     if not _is_sensor(found):
         raise NameNotFoundError(f"{name!r} is no sensor type: it is not derived from sn.SensorOptions")
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[return-value]
 
 
 def _is_sensor(value: Any) -> bool:
