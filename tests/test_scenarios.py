@@ -91,6 +91,23 @@ def test_a_long_path_keeps_to_the_straight_and_free():
         assert np.hypot(*(path[-1] - path[0])) >= 1.5
 
 
+def test_a_path_of_more_corners_than_are_kept_is_driven_in_parts(monkeypatch):
+    monkeypatch.setattr("sensorium.scenarios.random_path._CORNERS", 2)
+    scene, robot = stage(room=5)
+    scenario = scenarios.make("random-path", scene, robot, seed=1, goals=3)
+    parts, goals = set(), set()
+    for _ in range(9000):
+        done = bool(scenario.step())
+        parts.add(tuple(scenario.path.value[0].flatten().tolist()))
+        goals.add(tuple(scenario.goal.value[0].tolist()))
+        scene.step()
+        if done:
+            break
+    assert done
+    assert scenario.path.value.shape == (1, 2, 2)
+    assert len(parts) > len(goals) == 4  # the third was reached, and the next one taken
+
+
 def test_a_robot_that_is_stuck_backs_out_and_takes_another_goal():
     scene = sn.Scene()
     scene.add_module("room", Room(obstacles=0))
