@@ -268,7 +268,7 @@ def test_whoever_drives_against_a_wall_turns_round():
     scene.build(n_envs=8)
     scenario = scenarios.make("random-acceleration", scene, robot, seed=0)
     pressing = torch.zeros(8)
-    for _ in range(2500):
+    for _ in range(1500):
         scenario.step()
         scene.step()
         slow = robot.get_velocity()[0][:, :2].norm(dim=1) < 0.2 * robot.action.value[:, 0].abs()
