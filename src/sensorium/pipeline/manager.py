@@ -59,6 +59,10 @@ class SensorManager:
         """Take one more sensor, before build."""
         self._sensors.append(sensor)
 
+    def forget(self, sensors: list[Any]) -> None:
+        """Give back sensors that were added, before build."""
+        self._sensors = [sensor for sensor in self._sensors if all(sensor is not one for one in sensors)]
+
     def declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         """Let every sensor add the engine's elements that it needs."""
         for sensor in self._sensors:

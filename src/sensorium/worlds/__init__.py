@@ -6,6 +6,7 @@ from sensorium.worlds.lights import Light
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
+from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Box, Capsule, Cylinder, Plane, Primitive, Sphere
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.scene import Scene
@@ -25,6 +26,7 @@ __all__ = [
     "MujocoWorld",
     "Names",
     "Painter",
+    "Part",
     "Plane",
     "Primitive",
     "RayBatch",

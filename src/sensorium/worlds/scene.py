@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mujoco
 import numpy as np
@@ -27,6 +27,7 @@ from sensorium.worlds.lights import Light, light_scene
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
+from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_options import INTEGRATORS, SceneOptions
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sensorium.viewer import Viewer
+
+PartT = TypeVar("PartT", bound=Part[Any])
 
 _RESERVED = ("physics", "world")
 """Names that stand for something else in the tree or the model."""
@@ -71,6 +74,8 @@ class Scene(Module):
         self._entities: dict[str, Entity] = {}
         self._sensors: dict[str, Module] = {}
         self._lights: dict[str, Light] = {}
+        self._parts: dict[str, Part[Any]] = {}
+        self._attaching: Part[Any] | None = None
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
@@ -130,7 +135,8 @@ class Scene(Module):
             assert child is not None
             root = add_model(trial, child, name, position, orientation, free, fixed)
             entity = Entity(name, kind, root=root, prefix=f"{name}/")
-        self.add_child(name, entity)
+        if self._attaching is None:
+            self.add_child(name, entity)
         self._spec = trial
         self._entities[name] = entity
         return entity
@@ -165,22 +171,60 @@ class Scene(Module):
         self._before_build("add_sensor")
         if not hasattr(options, "make_sensor"):
             raise OptionError(f"add_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
-        sensor = options.make_sensor({*self._sensors, *self._entities})
+        sensor = options.make_sensor({*self._sensors, *self._entities, *self._parts})
         uuid = str(sensor.uuid)  # type: ignore[attr-defined]
         if uuid in _RESERVED:
             raise OptionError(f"uuid {uuid!r} is a name of the scene's own; give another uuid")
-        if uuid in self._sensors or uuid in self._entities:
-            what = "a sensor" if uuid in self._sensors else "an entity"
-            raise DuplicateNameError(f"uuid {uuid!r} is already the name of {what} of this scene; give another uuid")
-        self.add_child(uuid, sensor)
+        for what, things in (("a sensor", self._sensors), ("an entity", self._entities), ("a part", self._parts)):
+            if uuid in things:
+                raise DuplicateNameError(
+                    f"uuid {uuid!r} is already the name of {what} of this scene; give another uuid"
+                )
+        if self._attaching is None:
+            self.add_child(uuid, sensor)
         if self._sensing is None:
             self._sensing = options.make_sensing()
         self._sensing.add(sensor)
         self._sensors[uuid] = sensor
         return sensor
 
+    def add_module(self, name: str, part: PartT) -> PartT:
+        """Add a part: a robot with its sensors (``sn.robots.make``), a room, or a :class:`Part` of your own.
+
+        Args:
+            name: its name in the component tree: its buffers are ``name.position``, ``name.rig.imu.measured``, ...
+            part: adds what it owns to the scene, at once. If that fails, the scene stays as it was.
+        """
+        self._before_build("add_module")
+        if not isinstance(part, Part):
+            raise OptionError(f"add_module takes a part such as sn.robots.make('diffdrive'), got {part!r}")
+        if self._attaching is not None:
+            raise OptionError(f"add_module({name!r}): a part cannot add further parts to the scene")
+        if any(part is other for other in self._parts.values()):
+            raise DuplicateNameError(f"add_module({name!r}): this part is in the scene already; make another one")
+        name = self._new_name(name, "part")
+        before = (self._spec, dict(self._entities), dict(self._sensors), dict(self._lights), self._sensing)
+        self._attaching = part
+        try:
+            part.attach(self, name)
+            held = {id(module) for _, module in part.named_modules()}
+            for uuid, sensor in self._sensors.items():
+                if uuid not in before[2] and id(sensor) not in held:
+                    part.add_child(uuid, sensor)
+            self.add_child(name, part)
+        except BaseException:
+            added = [sensor for uuid, sensor in self._sensors.items() if uuid not in before[2]]
+            if self._sensing is not None:
+                self._sensing.forget(added)
+            self._spec, self._entities, self._sensors, self._lights, self._sensing = before
+            raise
+        finally:
+            self._attaching = None
+        self._parts[name] = part
+        return part
+
     def _new_name(self, name: str | None, stem: str) -> str:
-        taken = {*self._entities, *self._sensors}
+        taken = {*self._entities, *self._sensors, *self._parts}
         if name is None:
             name, number = stem, 1
             while name in taken or name in _RESERVED:
@@ -204,13 +248,18 @@ class Scene(Module):
         """uuid -> sensor, in the order in which they were added."""
         return dict(self._sensors)
 
+    @property
+    def parts(self) -> Mapping[str, Part[Any]]:
+        """Name -> part that ``add_module`` added, in order."""
+        return dict(self._parts)
+
     def __getitem__(self, name: str) -> Module:
-        """The entity or sensor of that name."""
-        for things in (self._entities, self._sensors):
+        """The part, entity or sensor of that name."""
+        for things in (self._parts, self._entities, self._sensors):
             if name in things:
                 return things[name]
-        hint = did_you_mean(name, [*self._entities, *self._sensors])
-        raise NameNotFoundError(f"the scene has no entity or sensor {name!r}{hint}")
+        hint = did_you_mean(name, [*self._parts, *self._entities, *self._sensors])
+        raise NameNotFoundError(f"the scene has no part, entity or sensor {name!r}{hint}")
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -252,6 +301,12 @@ class Scene(Module):
         self.physics = Buffer(world.get_state(), {"physics"})
         self._seed = int(seed)
         self._world = world
+        try:
+            for part in self._parts.values():
+                part.start(self)
+        except BaseException:
+            self._stop()
+            raise
 
     def _start_world(self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None) -> World:
         try:
@@ -450,13 +505,17 @@ class Scene(Module):
             return
         if self._viewer is not None:
             self._viewer.close()
+        self._stop()
+        self._closed = True
+
+    def _stop(self) -> None:
+        assert self._world is not None
         if self._sensing is not None:
             self._sensing.close()
         for entity in self._entities.values():
             entity.detach_world()
         self._world.close()
         self._world = None
-        self._closed = True
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
