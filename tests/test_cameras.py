@@ -401,6 +401,28 @@ def looks(n_envs=3, seed=5, lights=True, **options):
     return scene, camera
 
 
+@pytest.mark.parametrize("quality", ["balanced", "high"])
+def test_the_ground_has_no_specks_where_a_shadow_map_ends(quality):
+    scene = sn.Scene()
+    scene.add_object(sn.Plane())
+    scene.add_object(sn.Box(size=(0.3, 0.3, 0.3)), name="box", pos=(0, 0, 0.15))
+    scene.add_light("directional", direction=(0.3, 0.5, -1))
+    camera = scene.add_sensor(
+        sn.RasterizerCamera(
+            pos=(2, 0.4, 1.2), lookat=(0, 0, 0), resolution=(224, 168), quality=quality, outputs=("rgb", "segmentation")
+        )
+    )
+    scene.build()
+    data = camera.read()
+    ground = data.segmentation[0, ..., 0] == scene.model.body("plane").id
+    light = data.rgb[0].float().sum(-1)
+    dark = ground & (light < 0.7 * light[ground].median())
+    shadow = torch.zeros_like(dark)
+    shadow[70:105, 90:145] = True  # that of the box, which is there
+    assert int((dark & shadow).sum()) > 100
+    assert int((dark & ~shadow).sum()) == 0
+
+
 def test_looks_differ_per_env_and_come_from_the_seed():
     options = {"intensity": (0.3, 1.0), "tint": 0.3, "direction": 0.5, "position": 1.0, "colors": 0.4}
     plain = looks()[1].read().rgb
