@@ -380,6 +380,25 @@ def test_rolling_rows_share_the_frames_of_their_exposures(monkeypatch):
     assert linear(camera.read().rgb)[2, :, :, 0].nonzero()[:, 1].unique().tolist() == [0]
 
 
+def test_the_ray_tracer_keeps_its_plans_while_a_shutter_is_open(monkeypatch):
+    from sensorium.cameras.tracer import Tracer
+
+    scene, camera = moving(n_envs=1, exposure=0.04, renderer="batch", outputs=("rgb", "segmentation"))
+    twin, plain = moving(n_envs=1, renderer="batch", outputs=("rgb", "segmentation"))
+    scene.step(count=10)
+    twin.step(count=10)
+    assert linear(camera.read().rgb)[0, 0, :, 0].nonzero().flatten().tolist() == [6, 7, 8, 9, 10]
+    made = []
+    make = Tracer._make_plan
+    monkeypatch.setattr(Tracer, "_make_plan", lambda *given: (made.append(1), make(*given))[1])
+    scene.step()
+    twin.step()
+    assert linear(camera.read().rgb)[0, 0, :, 0].nonzero().flatten().tolist() == [7, 8, 9, 10, 11]
+    assert torch.equal(camera.read_ground_truth().rgb, plain.read().rgb)
+    assert torch.equal(camera.read().segmentation, plain.read().segmentation)
+    assert not made
+
+
 def test_a_rolling_shutter_can_be_that_of_colour_alone():
     options = {"resolution": (60, 9), "principal_point": (0.5, 4.5), "outputs": ("rgb", "depth", "segmentation")}
     profile = sn.CameraProfile(rolling_shutter=0.08, rolling_frames=9, rolling_depth=False)

@@ -19,7 +19,7 @@ from sensorium.worlds.opengl import make_context
 _QUALITIES: dict[Quality, tuple[int, float, int, int]] = {
     "fast": (0, 1.0, 0, 0),
     "balanced": (512, 4.0, 0, 40),
-    "high": (4096, 10.0, 4, 96),
+    "high": (4096, 4.0, 4, 96),
 }
 """Pixels of a shadow map, metres around a directional light that it covers at least, samples a pixel, and facets around
 what is round, at least."""
