@@ -51,6 +51,8 @@ def bare(scene: sn.Scene, cameras: list[Any], depth: bool) -> Callable[[], None]
     views = [camera.view for camera in cameras]
     size, qpos, model = views[0].width, scene.world.bind("qpos").numpy(), scene.model
     area = mujoco.MjrRect(0, 0, size, size)
+    near, far = views[0].near, views[0].far
+    half = near * size / 2 / float(views[0].fy[0])
     model.vis.quality.offsamples = 0
     model.vis.global_.offwidth = model.vis.global_.offheight = size
 
@@ -75,7 +77,7 @@ def bare(scene: sn.Scene, cameras: list[Any], depth: bool) -> Callable[[], None]
                 for eye in own.scene.camera:
                     eye.pos, eye.up = view.position[env].numpy(), view.rotation[env, :, 1].numpy()
                     eye.forward = -view.rotation[env, :, 2].numpy()
-                    eye.frustum_top, eye.frustum_bottom, eye.frustum_near, eye.frustum_far = 0.004, -0.004, 0.01, 100.0
+                    eye.frustum_top, eye.frustum_bottom, eye.frustum_near, eye.frustum_far = half, -half, near, far
                 mujoco.mjr_render(area, own.scene, own.pixels)
                 mujoco.mjr_readPixels(own.rgb, own.levels, area, own.pixels)
 

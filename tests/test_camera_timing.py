@@ -6,6 +6,7 @@ import torch
 from gl import needs_gl
 
 import sensorium as sn
+from sensorium.cameras.lens import Intrinsics
 
 pytestmark = needs_gl
 DT = 0.01
@@ -246,6 +247,59 @@ def test_a_lens_that_bends_inwards_has_no_black_border():
     assert camera.pick_pixel(0, 30, 20).position == pytest.approx((0.95, 0, 0), abs=0.02)
 
 
+@pytest.mark.parametrize("outputs", [("points",), ("depth", "points")])
+@pytest.mark.parametrize("lens", [{}, {"k1": -0.15}])
+def test_measured_points_are_those_of_measured_depth(outputs, lens):
+    profile = sn.CameraProfile(depth_noise=(0.05, 0, 0), min_range=0.5, max_range=3.0, **lens)
+    scene = sn.Scene()
+    scene.add_object(sn.Box(size=(0.1, 20, 20)), pos=(2.05, 0, 0))
+    scene.add_object(sn.Box(size=(0.02, 0.2, 0.2)), name="near", pos=(0.3, 0.1, 0))
+    options = {"pos": (0, 0.1, 0.2), "lookat": (2, -0.3, 0), "resolution": (64, 48), "fov": 50, "profile": profile}
+    camera = scene.add_sensor(sn.Camera(**options, outputs=outputs))
+    twin = scene.add_sensor(sn.Camera(**options, outputs=("depth", "rgb"), uuid=camera.uuid + "2"))
+    scene.build(n_envs=2)
+    camera.set_pose(pos=(0.1, 0.1, 0.2), lookat=(2, -0.3, 0), envs=[1])
+    measured, truth = camera.read(), camera.read_ground_truth()
+    assert truth.points[0, 24, 60, 0] == pytest.approx(2.0, abs=1e-3)
+    out = camera.extrinsics_cv
+    own = measured.points @ out[:, None, :, :3].transpose(-1, -2) + out[:, None, None, :, 3]
+    lost = torch.isnan(own[..., 2])
+    assert bool(lost.any(dim=(1, 2)).all())  # the near box, which is too near
+    z = own[..., 2]
+    wall = torch.isfinite(z) & (truth.points[..., 0] > 1)
+    assert float((measured.points - truth.points)[wall].norm(dim=-1).mean()) > 0.02
+    # along the rays of the lens
+    matrix = camera.intrinsics
+    fx, fy, cx, cy = (matrix[:, i, j].view(-1, 1, 1) for i, j in ((0, 0), (1, 1), (0, 2), (1, 2)))
+    x, y = profile.rays(Intrinsics(*(value.flatten() for value in (fx, fy, cx, cy))), (64, 48))
+    assert torch.allclose((own[..., 0] / z)[wall], x[wall], atol=1e-4)
+    assert torch.allclose((own[..., 1] / z)[wall], y[wall], atol=1e-4)
+    if "depth" in outputs:
+        assert torch.equal(lost, measured.depth == 0)
+        assert torch.allclose(z[~lost], measured.depth[~lost], atol=1e-5)
+    else:
+        assert measured.depth is None
+    # the wall stands across the view: depth noise is all there is
+    off = (z - twin.read_ground_truth().depth)[~lost] if not lens else None
+    if off is not None:
+        assert float(off[: len(off) // 2].std()) == pytest.approx(0.05, rel=0.1)
+    kept = measured.points.clone()
+    camera.set_pose(pos=(0.2, 0.1, 0.2), envs=[1])
+    assert torch.equal(camera.read().points[0].nan_to_num(), kept[0].nan_to_num())
+
+
+def test_points_of_a_lens_without_depth_noise_fit_the_depth():
+    scene = sn.Scene()
+    scene.add_object(sn.Box(size=(0.1, 20, 20)), pos=(2.05, 0, 0))
+    camera = scene.add_sensor(
+        sn.Camera(lookat=(2, -0.5, 0), profile=sn.CameraProfile(k1=-0.15), outputs=("depth", "points"))
+    )
+    scene.build()
+    data, out = camera.read(), camera.extrinsics_cv[0]
+    assert torch.allclose(data.points[..., 0], torch.tensor(2.0), atol=2e-3)
+    assert torch.allclose((data.points @ out[:, :3].T + out[:, 3])[..., 2], data.depth, atol=1e-5)
+
+
 def test_exposure_blurs_what_moves():
     options = {"outputs": ("rgb", "segmentation")}
     scene, camera = moving(exposure=0.04, **options)
@@ -255,9 +309,9 @@ def test_exposure_blurs_what_moves():
     sharp = linear(plain.read().rgb)[0, 0, :, 0]
     assert torch.equal(camera.read_ground_truth().rgb, plain.read().rgb)
     blurred = linear(camera.read().rgb)[0, 0, :, 0]
-    # of the 8 sub-frames, half a pixel apart, those at whole pixels show the bar in the centre of one
-    assert blurred.nonzero().flatten().tolist() == [7, 8, 9, 10]
-    assert blurred[7:11].tolist() == pytest.approx([float(sharp[10]) / 8] * 4, rel=0.1)
+    # 8 sub-frames from 4 steps ago, where the bar was in column 6, until now; the first and the last count half
+    assert blurred.nonzero().flatten().tolist() == [6, 7, 8, 9, 10]
+    assert blurred[6:11].tolist() == pytest.approx([float(sharp[10]) * w / 7 for w in (0.5, 2, 2, 2, 0.5)], rel=0.2)
     assert columns(camera.read().segmentation) == [10, 10]
     scene.step(count=3)
     twin.step(count=3)
@@ -281,6 +335,98 @@ def test_rolling_shutter_takes_rows_one_after_the_other():
     assert (data.rgb[1, :, :, 0] > 0).int().argmax(dim=1).tolist() == rows
     truth = camera.read_ground_truth().segmentation[1, :, :, 0]
     assert (truth >= 0).int().argmax(dim=1).tolist() == [12] * 9
+
+
+def draws(camera, monkeypatch):
+    """Numbers of envs that are drawn, one a drawing."""
+    asked, renderer = [], camera._block._renderer
+    draw = renderer.render
+    n_envs = camera.group.n_envs
+    count = lambda envs: n_envs if envs is None else len(envs)  # noqa: E731
+    monkeypatch.setattr(renderer, "render", lambda views, envs: (asked.append(count(envs)), draw(views, envs)))
+    return asked
+
+
+def test_rolling_rows_share_the_frames_of_their_exposures(monkeypatch):
+    scene, camera = moving(
+        n_envs=3,
+        rolling_shutter=0.08,
+        exposure=0.02,
+        profile=sn.CameraProfile(rolling_frames=9, exposure_time=0.02, motion_blur=4),
+        resolution=(60, 9),
+        principal_point=(0.5, 4.5),
+        outputs=("rgb", "segmentation"),
+    )
+    asked = draws(camera, monkeypatch)
+    scene.step(count=14)
+    data = camera.read()
+    assert asked == [3] * 12  # 9 + 4 - 1, of which one is what is there anyway; not 36
+    light = linear(data.rgb)[1, :, :, 0]
+    where = (light * torch.arange(60)).sum(1) / light.sum(1)
+    middle = torch.arange(6.0, 15.0) - 1  # a row a step, and half of an exposure of 2 steps
+    assert (where - middle).abs().max() < 0.5
+    assert (where - middle).mean().abs() < 0.1
+    assert (light > 0).sum(1).min() >= 2
+    row, column = (data.segmentation[1, :, :, 0] >= 0).nonzero().T  # between two columns it is in neither
+    assert len(row) >= 8
+    assert (column - (row + 6)).abs().max() <= 1
+    truth = camera.read_ground_truth().segmentation[1, :, :, 0]
+    assert (truth >= 0).int().argmax(dim=1).tolist() == [14] * 9
+    before = data.rgb.clone()
+    asked.clear()
+    scene.reset(envs=[2])
+    assert torch.equal(camera.read().rgb[:2], before[:2])
+    assert asked == [1] * 12
+    assert linear(camera.read().rgb)[2, :, :, 0].nonzero()[:, 1].unique().tolist() == [0]
+
+
+def test_the_ray_tracer_keeps_its_plans_while_a_shutter_is_open(monkeypatch):
+    from sensorium.cameras.tracer import Tracer
+
+    scene, camera = moving(n_envs=1, exposure=0.04, renderer="batch", outputs=("rgb", "segmentation"))
+    twin, plain = moving(n_envs=1, renderer="batch", outputs=("rgb", "segmentation"))
+    scene.step(count=10)
+    twin.step(count=10)
+    assert linear(camera.read().rgb)[0, 0, :, 0].nonzero().flatten().tolist() == [6, 7, 8, 9, 10]
+    made = []
+    make = Tracer._make_plan
+    monkeypatch.setattr(Tracer, "_make_plan", lambda *given: (made.append(1), make(*given))[1])
+    scene.step()
+    twin.step()
+    assert linear(camera.read().rgb)[0, 0, :, 0].nonzero().flatten().tolist() == [7, 8, 9, 10, 11]
+    assert torch.equal(camera.read_ground_truth().rgb, plain.read().rgb)
+    assert torch.equal(camera.read().segmentation, plain.read().segmentation)
+    assert not made
+
+
+def test_a_rolling_shutter_can_be_that_of_colour_alone():
+    options = {"resolution": (60, 9), "principal_point": (0.5, 4.5), "outputs": ("rgb", "depth", "segmentation")}
+    profile = sn.CameraProfile(rolling_shutter=0.08, rolling_frames=9, rolling_depth=False)
+    scene, camera = moving(profile=profile, **options)
+    scene.step(count=12)
+    data, truth = camera.read(), camera.read_ground_truth()
+    assert (data.rgb[1, :, :, 0] > 0).int().argmax(dim=1).tolist() == list(range(4, 13))
+    assert torch.equal(data.depth, truth.depth)
+    assert torch.isfinite(data.depth[1]).int().argmax(dim=1).tolist() == [12] * 9
+    assert torch.equal(data.segmentation, truth.segmentation)
+    assert not sn.CameraProfile.named("rgbd").rolling_depth
+    scene, camera = moving(profile=profile, **{**options, "outputs": ("depth",)})
+    scene.step(count=12)
+    assert torch.isfinite(camera.read().depth[1]).int().argmax(dim=1).tolist() == [12] * 9
+    assert camera._block.passes == 1
+
+
+def test_memory_of_shutters_and_lenses_is_counted():
+    _, plain = moving(outputs=("rgb",))
+    _, lens = moving(outputs=("rgb",), profile=sn.CameraProfile(k1=0.1))
+    scene, slow = moving(outputs=("rgb",), profile=sn.CameraProfile(k1=0.1), exposure=0.02)
+    scene.step(count=3)
+    slow.read()
+    image = 2 * 2 * 60 * 3
+    one, two, three = (camera._images.n_bytes for camera in (plain, lens, slow))
+    assert one == image
+    assert two == 2 * image + 2 * 60 * 3 * 4  # what is measured, and the map of the lens
+    assert three == two + 2 * image + 4 * image  # a sub-frame, what is exposed, and the light
 
 
 def test_a_camera_on_a_link_is_blurred_by_its_own_motion():

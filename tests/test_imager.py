@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.cameras.exposure import Shutter
 from sensorium.cameras.lens import NO_MARGINS, Intrinsics
 from sensorium.cameras.profile import CameraProfile
 
@@ -609,27 +610,56 @@ def test_a_thin_pole_hides_a_strip_and_not_all_to_its_left():
 # -- shutter -----------------------------------------------------------------------------------------------------------
 
 
+def exposed(imager, frames, weights, envs=None, out=None):
+    out = torch.zeros_like(frames[0]) if out is None else out
+    for number, (frame, weight) in enumerate(zip(frames, weights, strict=True)):
+        imager.expose(frame, weight, number == 0, envs)
+    imager.develop(out, envs)
+    return out
+
+
 def test_blur_averages_linear_light():
     imager = make(CameraProfile())
-    out = torch.zeros(1, HEIGHT, WIDTH, 3, dtype=torch.uint8)
-    imager.blend([gray(0), gray(255), gray(100), gray(0)], out)
+    quarter = torch.full((4, HEIGHT), 0.25)
+    out = exposed(imager, [gray(0), gray(255), gray(100), gray(0)], quarter)
     assert (out == int(to_code((1 + to_linear(100)) / 4))).all()
     image = random_truth()["rgb"]
-    imager.blend([image] * 7, out)
-    assert torch.equal(out, image)
+    assert torch.equal(exposed(imager, [image] * 7, torch.full((7, HEIGHT), 1 / 7)), image)
 
 
-def test_rows_come_from_the_frame_of_their_time():
-    frames = [torch.full((2, 101, 5, 3), i, dtype=torch.uint8) for i in range(5)]
-    out = torch.zeros_like(frames[0])
-    make(CameraProfile()).roll(frames, out)
-    expected = np.rint(np.linspace(0, 4, 101) - 1e-9)  # time of the row, in frames
-    assert (out[1, :, 2, 0].numpy() == expected).all()
-    depth = [torch.full((1, 101, 5), float(i)) for i in range(2)]
-    rolled = torch.zeros_like(depth[0])
-    make(CameraProfile()).roll(depth, rolled)
-    assert rolled[0, :51].max() == 0
-    assert rolled[0, 51:].min() == 1
+def test_rows_and_envs_are_exposed_by_themselves():
+    imager = make(CameraProfile(), n_envs=2)
+    white, black = (torch.full((2, HEIGHT, WIDTH, 3), value, dtype=torch.uint8) for value in (255, 0))
+    weights = torch.zeros(2, HEIGHT)
+    weights[0, :5], weights[1, 5:] = 1, 1
+    out = exposed(imager, [white, black], weights, envs=[1], out=torch.full_like(white, 77))
+    assert (out[0] == 77).all()
+    assert (out[1, :5] == 255).all()
+    assert (out[1, 5:] == 0).all()
+
+
+def test_rows_take_the_frame_of_their_time():
+    shutter = Shutter(exposure=0.0, rolling=0.4, blurs=1, rolls=5)
+    assert shutter.ages == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
+    expected = 4 - np.rint(np.linspace(0, 4, 101) - 1e-9)  # age of the row, in frames
+    assert shutter.nearest(101).tolist() == expected.tolist()
+    assert shutter.weights(101).argmax(0).tolist() == expected.tolist()
+    assert torch.equal(shutter.weights(101).sum(0), torch.ones(101))
+
+
+@pytest.mark.parametrize(("exposure", "rolling"), [(0.1, 0.0), (0.1, 0.4), (0.4, 0.1), (0.001, 0.4)])
+def test_rows_that_share_frames_see_the_mean_time_of_their_exposure(exposure, rolling):
+    shutter = Shutter(exposure, rolling, blurs=4, rolls=8)
+    assert len(shutter.ages) == (11 if rolling else 4)  # not 32
+    assert (shutter.ages[0], shutter.ages[-1]) == pytest.approx((0, exposure + rolling))
+    weights = shutter.weights(50).double()
+    assert weights.sum(0).numpy() == pytest.approx(1)
+    age = (weights * torch.tensor(shutter.ages, dtype=torch.float64)[:, None]).sum(0).numpy()
+    middle = np.linspace(rolling, 0, 50) + exposure / 2
+    assert age == pytest.approx(middle, abs=shutter.step / 2)
+    assert age.mean() == pytest.approx(middle.mean(), abs=shutter.step / 10)
+    outside = np.abs(np.array(shutter.ages)[:, None] - middle) > exposure / 2 + shutter.step / 2 + 1e-9
+    assert (weights.numpy()[outside] == 0).all()
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
@@ -708,6 +738,11 @@ def test_bad_files_are_named(tmp_path, text, words):
     with pytest.raises(sn.OptionError, match=words) as error:
         CameraProfile.load(path)
     assert "profile.json" in str(error.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(sn.OptionError, match=r"camera profile .*none/own\.json' cannot be written: No such file"):
+        CameraProfile(k1=0.1).save(tmp_path / "none" / "own.json")
 
 
 def test_a_saved_profile_holds_what_was_set(tmp_path):

@@ -329,7 +329,7 @@ TEXTURED = """
 """
 
 
-def test_every_kind_of_reading_and_image_is_shown():
+def test_every_kind_of_reading_and_image_is_shown(monkeypatch):
     scene = drop_scene(height=0.5)
     scene.add_robot(TEXTURED, name="board", pos=(0, 1, 0))
     scene.add_sensor(sn.Lidar(link="box", uuid="scan", pattern=sn.RingPattern(n_points=32)))
@@ -353,12 +353,48 @@ def test_every_kind_of_reading_and_image_is_shown():
         viewer._sensor.value = "touch"
         assert eventually(lambda: viewer.update() or viewer._recording.sensor.uuid == "touch")
         assert not viewer._recording.is_image
-        viewer._recorded = True
+        monkeypatch.setattr(viewer, "_watched", lambda: True)  # as if somebody looked, however long it takes
+        viewer.update()
         scene.step(60)
         viewer._panel_due = 0
         viewer.update()
         _, measured, truth = viewer._plot.data
         assert set(measured) == set(truth) == {0.0, 1.0}  # it fell, and lies
+
+
+def test_outputs_that_are_switched_while_the_window_is_open():
+    scene = drop_scene(height=0.5)
+    bent = sn.CameraProfile(k1=-0.2)  # more is rendered than is shown
+    view = {"pos": (1.5, 0, 0.5), "lookat": (0, 0, 0.4), "resolution": (40, 30), "profile": bent}
+    eye = scene.add_sensor(Camera(uuid="eye", **view))
+    scene.build()
+    try:
+        eye.read()
+    except sn.DeviceError as error:
+        pytest.skip(str(error))
+
+    def listed():
+        viewer._images_due = 0
+        viewer.update()
+        return {output: element.image.shape for _, output, element in viewer._images}
+
+    with scene.view() as viewer:
+        assert eye.view.height > 30
+        assert viewer._stage._frusta[0].aspect == pytest.approx(40 / 30)
+        assert listed() == {"rgb": (30, 40, 3)}
+        eye.enable_depth_rendering()
+        assert listed() == {"rgb": (30, 40, 3), "depth": (30, 40, 3)}
+        viewer._images_on.value = False
+        eye.disable_rgb_rendering()
+        viewer._list_images()
+        assert viewer._images[0][2].image.shape == (30, 40, 3)  # blank, and as large as what will come
+        viewer._images_on.value = True
+        assert listed() == {"depth": (30, 40, 3)}
+        eye.disable_depth_rendering()
+        assert listed() == {}
+        eye.enable_rgb_rendering()
+        assert listed() == {"rgb": (30, 40, 3)}
+        assert viewer._images[0][2].image.std() > 5
 
 
 def test_what_goes_wrong_is_said(monkeypatch):

@@ -56,6 +56,7 @@ def main() -> None:
         )
     )
     hand = {"link": "hand", "pos": (0.06, 0, 0), "lookat": (0.06, 0, 1), "up": (1, 0, 0), "resolution": (240, 180)}
+    hand |= {"quality": "high"}
     clean = scene.add_sensor(sn.Camera(uuid="clean", fov=75, **hand))
     real = scene.add_sensor(sn.Camera(uuid="real", fov=75, profile="action", **hand))
     scene.build()

@@ -35,7 +35,7 @@ ROVER = """
 
 def yard() -> sn.Scene:
     """A rover with lidar, IMU and camera between crates, drums and balls."""
-    scene = sn.Scene(dt=0.01, substeps=5)
+    scene = sn.Scene(dt=0.01, substeps=5, sky=((0.35, 0.55, 0.85), (0.85, 0.88, 0.92)))
     scene.add_terrain(sn.Plane(), name="ground")
     colours = ((0.75, 0.28, 0.2, 1), (0.25, 0.5, 0.7, 1), (0.85, 0.68, 0.25, 1), (0.35, 0.6, 0.4, 1))
     rng = np.random.default_rng(5)
@@ -55,9 +55,20 @@ def yard() -> sn.Scene:
         sn.Lidar(link="base", uuid="lidar", pos=(0, 0, 0.12), exclude_self=True, pattern=pattern, draw_debug=True)
     )
     scene.add_sensor(
-        sn.Camera(link="base", uuid="eye", pos=(0.2, 0, 0.06), lookat=(1.0, 0, 0.0), fov=60, resolution=(320, 200))
+        sn.Camera(
+            link="base",
+            uuid="eye",
+            pos=(0.2, 0, 0.06),
+            lookat=(1.0, 0, 0.0),
+            fov=60,
+            resolution=(320, 200),
+            quality="high",
+        )
     )
-    scene.add_light("directional", direction=(-0.4, 0.3, -1), shadow=True)
+    scene.add_light("directional", direction=(-0.4, 0.3, -1))
+    for number in range(3):  # from the sky, all around
+        angle = number * 2 * np.pi / 3
+        scene.add_light("directional", direction=(np.cos(angle), np.sin(angle), -0.6), intensity=0.35, shadow=False)
     scene.build(n_envs=4)
     return scene
 
@@ -78,7 +89,7 @@ def main() -> None:
     driver.start()
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=SOFTWARE_GL)
-        page = chromium.new_page(viewport={"width": 1120, "height": 860})
+        page = chromium.new_page(viewport={"width": 1120, "height": 900})
         page.set_default_timeout(120_000)
         page.goto(viewer.address)
         page.get_by_text("real time").first.wait_for()

@@ -19,10 +19,10 @@ from sensorium.worlds.opengl import make_context
 _QUALITIES: dict[Quality, tuple[int, float, int, int]] = {
     "fast": (0, 1.0, 0, 0),
     "balanced": (512, 4.0, 0, 40),
-    "high": (4096, 10.0, 4, 96),
+    "high": (4096, 4.0, 4, 96),
 }
 """Pixels of a shadow map, metres around a directional light that it covers at least, samples a pixel, and facets around
-what is round, at least. Where the map ends MuJoCo leaves specks on the ground, so it should end out of sight."""
+what is round, at least."""
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "swiftshader", "software")
 _ROOM = 10_000
 """Shapes that an image can show beyond those of the model: flexes and tendons take many."""
@@ -86,6 +86,8 @@ class Canvas:
         self.model.vis.quality.numslices = max(facets, model.vis.quality.numslices)
         self.model.vis.quality.numstacks = max(facets, model.vis.quality.numstacks)
         self.model.vis.map.shadowclip = max(reach / model.stat.extent, model.vis.map.shadowclip)
+        # a slanted plane shadows itself in specks, and there is rarely anything behind it to be shadowed
+        self.model.geom_castshadow[model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)] = False
         self.model.vis.map.zfar = max(far / model.stat.extent, 1.0)  # how far planes reach
         self.data = mujoco.MjData(self.model)
         self.scene = mujoco.MjvScene(self.model, model.ngeom + _ROOM)

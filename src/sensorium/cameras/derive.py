@@ -39,11 +39,23 @@ def rays(view: View, rows: slice | torch.Tensor) -> tuple[torch.Tensor, torch.Te
 
 def points(view: View, depth: torch.Tensor, rows: slice | torch.Tensor, out: torch.Tensor) -> None:
     """Where each pixel's surface is in the world, (n, H, W, 3); NaN where nothing was hit."""
-    x, y = rays(view, rows)
+    unproject(view, *rays(view, rows), depth, torch.isfinite(depth), rows, out)
+
+
+def unproject(
+    view: View,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    depth: torch.Tensor,
+    seen: torch.Tensor,
+    rows: slice | torch.Tensor,
+    out: torch.Tensor,
+) -> None:
+    """Points in the world (n, H, W, 3) of depths (n, H, W) along rays x / z, y / z; NaN where not ``seen``."""
     own = torch.stack([x * depth, y * depth, depth], -1)
     turned = (view.rotation[rows] @ GL_TO_CV.to(depth.device)).transpose(1, 2).unsqueeze(1)
     world = own @ turned + view.position[rows].view(-1, 1, 1, 3)
-    out.copy_(torch.where(torch.isfinite(depth).unsqueeze(-1), world, torch.nan))
+    out.copy_(torch.where(seen.unsqueeze(-1), world, torch.nan))
 
 
 def normals(view: View, depth: torch.Tensor, rows: slice | torch.Tensor, out: torch.Tensor) -> None:

@@ -14,6 +14,7 @@ from sensorium.cameras import imager_kernels as kernels
 from sensorium.cameras.imager_snippets import LANES, LINEAR_STEPS, MOST, NO_PIXEL
 from sensorium.cameras.lens import NO_MARGINS, Intrinsics, Margins, make_map
 from sensorium.cameras.profile import CameraProfile
+from sensorium.cameras.tone import decode_srgb
 from sensorium.errors import OptionError
 from sensorium.pipeline import formula
 from sensorium.worlds import Envs, env_index
@@ -22,8 +23,6 @@ Tensor = torch.Tensor
 
 _RGB, _DEPTH = 0, 1
 """Elements whose keys the noise of colour and of depth draws with."""
-_BLUR_LANES = 4096
-"""Values a thread on the CPU, in averages."""
 _PIXELS_AT_ONCE = 1 << 22
 """Pixels of maps that are made at a time: float64 temporaries are ten times as large."""
 _KEPT_ARRAYS = 64
@@ -147,30 +146,44 @@ class Imager:
             else:
                 self._move(name, source, target, part)
 
-    def blend(self, frames: Sequence[Tensor], out: Tensor) -> None:
-        """Motion blur: the average, in linear light, of "rgb" images that were rendered while the shutter was open."""
-        if self._sum is None or self._sum.numel() != out.numel():
-            self._sum = torch.empty(out.numel(), dtype=torch.float32, device=self._device)
-        many = 1 if self._device.type == "cuda" else _BLUR_LANES
-        size, threads = out.numel(), -(-out.numel() // many)
-        decode, total = self._array(self._tables[0]), self._array(self._sum)
-        for i, frame in enumerate(frames):
-            self._launch(kernels.accumulate, threads, self._array(frame), decode, total, i == 0, many, size)
-        self._launch(kernels.average, threads, self._codes, total, self._array(out), float(len(frames)), many, size)
+    def expose(self, frame: Tensor, weights: Tensor, first: bool, envs: Envs = None) -> None:
+        """Let an "rgb" image of the renderer act while the shutter is open; :meth:`develop` ends the exposure.
 
-    def roll(self, frames: Sequence[Tensor], out: Tensor) -> None:
-        """Rolling shutter: each row from the frame of its time.
-
-        Frames, of any output, are evenly spaced from the time of the first row to that of the last.
+        Args:
+            frame: as large as images of the renderer.
+            weights: share that it has in each row, (height of the frame,) float32; over all frames they sum to 1.
+            first: whether it is the first of this exposure.
+            envs: which envs, None for all.
         """
-        height, last = out.shape[1], len(frames) - 1
-        start = 0
-        for i, frame in enumerate(frames):
-            # row y is captured at y / (height - 1) of the read-out; this frame is the nearest up to halfway to the next
-            stop = height if i == last else math.floor((i + 0.5) / last * (height - 1)) + 1
-            if stop > start:
-                out[:, start:stop].copy_(frame[:, start:stop])
-            start = stop
+        if self._sum is None or self._sum.numel() != frame.numel():
+            self._sum = torch.empty(frame.numel(), dtype=torch.float32, device=self._device)
+        decode, light = self._array(self._tables[0]), self._array(self._sum)
+        mask = self._masked(envs)
+        self._by_rows(kernels.accumulate, frame, self._array(frame), decode, mask, self._array(weights), light, first)
+
+    def develop(self, out: Tensor, envs: Envs = None) -> None:
+        """The image, in ``out``, of what was exposed: the average of the frames in linear light."""
+        assert self._sum is not None
+        mask = self._masked(envs)
+        self._by_rows(kernels.develop, out, self._codes, mask, self._array(self._sum), self._array(out))
+
+    def _masked(self, envs: Envs) -> Any:
+        if envs is None:
+            return self._array(self._everyone)
+        self._select(envs)
+        return self._array(self._mask)
+
+    def _by_rows(self, kernel: Any, image: Tensor, *inputs: Any) -> None:
+        """On the CPU a thread does a row, on a GPU a value."""
+        height, length = image.shape[1], image[0, 0].numel()
+        many = 1 if self._device.type == "cuda" else length
+        self._launch(kernel, image.numel() // many, *inputs, many, length, height)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that it takes: maps of the lens, and what stages need between them."""
+        own = (self._map, self._planes, self._shadow, self._sum)
+        return sum(tensor.numel() * tensor.element_size() for tensor in own if tensor is not None)
 
     def refresh(self) -> None:
         """Take the intrinsics as they are now. Makes the lens' maps anew: one, or one an env where they differ."""
@@ -343,17 +356,13 @@ def _flat(tensor: Tensor) -> Any:
 
 def _srgb_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """sRGB to linear light (256,), linear light in steps to sRGB or one less, and where each next sRGB value begins."""
-
-    def decode(codes: np.ndarray) -> np.ndarray:
-        return np.where(codes <= 0.04045, codes / 12.92, ((codes + 0.055) / 1.055) ** 2.4)
-
     codes = np.arange(256)
-    begins = decode((codes + 0.5) / 255)
+    begins = decode_srgb((codes + 0.5) / 255)
     # an entry is for the least light of its cell, and the light's cell may have been rounded up
     least = (np.arange(LINEAR_STEPS + 1) - 0.01) / LINEAR_STEPS
     guess = np.searchsorted(begins, least, side="right").clip(0, 255)
     begins[255] = 2.0
-    return decode(codes / 255).astype(np.float32), guess.astype(np.uint8), begins.astype(np.float32)
+    return decode_srgb(codes / 255).astype(np.float32), guess.astype(np.uint8), begins.astype(np.float32)
 
 
 def _reciprocals() -> np.ndarray:

@@ -153,20 +153,25 @@ def expand(j: Jpeg, planes: _u8, image: _u8):
 
 
 @wp.func_native(snippets.ACCUMULATE)
-def _accumulate(frame: _u8, decode: _f32, total: _f32, first: bool, many: int, size: wp.int64, t: int): ...
+def _accumulate(
+    frame: _u8, decode: _f32, mask: _bool, weights: _f32, total: _f32, first: bool, many: int, length: int, height: int,
+    t: int,
+): ...  # fmt: skip
 
 
 @wp.kernel
-def accumulate(frame: _u8, decode: _f32, total: _f32, first: bool, many: int, size: wp.int64):
-    """Add a frame in linear light."""
-    _accumulate(frame, decode, total, first, many, size, wp.tid())
+def accumulate(
+    frame: _u8, decode: _f32, mask: _bool, weights: _f32, total: _f32, first: bool, many: int, length: int, height: int
+):
+    """Add a frame in linear light, rows by their weights."""
+    _accumulate(frame, decode, mask, weights, total, first, many, length, height, wp.tid())
 
 
-@wp.func_native(snippets.AVERAGE)
-def _average(k: Codes, total: _f32, out: _u8, frames: float, many: int, size: wp.int64, t: int): ...
+@wp.func_native(snippets.DEVELOP)
+def _develop(k: Codes, mask: _bool, total: _f32, out: _u8, many: int, length: int, height: int, t: int): ...
 
 
 @wp.kernel
-def average(k: Codes, total: _f32, out: _u8, frames: float, many: int, size: wp.int64):
-    """The mean of what was added, as sRGB."""
-    _average(k, total, out, frames, many, size, wp.tid())
+def develop(k: Codes, mask: _bool, total: _f32, out: _u8, many: int, length: int, height: int):
+    """What was added, as sRGB."""
+    _develop(k, mask, total, out, many, length, height, wp.tid())

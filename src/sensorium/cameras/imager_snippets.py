@@ -436,17 +436,28 @@ for (int i = 0; i < n; ++i) {
 
 # -- shutter: frames of the renderer, averaged -------------------------------------------------------------------------
 
-ACCUMULATE = """
-for (long long i = (long long)t * many; i < (long long)(t + 1) * many && i < size; ++i) {
-    const float light = decode.data[frame.data[i]];
+# a thread does `many` values of one row; `length` values are a row, `height` rows an env
+_ROW = """
+const long long start = (long long)t * many, row = start / length;
+if (!mask.data[row / height]) return;
+"""
+
+ACCUMULATE = (
+    _ROW
+    + """
+const float weight = weights.data[row % height];
+if (!first && weight == 0.0f) return;
+for (long long i = start; i < start + many; ++i) {
+    const float light = decode.data[frame.data[i]] * weight;
     total.data[i] = first ? light : total.data[i] + light;
 }
 """
+)
 
-AVERAGE = (
+DEVELOP = (
     _ENCODE
+    + _ROW
     + """
-for (long long i = (long long)t * many; i < (long long)(t + 1) * many && i < size; ++i)
-    out.data[i] = encode(total.data[i] / frames);
+for (long long i = start; i < start + many; ++i) out.data[i] = encode(total.data[i]);
 """
 )

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from sensorium.cameras import derive
+from sensorium.cameras.exposure import Exposure, Shutter
+from sensorium.cameras.lens import Intrinsics
 from sensorium.cameras.motion import Motion
 from sensorium.cameras.mount import Mount
 from sensorium.cameras.profile import CameraProfile
@@ -27,8 +29,6 @@ _SHAPES: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "instance": ((), torch.int32),
     "points": ((3,), torch.float32),
 }
-_BLUR = 8
-"""Sub-frames of motion blur, where the profile says nothing."""
 
 
 class CameraData(NamedTuple):
@@ -37,7 +37,8 @@ class CameraData(NamedTuple):
     rgb: torch.Tensor | None = None
     """Colour, sRGB, (B, H, W, 3) uint8."""
     depth: torch.Tensor | None = None
-    """Depth along the optical axis, m, (B, H, W) float32; inf where nothing lies before the far plane."""
+    """Depth along the optical axis, m, (B, H, W) float32; inf where nothing lies before the far plane. With a profile
+    that measures depth, 0 where there is no reading."""
     segmentation: torch.Tensor | None = None
     """(body id, geom id), (B, H, W, 2) int32; -1 where nothing was hit. ``segmentation_names`` names them."""
     instance: torch.Tensor | None = None
@@ -46,7 +47,8 @@ class CameraData(NamedTuple):
     """Unit normals of surfaces, towards the camera, in CV axes (x right, y down, z forward), (B, H, W, 3) float32; 0
     where nothing was hit."""
     points: torch.Tensor | None = None
-    """Where each pixel's surface is in the world, m, (B, H, W, 3) float32; NaN where nothing was hit."""
+    """Where each pixel's surface is in the world, m, (B, H, W, 3) float32; NaN where nothing was hit. With a profile
+    that measures depth, what that depth and the camera's pose make of it; NaN where there is no reading."""
 
 
 class Images:
@@ -82,7 +84,10 @@ class Images:
         if exposure or rolling:
             self._motion = Motion(group.world, group.dt, exposure + rolling)
             profile = CameraProfile() if profile is None else profile
+            self._shutter = Shutter(exposure, rolling, profile.motion_blur, profile.rolling_frames)
         self._profile: CameraProfile | None = profile
+        self._ranging: dict[str, torch.Tensor] = {}
+        self._rays: tuple[int, torch.Tensor, torch.Tensor] | None = None
         self.allocate()
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -92,21 +97,33 @@ class Images:
         view, outputs, given = self.view, self._camera.outputs, self._block.outputs
         base = [name if name in given else derive.SOURCE[name] for name in outputs]
         view.caches = {name: self._image(name, True, view.caches.get(name)) for name in dict.fromkeys(base)}
+        profile = self._profile
+        # points are made of measured depth, also where nobody asked for that
+        hidden = ["depth"] if "points" in outputs and "depth" not in outputs and self._measures_depth else []
         old = self.rendered
         self.rendered = {
             name: view.caches[name] if name in view.caches else self._image(name, True, old.get(name))
-            for name in outputs
+            for name in (*outputs, *hidden)
         }
         left, top, right, bottom = self._mount.margins
         rows, columns = slice(top, view.height - bottom), slice(left, view.width - right)
-        self.truth = {name: image[:, rows, columns] for name, image in self.rendered.items()}
+        self.truth = {name: self.rendered[name][:, rows, columns] for name in outputs}
         self.measured = self.truth
         self._imager: Any = None
-        if self._profile is not None:
+        self._exposure: Exposure | None = None
+        self._ranging = {name: self._image(name, False, self._ranging.get(name)) for name in hidden}
+        if profile is not None:
             self.measured = {name: self._image(name, False) for name in outputs}
-            self._imager = self._make_imager(self._profile)
+            self._imager = self._make_imager(profile)
+            if self._motion is not None:
+                parts = (self._shutter, self._motion, self._imager, view, self.rendered)
+                self._exposure = Exposure(*parts, profile.rolling_depth)
         self._developed = self.measured
         self.true_data, self.data = CameraData(**self.truth), CameraData(**self.measured)
+
+    @property
+    def _measures_depth(self) -> bool:
+        return self._profile is not None and self._profile.measures_depth
 
     def _image(self, output: str, margins: bool, old: torch.Tensor | None = None) -> torch.Tensor:
         if old is not None:
@@ -136,9 +153,11 @@ class Images:
     @property
     def n_bytes(self) -> int:
         """Memory that the images take."""
-        own = (*self.view.caches.values(), *self.rendered.values(), *self.measured.values(), *self._developed.values())
+        own = [*self.view.caches.values(), *self.rendered.values(), *self.measured.values()]
+        own += [*self._developed.values(), *self._ranging.values(), *(() if self._rays is None else self._rays[1:])]
         images = {image.untyped_storage().data_ptr(): image.untyped_storage().nbytes() for image in own}
-        return sum(images.values()) + (0 if self.snapshots is None else self.snapshots.n_bytes)
+        stages = (self._imager, self._exposure, self.snapshots)
+        return sum(images.values()) + sum(stage.n_bytes for stage in stages if stage is not None)
 
     # -- from the renderer to what is measured ------------------------------------------------------------------------
 
@@ -149,12 +168,19 @@ class Images:
         if self.snapshots is None and self._imager is not None:
             self._develop(rows)
 
-    def _derive(self, envs: torch.Tensor | None) -> None:
+    def _derive(
+        self,
+        envs: torch.Tensor | None,
+        caches: dict[str, torch.Tensor] | None = None,
+        images: dict[str, torch.Tensor] | None = None,
+    ) -> None:
+        """Fill ``images`` (default: those rendered) with what follows from ``caches`` (default: those of the view)."""
         rows: Any = slice(None) if envs is None else envs
-        for name, image in self.rendered.items():
-            if name in self.view.caches:
+        caches = self.view.caches if caches is None else caches
+        for name, image in (self.rendered if images is None else images).items():
+            if name in caches:
                 continue
-            source = self.view.caches[derive.SOURCE[name]][rows]
+            source = caches[derive.SOURCE[name]][rows]
             out = image if envs is None else image[rows]
             if name == "instance":
                 derive.instance(source, self._entity_of_body, out)
@@ -169,50 +195,49 @@ class Images:
         """What is measured of the rendered images, through shutter, lens and imager, for these envs."""
         if self._imager is None:
             return self.rendered
-        images = self.rendered if self._motion is None else self._expose(envs)
-        self._imager.apply(images, self._developed, self._group.step, envs)
+        images = self.rendered if self._exposure is None else self._expose(self._exposure, envs)
+        measured, points = {**self._developed, **self._ranging}, None
+        if self._measures_depth:
+            points = measured.pop("points", None)
+        self._imager.apply(images, measured, self._group.step, envs)
+        if points is not None:
+            self._locate(measured["depth"], points, envs)
         return self._developed
 
-    def _expose(self, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """The rendered images as a shutter that takes its time sees them: rows from frames that are blended each."""
-        assert self._profile is not None
-        assert self._motion is not None
-        self._motion.check()
-        exposure, rolling = self._mount.exposure, self._mount.rolling_shutter
-        rolls = self._profile.rolling_frames if rolling else 1
-        blurs = (self._profile.motion_blur if self._profile.motion_blur > 1 else _BLUR) if exposure else 1
-        caches = {id(image): image for image in (*self.view.caches.values(), *self.rendered.values())}
-        sharp = {key: image.clone() for key, image in caches.items()}
-        frames: dict[str, list[torch.Tensor]] = {name: [] for name in self.rendered}
-        for roll in range(rolls):
-            start = rolling * (1 - roll / (rolls - 1)) if rolling else 0.0
-            blurred: list[torch.Tensor] = []
-            for blur in range(blurs):
-                self._render_ago(start + exposure * blur / blurs, envs, caches, sharp)
-                if blur == 0:
-                    for name, image in self.rendered.items():
-                        frames[name].append(image.clone())
-                blurred.append(self.rendered["rgb"].clone() if "rgb" in self.rendered else torch.empty(0))
-            if "rgb" in self.rendered and blurs > 1:
-                self._imager.blend(blurred, frames["rgb"][-1])
-        for key, image in caches.items():
-            image.copy_(sharp[key])
-        if rolls > 1:
-            for several in frames.values():
-                self._imager.roll(several, several[-1])
-        return {name: several[-1] for name, several in frames.items()}
+    def _locate(self, depth: torch.Tensor, points: torch.Tensor, envs: torch.Tensor | None) -> None:
+        """Points of a measured depth, along the rays of the lens."""
+        rows: Any = slice(None) if envs is None else envs
+        x, y = self._lens_rays()
+        if envs is not None and len(x) > 1:
+            x, y = x[envs], y[envs]
+        own = depth[rows]
+        out = points if envs is None else points[rows]
+        derive.unproject(self.view, x, y, own, (own > 0) & torch.isfinite(x), rows, out)
+        if envs is not None:
+            points[rows] = out
 
-    def _render_ago(self, age: float, envs: torch.Tensor | None, caches: dict[int, Any], sharp: dict[int, Any]) -> None:
-        if age == 0:  # that one is there
-            for key, image in caches.items():
-                image.copy_(sharp[key])
-            return
-        assert self._motion is not None
-        with self._motion.ago(age):
+    def _lens_rays(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """x / z and y / z of the measured pixels, each (B, H, W), or (1, H, W) where all envs have the same."""
+        assert self._profile is not None
+        if self._rays is None or self._rays[0] != self.view.lens:
+            given = self._mount.intrinsics
+            shared = all(bool((value == value[0]).all()) for value in given)
+            chosen = Intrinsics(*(value[:1] for value in given)) if shared else given
+            self._rays = (self.view.lens, *self._profile.rays(chosen, self._camera.options.resolution))
+        return self._rays[1:]
+
+    def _expose(self, exposure: Exposure, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """The rendered images as a shutter that takes its time sees them."""
+        ids = None if envs is None else envs.numpy(force=True)
+
+        def redraw() -> None:
             self._mount.follow()
-            self._block.redraw(self._camera, None if envs is None else envs.numpy(force=True))
-            self._derive(envs)
-        self._mount.follow()
+            self._block.redraw(self._camera, ids)
+
+        try:
+            return exposure.take(envs, redraw, lambda caches, images: self._derive(envs, caches, images))
+        finally:
+            self._mount.follow()
 
     # -- the shutter --------------------------------------------------------------------------------------------------
 

@@ -54,17 +54,6 @@ class Margins(NamedTuple):
 NO_MARGINS = Margins(0, 0, 0, 0)
 
 
-def distort(profile: CameraProfile, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the lens puts the rays (x, y, 1)."""
-    x, y = x.double(), y.double()
-    if profile.projection == "fisheye":
-        r = torch.sqrt(x * x + y * y)
-        bent = _bend(profile, torch.atan(r))[0]
-        scale = torch.where(r > 1e-12, bent / r.clamp(min=1e-12), 1.0)
-        return x * scale, y * scale
-    return _brown(profile, x, y)[:2]
-
-
 def undistort(profile: CameraProfile, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The rays that the lens puts at (x, y), and whether there is one: where distortion folds over, there is none."""
     x, y = x.double(), y.double()

@@ -1,6 +1,6 @@
 """Triangles of MuJoCo's geoms, for renderers that know nothing but triangles.
 
-Curved shapes are cut finely: a ball of radius r lies within r / 800 of its triangles.
+Curved shapes are cut finely: a ball of radius r lies within r / 400 of its triangles.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figu
     """All outputs of one env, a row each: ground truth, and what is measured; the newest of a history."""
     if not isinstance(env, int) or not 0 <= env < camera.group.n_envs:
         raise OptionError(f"env must be an integer in [0, {camera.group.n_envs}), got {env!r}")
+    if not camera.outputs:
+        raise OptionError(f"the camera {camera.uuid!r} has no outputs to draw: enable_rgb_rendering() or another one")
     figure, grid = _figure(len(camera.outputs), 2, camera.uuid)
     truth, measured = camera.read_ground_truth(), camera.read()
     for name, row in zip(camera.outputs, grid, strict=True):
@@ -39,15 +41,18 @@ def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figu
 
 
 def as_picture(output: str, image: torch.Tensor) -> np.ndarray:
-    """One image (H, W, ...) of an output as something to look at: (H, W, 3) in [0, 1], or (H, W) for depth."""
+    """One image (H, W, ...) of an output as something to look at: (H, W, 3) in [0, 1], or (H, W) for depth, NaN where
+    there is none."""
     values = image.numpy(force=True)
     if output == "rgb":
         return values
     if output == "depth":
-        return np.where(np.isfinite(values), values, np.nan)
+        return np.where(np.isfinite(values) & (values > 0), values, np.nan)
     if output == "normals":
         return values / 2 + 0.5
     if output == "points":
+        if np.isnan(values).all():
+            return np.zeros_like(values)
         low, high = np.nanmin(values, axis=(0, 1)), np.nanmax(values, axis=(0, 1))
         return np.nan_to_num((values - low) / np.maximum(high - low, 1e-9))
     ids = values[..., 1] if output == "segmentation" else values

@@ -67,13 +67,17 @@ class CameraProfile(Options):
     """EV: brightness in stops relative to the renderer's image; +1 doubles it. With time t and sensitivity S other than
     the t₀ and ISO 100 at which the render is right, it is log₂(t S / (100 t₀))."""
     exposure_time: float = Field(default=0.0, ge=0)
-    """Seconds that the shutter is open: how far motion blur reaches."""
+    """Seconds that the shutter is open: how far motion blur reaches. Colour alone is blurred."""
     motion_blur: int = Field(default=1, ge=1, le=64)
     """Sub-frames rendered over ``exposure_time`` and averaged in linear light; 1: no blur."""
     rolling_shutter: float = Field(default=0.0, ge=0)
     """Seconds from the capture of the first row to that of the last; 0: a global shutter."""
     rolling_frames: int = Field(default=8, ge=2, le=64)
-    """Sub-frames rendered over ``rolling_shutter``; each row comes from the one nearest to its time."""
+    """Sub-frames rendered over ``rolling_shutter``; each row comes from the one nearest to its time. With motion blur
+    as well, rows share sub-frames: ``rolling_frames + motion_blur - 1`` are rendered over both times together."""
+    rolling_depth: bool = True
+    """Whether the rolling shutter is that of all outputs. False: of rgb alone; depth and the rest are those of the
+    time at which the last row's exposure ends, as with an RGB-D camera whose depth imagers have global shutters."""
 
     iso: float = Field(default=100.0, gt=0)
     """Sensitivity. At ISO 100 white of the renderer fills ``full_well``; at ISO S it takes 100/S of these electrons, so
@@ -173,7 +177,10 @@ class CameraProfile(Options):
     def save(self, path: str | Path) -> None:
         """Write the options that differ from their defaults as JSON."""
         values = self.model_dump(mode="json", exclude_defaults=True)
-        Path(path).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        try:
+            Path(path).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise OptionError(f"camera profile {str(path)!r} cannot be written: {error.strerror}") from None
 
     # -- what follows from the options --------------------------------------------------------------------------------
 

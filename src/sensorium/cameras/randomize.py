@@ -1,4 +1,4 @@
-"""Looks that differ per env, drawn from the scene's seed: lights and colours."""
+"""Looks that differ per env, drawn from the scene's seed: lights, colours and materials."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def randomize_look(
     direction: float = 0.0,
     position: float = 0.0,
     colors: float = 0.0,
+    materials: Sequence[str] = (),
     entities: Iterable[str] | None = None,
     draw: int = 0,
     envs: Envs = None,
 ) -> None:
-    """Give every env a look of its own: its lights, and the colours of things.
+    """Give every env a look of its own: its lights, and the colours and textures of things.
 
     Values are drawn uniformly around those of the model, whatever was drawn before, from the scene's seed, the name of
-    the light or geom, the env, and ``draw`` alone. Cameras see it at once; physics is not touched.
+    the light, material or geom, the env, and ``draw`` alone. Cameras see it at once; physics is not touched.
 
     Args:
         scene: a scene that was built.
@@ -37,8 +38,10 @@ def randomize_look(
         direction: largest tilt of lights, rad.
         position: most by which lights move along each axis, m.
         colors: most by which red, green and blue of geoms and materials change, of 1; textures are tinted.
-        entities: whose colours change; default: all.
-        draw: another number gives another look.
+        materials: names of materials of the model, as "robot/wood"; each geom takes one of them in each env, with its
+            texture. A geom that has a colour of its own keeps that, as a tint. The path tracer keeps the model's.
+        entities: whose colours and materials change; default: all.
+        draw: another number, from 0 to 2**32 - 1, gives another look.
         envs: which envs; None for all.
 
     Example:
@@ -50,10 +53,13 @@ def randomize_look(
     for name, value in (("tint", tint), ("direction", direction), ("position", position), ("colors", colors)):
         if not 0 <= value < math.inf or (name == "direction" and value >= math.pi / 2):
             raise OptionError(f"{name} must be a number that is not negative (direction: below pi / 2), got {value!r}")
+    if not isinstance(draw, int) or not 0 <= draw < 2**32:
+        raise OptionError(f"draw must be an integer in [0, 2**32), got {draw!r}")
+    choices = _materials(scene, materials)
     lit = tuple(intensity) != (1.0, 1.0) or tint or direction or position
     if lit and not model.nlight:
         raise OptionError("the scene has no lights to randomise: add some by scene.add_light(...)")
-    geoms = _geoms(scene, entities) if colors else []
+    geoms = _geoms(scene, entities) if colors or choices else []
     ids = env_ids(envs, world.n_envs)
     ids = np.arange(world.n_envs) if ids is None else ids
     rows = torch.from_numpy(ids.astype(np.int64)).to(world.device)
@@ -75,18 +81,36 @@ def randomize_look(
         tilted = axis + aside
         write("light_dir", light, tilted / np.linalg.norm(tilted, axis=1, keepdims=True))
         write("light_pos", light, model.light_pos[light] + position * (2 * u[:, 7:10] - 1))
-    for field, kind, number in _painted(scene, geoms):
+    if choices:
+        numbers = world.expand("geom_matid")
+        for geom in geoms:
+            u = _uniform(scene.seed, f"material:{model.geom(geom).name or geom}", ids, draw, 1)[:, 0]
+            numbers[rows, geom] = torch.tensor(choices)[(u * len(choices)).astype(np.int64)].to(numbers)
+    for field, kind, number in _painted(scene, geoms, choices) if colors else ():
         u = _uniform(scene.seed, f"{kind}:{getattr(model, kind)(number).name or number}", ids, draw, 3)
         write(field, number, np.clip(getattr(model, field)[number, :3] + colors * (2 * u - 1), 0, 1))
     world.changes.write(envs)
 
 
-def _painted(scene: Scene, geoms: Sequence[int]) -> list[tuple[str, str, int]]:
+def _painted(scene: Scene, geoms: Sequence[int], choices: Sequence[int]) -> list[tuple[str, str, int]]:
     """Where the colours of geoms lie: in a material, or in the geom itself."""
     model = scene.model
-    materials = sorted({int(model.geom_matid[geom]) for geom in geoms if model.geom_matid[geom] >= 0})
-    own = [geom for geom in geoms if model.geom_matid[geom] < 0]
+    given = {int(model.geom_matid[geom]) for geom in geoms if model.geom_matid[geom] >= 0}
+    materials = sorted(set(choices) or given)
+    own = [] if choices else [geom for geom in geoms if model.geom_matid[geom] < 0]
     return [("mat_rgba", "mat", number) for number in materials] + [("geom_rgba", "geom", number) for number in own]
+
+
+def _materials(scene: Scene, names: Sequence[str]) -> list[int]:
+    model = scene.model
+    known = [model.mat(number).name for number in range(model.nmat)]
+    for name in names:
+        if name not in known:
+            raise NameNotFoundError(
+                f"the scene has no material {name!r}{did_you_mean(name, known)}; "
+                f"materials come with the models of robots and objects: {', '.join(known) or 'there are none'}"
+            )
+    return [known.index(name) for name in names]
 
 
 def _geoms(scene: Scene, entities: Iterable[str] | None) -> list[int]:

@@ -93,7 +93,7 @@ class Look:
     """What all views of a renderer share."""
 
     quality: Quality | None = None
-    """None: the renderer chooses by what it finds (and says so in ``look``)."""
+    """None: the renderer chooses by what it finds, and says so in what ``build`` returns."""
     lights: tuple[Light, ...] = ()
     """What ``scene.add_light`` added, in order. All of them are lights of the compiled model too (``name`` is the
     same), which knows no area lights: there they are points."""
@@ -161,11 +161,6 @@ def register(name: str, module: str, cls: str, install: str) -> None:
 register("raster", "sensorium.cameras.raster", "RasterRenderer", "apt install libegl1 libgl1 (or libosmesa6)")
 register("batch", "sensorium.cameras.batch", "BatchRenderer", "pip install mujoco-warp")
 register("pathtrace", "sensorium.cameras.pathtrace", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
-
-
-def renderer_names() -> list[str]:
-    """The renderers that are registered."""
-    return list(_REGISTRY)
 
 
 def choose(name: str, device: torch.device) -> tuple[type[Renderer], Choice]:

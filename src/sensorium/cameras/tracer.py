@@ -40,6 +40,10 @@ _COMPILING = threading.Lock()
 """Two threads must not compile at once."""
 
 
+_KEPT_PLANS = 2
+"""Of the same views: for their images, and for those of their shutters."""
+
+
 @dataclass
 class _Lens:
     """A view as Warp sees it."""
@@ -117,7 +121,7 @@ class Tracer:
         self._shifts = [(0.0, 0.0), *sample_positions(samples)] if samples > 1 else [(0.0, 0.0)]
         self._total = wp.zeros((slots, 0), dtype=wp.vec3)
         self._bodies = wp.array(model.geom_bodyid, dtype=wp.int32)
-        self._plans: dict[tuple[int, ...], _Plan] = {}
+        self._plans: dict[tuple[int, ...], list[_Plan]] = {}
 
     def draw(self, views: Sequence[View], envs: Any, count: int) -> None:
         """Fill the images of these views for the env in each of the first ``count`` slots: ``envs``, a Warp array.
@@ -174,11 +178,13 @@ class Tracer:
         wanted = [view for view in views if view.caches.keys() & BYTES.keys()]
         key = tuple(id(view) for view in wanted)
         caches = [(name, image.data_ptr()) for view in wanted for name, image in view.caches.items()]
-        plan = self._plans.get(key)
-        if plan is None or plan.caches != caches:  # outputs can be switched while running
+        plans = self._plans.setdefault(key, [])
+        plan = next((one for one in plans if one.caches == caches), None)
+        if plan is None:  # outputs can be switched while running
             plan = self._make_plan(wanted, caches)
             self._make_room(plan.widths)
-            self._plans[key] = plan
+            plans.insert(0, plan)
+            del plans[_KEPT_PLANS:]
         versions = [view.lens for view in wanted]
         if plan.versions != versions:
             plan.versions, plan.rays = versions, self._make_rays(wanted)

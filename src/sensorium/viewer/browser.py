@@ -102,8 +102,15 @@ class BrowserViewer(Viewer):
         camera.near, camera.far = extent / 200, extent * 200
 
     def _build_panel(self) -> None:
+        self._status = self._server.gui.add_html("")
+        with self._server.gui.add_folder("Simulation"):  # in folders, for what is beside them lies under the scroll bar
+            self._build_controls()
+        self._build_plot()
+        self._build_images()
+        self._build_switches()
+
+    def _build_controls(self) -> None:
         gui, control = self._server.gui, self.control
-        self._status = gui.add_html("")
         acts: dict[str, Callable[[], None]] = {
             "Run": lambda: control.pause(False),
             "Pause": control.pause,
@@ -123,9 +130,6 @@ class BrowserViewer(Viewer):
         if bodies:
             follow = gui.add_dropdown("Follow", ("nothing", *bodies), initial_value="nothing")
             follow.on_update(lambda event: control.ask("follow", bodies.get(event.target.value, -1)))
-        self._build_plot()
-        self._build_images()
-        self._build_switches()
 
     def _build_switches(self) -> None:
         gui, stage = self._server.gui, self._stage
@@ -142,14 +146,25 @@ class BrowserViewer(Viewer):
         self._images: list[tuple[CameraSensor, str, Any]] = []
         if not self._cameras:
             return
-        gui = self._server.gui
-        with gui.add_folder("Cameras"):
-            self._images_on = gui.add_checkbox("Live images", True)
-            for camera in self._cameras:
-                for output in camera.outputs:
-                    blank = np.full((camera.view.height, camera.view.width, 3), 200, np.uint8)
-                    label = camera.uuid if output == "rgb" else f"{camera.uuid}, {output}"
-                    self._images.append((camera, output, gui.add_image(blank, label=label, format="jpeg")))
+        self._image_folder = self._server.gui.add_folder("Cameras")
+        with self._image_folder:
+            self._images_on = self._server.gui.add_checkbox("Live images", True)
+        self._list_images()
+
+    def _list_images(self) -> None:
+        """An image for each output that cameras have now: outputs can be switched while running."""
+        wanted = [(camera, output) for camera in self._cameras for output in camera.outputs]
+        if [(camera, output) for camera, output, _ in self._images] == wanted:
+            return
+        for _, _, element in self._images:
+            element.remove()
+        self._images = []
+        with self._image_folder:
+            for camera, output in wanted:
+                width, height = camera.options.resolution
+                blank = np.full((height, width, 3), 200, np.uint8)
+                label = camera.uuid if output == "rgb" else f"{camera.uuid}, {output}"
+                self._images.append((camera, output, self._server.gui.add_image(blank, label=label, format="jpeg")))
 
     def _build_plot(self) -> None:
         if not self._plotted:
@@ -223,7 +238,7 @@ class BrowserViewer(Viewer):
         if now >= self._panel_due:
             self._draw_panel()
             self._panel_due = now + _PANEL
-        if everything and self._images and now >= self._images_due and self._images_on.value:
+        if everything and self._cameras and now >= self._images_due and self._images_on.value:
             self._draw_images()
             took = self._pace.clock() - now
             self._images_due = self._pace.clock() + max(_PANEL, took * (1 / _SHARE - 1))
@@ -241,11 +256,9 @@ class BrowserViewer(Viewer):
             update_plot(self._plot, self._recording)
 
     def _draw_images(self) -> None:
+        self._list_images()
         for camera, output, element in self._images:
-            image = getattr(camera.read(), output)
-            if image is None:  # switched off since
-                continue
-            own = image[self.env]
+            own = getattr(camera.read(), output)[self.env]
             element.image = _displayed(output, as_picture(output, own[0] if camera.options.history_length else own))
 
     def _shut(self) -> None:

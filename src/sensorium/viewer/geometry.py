@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 
 _G = mujoco.mjtGeom
-_AROUND = 32
+_AROUND = 64
 """Corners of what is round."""
 _SMOOTH = 0.8
 """Cosine of the angle between a face and the normal of its corner beyond which there is an edge, as in MuJoCo."""

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 
 from sensorium.cameras import CameraSensor
+from sensorium.cameras.tone import decode_srgb
 from sensorium.viewer.geometry import Part, capsule, geom_rgba, infinite_planes, parts
 from sensorium.viewer.mirror import Mirror
 from sensorium.worlds import Painter
@@ -64,7 +65,7 @@ class Stage:
             name,
             part.mesh.vertices.astype(np.float32),
             part.mesh.faces.astype(np.uint32),
-            batched_colors=_bytes(_linear(part.rgba[:, :3])),
+            batched_colors=_light(part.rgba[:, :3]),
             batched_opacities=None if (part.rgba[:, 3] >= 1).all() else part.rgba[:, 3].astype(np.float32),
             flat_shading=part.flat,
             **poses,
@@ -104,12 +105,12 @@ class Stage:
             )
         self._frusta = []
         for camera in self._cameras:
-            view = camera.view
-            fov = 2 * float(np.arctan(view.height / 2 / float(view.fy[0])))
+            width, height = camera.options.resolution
+            fov = 2 * float(np.arctan(height / 2 / float(camera.view.fy[0])))
             node = self._api.add_camera_frustum(
                 f"/world/sensors/{camera.uuid}",
                 fov=fov,
-                aspect=view.width / view.height,
+                aspect=width / height,
                 scale=size,
                 thickness=size / 40,
                 color=(40, 90, 160),
@@ -166,7 +167,7 @@ class Stage:
         positions = np.array([shape.position for shape in shapes], np.float32)
         if kind == "balls":
             values["batched_positions"] = positions
-            values["batched_colors"] = _bytes(_linear(np.array([shape.rgba[:3] for shape in shapes])))
+            values["batched_colors"] = _light(np.array([shape.rgba[:3] for shape in shapes]))
             values["batched_scales"] = np.array([shape.size for shape in shapes], np.float32)
         else:
             along = np.array([shape.rotation[:, 2] for shape in shapes])
@@ -214,9 +215,9 @@ def _textured(part: Part) -> Any:
     return trimesh.Trimesh(part.mesh.vertices, part.mesh.faces, visual=looks, process=False)
 
 
-def _linear(colours: np.ndarray) -> np.ndarray:
+def _light(colours: np.ndarray) -> np.ndarray:
     """Colours of sRGB as amounts of light, which is what viser takes the colours of batched meshes for."""
-    return np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    return _bytes(decode_srgb(colours))
 
 
 def _bytes(colours: np.ndarray) -> np.ndarray:
