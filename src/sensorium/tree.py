@@ -58,14 +58,25 @@ class Buffer:
         value: a tensor, an array, a number, a string, or None. Tensors and arrays are loaded in place, so their address
             never changes.
         tags: what the value is ("imu", "rgb", "measured", ...), for choosing buffers in ``state_dict``.
+        get: looks up the value, for a buffer that shows what its owner holds.
+        derived: whether the value follows from the others when it is looked at, as an image does from the state: then a
+            state dict may lack it.
     """
 
-    __slots__ = ("_get", "_value", "loaded", "tags")
+    __slots__ = ("_get", "_value", "derived", "loaded", "tags")
 
-    def __init__(self, value: Any = None, tags: Iterable[str] = (), *, get: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        value: Any = None,
+        tags: Iterable[str] = (),
+        *,
+        get: Callable[[], Any] | None = None,
+        derived: bool = False,
+    ) -> None:
         self.tags = frozenset([tags] if isinstance(tags, str) else tags)
         self._value = value
         self._get = get
+        self.derived = derived
         self.loaded = False
         """Whether ``load_state_dict`` put a value here that nobody has taken up yet."""
 
@@ -268,7 +279,8 @@ class Module:
 
         Args:
             values: path -> value, as :meth:`state_dict` returns.
-            strict: raise unless names, shapes and dtypes all fit (then nothing is changed). Otherwise load what fits.
+            strict: raise unless names, shapes and dtypes all fit (then nothing is changed); values that are derived may
+                be missing. Otherwise load what fits.
 
         Returns:
             The values that were not loaded (always empty when strict).
@@ -284,7 +296,7 @@ class Module:
             if problem is not None:
                 mismatched[name] = problem
         if strict:
-            missing = [name for name in buffers if name not in values]
+            missing = [name for name, buffer in buffers.items() if name not in values and not buffer.derived]
             if missing or unexpected or mismatched:
                 raise StateDictError(missing, unexpected, mismatched)
         rest = {name: values[name] for name in (*unexpected, *mismatched)}

@@ -101,6 +101,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """
         self._built("set_pose")
         self._mount.place(pos, quat, lookat, up, envs)
+        self._tell("set_pose", pos=pos, quat=quat, lookat=lookat, envs=envs, up=up)
         self._outdate(self._mount.ids(envs))
 
     update_camera_pose = set_pose
@@ -114,6 +115,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """
         self._built("attach")
         self._mount.attach(link, envs)
+        self._tell("attach", link=link, envs=envs)
         self._outdate(self._mount.ids(envs))
 
     def set_intrinsics(
@@ -129,6 +131,9 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """
         self._built("set_intrinsics")
         self._mount.focus(fov, focal_length, principal_point, envs)
+        self._tell(
+            "set_intrinsics", fov=fov, focal_length=focal_length, principal_point=principal_point, envs=envs
+        )
         self._outdate(self._mount.ids(envs))
 
     def pick_pixel(self, env: int, x: float, y: float) -> Picked:
@@ -282,7 +287,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
                     return None
                 return getattr(self.read_ground_truth() if truth else self.read(), output)  # type: ignore[no-any-return]
 
-            setattr(self, name, Buffer(get=look, tags=tags))
+            setattr(self, name, Buffer(get=look, tags=tags, derived=True))
 
     # -- rendering ----------------------------------------------------------------------------------------------------
 
@@ -378,6 +383,10 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         for camera, mask in cameras.items():
             camera._images.restart(mask)
             camera._served = -1
+
+    def _tell(self, method: str, **arguments: Any) -> None:
+        assert self._manager is not None
+        self._manager.on_change(self.uuid, method, arguments)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ class SensorManager:
 
     def __init__(self) -> None:
         self.step_count = 0
+        self.on_change: Callable[[str, str, dict[str, Any]], None] = lambda uuid, method, arguments: None
         self.world: World
         self.dt = 0.0
         self.seed = 0
