@@ -81,6 +81,7 @@ class Scene(Module):
         self._added: list[tuple[str, dict[str, Any]]] = []
         self._adapt: Callable[[Any], Any] | None = None
         self._journal = Journal()
+        self._composed: mujoco.MjSpec | None = None
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
@@ -380,7 +381,19 @@ class Scene(Module):
 
         return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
 
+    def to_xml(self) -> str:
+        """The scene as one MJCF document, for other tools: rounded to six digits, without the files that it names."""
+        return str((self._composed or self._unbuilt("to_xml")).to_xml())
+
     def _compile(self) -> mujoco.MjModel:
+        self._composed = self._compose()
+        try:
+            return self._composed.compile()
+        except ValueError as error:
+            raise ModelError(f"the scene does not compile: {error}") from error
+
+    def _compose(self) -> mujoco.MjSpec:
+        """Everything that was added, with what the sensors need of the engine."""
         spec = self._spec.copy()
         option = spec.option
         option.timestep = self.options.dt / self.options.substeps
@@ -390,10 +403,7 @@ class Scene(Module):
         light_scene(spec, tuple(self._lights.values()), self.options.sky)
         if self._sensing is not None:
             self._sensing.declare(spec, Names(spec))
-        try:
-            return spec.compile()
-        except ValueError as error:
-            raise ModelError(f"the scene does not compile: {error}") from error
+        return spec
 
     # -- running ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,19 @@
+"""Data sets: recording a scene, reading it again, and sensing it once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sensorium.datasets.episode import Episode
+from sensorium.datasets.recorder import IMAGE_TAGS, Recorder
+
+__all__ = ["IMAGE_TAGS", "Episode", "Recorder", "open"]
+
+
+def open(folder: str | Path) -> Episode:
+    """Open a recording for reading.
+
+    Raises:
+        DatasetError: the folder is no recording, or is damaged; says what to do.
+    """
+    return Episode(folder)

@@ -1,0 +1,284 @@
+"""The recorder: every step of a running scene, streamed to disk."""
+
+from __future__ import annotations
+
+import base64
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from sensorium.datasets.chunk import ChunkWriter
+from sensorium.datasets.describe import save_scene, versions
+from sensorium.datasets.files import STATE, new_folder, write_config, writing
+from sensorium.datasets.rows import Field, Row, copier, field_of
+from sensorium.errors import DatasetError, DivergenceError
+from sensorium.tree import Buffer
+from sensorium.worlds import MujocoWorld, Scene
+from sensorium.worlds.contents import encode
+from sensorium.worlds.journal import Call, Restart
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
+"""Tags of what replay renders again, and recording leaves out."""
+STEP, BEFORE = "@step", "@before"
+"""Fields beside the buffers: the number of the step, and the physics before its last substep."""
+
+
+class SavesMap(Protocol):
+    """An occupancy map, as far as the recorder is concerned."""
+
+    def save(self, folder: Any) -> Any: ...
+
+
+class Recorder:
+    """Records a running scene into a folder: call :meth:`step` after each ``scene.step()``.
+
+    Example:
+        >>> with sn.datasets.Recorder(scene, "runs/a") as recorder:
+        ...     for _ in range(500):
+        ...         scene.step()
+        ...         recorder.step()
+
+    A step costs one copy of its buffers; a thread of its own writes them. When the disk is slower than the scene,
+    ``step()`` waits, so memory stays flat. If the sensors have stepped since all envs were last restarted, they start
+    afresh when recording begins, for otherwise replay could not know what they remember.
+
+    Args:
+        scene: a scene that was built.
+        out: folder to write: a new or an empty one.
+        exclude_tags: buffers with any of these tags are left out. Default: images, which replay renders again.
+        occupancy_map: saved with the recording, where there is one.
+        metadata: anything that has a JSON form, kept in ``config.json``.
+        chunk_bytes: how large a file of steps becomes.
+        queue_bytes: how much memory may wait for the disk.
+        overwrite: whether a recording that is there may be replaced.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        out: str | Path,
+        *,
+        exclude_tags: Iterable[str] = IMAGE_TAGS,
+        occupancy_map: SavesMap | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        chunk_bytes: int = 64 << 20,
+        queue_bytes: int = 64 << 20,
+        overwrite: bool = False,
+    ) -> None:
+        self.scene = scene
+        self.n_steps = 0
+        self._world = scene.world
+        if scene._journal.recording:
+            raise DatasetError("this scene is being recorded already; close that recorder first")
+        exclude = frozenset(exclude_tags)
+        scene.update_state()
+        buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude)}
+        state = scene.get_state()
+        fields: list[tuple[Field, Callable[[torch.Tensor], None]]] = [
+            (Field(STEP, "int64", ()), lambda target: target.fill_(self._step_number) and None)
+        ]
+        if isinstance(self._world, MujocoWorld):
+            width = tuple(state.shape)
+            fields.append((Field(BEFORE, "float64", width), lambda target: self._copy_before(target) and None))
+        self._others: dict[str, Buffer] = {}
+        for name, buffer in buffers.items():
+            field = field_of(name, buffer)
+            if field is None:
+                self._others[name] = buffer
+            else:
+                fields.append((field, copier(field, buffer)))
+        self._row = Row(field for field, _ in fields)
+        self._copies = [copy for _, copy in fields]
+        self._capacity = max(1, chunk_bytes // self._row.n_bytes)
+
+        self.folder = new_folder(out, overwrite)
+        self._stack = ExitStack()
+        self._stack.enter_context(writing(self.folder))
+        try:
+            (self.folder / STATE).mkdir(parents=True)
+            described = save_scene(scene, self.folder)
+            if occupancy_map is not None:
+                occupancy_map.save(self.folder / "occupancy_map")
+            rebuilt = {"physics", *scene.entities, *scene.sensors, *scene.parts}
+            write_config(
+                self.folder,
+                {
+                    "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "versions": versions(),
+                    "dt": scene.dt,
+                    "scene": described,
+                    "fields": [field.to_json() for field in self._row.fields],
+                    "others": {name: sorted(buffer.tags) for name, buffer in self._others.items()},
+                    "extra": [name for name in buffers if name.split(".")[0] not in rebuilt],
+                    "excluded": sorted(exclude),
+                    "metadata": encode(dict(metadata or {})),
+                },
+            )
+            self._start(queue_bytes)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _start(self, queue_bytes: int) -> None:
+        journal = self.scene._journal
+        first = journal.begin()
+        if first is None:
+            try:
+                self.scene.forward()  # the journal now begins with it
+            except DivergenceError:
+                pass  # envs that have failed were reported when they did
+            first = journal.begin() or []
+        self._first_events: list[Restart | Call] = first
+        if isinstance(self._world, MujocoWorld):
+            self._world.keep_before(True)
+        self._last_others: dict[str, Any] = {}
+        count = int(np.clip(queue_bytes // self._row.n_bytes, 2, 1024))
+        self._free: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        for _ in range(count):
+            self._free.put(_Slot(self._row))
+        self._filled: queue.SimpleQueue[tuple[_Slot, list[Any]] | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self._closed = False
+        self._writer = threading.Thread(target=self._write, name="recorder", daemon=True)
+        self._writer.start()
+
+    # -- in the scene's thread ----------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Record the scene as it is. Waits only while the queue is full.
+
+        Raises:
+            DatasetError: writing failed, of this or an earlier step; what was written before is whole.
+        """
+        if self._closed:
+            raise DatasetError(f"the recorder of {self.folder} was closed; make another one")
+        self._raise()
+        self.scene.update_state()
+        slot = self._next_slot()
+        self._step_number = self.scene.step_count
+        try:
+            for copy, target in zip(self._copies, slot.tensors, strict=True):
+                copy(target)
+            events = [*self._first_events, *self.scene._journal.take()]
+            forms = [_event_form(event) for event in events]
+        except BaseException:
+            self._free.put(slot)
+            raise
+        self._first_events = []
+        now = {name: buffer.value for name, buffer in self._others.items()}
+        if now != self._last_others or self.n_steps % self._capacity == 0:
+            forms.append({"values": now})
+            self._last_others = now
+        self._filled.put((slot, forms))
+        self.n_steps += 1
+
+    def record(self, n_steps: int, before: Callable[[], Any] | None = None) -> None:
+        """Make ``n_steps`` steps of the scene and record each.
+
+        Args:
+            n_steps: how many.
+            before: called before each step: what drives the robots, for example ``scenario.step``.
+        """
+        for _ in range(n_steps):
+            if before is not None:
+                before()
+            self.scene.step()
+            self.step()
+
+    def _next_slot(self) -> _Slot:
+        while True:
+            try:
+                return self._free.get(timeout=0.2)
+            except queue.Empty:
+                self._raise()
+
+    def _copy_before(self, target: torch.Tensor) -> None:
+        assert isinstance(self._world, MujocoWorld)
+        assert self._world.before is not None
+        target.numpy()[...] = self._world.before
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            self._stop()
+            raise error
+
+    def close(self) -> None:
+        """Wait until everything is written, and complete the last file."""
+        if self._closed:
+            return
+        self._stop()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _stop(self) -> None:
+        self._closed = True
+        self._filled.put(None)
+        self._writer.join()
+        self.scene._journal.end()
+        if isinstance(self._world, MujocoWorld):
+            self._world.keep_before(False)
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- in the writer's thread ---------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        chunk: ChunkWriter | None = None
+        done = 0
+        try:
+            while (item := self._filled.get()) is not None:
+                slot, events = item
+                if chunk is None:
+                    chunk = ChunkWriter(self.folder / STATE, self._row, done, self._capacity)
+                chunk.write(slot.block, events)
+                done += 1
+                self._free.put(slot)
+                if chunk.full:
+                    closing, chunk = chunk, None
+                    closing.close()
+            if chunk is not None:
+                closing, chunk = chunk, None
+                closing.close()
+        except BaseException as error:
+            if chunk is not None:
+                chunk.drop()  # its whole steps are there for `sensorium check` to complete
+            self._error = error
+
+
+class _Slot:
+    """Memory of one step."""
+
+    def __init__(self, row: Row) -> None:
+        self.block = np.zeros(row.n_bytes, np.uint8)
+        self.tensors = [torch.from_numpy(array) for array in row.arrays(self.block)]
+
+
+def _event_form(event: Restart | Call) -> dict[str, Any]:
+    if isinstance(event, Call):
+        arguments = {name: encode(value) for name, value in event.arguments.items()}
+        return {"stepped": event.stepped, "uuid": event.uuid, "method": event.method, "arguments": arguments}
+    envs = None if event.envs is None else event.envs.tolist()
+    form: dict[str, Any] = {"stepped": event.stepped, "restart": event.call, "envs": envs}
+    if event.state is not None:
+        form["state"] = base64.b64encode(np.ascontiguousarray(event.state, "<f8")).decode("ascii")
+    return form
