@@ -81,6 +81,11 @@ class Buffer:
         """Whether ``load_state_dict`` put a value here that nobody has taken up yet."""
 
     @property
+    def shown(self) -> bool:
+        """Whether it shows a value that its owner computes."""
+        return self._get is not None
+
+    @property
     def value(self) -> Any:
         """The value: live, not a copy. ``get`` (where given) looks up which tensor holds it now."""
         return self._value if self._get is None else self._get()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sensorium.datasets.episode import Episode
-from sensorium.datasets.recorder import IMAGE_TAGS, Recorder
+from sensorium.datasets.recorder import Recorder
+from sensorium.datasets.rows import IMAGE_TAGS
 
 __all__ = ["IMAGE_TAGS", "Episode", "Recorder", "open"]
 

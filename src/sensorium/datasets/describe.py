@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from sensorium import __version__
+from sensorium.datasets.changes import CameraChanges
 from sensorium.datasets.files import named, write_whole
 from sensorium.errors import DatasetError, ModelError
 from sensorium.worlds import Scene
-from sensorium.worlds.contents import dependencies, encode
+from sensorium.worlds.contents import decode, dependencies, encode
 
 
 def save_scene(scene: Scene, folder: Path) -> dict[str, Any]:
@@ -74,9 +75,9 @@ def versions() -> dict[str, str]:
 
 def load_scene(config: dict[str, Any], folder: Path, **changes: Any) -> Scene:
     """The scene of a recording, not built. ``changes``: see :meth:`Scene.from_contents`."""
-    from sensorium.worlds.contents import decode
-
     form = config["scene"]
+    if form.get("cameras") and "adapt" not in changes:
+        changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
     try:
         options = {name: decode(value) for name, value in form["options"].items()}
         return Scene.from_contents(form["contents"], options, folder, **changes)

@@ -17,8 +17,7 @@ from sensorium.datasets import media
 from sensorium.datasets.chunk import Chunk
 from sensorium.datasets.describe import load_scene, model_hash, versions
 from sensorium.datasets.files import PART, STATE, quote, read_config
-from sensorium.datasets.recorder import BEFORE, STEP
-from sensorium.datasets.rows import Field
+from sensorium.datasets.rows import BEFORE, STEP, Field
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.tree import _tags
 from sensorium.worlds import Scene

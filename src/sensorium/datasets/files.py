@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,15 +75,16 @@ def named(path: Path) -> Iterator[None]:
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Hold a recording for writing; the system lets go of it when the process ends, however it ends."""
-    with named(folder), open(folder / ".lock", "a") as file:
+    with named(folder):
+        held = os.open(folder, os.O_RDONLY)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+        yield
+    finally:
+        os.close(held)
 
 
 def new_folder(path: str | Path, overwrite: bool = False) -> Path:
@@ -94,8 +96,6 @@ def new_folder(path: str | Path, overwrite: bool = False) -> Path:
         if not overwrite:
             raise DatasetError(f"{folder} is not empty; give another folder, or remove it first")
         read_config(folder)  # remove nothing but recordings
-        import shutil
-
         with writing(folder):
             shutil.rmtree(folder)
     with named(folder):

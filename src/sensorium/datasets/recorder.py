@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import queue
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -13,26 +14,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 
 from sensorium.datasets.chunk import ChunkWriter
 from sensorium.datasets.describe import save_scene, versions
 from sensorium.datasets.files import STATE, new_folder, write_config, writing
-from sensorium.datasets.rows import Field, Row, copier, field_of
+from sensorium.datasets.rows import IMAGE_TAGS, Slot, StepSource
 from sensorium.errors import DatasetError, DivergenceError
-from sensorium.tree import Buffer
 from sensorium.worlds import MujocoWorld, Scene
 from sensorium.worlds.contents import encode
 from sensorium.worlds.journal import Call, Restart
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
-"""Tags of what replay renders again, and recording leaves out."""
-STEP, BEFORE = "@step", "@before"
-"""Fields beside the buffers: the number of the step, and the physics before its last substep."""
-
 
 class SavesMap(Protocol):
     """An occupancy map, as far as the recorder is concerned."""
@@ -81,25 +74,8 @@ class Recorder:
         self._world = scene.world
         if scene._journal.recording:
             raise DatasetError("this scene is being recorded already; close that recorder first")
-        exclude = frozenset(exclude_tags)
-        scene.update_state()
-        buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude)}
-        state = scene.get_state()
-        fields: list[tuple[Field, Callable[[torch.Tensor], None]]] = [
-            (Field(STEP, "int64", ()), lambda target: target.fill_(self._step_number) and None)
-        ]
-        if isinstance(self._world, MujocoWorld):
-            width = tuple(state.shape)
-            fields.append((Field(BEFORE, "float64", width), lambda target: self._copy_before(target) and None))
-        self._others: dict[str, Buffer] = {}
-        for name, buffer in buffers.items():
-            field = field_of(name, buffer)
-            if field is None:
-                self._others[name] = buffer
-            else:
-                fields.append((field, copier(field, buffer)))
-        self._row = Row(field for field, _ in fields)
-        self._copies = [copy for _, copy in fields]
+        self._source = StepSource(scene, frozenset(exclude_tags))
+        self._row = self._source.row
         self._capacity = max(1, chunk_bytes // self._row.n_bytes)
 
         self.folder = new_folder(out, overwrite)
@@ -110,7 +86,6 @@ class Recorder:
             described = save_scene(scene, self.folder)
             if occupancy_map is not None:
                 occupancy_map.save(self.folder / "occupancy_map")
-            rebuilt = {"physics", *scene.entities, *scene.sensors, *scene.parts}
             write_config(
                 self.folder,
                 {
@@ -118,16 +93,15 @@ class Recorder:
                     "versions": versions(),
                     "dt": scene.dt,
                     "scene": described,
-                    "fields": [field.to_json() for field in self._row.fields],
-                    "others": {name: sorted(buffer.tags) for name, buffer in self._others.items()},
-                    "extra": [name for name in buffers if name.split(".")[0] not in rebuilt],
-                    "excluded": sorted(exclude),
+                    **self._source.config,
+                    "start": scene.step_count,
                     "metadata": encode(dict(metadata or {})),
                 },
             )
             self._start(queue_bytes)
         except BaseException:
             self._stack.close()
+            shutil.rmtree(self.folder, ignore_errors=True)  # it was new or empty
             raise
 
     def _start(self, queue_bytes: int) -> None:
@@ -144,10 +118,10 @@ class Recorder:
             self._world.keep_before(True)
         self._last_others: dict[str, Any] = {}
         count = int(np.clip(queue_bytes // self._row.n_bytes, 2, 1024))
-        self._free: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for _ in range(count):
-            self._free.put(_Slot(self._row))
-        self._filled: queue.SimpleQueue[tuple[_Slot, list[Any]] | None] = queue.SimpleQueue()
+            self._free.put(Slot(self._row))
+        self._filled: queue.SimpleQueue[tuple[Slot, list[Any]] | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="recorder", daemon=True)
@@ -166,17 +140,16 @@ class Recorder:
         self._raise()
         self.scene.update_state()
         slot = self._next_slot()
-        self._step_number = self.scene.step_count
         try:
-            for copy, target in zip(self._copies, slot.tensors, strict=True):
-                copy(target)
+            before = self._world.before if isinstance(self._world, MujocoWorld) else None
+            self._source.fill(slot, self.scene.step_count, before)
             events = [*self._first_events, *self.scene._journal.take()]
             forms = [_event_form(event) for event in events]
         except BaseException:
             self._free.put(slot)
             raise
         self._first_events = []
-        now = {name: buffer.value for name, buffer in self._others.items()}
+        now = self._source.values()
         if now != self._last_others or self.n_steps % self._capacity == 0:
             forms.append({"values": now})
             self._last_others = now
@@ -196,17 +169,12 @@ class Recorder:
             self.scene.step()
             self.step()
 
-    def _next_slot(self) -> _Slot:
+    def _next_slot(self) -> Slot:
         while True:
             try:
                 return self._free.get(timeout=0.2)
             except queue.Empty:
                 self._raise()
-
-    def _copy_before(self, target: torch.Tensor) -> None:
-        assert isinstance(self._world, MujocoWorld)
-        assert self._world.before is not None
-        target.numpy()[...] = self._world.before
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -263,14 +231,6 @@ class Recorder:
             if chunk is not None:
                 chunk.drop()  # its whole steps are there for `sensorium check` to complete
             self._error = error
-
-
-class _Slot:
-    """Memory of one step."""
-
-    def __init__(self, row: Row) -> None:
-        self.block = np.zeros(row.n_bytes, np.uint8)
-        self.tensors = [torch.from_numpy(array) for array in row.arrays(self.block)]
 
 
 def _event_form(event: Restart | Call) -> dict[str, Any]:

@@ -14,7 +14,12 @@ import torch
 
 from sensorium.errors import DatasetError
 from sensorium.tree import Buffer
+from sensorium.worlds import MujocoWorld, Scene
 
+IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
+"""Tags of what replay renders again, and recording leaves out."""
+STEP, BEFORE = "@step", "@before"
+"""Fields beside the buffers: the number of the step, and the physics before its last substep."""
 _SCALARS = {bool: "bool", int: "int64", float: "float64"}
 
 
@@ -108,3 +113,61 @@ def copier(field: Field, buffer: Buffer) -> Callable[[torch.Tensor], None]:
             target.fill_(value)
 
     return copy
+
+
+class Slot:
+    """Memory of one step."""
+
+    def __init__(self, row: Row) -> None:
+        self.block = np.zeros(row.n_bytes, np.uint8)
+        self.tensors = [torch.from_numpy(array) for array in row.arrays(self.block)]
+
+
+class StepSource:
+    """The buffers of a running scene, as what is recorded of each step.
+
+    Attributes:
+        row: how a step is laid out.
+        others: name -> buffer of those whose values are no arrays.
+        config: what ``config.json`` says of them.
+    """
+
+    def __init__(self, scene: Scene, exclude_tags: frozenset[str]) -> None:
+        scene.update_state()
+        buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude_tags)}
+        fields = [Field(STEP, "int64", ())]
+        self._before = isinstance(scene.world, MujocoWorld)
+        if self._before:
+            fields.append(Field(BEFORE, "float64", tuple(scene.get_state().shape)))
+        self._own = len(fields)
+        self._copies: list[Callable[[torch.Tensor], None]] = []
+        self.others: dict[str, Buffer] = {}
+        for name, buffer in buffers.items():
+            if name.startswith("@"):
+                raise DatasetError(f"the buffer {name!r}: names that begin with '@' are the recording's own; rename it")
+            field = field_of(name, buffer)
+            if field is None:
+                self.others[name] = buffer
+            else:
+                fields.append(field)
+                self._copies.append(copier(field, buffer))
+        self.row = Row(fields)
+        rebuilt = {"physics", *scene.entities, *scene.sensors, *scene.parts}
+        self.config = {
+            "fields": [field.to_json() for field in fields],
+            "others": {name: sorted(buffer.tags) for name, buffer in self.others.items()},
+            "extra": [name for name in buffers if name.split(".")[0] not in rebuilt],
+            "excluded": sorted(exclude_tags),
+        }
+
+    def fill(self, slot: Slot, step: int, before: np.ndarray | None) -> None:
+        """Copy what the buffers hold now, which ``scene.update_state()`` has brought up to date."""
+        slot.tensors[0].fill_(step)
+        if self._before and before is not None:
+            slot.tensors[1].numpy()[...] = before
+        for copy, target in zip(self._copies, slot.tensors[self._own :], strict=True):
+            copy(target)
+
+    def values(self) -> dict[str, Any]:
+        """The values that are no arrays."""
+        return {name: buffer.value for name, buffer in self.others.items()}

@@ -649,6 +649,11 @@ class Scene(Module):
         self._world or self._unbuilt("step_count")
         return 0 if self._sensing is None else self._sensing.step_count
 
+    @step_count.setter
+    def step_count(self, count: int) -> None:
+        if self._sensing is not None and not self.world.captures:
+            self._sensing.step_count = count
+
     @property
     def time(self) -> torch.Tensor:
         """Simulated seconds since each env's reset, (B,)."""
