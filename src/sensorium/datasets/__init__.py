@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from sensorium.datasets.episode import Episode
+from sensorium.datasets.check import Report, check
 from sensorium.datasets.recorder import Recorder
+from sensorium.datasets.replay import ReplayOptions, replay
+from sensorium.datasets.retrace import Retracer
 from sensorium.datasets.rows import IMAGE_TAGS
 
-__all__ = ["IMAGE_TAGS", "Episode", "Recorder", "open"]
+__all__ = ["IMAGE_TAGS", "Episode", "Recorder", "ReplayOptions", "Report", "Retracer", "check", "open", "replay"]
 
 
 def open(folder: str | Path) -> Episode:

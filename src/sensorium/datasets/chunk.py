@@ -112,6 +112,12 @@ class ChunkWriter:
                 os.close(descriptor)
         self._file = self._events = -1
 
+    def discard(self) -> None:
+        """Leave no file."""
+        self.drop()
+        self._part.unlink(missing_ok=True)
+        self._events_path.unlink(missing_ok=True)
+
 
 def _write_all(descriptor: int, data: Any, offset: int | None) -> None:
     view = memoryview(data).cast("B")
