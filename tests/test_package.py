@@ -17,6 +17,8 @@ MAY_IMPORT = {
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
     "viewer": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"},
+    "robots": BASE | {"tree", "worlds", "sensors"},
+    "scenarios": BASE | {"tree", "worlds", "pipeline", "sensors", "robots"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
 }
 
@@ -35,22 +37,37 @@ def test_imports_point_one_way(package):
 
 
 def test_importing_is_light():
-    heavy = ["numba", "warp", "mujoco_warp", "gymnasium", "h5py", "av", "matplotlib", "tyro", "rich", "viser"]
+    heavy = [
+        "numba",
+        "warp",
+        "mujoco_warp",
+        "gymnasium",
+        "h5py",
+        "av",
+        "matplotlib",
+        "tyro",
+        "rich",
+        "viser",
+        "scipy",
+        "yaml",
+    ]
     code = f"import sys, sensorium; print([name for name in {heavy} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
 
 
 def test_public_names_are_documented():
-    for name in sn.__all__:
-        value = getattr(sn, name)
-        if name != "__version__":
-            assert value.__doc__, f"{name} has no docstring"
+    for package in (sn, sn.robots, sn.scenarios):
+        for name in package.__all__:
+            value = getattr(package, name)
+            if name != "__version__":
+                assert value.__doc__, f"{name} has no docstring"
 
 
 def test_every_option_has_a_docstring():
-    for name in sn.__all__:
-        value = getattr(sn, name)
-        if isinstance(value, type) and issubclass(value, sn.Options):
-            for option, field in value.model_fields.items():
-                assert field.description, f"{name}.{option} has no docstring"
+    for package in (sn, sn.robots, sn.scenarios):
+        for name in package.__all__:
+            value = getattr(package, name)
+            if isinstance(value, type) and issubclass(value, sn.Options):
+                for option, field in value.model_fields.items():
+                    assert field.description, f"{name}.{option} has no docstring"

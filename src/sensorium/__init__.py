@@ -57,6 +57,7 @@ from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere
 
 if TYPE_CHECKING:
+    from sensorium import robots, scenarios
     from sensorium.cameras import (
         BatchRendererCamera,
         Camera,
@@ -84,6 +85,8 @@ __version__ = "0.1.0"
 
 _CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
 """What is imported from ``sensorium.cameras`` when it is used."""
+_PACKAGES = ("robots", "scenarios")
+"""Packages that are imported when they are used."""
 
 __all__ = [
     "GPS",
@@ -161,6 +164,8 @@ __all__ = [
     "WheelOdometry",
     "__version__",
     "presets",
+    "robots",
+    "scenarios",
 ]
 
 
@@ -169,4 +174,6 @@ def __getattr__(name: str) -> Any:
         return getattr(sensors, name)
     if name in _CAMERAS:
         return getattr(importlib.import_module("sensorium.cameras"), name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"sensorium.{name}")
     raise AttributeError(f"module 'sensorium' has no attribute {name!r}")

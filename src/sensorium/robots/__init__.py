@@ -1,0 +1,17 @@
+"""Robots that act in units of their own and carry a rig of sensors: ``sn.robots.make("diffdrive")``."""
+
+from sensorium.robots.catalogue import make, names
+from sensorium.robots.rig import Rig, RigSensor, SensorMount, SensorRig
+from sensorium.robots.robot import Action, Robot, RobotOptions
+
+__all__ = [
+    "Action",
+    "Rig",
+    "RigSensor",
+    "Robot",
+    "RobotOptions",
+    "SensorMount",
+    "SensorRig",
+    "make",
+    "names",
+]

@@ -1,0 +1,150 @@
+"""Robots by name, and robots of users' own."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+
+from sensorium.errors import ModelError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.robots.rig import SensorRig
+from sensorium.robots.robot import Action, Robot, RobotOptions
+from sensorium.worlds.compose import load_spec
+
+MODELS = Path(__file__).parent / "models"
+"""Where the models of our own robots lie."""
+
+_WHEEL, _TRACK = 0.08, 0.36
+
+
+def _diffdrive() -> dict[str, Any]:
+    """Two driven wheels and two casters."""
+    turn = _TRACK / 2 / _WHEEL
+    forward = {"left_wheel": 1 / _WHEEL, "right_wheel": 1 / _WHEEL}
+    return {
+        "base": "base",
+        "radius": 0.25,
+        "actions": (
+            Action(name="forward", limits=(-1.0, 1.0), actuators=forward),
+            Action(name="turn", limits=(-2.0, 2.0), actuators={"left_wheel": -turn, "right_wheel": turn}),
+        ),
+    }
+
+
+def _holonomic() -> dict[str, Any]:
+    """A base that drives any way."""
+    return {
+        "base": "base",
+        "radius": 0.255,
+        "actions": (
+            Action(name="forward", limits=(-1.0, 1.0), actuators={"forward": 1.0}),
+            Action(name="left", limits=(-1.0, 1.0), actuators={"left": 1.0}),
+            Action(name="turn", limits=(-2.0, 2.0), actuators={"turn": 1.0}),
+        ),
+    }
+
+
+_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic}
+
+
+def names() -> list[str]:
+    """Names of our own robots."""
+    return list(_ROBOTS)
+
+
+def make(
+    model: str | os.PathLike[str] | mujoco.MjSpec,
+    *,
+    base: str | None = None,
+    actions: Sequence[Action | Mapping[str, Any]] | None = None,
+    rig: SensorRig | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Robot:
+    """A robot, for ``scene.add_module("robot", ...)``.
+
+    Args:
+        model: a name ("diffdrive", "holonomic"), or a model of your own: an MJCF or URDF file or text, or an MjSpec.
+        base: the link whose pose is the robot's. Default: the model's only root link.
+        actions: what the robot can be told, as :class:`Action` or as its options. Default: one for each actuator that
+            has a control range, by its name and in its unit.
+        rig: its sensors: a :class:`SensorRig`, a YAML file, or the name of one of our rigs. Default: those of the
+            robot of that name, and none for a model of your own.
+        **options: ``radius``, ``pos``, ``yaw``: see :class:`RobotOptions`.
+    """
+    if isinstance(model, str) and model in _ROBOTS:
+        values = _ROBOTS[model]()
+        values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
+    else:
+        text, assets, spec = _read(model)
+        values = {"model": text, "assets": assets, "base": base or _root(spec)}
+        if actions is None:
+            values["actions"] = _every_actuator(spec)
+    if base is not None:
+        values["base"] = base
+    if actions is not None:
+        values["actions"] = tuple(each if isinstance(each, Action) else Action(**each) for each in actions)
+    if rig is not None:
+        values["rig"] = _rig(rig)
+    return Robot(RobotOptions(**values, **options))
+
+
+def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
+    if isinstance(rig, SensorRig):
+        return rig
+    if isinstance(rig, str) and not rig.endswith((".yaml", ".yml")) and os.sep not in rig:
+        return SensorRig.named(rig)
+    return SensorRig.load(rig)
+
+
+def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str, str], mujoco.MjSpec]:
+    """A model as text, the files that it needs, and its spec: all that another machine needs to have it too."""
+    if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
+        hint = did_you_mean(model, _ROBOTS)
+        raise NameNotFoundError(
+            f"there is no robot or model file {model!r}{hint}; the robots are {shorten(_ROBOTS)}, or give an MJCF or "
+            "URDF file"
+        )
+    spec = load_spec(model)
+    files = {}
+    for folder, elements in (
+        (spec.meshdir, (*spec.meshes, *spec.hfields, *spec.skins)),
+        (spec.texturedir, spec.textures),
+    ):
+        for element in elements:
+            for file in (element.file, *getattr(element, "cubefiles", ())):
+                if file:
+                    files[file] = Path(spec.modelfiledir, folder, file)
+    if not files and isinstance(model, str) and model.lstrip().startswith("<"):
+        return model, {}, spec
+    missing = [path for path in files.values() if not path.is_file()]
+    if missing:
+        raise ModelError(f"the model needs {missing[0]}, which is not there")
+    assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
+    spec.meshdir = spec.texturedir = ""
+    return spec.to_xml(), assets, spec
+
+
+def _root(spec: mujoco.MjSpec) -> str:
+    roots = [body.name for body in spec.worldbody.bodies]
+    if len(roots) != 1 or not roots[0]:
+        raise OptionError(f"base must name the robot's base link: the model has the root links {shorten(roots)}")
+    return str(roots[0])
+
+
+def _every_actuator(spec: mujoco.MjSpec) -> tuple[Action, ...]:
+    for actuator in spec.actuators:
+        if not actuator.name or not actuator.ctrlrange[0] < actuator.ctrlrange[1]:
+            raise OptionError(
+                f"actuator {actuator.name!r} has no name or no ctrlrange: give actions, such as "
+                'actions=[{"name": "forward", "limits": (-1, 1), "actuators": {"left": 10, "right": 10}}]'
+            )
+    if not spec.actuators:
+        raise OptionError("the model has no actuators, so it can be told nothing; add some to it")
+    return tuple(
+        Action(name=each.name, limits=(float(each.ctrlrange[0]), float(each.ctrlrange[1])), actuators={each.name: 1.0})
+        for each in spec.actuators
+    )

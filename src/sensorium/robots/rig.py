@@ -1,0 +1,234 @@
+"""``SensorRig``: the sensors of a robot, as a YAML file that anybody can edit."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import mujoco
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.options import Options
+from sensorium.sensors.options import SensorOptions
+from sensorium.tree import Module
+from sensorium.worlds.compose import pose
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sensorium.worlds import Scene
+
+RIGS = Path(__file__).parent / "rigs"
+"""Where the rigs of our own robots lie, one YAML file each."""
+
+_NAMING = ("link", "relative_to", "exclude", "touching", "tracked", "left", "right", "reversed")
+"""Options of sensors that name links, sites or joints."""
+_CAMERA_AXES = np.array([0.5, 0.5, -0.5, -0.5])
+"""Quaternion of a camera (which looks along its -z, y up) that looks along x, z up."""
+
+
+class SensorMount(Options):
+    """Where a sensor sits on its robot. x is forward, y left, z up, for cameras too."""
+
+    link: str | None = None
+    """Link of the robot that carries it. Default: the robot's base."""
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Position in the link's frame, m."""
+    quat: tuple[float, float, float, float] | None = None
+    """Orientation in the link's frame, (w, x, y, z). Default: aligned with the link."""
+    euler: tuple[float, float, float] | None = None
+    """The same as roll, pitch, yaw in radians."""
+
+    @model_validator(mode="after")
+    def _check_pose(self) -> SensorMount:
+        pose(self.pos, self.quat, self.euler)
+        return self
+
+
+class RigSensor(Options):
+    """One sensor of a rig."""
+
+    name: str = Field(pattern=r"^[A-Za-z_][\w-]*$")
+    """What it is called in the component tree: ``robot.rig.NAME``."""
+    type: str
+    """Class of its options: a name of ours ("IMU", "Camera", ...), or ``package.module:Class`` of your own."""
+    mount: SensorMount = SensorMount()
+    """Where it sits."""
+    options: dict[str, Any] = {}
+    """All its other options, as plain values."""
+
+    @field_validator("options")
+    @classmethod
+    def _plain(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {name: _as_plain(name, each) for name, each in value.items()}
+
+    @model_validator(mode="after")
+    def _check_options(self) -> RigSensor:
+        if "uuid" in self.options:
+            raise ValueError(f"{self.name}: the uuid is made of the robot's name and the sensor's; leave it out")
+        for name in ("pos", "quat", "euler", "lookat"):
+            if name in self.options:
+                raise ValueError(f"{self.name}: write {name} under mount, not under options")
+        try:
+            self.resolve("robot", "base", ())
+        except (OptionError, NameNotFoundError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
+        return self
+
+    def resolve(self, robot: str, base: str, own: Collection[str]) -> SensorOptions:
+        """The options of the sensor on a robot of a scene.
+
+        Args:
+            robot: name of the robot in its scene.
+            base: the robot's base link.
+            own: names of links, sites and joints of the robot's own, which are meant before any others.
+        """
+        cls = sensor_type(self.type)
+        fields, values = cls.model_fields, {"uuid": f"{robot}_{self.name}", **self.options}
+        mount = self.mount
+        if "link" in fields:
+            values.setdefault("link", base)
+            if mount.link is not None:
+                values["link"] = mount.link
+        elif mount.link is not None:
+            raise OptionError(f"{self.type} sits on no link; leave mount.link out")
+        if "robot" in fields:
+            values.setdefault("robot", robot)
+        if "quat" in fields:
+            values["pos"], quat = mount.pos, pose(mount.pos, mount.quat, mount.euler)[1]
+            if "lookat" in fields:
+                mujoco.mju_mulQuat(quat, quat.copy(), _CAMERA_AXES)
+            values["quat"] = tuple(quat.tolist())
+        elif mount.model_fields_set - {"link"}:
+            raise OptionError(f"{self.type} has no pose of its own; leave pos, quat and euler of its mount out")
+        for name in _NAMING:
+            if name in values:
+                values[name] = _qualify(values[name], robot, own)
+        return cls(**values)
+
+
+class SensorRig(Options):
+    """The sensors of a robot, in order.
+
+    Example:
+        >>> rig = sn.robots.SensorRig.load("my_rig.yaml")
+        >>> robot = scene.add_module("robot", sn.robots.make("diffdrive", rig=rig))
+        >>> robot.rig["imu"].read()
+    """
+
+    sensors: tuple[RigSensor, ...] = ()
+    """What it holds."""
+
+    @field_validator("sensors")
+    @classmethod
+    def _names(cls, value: tuple[RigSensor, ...]) -> tuple[RigSensor, ...]:
+        names = [sensor.name for sensor in value]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"two sensors are named {twice[0]!r}; rename one")
+        return value
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The rig of one of our own robots."""
+        names = sorted(file.stem for file in RIGS.glob("*.yaml"))
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; there are {shorten(names)}"
+            raise NameNotFoundError(f"there is no rig named {name!r}{hint}; or give a file that ends in .yaml")
+        return cls.load(RIGS / f"{name}.yaml")
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Self:
+        """The rig in a YAML file; an OptionError names the file and what is wrong with it."""
+        import yaml
+
+        path = Path(file)
+        if not path.is_file():
+            raise OptionError(f"there is no rig file {os.fspath(file)!r}")
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise OptionError(f"{path}: this is no YAML: {error}") from error
+        if not isinstance(values, dict):
+            raise OptionError(f"{path}: expected a mapping with the key 'sensors', got {type(values).__name__}")
+        try:
+            return cls(**values)
+        except (OptionError, TypeError) as error:
+            raise OptionError(f"{path}: {error}") from error
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the rig as a YAML file, which :meth:`load` reads back."""
+        import yaml
+
+        values = self.model_dump(mode="json", exclude_unset=True)
+        Path(file).write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+class Rig(Module):
+    """The sensors of a robot in a scene, each a child under its name: ``robot.rig["imu"].read()``."""
+
+    def __init__(self, rig: SensorRig, scene: Scene, robot: str, base: str, own: Collection[str]) -> None:
+        self._sensors: dict[str, Any] = {}
+        for entry in rig.sensors:
+            sensor = scene.add_sensor(entry.resolve(robot, base, own))
+            self.add_child(entry.name, sensor)
+            self._sensors[entry.name] = sensor
+
+    def __getitem__(self, name: str) -> Any:
+        """The sensor of that name."""
+        if name not in self._sensors:
+            hint = did_you_mean(name, self._sensors) or f"; it has {shorten(self._sensors)}"
+            raise NameNotFoundError(f"the rig has no sensor {name!r}{hint}")
+        return self._sensors[name]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its sensors, in order."""
+        return list(self._sensors)
+
+
+def sensor_type(name: str) -> type[SensorOptions]:
+    """The options class of a sensor by its name in ``sensorium``, or by ``package.module:Class``."""
+    import sensorium
+
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise NameNotFoundError(f"there is no sensor type {name!r}: {error}") from error
+    else:
+        found = getattr(sensorium, name) if name in sensorium.__all__ else None
+        if not _is_sensor(found):  # only then is it worth to load them all
+            classes = [each for each in sensorium.__all__ if each[0].isupper()]
+            known = [each for each in classes if _is_sensor(getattr(sensorium, each))]
+            hint = did_you_mean(name, known) or f"; there are {shorten(known, 40)}"
+            raise NameNotFoundError(f"there is no sensor type {name!r}{hint}")
+    if not _is_sensor(found):
+        raise NameNotFoundError(f"{name!r} is no sensor type: it is not derived from sn.SensorOptions")
+    return found  # type: ignore[no-any-return]
+
+
+def _is_sensor(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, SensorOptions)
+
+
+def _as_plain(name: str, value: Any) -> Any:
+    """``value`` as YAML would give it back."""
+    if isinstance(value, dict):
+        return {str(key): _as_plain(name, each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_plain(name, each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{name} must be a plain value (number, text, list or mapping), got {type(value).__name__}")
+
+
+def _qualify(value: Any, robot: str, own: Collection[str]) -> Any:
+    if isinstance(value, str):
+        return f"{robot}/{value}" if value in own else value
+    return tuple(_qualify(each, robot, own) for each in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,305 @@
+"""``Robot``: a model that acts in units of its own, with its sensors, as one part of a scene."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+
+from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
+from sensorium.options import Options
+from sensorium.robots.rig import Rig, SensorRig
+from sensorium.tree import Buffer
+from sensorium.worlds import Entity, Envs, Part, World, env_index
+from sensorium.worlds.compose import load_spec
+
+if TYPE_CHECKING:
+    from sensorium.worlds import Scene
+
+_STATE = frozenset({"state"})
+
+
+class Action(Options):
+    """One number that a robot is told in each step, and the actuators that it drives.
+
+    Scenarios that drive somewhere look for the names "forward" (m/s), "turn" (rad/s, counter-clockwise) and, on robots
+    that have it, "left" (m/s).
+    """
+
+    name: str = Field(min_length=1)
+    """What it is called."""
+    limits: tuple[float, float]
+    """Least and greatest value; what is beyond is cut off."""
+    actuators: dict[str, float]
+    """Actuator -> gain: its control is the sum of gain times value over all actions that drive it."""
+
+    @field_validator("limits")
+    @classmethod
+    def _limits(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not value[0] < value[1]:
+            raise ValueError("must be (min, max) with min < max")
+        return value
+
+    @field_validator("actuators")
+    @classmethod
+    def _actuators(cls, value: dict[str, float]) -> dict[str, float]:
+        if not value:
+            raise ValueError("name at least one actuator")
+        return value
+
+
+class RobotOptions(Options):
+    """All about a robot; ``robots.make`` fills it in."""
+
+    model: str
+    """The model: MJCF or URDF text. The base stands on the ground at z = 0 of the model's frame, x forward."""
+    assets: dict[str, str] = {}
+    """Files that the model needs (meshes, textures): name -> content in base64."""
+    base: str
+    """The link whose pose is the robot's, and on which sensors sit by default."""
+    actions: tuple[Action, ...]
+    """What the robot can be told."""
+    radius: float | None = Field(default=None, gt=0)
+    """Radius of a vertical cylinder around the base that holds the robot, m. Default: from its geometry at start."""
+    rig: SensorRig = SensorRig()
+    """Its sensors."""
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Where it starts, m in the world."""
+    yaw: float = 0.0
+    """Heading at the start, rad."""
+
+    @field_validator("actions")
+    @classmethod
+    def _names(cls, value: tuple[Action, ...]) -> tuple[Action, ...]:
+        names = [action.name for action in value]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"must hold at least one action, each with a name of its own; got {names}")
+        return value
+
+    def load_model(self) -> mujoco.MjSpec:
+        """The model as a spec of its own."""
+        if not self.assets:
+            return load_spec(self.model)
+        files = {name: base64.b64decode(content) for name, content in self.assets.items()}
+        return mujoco.MjSpec.from_string(self.model, assets=files)
+
+
+class Robot(Part[RobotOptions]):
+    """A robot in a scene: ``robot = scene.add_module("robot", sn.robots.make("diffdrive"))``.
+
+    Buffers, float32, filled by ``update_state()``: ``position`` (B, 3) m, ``orientation`` (B, 4) as (w, x, y, z),
+    ``linear_velocity`` (B, 3) m/s and ``angular_velocity`` (B, 3) rad/s of the base link in the world frame;
+    ``joint_positions`` and ``joint_velocities`` (B, n) of its hinges and slides; all tagged "state". ``action``
+    (B, n_actions), what it was told last, tagged "action". Its sensors are below ``rig``.
+
+    Attributes:
+        name: its name in the scene.
+        rig: its sensors by name.
+        radius: of a vertical cylinder around the base that holds it, m.
+    """
+
+    options_type = RobotOptions
+
+    def __init__(self, options: RobotOptions | None = None, **values: Any) -> None:
+        super().__init__(options, **values)
+        self.name = ""
+        self._entity: Entity
+        self._world: World | None = None
+        spec = self.options.load_model()
+        self._own = {each.name for kind in (spec.bodies, spec.sites, spec.joints) for each in kind if each.name}
+        _check_model(self.options, spec)
+        self.radius = self.options.radius or _radius(spec, self.options.base)
+
+    # -- what it can be told ------------------------------------------------------------------------------------------
+
+    @property
+    def n_actions(self) -> int:
+        """How many numbers an action has."""
+        return len(self.options.actions)
+
+    @property
+    def action_names(self) -> list[str]:
+        """What they are called."""
+        return [action.name for action in self.options.actions]
+
+    @property
+    def action_limits(self) -> torch.Tensor:
+        """Least and greatest values, (n_actions, 2)."""
+        return torch.tensor([action.limits for action in self.options.actions])
+
+    def act(self, action: Any, envs: Envs = None) -> None:
+        """Tell the robot what to do from the next step on, until it is told otherwise.
+
+        Args:
+            action: (n_actions,) or (B, n_actions) in the robot's own units; cut off at ``action_limits``.
+            envs: which envs; None for all. ``action`` then has one row for each.
+        """
+        world = self._built("act")
+        index = env_index(envs, world.n_envs, world.device)
+        rows = world.n_envs if index is None else len(index)
+        told = torch.as_tensor(action if isinstance(action, torch.Tensor) else np.asarray(action))
+        if tuple(told.shape) not in ((self.n_actions,), (1, self.n_actions), (rows, self.n_actions)):
+            raise OptionError(
+                f"{self.name}.act: action must have shape ({self.n_actions},) or ({rows}, {self.n_actions}) for "
+                f"{', '.join(self.action_names)}; got {tuple(told.shape)}"
+            )
+        told = told.to(device=world.device, dtype=torch.float32).expand(rows, self.n_actions)
+        if world.device.type == "cpu" and not bool(torch.isfinite(told).all()):
+            raise OptionError(f"{self.name}.act: action must be finite, got NaN or infinity")
+        told = torch.clamp(told, self._least, self._greatest)
+        control = told[:, :1] * self._gains[0]
+        for number in range(1, self.n_actions):  # term by term: a product of matrices rounds by the batch size
+            control = control + told[:, number : number + 1] * self._gains[number]
+        if index is None:
+            self._ctrl[:, self._columns] = control
+            self.action.value.copy_(told)
+        else:
+            ctrl = self._ctrl[index]
+            ctrl[:, self._columns] = control
+            self._ctrl[index] = ctrl
+            self.action.value[index] = told
+
+    # -- where it is --------------------------------------------------------------------------------------------------
+
+    def get_pose(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Position (B, 3) in metres and orientation (B, 4) as (w, x, y, z) of the base link, in the world frame."""
+        self._built("get_pose")
+        if self._is_root:
+            return self._entity.get_pose()
+        return self._xpos[:, self._body].float(), self._xquat[:, self._body].float()
+
+    def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Linear (B, 3) m/s and angular velocity (B, 3) rad/s of the base link, in the world frame."""
+        self._built("get_velocity")
+        twist = self._cvel[:, self._body]  # rotation, then translation at the centre of mass of the tree
+        lever = self._xpos[:, self._body] - self._com[:, self._tree]
+        angular = twist[:, :3]
+        return (twist[:, 3:] + torch.linalg.cross(angular, lever)).float(), angular.float()
+
+    def place(self, xy: Any, yaw: Any, envs: Envs = None) -> None:
+        """Stand the robot somewhere on the ground, at the height of its start; call ``scene.forward(envs)`` after it.
+
+        Args:
+            xy: (2,) or (n, 2) metres in the world.
+            yaw: heading, one number or (n,), rad.
+            envs: which envs; None for all.
+        """
+        if not self._built("place") or not self.can_be_placed:
+            raise OptionError(f"{self.name!r} has a fixed base, so it cannot be placed")
+        spots = np.atleast_2d(np.asarray(xy, dtype=np.float64))
+        half = np.atleast_1d(np.asarray(yaw, dtype=np.float64)) / 2
+        count = max(len(spots), len(half))
+        zeros = np.zeros(len(half))
+        quat = np.stack([np.cos(half), zeros, zeros, np.sin(half)], axis=1)
+        pos = np.column_stack([spots, np.full(len(spots), self.options.pos[2])])
+        self._entity.set_pose(np.tile(pos, (count // len(pos), 1)), np.tile(quat, (count // len(quat), 1)), envs)
+
+    @property
+    def can_be_placed(self) -> bool:
+        """Whether its base moves freely."""
+        return self._is_root and self._free
+
+    # -- part of the scene --------------------------------------------------------------------------------------------
+
+    def attach(self, scene: Scene, name: str) -> None:
+        """Add the model and the sensors to the scene."""
+        options = self.options
+        self._entity = scene.add_robot(options.load_model(), name=name, pos=options.pos, euler=(0, 0, options.yaw))
+        self.name = name
+        self.rig = Rig(options.rig, scene, name, f"{name}/{options.base}", self._own)
+
+    def start(self, scene: Scene) -> None:
+        """Find the base and the actuators in the model, and make the buffers."""
+        world, options, entity = scene.world, self.options, self._entity
+        model = world.model
+        self._world = world
+        self._body = int(model.body(f"{self.name}/{options.base}").id)
+        self._tree = int(model.body_rootid[self._body])
+        self._is_root = int(model.body_parentid[self._body]) == 0 and hasattr(entity, "position")
+        joint = int(model.body_jntadr[self._body])
+        self._free = joint >= 0 and int(model.jnt_type[joint]) == int(mujoco.mjtJoint.mjJNT_FREE)
+        self._xpos, self._xquat, self._cvel, self._com, self._ctrl = (
+            world.bind(field) for field in ("xpos", "xquat", "cvel", "subtree_com", "ctrl")
+        )
+        driven = list(dict.fromkeys(name for action in options.actions for name in action.actuators))
+        columns = [int(model.actuator(f"{self.name}/{name}").id) for name in driven]
+        self._columns: Any = torch.tensor(columns, device=world.device)
+        if columns == list(range(columns[0], columns[0] + len(columns))):
+            self._columns = slice(columns[0], columns[0] + len(columns))  # which is quicker to write
+        self._gains = torch.tensor(
+            [[action.actuators.get(name, 0.0) for name in driven] for action in options.actions],
+            dtype=self._ctrl.dtype,
+            device=world.device,
+        )
+        self._least, self._greatest = self.action_limits.to(world.device).T.contiguous()
+
+        def zeros(columns: int) -> Buffer:
+            return Buffer(torch.zeros(world.n_envs, columns, device=world.device), _STATE)
+
+        shared = [name for name in ("joint_positions", "joint_velocities") if hasattr(entity, name)]
+        shared += ["position", "orientation"] if self._is_root else []
+        for name in shared:
+            getattr(entity, name).tags |= _STATE
+        self.position = entity.position if self._is_root else zeros(3)
+        self.orientation = entity.orientation if self._is_root else zeros(4)
+        self.linear_velocity, self.angular_velocity = zeros(3), zeros(3)
+        if shared[:2] == ["joint_positions", "joint_velocities"]:
+            self.joint_positions, self.joint_velocities = entity.joint_positions, entity.joint_velocities
+        else:
+            self.joint_positions, self.joint_velocities = zeros(0), zeros(0)
+        self.action = Buffer(torch.zeros(world.n_envs, self.n_actions, device=world.device), {"action"})
+
+    def _update_state(self) -> None:
+        self._built("update_state")
+        self._entity.update_state()
+        for buffer, value in zip((self.linear_velocity, self.angular_velocity), self.get_velocity(), strict=True):
+            buffer.load(value)
+        if not self._is_root:
+            for buffer, value in zip((self.position, self.orientation), self.get_pose(), strict=True):
+                buffer.load(value)
+
+    def _write_replay_data(self) -> None:
+        self._entity.write_replay_data()
+
+    def _built(self, call: str) -> World:
+        if self._world is None:
+            raise NotBuiltError(f"{call} needs a running scene: add the robot by scene.add_module, then scene.build()")
+        return self._world
+
+    def __repr__(self) -> str:
+        return f"<Robot {self.name!r}, actions {self.action_names}>"
+
+
+def _check_model(options: RobotOptions, spec: mujoco.MjSpec) -> None:
+    """Whether base and actuators are there; those without a name cannot be meant."""
+    for what, wanted, elements in (
+        ("link (base)", [options.base], spec.bodies[1:]),
+        ("actuator", [name for action in options.actions for name in action.actuators], spec.actuators),
+    ):
+        known = [element.name for element in elements if element.name]
+        for name in wanted:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"; it has {shorten(known)}"
+                raise NameNotFoundError(f"the model has no {what} named {name!r}{hint}")
+
+
+def _radius(spec: mujoco.MjSpec, base: str) -> float:
+    """Horizontal distance from the base to the farthest corner of a box around any of the robot's geoms, at start."""
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    corners = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, 8).T
+    turn, origin, farthest = data.body(base).xmat.reshape(3, 3), data.body(base).xpos, 0.0
+    for geom in np.flatnonzero(model.geom_bodyid > 0):
+        box = model.geom_aabb[geom]
+        points = data.geom_xpos[geom] + (box[:3] + corners * box[3:]) @ data.geom_xmat[geom].reshape(3, 3).T
+        local = (points - origin) @ turn
+        farthest = max(farthest, float(np.hypot(local[:, 0], local[:, 1]).max()))
+    if not math.isfinite(farthest) or farthest <= 0:
+        raise OptionError("the model has no geometry to tell its radius from; give radius in metres")
+    return farthest

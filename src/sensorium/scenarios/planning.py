@@ -1,0 +1,97 @@
+"""Ways over an occupancy map: shortest paths by SciPy's Dijkstra, and straight lines instead of stairs."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.ndimage import distance_transform_edt, label
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from sensorium.errors import OptionError
+from sensorium.scenarios.occupancy import OccupancyMap
+
+_EIGHT = np.ones((3, 3), int)
+
+
+class Planner:
+    """Shortest ways between free cells of a map, which is dilated by what drives there.
+
+    Args:
+        room: the map; where its cells are free, the centre of the robot may be.
+    """
+
+    def __init__(self, room: OccupancyMap) -> None:
+        free = room.free
+        if not free.any():
+            raise OptionError(
+                "the map has no free cell for this robot: is it wider than all gaps, or starts in a wall?"
+            )
+        self.room = room
+        self.regions = label(free, _EIGHT)[0]
+        """Number of the connected region of each cell; 0 where it is not free."""
+        self._graph = _neighbours(free, room.resolution)
+        self._nearest = distance_transform_edt(~free, return_distances=False, return_indices=True)
+
+    def cell(self, point: np.ndarray) -> tuple[int, int]:
+        """Row and column of the free cell that is nearest to a point of the world (2,)."""
+        row, column = self.room.to_pixels(point)
+        rows, columns = self.room.shape
+        row, column = min(max(int(row), 0), rows - 1), min(max(int(column), 0), columns - 1)
+        return int(self._nearest[0, row, column]), int(self._nearest[1, row, column])
+
+    def plan(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray | None:
+        """The corners of a short way from the free cell nearest to ``start`` to the one nearest to ``goal``, (n, 2) m,
+        n at least 2; None if there is none."""
+        columns = self.room.shape[1]
+        first, last = self.cell(start), self.cell(goal)
+        if self.regions[first] != self.regions[last]:
+            return None
+        source, target = last[0] * columns + last[1], first[0] * columns + first[1]
+        _, before = dijkstra(self._graph, indices=source, return_predecessors=True)
+        cells = [target]
+        while cells[-1] != source:
+            cells.append(int(before[cells[-1]]))
+        way = self.room.to_world(np.stack(np.divmod(np.array(cells), columns), axis=1))
+        return self.straighten(way if len(way) > 1 else np.repeat(way, 2, axis=0))
+
+    def straighten(self, way: np.ndarray) -> np.ndarray:
+        """A way without the corners that can be left out: those between two that see each other."""
+        corners, here = [0], 0
+        while here < len(way) - 1:
+            ahead, step = here + 1, 1
+            while True:  # farther and farther while it can be seen, then by halves
+                farther = min(ahead + step, len(way) - 1)
+                if farther > ahead and self.sees(way[here], way[farther]):
+                    ahead, step = farther, step * 2
+                elif step > 1:
+                    step = max(1, step // 4)
+                else:
+                    break
+            corners.append(ahead)
+            here = ahead
+        return way[corners]
+
+    def sees(self, start: np.ndarray, end: np.ndarray) -> bool:
+        """Whether the straight line between two points is free, looked at every quarter of a cell."""
+        count = 2 + int(np.hypot(*(end - start)) / (0.25 * self.room.resolution))
+        along = np.linspace(0.0, 1.0, count)[:, None]
+        return bool(self.room.is_free(start + along * (end - start)).all())
+
+
+def _neighbours(free: np.ndarray, resolution: float) -> csr_matrix:
+    """Each free cell's free neighbours of eight, weighted by their distance; diagonals where no corner is cut."""
+    rows, columns = free.shape
+    number = np.arange(rows * columns).reshape(rows, columns)
+    starts, ends, lengths = [], [], []
+    for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
+        here = (slice(0, rows - down), slice(max(0, -right), columns - max(0, right)))
+        there = (slice(down, rows), slice(max(0, right), columns - max(0, -right)))
+        open_ = free[here] & free[there]
+        if down and right:  # both cells beside the diagonal
+            open_ &= free[here[0], there[1]] & free[there[0], here[1]]
+        starts.append(number[here][open_])
+        ends.append(number[there][open_])
+        lengths.append(np.full(int(open_.sum()), resolution * np.hypot(down, right)))
+    start, end, length = (np.concatenate(parts) for parts in (starts, ends, lengths))
+    both = (np.concatenate([start, end]), np.concatenate([end, start]))
+    return csr_matrix((np.concatenate([length, length]), both), shape=(free.size, free.size))

@@ -1,0 +1,172 @@
+"""Random paths: to a random free point, round whatever stands in the way, and on to the next one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from sensorium.errors import OptionError
+from sensorium.options import Options
+from sensorium.robots import Robot
+from sensorium.scenarios import kernels
+from sensorium.scenarios.occupancy import OccupancyMap
+from sensorium.scenarios.planning import Planner
+from sensorium.scenarios.scenario import Scenario
+from sensorium.worlds import Scene
+
+_CORNERS = 32
+"""Corners of a path that are kept; a longer one is driven in parts."""
+_TRIES = 16
+"""Goals that are drawn to find one that is far enough away."""
+
+
+class RandomPathOptions(Options):
+    """Options of the scenario "random-path"."""
+
+    map: str | None = None
+    """An occupancy map in ROS's format: its yaml file, or the folder of its map.yaml. Default: made from the scene."""
+    resolution: float = Field(default=0.05, gt=0)
+    """Metres of a cell of the map that is made."""
+    margin: float = Field(default=0.1, ge=0)
+    """Metres that are kept from everything, on top of the robot's radius."""
+    speed: float | None = Field(default=None, gt=0)
+    """Cruising speed, m/s. Default: 0.7 of what the robot can."""
+    acceleration: float = Field(default=1.0, gt=0)
+    """How fast the speed changes, m/s²."""
+    turn_acceleration: float = Field(default=4.0, gt=0)
+    """How fast the yaw rate changes, rad/s²."""
+    lookahead: float = Field(default=0.4, gt=0)
+    """Metres along the path to the point that the robot heads for."""
+    min_distance: float = Field(default=1.5, ge=0)
+    """Metres that a new goal is away at least, where the map allows it."""
+    patience: float = Field(default=2.0, gt=0)
+    """Seconds without moving after which the robot backs up, and takes another goal."""
+    goals: int | None = Field(default=None, ge=1)
+    """Goals until an env is done. Default: never."""
+    random_start: bool | None = None
+    """Whether each episode begins at a random free point. Default: where the robot's base moves freely."""
+
+
+class RandomPath(Scenario[RandomPathOptions]):
+    """Plans a path over the map to a random free point, follows it, and takes the next goal on arrival.
+
+    The map is of env 0 as it is when the scenario is made, and holds for all envs: it knows nothing of what moves.
+
+    Buffers: ``goal`` (B, 2) m, ``path`` (B, 32, 2) m with ``corners`` (B,) of them in use and ``leg`` (B,) the one that
+    is driven; ``command`` (B, 3): forward, left, turn; ``reached`` (B,) goals, ``draws`` (B,); and what tells a robot
+    that is stuck: ``anchor`` (B, 3), ``still``, ``backing``, ``side`` (B,).
+
+    Attributes:
+        map: the occupancy map.
+        planner: what plans on it, with the robot's radius and the margin taken off.
+    """
+
+    name = "random-path"
+    options_type = RandomPathOptions
+
+    def __init__(self, scene: Scene, robot: Robot, seed: int, options: RandomPathOptions) -> None:
+        super().__init__(scene, robot, seed, options)
+        self._need("forward", "turn")
+        if options.random_start and not robot.can_be_placed:
+            raise OptionError(f"random_start: {robot.name!r} has a fixed base, so it cannot be placed")
+        self._starts = robot.can_be_placed if options.random_start is None else options.random_start
+        if options.map is None:
+            self.map = OccupancyMap.from_scene(scene, options.resolution)
+        else:
+            self.map = OccupancyMap.load(options.map)
+        self.planner = Planner(self.map.dilated(robot.radius + options.margin))
+        limits = np.abs(self._limits).min(axis=1)
+        self._speed = options.speed or 0.7 * float(limits[self._moves["forward"]])
+        self._turn = float(limits[self._moves["turn"]])
+        self.goal, self._goal = self._buffer(2)
+        self.path, self._path = self._buffer(_CORNERS, 2)
+        self.corners, self._corners = self._buffer(dtype=np.int64)
+        self.leg, self._leg = self._buffer(dtype=np.int64)
+        self.command, self._command = self._buffer(3)
+        self.reached, self._reached = self._buffer(dtype=np.int64)
+        self.draws, self._draws = self._buffer(dtype=np.int64)
+        self.anchor, self._anchor = self._buffer(3)
+        self.still, self._still = self._buffer()
+        self.backing, self._backing = self._buffer()
+        self.side, self._side = self._buffer()
+        self._state = np.zeros(scene.n_envs, np.int64)
+        self._random = self._keys(2)
+        self._cells: dict[int, np.ndarray] = {}
+        self._side[:] = 1.0
+        self.reset()
+
+    def _begin(self, ids: np.ndarray) -> None:
+        for array in (self._goal, self._path, self._corners, self._leg, self._command, self._reached, self._still):
+            array[ids] = 0
+        self._backing[ids], self._side[ids] = 0.0, 1.0
+        if self._starts:
+            pose = self._pose()
+            spots = np.array([self._draw_point(int(env), pose[env, :2], 0.0) for env in ids])
+            yaws = [2 * math.pi * kernels.uniform(self._random, 1, int(env), self._draws[env]) for env in ids]
+            self._robot.place(spots, yaws, envs=ids)
+            self._scene.forward(envs=ids)
+        self._anchor[ids] = self._pose()[ids]
+
+    def _decide(self) -> torch.Tensor:
+        pose, options = self._pose(), self.options
+        kernels.follow(
+            pose,
+            self._path,
+            self._corners,
+            self._leg,
+            self._command,
+            self._anchor,
+            self._still,
+            self._backing,
+            self._side,
+            self._state,
+            self._speed,
+            self._turn,
+            options.acceleration,
+            options.turn_acceleration,
+            options.lookahead,
+            0.25 * options.lookahead,
+            0.5 * options.lookahead,
+            options.patience,
+            "left" in self._moves,
+            self._scene.dt,
+        )
+        for env in np.flatnonzero(self._state):
+            self._next(int(env), pose[env, :2])
+        return self._all_actions(self._command)
+
+    def _done(self) -> np.ndarray:
+        if self.options.goals is None:
+            return super()._done()
+        return self._reached >= self.options.goals
+
+    def _next(self, env: int, here: np.ndarray) -> None:
+        """Take the next goal, and plan the way to it; to the same one, if the path led only part of the way."""
+        arrived = self._state[env] == kernels.ARRIVED and self._corners[env] >= 2
+        on_the_way = arrived and bool((self._path[env, self._corners[env] - 1] != self._goal[env]).any())
+        if not on_the_way:
+            self._reached[env] += arrived
+            self._goal[env] = self._draw_point(env, here, self.options.min_distance)
+        way = self.planner.plan(here, self._goal[env])
+        assert way is not None  # goals are drawn from where the robot can go
+        way[0], way[-1] = here, self._goal[env]
+        count = min(len(way), _CORNERS)
+        self._path[env, :count], self._corners[env], self._leg[env] = way[:count], count, 0
+
+    def _draw_point(self, env: int, here: np.ndarray, away: float) -> np.ndarray:
+        """The middle of a random free cell that can be reached from here, ``away`` metres away if there is one."""
+        region = int(self.planner.regions[self.planner.cell(here)])
+        if region not in self._cells:
+            self._cells[region] = np.argwhere(self.planner.regions == region)
+        cells = self._cells[region]
+        point = here
+        for _ in range(_TRIES):
+            number = int(kernels.uniform(self._random, 0, env, self._draws[env]) * len(cells))
+            self._draws[env] += 1
+            point = self.planner.room.to_world(cells[number])
+            if math.hypot(*(point - here)) >= away:
+                break
+        return point
