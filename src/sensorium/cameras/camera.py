@@ -131,9 +131,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """
         self._built("set_intrinsics")
         self._mount.focus(fov, focal_length, principal_point, envs)
-        self._tell(
-            "set_intrinsics", fov=fov, focal_length=focal_length, principal_point=principal_point, envs=envs
-        )
+        self._tell("set_intrinsics", fov=fov, focal_length=focal_length, principal_point=principal_point, envs=envs)
         self._outdate(self._mount.ids(envs))
 
     def pick_pixel(self, env: int, x: float, y: float) -> Picked:

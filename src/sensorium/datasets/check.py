@@ -149,5 +149,3 @@ def _check_images(folder: Path, config: dict[str, Any], chunk: Chunk, report: Re
                 report.n_files += 1
             finally:
                 media.forget(path)
-
-

@@ -202,7 +202,9 @@ class Chunk:
             self._checks = self._array(Field("check", "uint64", ()), self._check_offset)
             self.events = {line["row"]: line["events"] for line in map(json.loads, text.splitlines())}
         except FileNotFoundError:
-            raise DatasetError(f"the file {path} is missing; restore it, or run `sensorium check` on its folder") from None
+            raise DatasetError(
+                f"the file {path} is missing; restore it, or run `sensorium check` on its folder"
+            ) from None
         except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
             raise DatasetError(
                 f"{path} is not a whole file of steps ({error}); restore it, or run `sensorium check` on its folder"

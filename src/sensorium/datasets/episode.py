@@ -6,7 +6,7 @@ import base64
 import warnings
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -286,5 +286,3 @@ class Episode:
 def event_state(event: dict[str, Any], width: int) -> np.ndarray:
     """The states that a restart was to, (n, n_state)."""
     return np.frombuffer(base64.b64decode(event["state"]), "<f8").reshape(-1, width)
-
-

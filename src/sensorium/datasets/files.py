@@ -87,18 +87,25 @@ def writing(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-def new_folder(path: str | Path, overwrite: bool = False) -> Path:
-    """A folder for a new recording: it does not exist, is empty, or is a recording that may be removed."""
+def check_new(path: str | Path, overwrite: bool = False) -> Path:
+    """A folder that a recording may be written into: it does not exist, is empty, or is one that may be replaced."""
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
-        raise DatasetError(f"{folder} is a file; give another folder to record into")
+        raise DatasetError(f"{folder} is a file; give another folder to write into")
     if folder.exists() and any(folder.iterdir()):
         if not overwrite:
-            raise DatasetError(f"{folder} is not empty; give another folder, or remove it first")
-        read_config(folder)  # remove nothing but recordings
-        with writing(folder):
-            shutil.rmtree(folder)
+            raise DatasetError(f"{folder} is not empty; give another folder, or replace what is there with overwrite")
+        read_config(folder)  # replace nothing but recordings
+    return folder
+
+
+def new_folder(path: str | Path, overwrite: bool = False) -> Path:
+    """Make an empty folder for a recording."""
+    folder = check_new(path, overwrite)
     with named(folder):
+        if folder.exists() and any(folder.iterdir()):
+            with writing(folder):
+                shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 

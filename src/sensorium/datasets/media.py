@@ -145,11 +145,11 @@ class _Video:
         import av
 
         self._file = av.open(str(path))
-        self._stream = self._file.streams.video[0]
+        self._stream: Any = self._file.streams.video[0]
         self.count = self._stream.frames
         self._next = 0
         self._frames = self._file.decode(self._stream)
-        self._tick = 1 / (self._stream.average_rate * self._stream.time_base)
+        self._tick: Fraction = 1 / (self._stream.average_rate * self._stream.time_base)
 
     def read(self, index: int) -> np.ndarray:
         if not self._next <= index < self._next + _KEY_FRAMES:

@@ -7,7 +7,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,8 @@ from sensorium.worlds.contents import encode
 from sensorium.worlds.journal import Call, Restart
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
+
 
 class SavesMap(Protocol):
     """An occupancy map, as far as the recorder is concerned."""
@@ -108,10 +109,8 @@ class Recorder:
         journal = self.scene._journal
         first = journal.begin()
         if first is None:
-            try:
+            with suppress(DivergenceError):  # envs that have failed were reported when they did
                 self.scene.forward()  # the journal now begins with it
-            except DivergenceError:
-                pass  # envs that have failed were reported when they did
             first = journal.begin() or []
         self._first_events: list[Restart | Call] = first
         if isinstance(self._world, MujocoWorld):
@@ -240,5 +239,5 @@ def _event_form(event: Restart | Call) -> dict[str, Any]:
     envs = None if event.envs is None else event.envs.tolist()
     form: dict[str, Any] = {"stepped": event.stepped, "restart": event.call, "envs": envs}
     if event.state is not None:
-        form["state"] = base64.b64encode(np.ascontiguousarray(event.state, "<f8")).decode("ascii")
+        form["state"] = base64.b64encode(np.ascontiguousarray(event.state, "<f8").tobytes()).decode("ascii")
     return form

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import queue
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -152,9 +153,7 @@ class _Job:
         self.episode, self.options = episode, options
         possible = ceil(len(episode) / options.interval)
         self.n_frames = possible if options.max_frames is None else min(possible, options.max_frames)
-        self.changes = CameraChanges(
-            outputs=options.images, renderer=options.renderer, resolution=options.resolution
-        )
+        self.changes = CameraChanges(outputs=options.images, renderer=options.renderer, resolution=options.resolution)
         self.scene = self._build()
         try:
             self.streams = self._choose()
@@ -201,6 +200,8 @@ class _Job:
     def write_config(self, folder: Path, form: dict[str, Any]) -> None:
         """Write what this replay is, before its first frame."""
         episode = self.episode
+        if (episode.folder / "occupancy_map").is_dir():
+            shutil.copytree(episode.folder / "occupancy_map", folder / "occupancy_map")
         config = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": versions(),
@@ -236,9 +237,7 @@ class _Job:
         every = self.options.interval
         try:
             for first, count in segments:
-                segment = Segment(
-                    folder, self.scene, self.source, self.streams, encoders, first, count, self.rate
-                )
+                segment = Segment(folder, self.scene, self.source, self.streams, encoders, first, count, self.rate)
                 try:
                     for frame in range(first, first + count):
                         step = tracer.to(frame * every)
@@ -334,4 +333,3 @@ def _work(source: str, out: str, form: Any, share: Any, modules: list[str], repo
 
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
-

@@ -11,7 +11,6 @@ from sensorium.datasets.episode import Episode, Step, event_state
 from sensorium.errors import DivergenceError
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
-from sensorium.worlds.entity import Entity
 
 
 class Retracer:
@@ -29,7 +28,7 @@ class Retracer:
         self.episode, self.scene = episode, scene
         self.index = -1
         self._number = int(episode.config.get("start", 0))
-        entities = {id(buffer) for _, entity in scene.named_modules() if isinstance(entity, Entity) for _, buffer in entity.named_buffers()}
+        entities = {id(buffer) for entity in scene.entities.values() for _, buffer in entity.named_buffers()}
         self._plain = [
             name
             for name, buffer in scene.named_buffers()

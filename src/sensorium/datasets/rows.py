@@ -65,9 +65,7 @@ class Row:
 
     def parts(self, block: np.ndarray) -> list[np.ndarray]:
         """The fields of a block of bytes, as bytes."""
-        return [
-            block[start : start + field.n_bytes] for field, start in zip(self.fields, self.starts, strict=True)
-        ]
+        return [block[start : start + field.n_bytes] for field, start in zip(self.fields, self.starts, strict=True)]
 
     def arrays(self, block: np.ndarray) -> list[np.ndarray]:
         """The same as arrays of their shapes."""

@@ -43,7 +43,9 @@ def encode(value: Any) -> Any:
     """A value as JSON; :func:`decode` makes it again."""
     if isinstance(value, Options):
         # what was left at its default stays unsaid: some options mean more when they are given
-        given = {name: encode(getattr(value, name)) for name in type(value).model_fields if name in value.model_fields_set}
+        given = {
+            name: encode(getattr(value, name)) for name in type(value).model_fields if name in value.model_fields_set
+        }
         return {"type": _path(type(value)), "options": given}
     if isinstance(value, Part):
         return {"part": _path(type(value)), "options": encode(value.options)}

@@ -22,7 +22,7 @@ from sensorium.errors import (
 )
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
-from sensorium.worlds.contents import encode, encode_call, repeat_calls
+from sensorium.worlds.contents import encode_call, repeat_calls
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.lights import Light, light_scene
