@@ -22,17 +22,22 @@ from sensorium.datasets.files import PART, named, publish, quote, unquote
 from sensorium.datasets.rows import Field, Row
 from sensorium.errors import DatasetError
 
+_SLACK = 1 << 14
+"""Room for what HDF5 itself and a few events need."""
 _WRITTEN = 1 << 32
 """Added to check sums, so that none is zero."""
 
 
 def check_sum(block: np.ndarray) -> int:
     """Of a row's block of bytes."""
-    return _WRITTEN | zlib.crc32(block)
+    return _WRITTEN | zlib.crc32(block.data)
 
 
 def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
     """Make a file with room for ``capacity`` steps; where the arrays begin."""
+    room = sum(capacity * field.n_bytes + 1024 for field in row.fields) + 8 * capacity + _SLACK
+    with open(path, "wb") as handle:  # a full disk shows here, not in the middle of a step
+        os.posix_fallocate(handle.fileno(), 0, room)
     with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -45,15 +50,9 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         check = _dataset(file.id, Field("check", "uint64", ()), capacity, layout)
         offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
         offsets["check"] = check.get_offset()
-    size = max([offset + capacity * _size(row, name) for name, offset in offsets.items()])
     with open(path, "r+b") as handle:
-        # a full disk shows here, not in the middle of a step
-        os.posix_fallocate(handle.fileno(), 0, max(size, os.path.getsize(path)))
+        os.posix_fallocate(handle.fileno(), 0, room)
     return offsets
-
-
-def _size(row: Row, name: str) -> int:
-    return 8 if name == "check" else next(field.n_bytes for field in row.fields if field.name == name)
 
 
 def _dataset(group: Any, field: Field, steps: int, layout: Any) -> Any:
@@ -102,7 +101,7 @@ class ChunkWriter:
 
     def close(self, attributes: dict[str, Any] | None = None) -> None:
         """Give the file its final name. Without any step, there is no file."""
-        self.drop()
+        self.drop()  # closed once, also when what follows fails
         finish(self._part, self._events_path, self.path, self.count, attributes or {})
 
     def drop(self) -> None:

@@ -55,10 +55,14 @@ def _copy_model(file: str, folder: Path, name: str) -> str:
 
 
 def model_hash(model: mujoco.MjModel) -> str:
-    """Of a compiled model, bit by bit."""
-    data = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
-    mujoco.mj_saveModel(model, None, data)
-    return hashlib.sha256(data.tobytes()).hexdigest()
+    """Of a compiled model, bit by bit; where its files were is no part of it."""
+    digest = hashlib.sha256()
+    for source in (model, model.opt):
+        for name in sorted(name for name in dir(source) if not name.startswith("_") and "path" not in name):
+            value = getattr(source, name)
+            if isinstance(value, np.ndarray | int | float | bytes):
+                digest.update(name.encode() + np.asarray(value).tobytes())
+    return digest.hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -67,9 +68,13 @@ def named(path: Path) -> Iterator[None]:
     """Turn what the system says about a file into an error that names it and what to do."""
     try:
         yield
-    except OSError as error:
-        full = " Free some space: what was written before is whole." if error.errno in (27, 28, 122) else ""
-        raise DatasetError(f"cannot write {path}: {error.strerror or error}.{full}") from error
+    except DatasetError:
+        raise
+    except (OSError, RuntimeError) as error:  # HDF5 has no errors of its own
+        text = getattr(error, "strerror", None) or str(error)
+        full = any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+        todo = " Free some space: what was written before is whole." if full else ""
+        raise DatasetError(f"cannot write {path}: {text}.{todo}") from error
 
 
 @contextmanager

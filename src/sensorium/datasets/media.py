@@ -117,7 +117,7 @@ class ArrayWriter:
     def write(self, image: np.ndarray) -> None:
         """Add a frame. Compressing is done here, where other threads can go on meanwhile."""
         raw = np.ascontiguousarray(image, self._dtype).view(np.uint8).reshape(-1, self._dtype.itemsize)
-        packed = zlib.compress(np.ascontiguousarray(raw.T), 1)
+        packed = zlib.compress(np.ascontiguousarray(raw.T).data, 1)
         with named(self._path):
             self._data.resize(self._count + 1, axis=0)
             self._data.id.write_direct_chunk((self._count, *(0 for _ in image.shape)), packed)
@@ -145,11 +145,12 @@ class _Video:
         import av
 
         self._file = av.open(str(path))
-        self._stream: Any = self._file.streams.video[0]
-        self.count = self._stream.frames
+        stream: Any = self._file.streams.video[0]
+        self._stream = stream
+        self.count = int(stream.frames)
         self._next = 0
         self._frames = self._file.decode(self._stream)
-        self._tick: Fraction = 1 / (self._stream.average_rate * self._stream.time_base)
+        self._tick: Fraction = 1 / (stream.average_rate * stream.time_base)
 
     def read(self, index: int) -> np.ndarray:
         if not self._next <= index < self._next + _KEY_FRAMES:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+_FIRST_BYTES = 1 << 20
+"""Size of the first file of steps."""
+
+
 class SavesMap(Protocol):
     """An occupancy map, as far as the recorder is concerned."""
 
@@ -77,7 +81,10 @@ class Recorder:
             raise DatasetError("this scene is being recorded already; close that recorder first")
         self._source = StepSource(scene, frozenset(exclude_tags))
         self._row = self._source.row
-        self._capacity = max(1, chunk_bytes // self._row.n_bytes)
+        # files begin small, so that short recordings are small, and each has twice the room of the one before
+        self._most = max(1, chunk_bytes // self._row.n_bytes)
+        self._capacity = min(self._most, max(1, _FIRST_BYTES // self._row.n_bytes))
+        self._left = 0
 
         self.folder = new_folder(out, overwrite)
         self._stack = ExitStack()
@@ -120,7 +127,7 @@ class Recorder:
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for _ in range(count):
             self._free.put(Slot(self._row))
-        self._filled: queue.SimpleQueue[tuple[Slot, list[Any]] | None] = queue.SimpleQueue()
+        self._filled: queue.SimpleQueue[tuple[Slot, list[Any], int] | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="recorder", daemon=True)
@@ -149,10 +156,15 @@ class Recorder:
             raise
         self._first_events = []
         now = self._source.values()
-        if now != self._last_others or self.n_steps % self._capacity == 0:
+        opens = 0
+        if not self._left:
+            opens = self._left = self._capacity
+            self._capacity = min(self._most, 2 * self._capacity)
+        if now and (opens or now != self._last_others):
             forms.append({"values": now})
             self._last_others = now
-        self._filled.put((slot, forms))
+        self._filled.put((slot, forms, opens))
+        self._left -= 1
         self.n_steps += 1
 
     def record(self, n_steps: int, before: Callable[[], Any] | None = None) -> None:
@@ -214,18 +226,17 @@ class Recorder:
         done = 0
         try:
             while (item := self._filled.get()) is not None:
-                slot, events = item
-                if chunk is None:
-                    chunk = ChunkWriter(self.folder / STATE, self._row, done, self._capacity)
+                slot, events, opens = item
+                if opens:
+                    chunk = ChunkWriter(self.folder / STATE, self._row, done, opens)
+                assert chunk is not None
                 chunk.write(slot.block, events)
                 done += 1
                 self._free.put(slot)
                 if chunk.full:
-                    closing, chunk = chunk, None
-                    closing.close()
-            if chunk is not None:
-                closing, chunk = chunk, None
-                closing.close()
+                    chunk.close()
+            if chunk is not None and not chunk.full:
+                chunk.close()
         except BaseException as error:
             if chunk is not None:
                 chunk.drop()  # its whole steps are there for `sensorium check` to complete
