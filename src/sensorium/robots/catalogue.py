@@ -89,7 +89,7 @@ def make(
         values["actions"] = tuple(each if isinstance(each, Action) else Action(**each) for each in actions)
     if rig is not None:
         values["rig"] = _rig(rig)
-    return Robot(RobotOptions(**values, **options))
+    return Robot(RobotOptions(**{**values, **options}))
 
 
 def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
@@ -124,7 +124,6 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
     if missing:
         raise ModelError(f"the model needs {missing[0]}, which is not there")
     assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
-    spec.meshdir = spec.texturedir = ""
     return spec.to_xml(), assets, spec
 
 

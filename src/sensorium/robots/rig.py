@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -55,7 +55,8 @@ class RigSensor(Options):
     name: str = Field(pattern=r"^[A-Za-z_][\w-]*$")
     """What it is called in the component tree: ``robot.rig.NAME``."""
     type: str
-    """Class of its options: a name of ours ("IMU", "Camera", ...), or ``package.module:Class`` of your own."""
+    """Class of its options: a name of ours ("IMU", "Camera", ...), or ``package.module:Class`` of a module that the
+    program has imported."""
     mount: SensorMount = SensorMount()
     """Where it sits."""
     options: dict[str, Any] = {}
@@ -103,7 +104,7 @@ class RigSensor(Options):
             if "lookat" in fields:
                 mujoco.mju_mulQuat(quat, quat.copy(), _CAMERA_AXES)
             values["quat"] = tuple(quat.tolist())
-        elif mount.model_fields_set - {"link"}:
+        elif mount != SensorMount(link=mount.link):
             raise OptionError(f"{self.type} has no pose of its own; leave pos, quat and euler of its mount out")
         for name in _NAMING:
             if name in values:
@@ -156,7 +157,10 @@ class SensorRig(Options):
         if not isinstance(values, dict):
             raise OptionError(f"{path}: expected a mapping with the key 'sensors', got {type(values).__name__}")
         try:
-            return cls(**values)
+            entries = values.get("sensors")
+            if isinstance(entries, list):  # one by one, so that an error is about one of them
+                values["sensors"] = [RigSensor(**each) if isinstance(each, dict) else each for each in entries]
+            return cls(**{str(name): value for name, value in values.items()})
         except (OptionError, TypeError) as error:
             raise OptionError(f"{path}: {error}") from error
 
@@ -197,10 +201,9 @@ def sensor_type(name: str) -> type[SensorOptions]:
 
     if ":" in name:
         module, _, attribute = name.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise NameNotFoundError(f"there is no sensor type {name!r}: {error}") from error
+        if module not in sys.modules:  # a file must not choose what code runs
+            raise NameNotFoundError(f"there is no sensor type {name!r}: import the module {module!r} first")
+        found = getattr(sys.modules[module], attribute, None)
     else:
         found = getattr(sensorium, name) if name in sensorium.__all__ else None
         if not _is_sensor(found):  # only then is it worth to load them all
@@ -210,7 +213,7 @@ def sensor_type(name: str) -> type[SensorOptions]:
             raise NameNotFoundError(f"there is no sensor type {name!r}{hint}")
     if not _is_sensor(found):
         raise NameNotFoundError(f"{name!r} is no sensor type: it is not derived from sn.SensorOptions")
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[return-value]
 
 
 def _is_sensor(value: Any) -> bool:

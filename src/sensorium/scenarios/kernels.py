@@ -18,6 +18,8 @@ _STILL_WAY, _STILL_TURN = 0.05, 0.1
 """Metres and rad within which a robot stands still."""
 _TURN_FIRST = 0.6
 """rad off the target from which a robot turns on the spot."""
+_SLOW = 0.1
+"""m/s below which a robot has stopped at its goal."""
 _FACING = 2.0
 """1/s: yaw rate by the angle to the target, on the spot and on bases that drive any way."""
 
@@ -156,8 +158,9 @@ def follow(
                 if last or (to_end >= near and along < length):
                     break
                 leg[env] += 1
-            if last and to_end < arrival:
-                state[env] = ARRIVED
+            if last and to_end < arrival:  # stop first: what is fast drifts off the next path
+                if math.hypot(command[env, 0], command[env, 1]) < _SLOW:
+                    state[env] = ARRIVED
             else:
                 part = 1.0
                 if length > 0.0:
@@ -166,8 +169,13 @@ def follow(
                 away = max(math.hypot(tx - x, ty - y), 1e-6)
                 off = math.atan2(ty - y, tx - x) - yaw
                 off = math.atan2(math.sin(off), math.cos(off))
-                slow = 0.0 if last else 0.25 * speed
-                fast = min(speed, math.sqrt(slow * slow + acceleration * to_end))  # brakes at half of what it can
+                slow, to_stop = 0.0, to_end
+                if not last:  # the sharper the corner, the slower
+                    cx, cy = path[env, leg[env] + 2, 0] - bx, path[env, leg[env] + 2, 1] - by
+                    on = max(math.hypot(cx, cy) * length, 1e-9)
+                    slow = speed * max(0.25, 2.0 * ((bx - ax) * cx + (by - ay) * cy) / on - 1.0)
+                    to_stop = max(0.0, to_end - near)
+                fast = min(speed, math.sqrt(slow * slow + acceleration * to_stop))  # brakes at half of what it can
                 if any_way:
                     forward, left = fast * math.cos(off), fast * math.sin(off)
                     rate = min(max(_FACING * off, -turn), turn)
@@ -187,7 +195,13 @@ def follow(
                 still[env] += dt
             if still[env] > patience:
                 backing[env], still[env] = 1.0, 0.0
+                command[env, 0] = command[env, 1] = command[env, 2] = 0.0  # it stands, whatever it was told
                 side[env] = -side[env]
+        if any_way:  # it goes on as it did in the world, while its own axes turn
+            bend = command[env, 2] * dt
+            old, across = command[env, 0], command[env, 1]
+            command[env, 0] = math.cos(bend) * old + math.sin(bend) * across
+            command[env, 1] = math.cos(bend) * across - math.sin(bend) * old
         for i in range(3):
             wanted = forward if i == 0 else (left if i == 1 else rate)
             step = (turn_acceleration if i == 2 else acceleration) * dt

@@ -125,14 +125,13 @@ class OccupancyMap:
         from_below, _ = eye.look(middles + up * low, up)
         occupied = (from_above <= high - low) | (from_below <= high - low)
         for height in np.linspace(low, high, 2 + math.floor((high - low) / _PROBES)):
-            for way in (np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])):
-                away, _ = eye.look(middles + up * height, way)
+            for right, ahead in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+                away, _ = eye.look(middles + up * height, np.array([right, ahead, 0.0]))
                 hit = np.flatnonzero(away <= resolution)
-                # the middle of a cell is half a cell from its edge: what is farther lies in the neighbour
-                column, row = hit % columns, hit // columns
-                beyond = away[hit] > resolution / 2
-                column, row = column + beyond * int(way[0]), row - beyond * int(way[1])
-                inside = (column < columns) & (row >= 0)
+                # a cell's edge is half a cell from its middle: a surface on it, or beyond, is the neighbour's
+                beyond = away[hit] > resolution * (0.5 - 1e-6)
+                column, row = hit % columns + beyond * right, hit // columns - beyond * ahead
+                inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
                 occupied[row[inside] * columns + column[inside]] = True
         cells = np.where(occupied, OCCUPIED, np.where(below, FREE, UNKNOWN))
         return cls(cells.reshape(rows, columns), resolution, (left, bottom, 0.0))

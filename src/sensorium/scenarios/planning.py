@@ -10,8 +10,6 @@ from scipy.sparse.csgraph import dijkstra
 from sensorium.errors import OptionError
 from sensorium.scenarios.occupancy import OccupancyMap
 
-_EIGHT = np.ones((3, 3), int)
-
 
 class Planner:
     """Shortest ways between free cells of a map, which is dilated by what drives there.
@@ -27,8 +25,8 @@ class Planner:
                 "the map has no free cell for this robot: is it wider than all gaps, or starts in a wall?"
             )
         self.room = room
-        self.regions = label(free, _EIGHT)[0]
-        """Number of the connected region of each cell; 0 where it is not free."""
+        self.regions = label(free)[0]
+        """Number of the region of each cell, within which there are ways; 0 where it is not free."""
         self._graph = _neighbours(free, room.resolution)
         self._nearest = distance_transform_edt(~free, return_distances=False, return_indices=True)
 

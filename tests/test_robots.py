@@ -1,0 +1,396 @@
+"""Robots do what actions say; rigs come from YAML; any model can take a robot's place."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from gl import needs_gl
+
+import sensorium as sn
+from sensorium.robots import Action, Robot, RobotOptions, SensorRig, make, names
+from sensorium.sensors.options import SensorOptions
+
+BARE = SensorRig()
+CART = """
+<mujoco model="cart"><worldbody><body name="chassis" pos="0 0 0.1"><freejoint/>
+  <geom type="box" size="0.2 0.1 0.03" mass="5"/>
+  <geom type="sphere" size="0.05" pos="-0.15 0 -0.05" condim="1" priority="1" mass="0.1"/>
+  <geom type="sphere" size="0.05" pos="0.15 0 -0.05" condim="1" priority="1" mass="0.1"/>
+  <body name="l" pos="0 0.2 0"><joint name="l" axis="0 1 0"/><geom type="sphere" size="0.1" mass="0.5"/></body>
+  <body name="r" pos="0 -0.2 0"><joint name="r" axis="0 1 0"/><geom type="sphere" size="0.1" mass="0.5"/></body>
+</body></worldbody>
+<actuator><velocity name="vl" joint="l" kv="2"/><velocity name="vr" joint="r" kv="2" ctrlrange="-5 5"/></actuator>
+</mujoco>
+"""
+CART_ACTIONS = [
+    {"name": "forward", "limits": (-1, 1), "actuators": {"vl": 10, "vr": 10}},
+    {"name": "turn", "limits": (-2, 2), "actuators": {"vl": -2, "vr": 2}},
+]
+
+
+def flat(robot, n_envs=1, **build):
+    """A robot on a plane."""
+    scene = sn.Scene()
+    scene.add_terrain(sn.Plane(), name="ground")
+    robot = scene.add_module("robot", make(robot, rig=BARE) if isinstance(robot, str) else robot)
+    scene.build(n_envs=n_envs, **build)
+    return scene, robot
+
+
+def heading(robot):
+    """Yaw of env 0, rad."""
+    w, x, y, z = robot.get_pose()[1][0].tolist()
+    return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
+# -- acting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "axis"), [("diffdrive", 0), ("holonomic", 0), ("holonomic", 1)])
+def test_a_metre_a_second_for_two_seconds_is_two_metres(name, axis):
+    scene, robot = flat(name)
+    action = [0.0] * robot.n_actions
+    action[robot.action_names.index(("forward", "left")[axis])] = 1.0
+    robot.act(action)
+    scene.step(200)
+    start = robot.get_pose()[0][0].clone()
+    assert start[axis] == pytest.approx(2.0, rel=0.055)  # it has to speed up
+    scene.step(200)
+    way = robot.get_pose()[0][0] - start
+    assert way[axis] == pytest.approx(2.0, rel=0.01)
+    assert abs(way[1 - axis]) < 0.02
+    assert robot.get_velocity()[0][0, axis] == pytest.approx(1.0, rel=0.01)
+    assert abs(heading(robot)) < 0.01
+
+
+@pytest.mark.parametrize("name", ["diffdrive", "holonomic"])
+@pytest.mark.parametrize("rate", [1.0, -2.0])
+def test_it_turns_on_the_spot_as_fast_as_it_is_told(name, rate):
+    scene, robot = flat(name)
+    robot.act([*[0.0] * (robot.n_actions - 1), rate])
+    scene.step(50)
+    before = heading(robot)
+    scene.step(100)
+    turned = (heading(robot) - before + math.pi) % (2 * math.pi) - math.pi
+    assert turned == pytest.approx((rate + math.pi) % (2 * math.pi) - math.pi, rel=0.01)
+    assert robot.get_velocity()[1][0, 2] == pytest.approx(rate, rel=0.01)
+    assert robot.get_pose()[0][0, :2].norm() < 0.02
+
+
+def test_forward_and_turn_make_a_circle_and_wheel_odometry_sees_it():
+    scene = sn.Scene()
+    scene.add_terrain(sn.Plane())
+    robot = scene.add_module("robot", make("diffdrive"))
+    scene.build()
+    for _ in range(100):  # gently, so that no wheel slips
+        robot.act([min(0.5, scene.time.item()), min(1.0, scene.time.item())])
+        scene.step()
+    centre = robot.get_pose()[0][0, :2].numpy() + 0.5 * np.array([-math.sin(heading(robot)), math.cos(heading(robot))])
+    for _ in range(40):
+        scene.step(10)
+        away = np.hypot(*(robot.get_pose()[0][0, :2].numpy() - centre))
+        assert away == pytest.approx(0.5, abs=0.02)
+    odometry = robot.rig["odometry"].read()
+    assert odometry.pos[0].numpy() == pytest.approx(robot.get_pose()[0][0, :2].numpy(), abs=0.03)
+    assert float(odometry.yaw[0, 0]) % (2 * math.pi) == pytest.approx(heading(robot) % (2 * math.pi), abs=0.05)
+
+
+def test_holonomic_velocity_is_in_its_own_frame():
+    scene, robot = flat(make("holonomic", rig=BARE, yaw=math.pi / 2, pos=(1, 2, 0)))
+    robot.act([0.5, 0.25, 0.0])
+    scene.step(200)
+    assert robot.get_velocity()[0][0, :2].tolist() == pytest.approx([-0.25, 0.5], abs=0.01)
+    position = robot.get_pose()[0][0]
+    assert position[0] < 0.6
+    assert position[1] > 2.8
+
+
+def test_actions_are_cut_off_kept_and_per_env():
+    scene, robot = flat("diffdrive", n_envs=3)
+    robot.act([[0.5, 0.0], [99.0, -99.0], [0.0, 0.0]])
+    assert robot.action.value.tolist() == [[0.5, 0.0], [1.0, -2.0], [0.0, 0.0]]
+    robot.act([[-0.25, 1.0]], envs=[2])
+    assert robot.action.value.tolist() == [[0.5, 0.0], [1.0, -2.0], [-0.25, 1.0]]
+    ctrl = scene.world.bind("ctrl")
+    assert ctrl[0].tolist() == pytest.approx([0.5 / 0.08] * 2)
+    assert ctrl[2].tolist() == pytest.approx([(-0.25 - 0.18) / 0.08, (-0.25 + 0.18) / 0.08])
+    for bad, message in (
+        ([1.0], "shape"),
+        ([[1.0, 0.0]] * 2, "shape"),
+        ([math.nan, 0.0], "finite"),
+    ):
+        with pytest.raises(sn.OptionError, match=message):
+            robot.act(bad)
+    assert robot.action.value[0].tolist() == [0.5, 0.0]
+    assert robot.action_limits.tolist() == [[-1, 1], [-2, 2]]
+
+
+def test_what_is_told_means_the_same_bits_in_any_batch():
+    actions = torch.rand(7, 3, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    ends = []
+    for rows in (slice(0, 7), slice(3, 4)):
+        scene, robot = flat("holonomic", n_envs=len(actions[rows]))
+        robot.act(actions[rows])
+        scene.step(30)
+        ends.append(scene.get_state())
+    assert torch.equal(ends[0][3:4], ends[1])
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_have_the_state_and_write_it_back():
+    scene, robot = flat("diffdrive", n_envs=2)
+    robot.act([0.6, 1.0])
+    scene.step(80)
+    scene.update_state()
+    state = {name: value.clone() for name, value in scene.state_dict(include_tags=["state", "action"]).items()}
+    wanted = ["position", "orientation", "linear_velocity", "angular_velocity", "joint_positions", "joint_velocities"]
+    assert sorted(state) == sorted(f"robot.{name}" for name in [*wanted, "action"])
+    qvel = scene.world.bind("qvel")
+    assert state["robot.linear_velocity"][0].tolist() == pytest.approx(qvel[0, :3].tolist(), abs=1e-5)
+    assert state["robot.angular_velocity"][0, 2].item() == pytest.approx(qvel[0, 5].item(), abs=1e-4)
+    assert state["robot.joint_velocities"].shape == (2, 2)
+    assert torch.equal(state["robot.action"], torch.tensor([[0.6, 1.0]] * 2))
+    scene.reset()
+    scene.load_state_dict(state, strict=False)
+    scene.write_replay_data()
+    position, quat = robot.get_pose()
+    assert position[0].tolist() == pytest.approx(state["robot.position"][0].tolist(), abs=1e-6)
+    assert quat[1].tolist() == pytest.approx(state["robot.orientation"][1].tolist(), abs=1e-6)
+
+
+def test_placing_and_the_radius_of_what_is_known_of_it():
+    scene, robot = flat("diffdrive", n_envs=3)
+    robot.place([[1.0, 2.0], [-1.0, 0.5]], [0.5, -0.5], envs=[2, 0])
+    scene.forward()
+    position, quat = robot.get_pose()
+    assert position[2].tolist() == [1.0, 2.0, 0.0]
+    assert position[1].tolist() == [0.0, 0.0, 0.0]
+    assert quat[0].tolist() == pytest.approx([math.cos(0.25), 0, 0, -math.sin(0.25)])
+    fixed = make(CART.replace("<freejoint/>", ""), actions=CART_ACTIONS)
+    scene, fixed = flat(fixed)
+    with pytest.raises(sn.OptionError, match="fixed base"):
+        fixed.place([0, 0], 0.0)
+    assert fixed.radius == pytest.approx(math.hypot(0.1, 0.3))  # the corner of a box around a wheel
+    for name in names():
+        robot = make(name, rig=BARE)
+        assert robot.radius <= make(name, rig=BARE, radius=None).radius
+
+
+# -- models of users' own ---------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_ones_own_takes_a_robots_place(tmp_path):
+    file, rig = tmp_path / "cart.xml", tmp_path / "rig.yaml"
+    file.write_text(CART)
+    rig.write_text(
+        "sensors: [{name: imu, type: IMU, mount: {pos: [0, 0, 0.1]}}, {name: l, type: Contact, mount: {link: l}}]"
+    )
+    robot = make(file, base="chassis", actions=CART_ACTIONS, rig=str(rig))
+    scene, robot = flat(robot, n_envs=2)
+    robot.act([0.5, 0.0])
+    scene.step(200)
+    assert robot.get_velocity()[0][0, 0] == pytest.approx(0.5, rel=0.02)
+    assert robot.rig["imu"].read().lin_acc.shape == (2, 3)
+    assert robot.rig.names == ["imu", "l"]
+    names = {name for name, _ in scene.named_buffers()}
+    assert {"robot.rig.imu.measured", "robot.position", "robot.action"} <= names
+    assert scene.sensors["robot_imu"] is robot.rig["imu"]
+
+
+def test_two_of_a_kind_have_each_their_own(tmp_path):
+    scene = sn.Scene()
+    scene.add_terrain(sn.Plane())
+    first = scene.add_module("first", make("diffdrive"))
+    second = scene.add_module("second", make("diffdrive", pos=(0, 2, 0)))
+    scene.build()
+    first.act([0.5, 0.0])
+    scene.step(100)
+    assert first.get_pose()[0][0, 0] > 0.3
+    assert abs(second.get_pose()[0][0, 0]) < 0.01
+    assert first.rig["odometry"].read().pos[0, 0] > 0.3
+    assert abs(second.rig["odometry"].read().pos[0, 0]) < 0.01
+
+
+def test_a_urdf_with_meshes_travels_in_its_options(tmp_path):
+    (tmp_path / "parts").mkdir()
+    corners = [(x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)]
+    faces = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
+    lines = [f"v {x} {y} {z}" for x, y, z in corners] + ["f " + " ".join(str(i + 1) for i in face) for face in faces]
+    (tmp_path / "parts" / "box.obj").write_text("\n".join(lines))
+    model = """<mujoco><compiler meshdir="parts"/><asset><mesh name="box" file="box.obj"/></asset>
+      <worldbody><body name="base" pos="0 0 0.1"><joint name="x" type="slide" axis="1 0 0"/>
+      <geom type="mesh" mesh="box"/></body></worldbody>
+      <actuator><motor name="push" joint="x" ctrlrange="-3 3"/></actuator></mujoco>"""
+    (tmp_path / "slider.xml").write_text(model)
+    options = make(tmp_path / "slider.xml").options
+    saved = json.dumps(options.model_dump(mode="json"))
+    (tmp_path / "slider.xml").unlink()
+    (tmp_path / "parts" / "box.obj").unlink()
+    robot = Robot(RobotOptions(**json.loads(saved)))
+    assert robot.options == options
+    assert robot.action_names == ["push"]
+    assert robot.action_limits.tolist() == [[-3.0, 3.0]]
+    assert robot.radius == pytest.approx(math.hypot(0.1, 0.1))
+    scene, robot = flat(robot)
+    robot.act([3.0])
+    scene.step(20)
+    assert scene.model.nmesh == 1
+    assert robot.get_pose()[0][0, 0] > 0
+
+    (tmp_path / "arm.urdf").write_text(
+        '<robot name="arm"><link name="base"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" '
+        'iyz="0" izz="1"/></inertial><visual><geometry><box size="0.2 0.2 0.2"/></geometry></visual></link></robot>'
+    )
+    with pytest.raises(sn.OptionError, match=r"base must name|no actuators"):
+        make(tmp_path / "arm.urdf")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "error", "message"),
+    [
+        ("difdrive", {}, sn.NameNotFoundError, "did you mean 'diffdrive'"),
+        ("nowhere/cart.xml", {}, sn.NameNotFoundError, "no robot or model file"),
+        (CART, {}, sn.OptionError, "'vl' has no name or no ctrlrange"),
+        (CART, {"base": "chasis", "actions": CART_ACTIONS}, sn.NameNotFoundError, "did you mean 'chassis'"),
+        (CART, {"actions": [{"name": "go", "limits": (0, 1), "actuators": {"v1": 1}}]}, sn.NameNotFoundError, "'vl'"),
+        (CART, {"actions": [{"name": "go", "limits": (1, 0), "actuators": {"vl": 1}}]}, sn.OptionError, "min < max"),
+        (CART, {"actions": [{"name": "go", "limits": (0, 1), "actuators": {}}]}, sn.OptionError, "at least one"),
+        (CART, {"actions": CART_ACTIONS[:1] * 2}, sn.OptionError, "name of its own"),
+        (CART, {"actions": CART_ACTIONS, "rig": "difdrive"}, sn.NameNotFoundError, "did you mean 'diffdrive'"),
+        (CART, {"actions": CART_ACTIONS, "rig": "gone.yaml"}, sn.OptionError, "no rig file"),
+        ("diffdrive", {"color": "red"}, sn.OptionError, "has no option 'color'"),
+    ],
+)
+def test_bad_robots_are_named(model, options, error, message):
+    with pytest.raises(error, match=message):
+        make(model, **options)
+
+
+def test_a_robot_outside_a_scene_cannot_act():
+    with pytest.raises(sn.NotBuiltError):
+        make("diffdrive", rig=BARE).act([0, 0])
+
+
+def test_robots_and_their_options_are_listed():
+    assert names() == ["diffdrive", "holonomic"]
+    for name in names():
+        options = make(name).options
+        assert RobotOptions(**json.loads(json.dumps(options.model_dump(mode="json")))) == options
+
+
+# -- rigs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["diffdrive", "holonomic"])
+def test_rigs_have_what_a_robot_needs_and_come_back_as_they_were_saved(tmp_path, name):
+    rig = SensorRig.named(name)
+    types = {sensor.name: sensor.type for sensor in rig.sensors}
+    assert {"front_left": "Camera", "front_right": "Camera", "lidar": "Lidar", "imu": "IMU"}.items() <= types.items()
+    assert "odometry" in types
+    rig.save(tmp_path / "rig.yaml")
+    assert SensorRig.load(tmp_path / "rig.yaml") == rig
+    text = (tmp_path / "rig.yaml").read_text()
+    (tmp_path / "rig.yaml").write_text(text.replace("max_range: 12.0", "max_range: 7.5"))  # as a user edits it
+    edited = SensorRig.load(tmp_path / "rig.yaml")
+    assert edited != rig
+    assert {sensor.name: sensor.options for sensor in edited.sensors}["lidar"]["max_range"] == 7.5
+
+
+def test_cameras_look_forward_and_a_mount_turns_them():
+    rig = SensorRig(
+        sensors=[
+            {"name": "ahead", "type": "Camera", "mount": {"pos": (0.3, 0, 0.2)}, "options": {"outputs": ("rgb",)}},
+            {"name": "left", "type": "Camera", "mount": {"euler": (0, 0, math.pi / 2)}},
+            {"name": "down", "type": "Camera", "mount": {"euler": (0, math.pi / 2, 0)}},
+        ]
+    )
+    for entry, axis, up in zip(
+        rig.sensors, ([1, 0, 0], [0, 1, 0], [0, 0, -1]), ([0, 0, 1], [0, 0, 1], [1, 0, 0]), strict=True
+    ):
+        options = entry.resolve("robot", "robot/base", ())
+        w, x, y, z = options.quat
+        turn = np.array(
+            [
+                [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+            ]
+        )
+        assert turn @ [0, 0, -1] == pytest.approx(axis, abs=1e-9)  # a camera looks along its -z
+        assert turn @ [0, 1, 0] == pytest.approx(up, abs=1e-9)
+        assert options.link == "robot/base"
+
+
+@needs_gl
+def test_the_stereo_pair_sees_what_is_ahead_with_the_parallax_of_its_baseline():
+    scene = sn.Scene()
+    scene.add_terrain(sn.Plane())
+    scene.add_object(sn.Sphere(radius=0.1, rgba=(1, 0, 0, 1)), pos=(2.22, 0, 0.16))
+    robot = scene.add_module("robot", make("diffdrive"))
+    scene.build()
+    middles, away = [], []
+    for name in ("front_left", "front_right"):
+        image = robot.rig[name].read()
+        red = (image.rgb[0, ..., 0] > 60) & (image.rgb[0, ..., 1] < 30)
+        assert int(red.sum()) > 100
+        middles.append(red.nonzero().float().mean(dim=0)[1].item())
+        away.append(image.depth[0][red].min().item())
+    focal = 120 / math.tan(math.radians(30))
+    assert away == pytest.approx([1.9, 1.9], abs=0.01)
+    assert middles[0] - middles[1] == pytest.approx(focal * 0.12 / 2.0, rel=0.06)  # the left one sees it to the right
+
+
+class Wobble(SensorOptions):
+    """A sensor type of a user's own."""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sensors: [{name: a, type: Lydar}]", "did you mean 'Lidar'"),
+        ("sensors: [{name: a, type: Scene}]", "no sensor type 'Scene'"),
+        ("sensors: [{name: a, type: IMU, options: {acc_nois: 1}}]", "did you mean 'acc_noise'"),
+        ("sensors: [{name: a, type: IMU, options: {pos: [0, 0, 1]}}]", "write pos under mount"),
+        ("sensors: [{name: a, type: IMU, options: {uuid: x}}]", "leave it out"),
+        ("sensors: [{name: a, type: IMU, mount: {po: [0, 0, 1]}}]", "no option 'po'"),
+        ("sensors: [{name: a, type: Clock, mount: {link: base}}]", "sits on no link"),
+        ("sensors: [{name: a, type: Clock, mount: {pos: [0, 0, 1]}}]", "no pose of its own"),
+        ("sensors: [{name: a.b, type: IMU}]", "name"),
+        ("sensors: [{name: a, type: IMU}, {name: a, type: Clock}]", "two sensors are named 'a'"),
+        ("sensors: [{name: a, typ: IMU}]", "no option 'typ'"),
+        ("sensors: [{name: a, type: 'os:path'}]", "not derived"),
+        ("sensors: [{name: a, type: 'nobody.knows:Sensor'}]", "import the module 'nobody.knows' first"),
+        ("sensor: []", "did you mean 'sensors'"),
+        ("- a", "expected a mapping"),
+        ("sensors: [", "no YAML"),
+    ],
+)
+def test_a_bad_rig_file_is_named(tmp_path, text, message):
+    file = tmp_path / "rig.yaml"
+    file.write_text(text)
+    with pytest.raises(sn.OptionError, match=message) as error:
+        SensorRig.load(file)
+    assert "rig.yaml" in str(error.value)
+
+
+def test_own_sensor_types_and_unknown_links():
+    rig = SensorRig(sensors=[{"name": "own", "type": f"{__name__}:Wobble"}])
+    assert isinstance(rig.sensors[0].resolve("robot", "base", ()), Wobble)
+    scene = sn.Scene()
+    rig = SensorRig(sensors=[{"name": "imu", "type": "IMU", "mount": {"link": "left_weel"}}])
+    scene.add_module("robot", make("diffdrive", rig=rig))
+    with pytest.raises(sn.NameNotFoundError, match="did you mean 'left_wheel'"):
+        scene.build()
+    scene, robot = flat("diffdrive")
+    with pytest.raises(sn.NameNotFoundError, match="the rig has no sensor 'imu'"):
+        robot.rig["imu"]
+
+
+def test_actions_can_be_given_as_objects():
+    robot = make(CART, actions=[Action(**each) for each in CART_ACTIONS])
+    assert robot.action_names == ["forward", "turn"]
+    assert robot.options.base == "chassis"

@@ -1,0 +1,473 @@
+"""Scenarios: robots get where they shall, hit nothing, and are driven the same way in a batch of any size."""
+
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import textwrap
+import time
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium import robots, scenarios
+from sensorium.scenarios import OccupancyMap, Room
+
+BARE = robots.SensorRig()
+
+
+def stage(robot="diffdrive", n_envs=1, room=0, **options):
+    """A robot in a room."""
+    scene = sn.Scene()
+    scene.add_module("room", Room(seed=room))
+    robot = scene.add_module("robot", robots.make(robot, **{"rig": BARE, **options}))
+    scene.build(n_envs=n_envs)
+    return scene, robot
+
+
+def bumps(scene, env):
+    """Whether the robot of an env touches anything but the floor."""
+    model, data = scene.model, mujoco.MjData(scene.model)
+    state = scene.get_state()[env].numpy()
+    mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
+    mujoco.mj_forward(model, data)
+    for contact in data.contact:
+        touching = [model.body(int(model.geom_bodyid[geom])).name for geom in contact.geom]
+        if any(name.startswith("robot/") for name in touching) and "room/floor" not in touching:
+            return True
+    return False
+
+
+# -- random paths -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("robot", "seed"), [("diffdrive", 0), ("diffdrive", 1), ("diffdrive", 2), ("holonomic", 3)])
+def test_five_goals_are_reached_without_a_bump(robot, seed):
+    scene, robot = stage(robot, n_envs=3, room=seed)
+    scenario = scenarios.make("random-path", scene, robot, seed=seed, goals=5)
+    wide = scenario.map.dilated(robot.radius)
+    goals = [set() for _ in range(3)]
+    finished = np.zeros(3, bool)
+    for step in range(12_000):
+        done = scenario.step().numpy()
+        scene.step()
+        position = robot.get_pose()[0][:, :2].numpy()
+        assert wide.is_free(position).all(), step
+        for env in range(3):
+            goals[env].add(tuple(scenario.goal.value[env].tolist()))
+        if step % 50 == 0:
+            assert not any(bumps(scene, env) for env in range(3)), step
+        arrived = done & ~finished
+        if arrived.any():
+            for env in np.flatnonzero(arrived):  # it is where it was sent
+                assert min(np.hypot(*(np.array(goal) - position[env])) for goal in goals[env]) < 0.25
+        finished |= done
+        if finished.all():
+            break
+    assert finished.all()
+    assert all(len(each) >= 5 for each in goals)
+    assert goals[0] != goals[1]
+    assert float(scenario.backing.value.max()) == 0.0  # nobody was ever stuck
+
+
+def test_a_long_path_keeps_to_the_straight_and_free():
+    scene, robot = stage(n_envs=2, room=5)
+    scenario = scenarios.make("random-path", scene, robot, seed=1)
+    scenario.step()
+    for env in range(2):
+        corners = int(scenario.corners.value[env])
+        path = scenario.path.value[env, :corners].numpy()
+        assert corners >= 2
+        assert path[0] == pytest.approx(robot.get_pose()[0][env, :2].numpy(), abs=1e-6)
+        assert path[-1] == pytest.approx(scenario.goal.value[env].numpy())
+        assert scenario.planner.room.is_free(path).all()
+        assert np.hypot(*(path[-1] - path[0])) >= 1.5
+
+
+def test_a_robot_that_is_stuck_backs_out_and_takes_another_goal():
+    scene = sn.Scene()
+    scene.add_module("room", Room(obstacles=0))
+    scene.add_object(sn.Box(size=(0.02, 1.2, 0.5), mass=200), name="gate", pos=(1.0, 0, 0.25), free=True)
+    robot = scene.add_module("robot", robots.make("diffdrive", rig=BARE))
+    scene.build()
+    scene["gate"].set_pose(pos=(0, 3, 0.25))  # where it is when the map is made
+    scene.forward()
+    scenario = scenarios.make("random-path", scene, robot, seed=0, random_start=False)
+    scenario.step()
+    ahead = scenario.goal.value[0].numpy() / np.linalg.norm(scenario.goal.value[0].numpy())
+    turn = np.arctan2(ahead[1], ahead[0]) / 2
+    scene["gate"].set_pose(pos=(*(0.6 * ahead), 0.25), quat=(np.cos(turn), 0, 0, np.sin(turn)))
+    first, backed, after = scenario.goal.value[0].clone(), False, None
+    for _ in range(1500):
+        scenario.step()
+        scene.step()
+        backed |= float(scenario.backing.value[0]) > 0
+        if backed and not torch.equal(scenario.goal.value[0], first):
+            after = robot.get_pose()[0][0, :2].numpy()
+            break
+    assert backed
+    assert after is not None
+    assert int(scenario.reached.value[0]) == 0  # to have been stuck is not to have arrived
+    assert after @ ahead < 0.2  # it is off the gate
+
+
+def test_envs_are_driven_the_same_in_any_batch_and_otherwise_by_another_seed():
+    tracks = {}
+    for n_envs, seed in ((3, 0), (1, 0), (1, 1)):
+        scene, robot = stage(n_envs=n_envs)
+        scenario = scenarios.make("random-path", scene, robot, seed=seed)
+        for _ in range(600):
+            scenario.step()
+            scene.step()
+        tracks[n_envs, seed] = scene.get_state()[0], scenario.path.value[0].clone()
+    for several, one in zip(tracks[3, 0], tracks[1, 0], strict=True):
+        assert torch.equal(several, one)
+    assert not torch.equal(tracks[1, 0][0], tracks[1, 1][0])
+
+
+def test_resetting_one_env_leaves_the_others_alone():
+    ends = []
+    for resets in (False, True):
+        scene, robot = stage(n_envs=3)
+        scenario = scenarios.make("random-path", scene, robot, seed=0)
+        for step in range(300):
+            scenario.step()
+            scene.step()
+            if resets and step == 150:
+                start = scenario.goal.value[1].clone()
+                scene.reset([1])
+                scenario.reset([1])
+                assert float(robot.action.value[1].abs().max()) == 0.0
+                scenario.step()
+                assert not torch.equal(scenario.goal.value[1], start)
+                scene.step()
+            elif step == 150:
+                scenario.step()
+                scene.step()
+        ends.append(scene.get_state())
+    assert torch.equal(ends[0][[0, 2]], ends[1][[0, 2]])
+    assert not torch.equal(ends[0][1], ends[1][1])
+
+
+@pytest.mark.parametrize("name", ["random-path", "random-acceleration"])
+def test_a_scenario_goes_on_from_what_its_buffers_say(name):
+    scene, robot = stage(n_envs=2)
+    scenario = scenarios.make(name, scene, robot, seed=0)
+
+    def drive(steps):
+        for _ in range(steps):
+            scenario.step()
+            scene.step()
+        return scene.get_state()
+
+    drive(200)
+    physics, saved = scene.get_state(), {key: value.clone() for key, value in scenario.state_dict().items()}
+    end = drive(400)
+    assert {tag for _, buffer in scenario.named_buffers() for tag in buffer.tags} == {"scenario"}
+    other_scene, other_robot = stage(n_envs=2)
+    scenario, scene = scenarios.make(name, other_scene, other_robot, seed=0), other_scene
+    scene.set_state(physics)
+    scenario.load_state_dict(saved)
+    again = drive(400)
+    assert torch.allclose(again, end, atol=1e-9)
+
+
+def test_a_map_from_a_file_takes_the_place_of_the_scenes(tmp_path):
+    scene, robot = stage()
+    cells = np.full((60, 60), 100)
+    cells[10:50, 10:50] = 0
+    OccupancyMap(cells, 0.1, (-3, -3, 0)).save(tmp_path)
+    scenario = scenarios.make("random-path", scene, robot, map=str(tmp_path), min_distance=0.0)
+    assert scenario.map.shape == (60, 60)
+    for _ in range(20):
+        scenario.reset()
+        scenario.step()
+        assert float(scenario.goal.value.abs().max()) < 2.0 - robot.radius
+    assert json.loads(scenario.options.model_dump_json())["map"] == str(tmp_path)
+
+
+def test_starts_differ_and_face_all_ways():
+    scene, robot = stage(n_envs=64)
+    scenario = scenarios.make("random-path", scene, robot, seed=0)
+    position, quat = robot.get_pose()
+    assert position[:, :2].std(dim=0).min() > 1.0
+    assert len(set(map(tuple, position.tolist()))) > 60
+    yaw = 2 * torch.atan2(quat[:, 3], quat[:, 0])
+    assert abs(float(torch.cos(yaw).mean())) < 0.35
+    assert not any(bumps(scene, env) for env in range(0, 64, 7))
+    assert scenario.planner.room.is_free(position[:, :2].numpy()).all()
+
+
+# -- random acceleration ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("robot", ["diffdrive", "holonomic"])
+def test_random_acceleration_is_smooth_and_uses_all_of_the_limits(robot):
+    scene = sn.Scene()
+    scene.add_terrain(sn.Plane())
+    robot = scene.add_module("robot", robots.make(robot, rig=BARE))
+    scene.build(n_envs=4)
+    scenario = scenarios.make("random-acceleration", scene, robot, seed=0)
+    commands = []
+    for _ in range(3000):
+        assert not bool(scenario.step().any())
+        scene.step()
+        commands.append(robot.action.value.clone())
+    commands = torch.stack(commands).double()
+    limits = robot.action_limits.double()
+    assert bool((commands <= limits[:, 1] + 1e-6).all())
+    assert bool((commands >= limits[:, 0] - 1e-6).all())
+    assert bool((commands.amax(dim=(0, 1)) > 0.8 * limits[:, 1]).all())
+    assert bool((commands.amin(dim=(0, 1)) < 0.8 * limits[:, 0]).all())
+    change = commands.diff(dim=0).abs().amax(dim=(0, 1)) / scene.dt
+    assert bool((change <= limits[:, 1] / 1.5 + 1e-3).all())
+    assert not torch.equal(commands[:, 0], commands[:, 1])
+
+
+def test_random_acceleration_depends_on_seed_and_env_alone():
+    ends = {}
+    for n_envs, seed in ((5, 0), (2, 0), (2, 1)):
+        scene, robot = stage(n_envs=n_envs)
+        scenario = scenarios.make("random-acceleration", scene, robot, seed=seed)
+        for _ in range(500):
+            scenario.step()
+            scene.step()
+        ends[n_envs, seed] = scene.get_state()[:2]
+    assert torch.equal(ends[5, 0], ends[2, 0])
+    assert not torch.equal(ends[2, 0], ends[2, 1])
+
+
+def test_whoever_drives_against_a_wall_turns_round():
+    scene = sn.Scene()
+    scene.add_module("room", Room(obstacles=0, size=(3.0, 3.0), clear=0.5))
+    robot = scene.add_module("robot", robots.make("diffdrive", rig=BARE))
+    scene.build(n_envs=8)
+    scenario = scenarios.make("random-acceleration", scene, robot, seed=0)
+    pressing = torch.zeros(8)
+    for _ in range(4000):
+        scenario.step()
+        scene.step()
+        slow = robot.get_velocity()[0][:, :2].norm(dim=1) < 0.2 * robot.action.value[:, 0].abs()
+        pressing = torch.where(slow & (robot.action.value[:, 0].abs() > 0.15), pressing + scene.dt, 0.0)
+        assert float(pressing.max()) < 2.5
+    position = robot.get_pose()[0]
+    assert float(position[:, :2].abs().max()) < 1.5
+
+
+def test_a_robot_that_has_fallen_is_done():
+    scene, robot = stage(n_envs=2)
+    scenario = scenarios.make("random-acceleration", scene, robot)
+    assert not bool(scenario.step().any())
+    scene["robot"]._entity.set_pose(pos=(0, 0, 0.4), quat=(0, 1, 0, 0), envs=[1])
+    scene.forward()
+    assert scenario.step().tolist() == [False, True]
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+DRIVE = textwrap.dedent(
+    """
+    import sys
+    import sensorium as sn
+    from sensorium import robots, scenarios
+    scene = sn.Scene(dt=0.02)
+    scene.add_terrain(sn.Plane())
+    robot = scene.add_module("robot", robots.make(sys.argv[1], rig=robots.SensorRig()))
+    scene.build(n_envs=2)
+    with scenarios.make("keyboard", scene, robot, real_time=sys.argv[2] == "real") as scenario:
+        print("READY", flush=True)
+        while not bool(scenario.step().all()):
+            scene.step()
+            print("ACTION", *robot.action.value[1].tolist(), flush=True)
+    print("END", *robot.get_pose()[0][0].tolist(), flush=True)
+    """
+)
+
+
+class Terminal:
+    """A program in a terminal of its own, at which somebody types."""
+
+    def __init__(self, *arguments):
+        self.master, slave = pty.openpty()
+        self.attributes = termios.tcgetattr(slave)
+        self.slave = slave
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", DRIVE, *arguments], stdin=slave, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def type(self, keys):
+        """Press keys."""
+        os.write(self.master, keys)
+
+    def line(self, start, until=lambda line: True, seconds=60):
+        """The next line that begins so and fulfils a condition."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if select.select([self.process.stdout], [], [], end - time.monotonic())[0]:
+                line = self.process.stdout.readline()
+                if not line:
+                    break
+                if line.startswith(start) and until([float(part) for part in line.split()[1:]]):
+                    return [float(part) for part in line.split()[1:]]
+        raise AssertionError(f"no line {start!r} came")
+
+    def close(self):
+        """End the program if it has not ended."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def terminal():
+    opened = []
+
+    def open_terminal(*arguments):
+        opened.append(Terminal(*arguments))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+def test_keys_drive_the_robot(terminal):
+    program = terminal("holonomic", "real")
+    program.line("READY")
+    program.type(b"ww")
+    program.line("ACTION", lambda action: action == pytest.approx([0.4, 0.0, 0.0]))
+    program.type(b"\x1b[D")  # the left arrow
+    program.line("ACTION", lambda action: action == pytest.approx([0.4, 0.0, 0.4]))
+    program.type(b"\x1b")  # the right one, byte by byte
+    program.type(b"[")
+    program.type(b"CDz")
+    program.line("ACTION", lambda action: action == pytest.approx([0.4, 0.2, -0.4]))
+    program.type(b" ")
+    program.line("ACTION", lambda action: action == pytest.approx([0.0, 0.0, 0.0]))
+    program.type(b"S" * 30)
+    program.line("ACTION", lambda action: action == pytest.approx([-1.0, 0.0, 0.0]))
+    program.type(b"q")
+    program.line("END")
+    assert program.process.wait(timeout=20) == 0
+    assert termios.tcgetattr(program.slave) == program.attributes
+
+
+def test_what_is_typed_is_not_shown_and_an_interrupt_gives_the_terminal_back(terminal):
+    program = terminal("diffdrive", "real")
+    program.line("READY")
+    assert not termios.tcgetattr(program.slave)[3] & termios.ECHO
+    started = time.monotonic()
+    first = program.line("ACTION")
+    for _ in range(50):
+        program.line("ACTION")
+    assert time.monotonic() - started > 0.9  # 50 steps of 0.02 s, for whoever drives
+    assert first == [0.0, 0.0]
+    program.process.send_signal(2)
+    program.process.wait(timeout=20)
+    assert termios.tcgetattr(program.slave) == program.attributes
+
+
+def test_without_a_terminal_there_is_no_keyboard():
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVE, "diffdrive", "fast"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 1
+    assert "keyboard needs a terminal" in done.stderr
+
+
+def test_a_gamepad_drives_the_robot(tmp_path):
+    device = tmp_path / "js0"
+    os.mkfifo(device)
+    reader = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    pad = os.open(device, os.O_WRONLY | os.O_NONBLOCK)
+    scene, robot = stage("holonomic", n_envs=2)
+    with scenarios.make("gamepad", scene, robot, device=str(device), real_time=False) as scenario:
+
+        def press(kind, number, value):
+            os.write(pad, struct.pack("=IhBB", 0, value, kind, number))
+
+        def drive(steps=100):
+            for _ in range(steps):
+                done = scenario.step()
+                scene.step()
+            return robot.action.value[1].tolist(), bool(done.all())
+
+        press(0x82, 1, 0)  # how the kernel says where a stick is at first
+        assert drive(1) == ([0.0, 0.0, 0.0], False)
+        press(2, 1, -32767)  # all the way up
+        assert drive()[0] == pytest.approx([1.0, 0.0, 0.0])
+        press(2, 1, -2000)  # let go, nearly
+        press(2, 3, 32767)
+        press(2, 0, -32767)
+        assert drive()[0] == pytest.approx([0.0, 1.0, -2.0])
+        press(2, 0, 18022)  # half of what is beyond the dead zone
+        press(2, 3, 0)
+        assert drive()[0] == pytest.approx([0.0, -0.5, 0.0], abs=1e-3)
+        event = struct.pack("=IhBB", 0, 1, 1, 1)
+        os.write(pad, event[:3])  # half an event
+        assert not drive(1)[1]
+        os.write(pad, event[3:])
+        assert drive()[1]
+        assert robot.action.value[0].tolist() == [0.0, 0.0, 0.0]
+    os.close(pad)
+    os.close(reader)
+
+
+def test_without_a_gamepad_the_error_says_what_to_do(tmp_path):
+    scene, robot = stage()
+    with pytest.raises(sn.DeviceError, match="plug one in"):
+        scenarios.make("gamepad", scene, robot, device=str(tmp_path / "js0"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(sn.DeviceError, match="not a gamepad"):
+        scenarios.make("gamepad", scene, robot, device=str(tmp_path / "file"))
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_driven_is_said():
+    scene, robot = stage()
+    assert scenarios.names() == ["random-acceleration", "random-path", "keyboard", "gamepad"]
+    with pytest.raises(sn.NameNotFoundError, match="did you mean 'random-path'"):
+        scenarios.make("random-pat", scene, robot)
+    with pytest.raises(sn.OptionError, match="did you mean 'speed'"):
+        scenarios.make("random-path", scene, robot, sped=1.0)
+    with pytest.raises(sn.OptionError, match="seed"):
+        scenarios.make("random-path", scene, robot, seed=-1)
+    with pytest.raises(sn.OptionError, match="must be a robot"):
+        scenarios.make("random-path", scene, scene["room"])
+    with pytest.raises(sn.OptionError, match="not in this scene"):
+        scenarios.make("random-path", scene, robots.make("diffdrive", rig=BARE))
+    with pytest.raises(sn.OptionError, match="there is no map"):
+        scenarios.make("random-path", scene, robot, map="nowhere")
+    unbuilt = sn.Scene()
+    lonely = unbuilt.add_module("robot", robots.make("diffdrive", rig=BARE))
+    with pytest.raises(sn.NotBuiltError, match=r"call scene\.build"):
+        scenarios.make("random-path", unbuilt, lonely)
+
+
+def test_robots_without_the_usual_actions_can_only_be_shaken():
+    model = """<mujoco><worldbody><body name="base"><joint name="x" type="slide" axis="1 0 0"/><geom size="0.1"/></body>
+      </worldbody><actuator><motor name="push" joint="x" ctrlrange="-1 1"/></actuator></mujoco>"""
+    scene, robot = stage(model)
+    with pytest.raises(sn.OptionError, match="drives by the actions forward, turn"):
+        scenarios.make("random-path", scene, robot)
+    scenario = scenarios.make("random-acceleration", scene, robot)
+    for _ in range(100):
+        scenario.step()
+        scene.step()
+    assert abs(float(robot.action.value[0, 0])) > 0.01
