@@ -271,6 +271,7 @@ def test_a_replay_that_was_killed_goes_on(falling, tmp_path):
     whole = replay(falling[0], tmp_path / "whole", options)
     shutil.copytree(tmp_path / "whole", tmp_path / "b")
     state = tmp_path / "b" / "state" / "common"
+    (state / "00000004.jsonl").unlink()
     (state / "00000004.h5").rename(state / "00000004.h5.part")  # the last thing that is written of a run of frames
     with pytest.raises(sn.DatasetError, match="missing before 00000008"):
         sn.datasets.open(tmp_path / "b")

@@ -163,6 +163,10 @@ class Module:
                 yield from _unpack(name, value)
         yield from self.__dict__.get("_children", {}).items()
 
+    def children(self) -> list[Module]:
+        """The modules right below this one."""
+        return [child for _, child in self._slots() if isinstance(child, Module)]
+
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """(dotted path, module) from the top down, this module first under the empty path; each module once.
 
@@ -234,6 +238,28 @@ class Module:
         finally:
             if top:
                 del _running.seen[name]
+
+    def unrolled(self, name: str) -> list[Callable[[], Any]]:
+        """The calls that a cascade ("update_state", ...) of this tree makes, in order.
+
+        For who makes it again and again: walking the tree takes longer than most of the calls. It holds as long as no
+        module is added or taken away.
+        """
+        list(self._walk())
+        seen: set[int] = set()
+
+        def visit(module: Module) -> Iterator[Callable[[], Any]]:
+            seen.add(id(module))
+            if getattr(type(module), name) is not getattr(Module, name):
+                yield getattr(module, name)  # it has a way of its own, for all that is below
+                return
+            if getattr(type(module), f"_{name}") is not getattr(Module, f"_{name}"):
+                yield getattr(module, f"_{name}")
+            for _, child in module._slots():
+                if isinstance(child, Module) and id(child) not in seen:
+                    yield from visit(child)
+
+        return list(visit(self))
 
     def update_state(self) -> int:
         """Refresh every buffer below from the simulation, top-down. To add to it, override ``_update_state``."""

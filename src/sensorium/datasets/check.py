@@ -72,11 +72,19 @@ def _interrupted(folder: Path, repair: bool, report: Report) -> None:
         if not repair:
             report.problems.append(f"{name} was not finished; run `sensorium check {folder}` to keep its whole steps")
         elif steps and not replayed:
-            count = recover(part)
-            report.repaired.append(f"{name}: kept {count} steps" if count else f"{name}: had no whole step")
-        else:
+            try:
+                count = recover(part)
+            except DatasetError as error:
+                report.problems.append(str(error))
+            else:
+                report.repaired.append(f"{name}: kept {count} steps" if count else f"{name}: had no whole step")
+        elif not (part.name.endswith(f".events{PART}") and _steps_of(part).exists()):
             part.unlink()
             report.repaired.append(f"{name}: removed; it was not finished")
+
+
+def _steps_of(events: Path) -> Path:
+    return events.with_name(events.name.replace(f".events{PART}", f".h5{PART}"))
 
 
 def _check_scene(folder: Path, config: dict[str, Any], report: Report) -> None:

@@ -6,7 +6,8 @@
     scene.xml              the scene as MuJoCo compiled it, for other tools
     assets/                files of the models, which the scene is rebuilt from
     occupancy_map/         map.yaml and map.png, where the recorder was given a map
-    state/common/          00000000.h5, ...: one file per run of steps, named by its first
+    state/common/          00000000.h5, ...: one file per run of steps, named by its first; and 00000000.jsonl, ...:
+                           what happened between them
     rgb/, depth/, ...      NAME/env0000/00000000.mp4, ...: images, after a replay; named by their first frame
 """
 

@@ -7,6 +7,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,8 +48,9 @@ class Recorder:
         ...         scene.step()
         ...         recorder.step()
 
-    A step costs one copy of its buffers; a thread of its own writes them. When the disk is slower than the scene,
-    ``step()`` waits, so memory stays flat. If the sensors have stepped since all envs were last restarted, they start
+    A step costs one copy of its buffers; a thread of its own writes them while the scene goes on. A step is handed over
+    when the one before is written: a disk that is slower holds the scene back, memory stays flat, and a process that is
+    killed loses at most the step in flight. If the sensors have stepped since all envs were last restarted, they start
     afresh when recording begins, for otherwise replay could not know what they remember.
 
     Args:
@@ -58,7 +60,6 @@ class Recorder:
         occupancy_map: saved with the recording, where there is one.
         metadata: anything that has a JSON form, kept in ``config.json``.
         chunk_bytes: how large a file of steps becomes.
-        queue_bytes: how much memory may wait for the disk.
         overwrite: whether a recording that is there may be replaced.
     """
 
@@ -71,7 +72,6 @@ class Recorder:
         occupancy_map: SavesMap | None = None,
         metadata: Mapping[str, Any] | None = None,
         chunk_bytes: int = 64 << 20,
-        queue_bytes: int = 64 << 20,
         overwrite: bool = False,
     ) -> None:
         self.scene = scene
@@ -106,27 +106,26 @@ class Recorder:
                     "metadata": encode(dict(metadata or {})),
                 },
             )
-            self._start(queue_bytes)
+            self._start()
         except BaseException:
             self._stack.close()
             shutil.rmtree(self.folder, ignore_errors=True)  # it was new or empty
             raise
 
-    def _start(self, queue_bytes: int) -> None:
+    def _start(self) -> None:
         journal = self.scene._journal
         first = journal.begin()
         if first is None:
             with suppress(DivergenceError):  # envs that have failed were reported when they did
                 self.scene.forward()  # the journal now begins with it
             first = journal.begin() or []
-        self._first_events: list[Restart | Call] = first
+        self._events: list[Restart | Call] = first
         if isinstance(self._world, MujocoWorld):
             self._world.keep_before(True)
         self._last_others: dict[str, Any] = {}
-        count = int(np.clip(queue_bytes // self._row.n_bytes, 2, 1024))
-        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-        for _ in range(count):
-            self._free.put(Slot(self._row))
+        # one step may be on its way while the next is filled in: more would be lost with the process
+        self._slots = (Slot(self._row), Slot(self._row))
+        self._written = threading.Semaphore(1)
         self._filled: queue.SimpleQueue[tuple[Slot, list[Any], int] | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._closed = False
@@ -136,7 +135,7 @@ class Recorder:
     # -- in the scene's thread ----------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Record the scene as it is. Waits only while the queue is full.
+        """Record the scene as it is. Waits only while the step before is not written yet.
 
         Raises:
             DatasetError: writing failed, of this or an earlier step; what was written before is whole.
@@ -144,17 +143,15 @@ class Recorder:
         if self._closed:
             raise DatasetError(f"the recorder of {self.folder} was closed; make another one")
         self._raise()
-        self.scene.update_state()
-        slot = self._next_slot()
-        try:
-            before = self._world.before if isinstance(self._world, MujocoWorld) else None
-            self._source.fill(slot, self.scene.step_count, before)
-            events = [*self._first_events, *self.scene._journal.take()]
-            forms = [_event_form(event) for event in events]
-        except BaseException:
-            self._free.put(slot)
-            raise
-        self._first_events = []
+        self._source.update()
+        slot = self._slots[self.n_steps % 2]
+        before = self._world.before if isinstance(self._world, MujocoWorld) else None
+        self._source.fill(slot, self.scene.step_count, before)
+        self._events += self.scene._journal.take()
+        forms = [_event_form(event) for event in self._events]
+        while not self._written.acquire(timeout=0.2):
+            self._raise()
+        self._events = []
         now = self._source.values()
         opens = 0
         if not self._left:
@@ -179,13 +176,6 @@ class Recorder:
                 before()
             self.scene.step()
             self.step()
-
-    def _next_slot(self) -> Slot:
-        while True:
-            try:
-                return self._free.get(timeout=0.2)
-            except queue.Empty:
-                self._raise()
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -224,6 +214,8 @@ class Recorder:
     def _write(self) -> None:
         chunk: ChunkWriter | None = None
         done = 0
+        closing: Future[None] | None = None
+        closer = ThreadPoolExecutor(1, thread_name_prefix="recorder")  # the disk takes its time to have all of a file
         try:
             while (item := self._filled.get()) is not None:
                 slot, events, opens = item
@@ -232,15 +224,21 @@ class Recorder:
                 assert chunk is not None
                 chunk.write(slot.block, events)
                 done += 1
-                self._free.put(slot)
+                self._written.release()
                 if chunk.full:
-                    chunk.close()
-            if chunk is not None and not chunk.full:
+                    if closing is not None:
+                        closing.result()
+                    closing, chunk = closer.submit(chunk.close), None
+            if closing is not None:
+                closing.result()
+            if chunk is not None:
                 chunk.close()
         except BaseException as error:
             if chunk is not None:
                 chunk.drop()  # its whole steps are there for `sensorium check` to complete
             self._error = error
+        finally:
+            closer.shutdown()
 
 
 def _event_form(event: Restart | Call) -> dict[str, Any]:

@@ -29,11 +29,13 @@ class Retracer:
         self.index = -1
         self._number = int(episode.config.get("start", 0))
         entities = {id(buffer) for entity in scene.entities.values() for _, buffer in entity.named_buffers()}
-        self._plain = [
-            name
+        self._plain = {
+            name: buffer
             for name, buffer in scene.named_buffers()
             if not buffer.shown and name != "physics" and id(buffer) not in entities
-        ]
+        }
+        self._writes = [call for module in scene.children() for call in module.unrolled("write_replay_data")]
+        self._updates = scene.unrolled("update_state")
 
     def to(self, index: int) -> Step:
         """Go on to a step, at or after the present one; what was recorded of it."""
@@ -48,12 +50,12 @@ class Retracer:
 
     def _make(self, step: Step) -> None:
         scene = self.scene
-        values = {name: step.values[name] for name in self._plain if name in step.values}
         try:
             self._happen(step, after=False)
             # what modules keep beside the physics; the physics itself follows
-            scene.load_state_dict(values, strict=False)
-            scene.write_replay_data()
+            self._load(step)
+            for write in self._writes:
+                write()
             physics = step.values["physics"]
             if step.number > self._number or step.before is None:
                 scene.retrace(physics if step.before is None else step.before, physics, step.number)
@@ -61,8 +63,16 @@ class Retracer:
             self._happen(step, after=True)
         except DivergenceError:
             pass  # it was reported when it was recorded
-        scene.update_state()
-        scene.load_state_dict(values, strict=False)
+        for update in self._updates:
+            update()
+        self._load(step)
+
+    def _load(self, step: Step) -> None:
+        for name, buffer in self._plain.items():
+            value = step.values.get(name)
+            if name in step.values and buffer.mismatch(value) is None:
+                buffer.load(value)
+                buffer.loaded = True
 
     def _happen(self, step: Step, after: bool) -> None:
         scene = self.scene

@@ -134,6 +134,7 @@ class StepSource:
         scene.update_state()
         buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude_tags)}
         fields = [Field(STEP, "int64", ())]
+        self._updates = scene.unrolled("update_state")
         self._before = isinstance(scene.world, MujocoWorld)
         if self._before:
             fields.append(Field(BEFORE, "float64", tuple(scene.get_state().shape)))
@@ -158,8 +159,13 @@ class StepSource:
             "excluded": sorted(exclude_tags),
         }
 
+    def update(self) -> None:
+        """Bring the buffers up to date, as ``scene.update_state()`` does."""
+        for update in self._updates:
+            update()
+
     def fill(self, slot: Slot, step: int, before: np.ndarray | None) -> None:
-        """Copy what the buffers hold now, which ``scene.update_state()`` has brought up to date."""
+        """Copy what the buffers hold."""
         slot.tensors[0].fill_(step)
         if self._before and before is not None:
             slot.tensors[1].numpy()[...] = before

@@ -152,6 +152,7 @@ class SensorManager:
             engine.run(lambda: self._restart(everyone, self._unfused))
             self._capture()
         else:
+            world.forward()  # fields that hooks have bound since the world began are not yet filled
             self.reset(None)
 
     def _note_timing(self) -> None:

@@ -128,7 +128,7 @@ class MujocoWorld:
         self.batch.state[:] = before
         self._guard(lambda: self.batch.step(moved, 1, self._stage))
         if len(still):
-            self._guard(lambda: self.batch.forward(still, stage=_STAGE_VEL))
+            self._guard(lambda: self.batch.forward(still))
         self.batch.state[:] = after
         self._revive(None)
         if self._stage == _STAGE_VEL:
