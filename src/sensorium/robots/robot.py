@@ -179,7 +179,9 @@ class Robot(Part[RobotOptions]):
         twist = self._cvel[:, self._body]  # rotation, then translation at the centre of mass of the tree
         lever = self._xpos[:, self._body] - self._com[:, self._tree]
         angular = twist[:, :3]
-        return (twist[:, 3:] + torch.linalg.cross(angular, lever)).float(), angular.float()
+        # by operations that round one by one, so that no bit depends on the batch size
+        swing = angular.roll(-1, 1) * lever.roll(-2, 1) - angular.roll(-2, 1) * lever.roll(-1, 1)
+        return (twist[:, 3:] + swing).float(), angular.float()
 
     def place(self, xy: Any, yaw: Any, envs: Envs = None) -> None:
         """Stand the robot somewhere on the ground, at the height of its start; call ``scene.forward(envs)`` after it.

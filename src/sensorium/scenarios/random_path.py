@@ -147,10 +147,11 @@ class RandomPath(Scenario[RandomPathOptions]):
         """Take the next goal, and plan the way to it; to the same one, if the path led only part of the way."""
         arrived = self._state[env] == kernels.ARRIVED and self._corners[env] >= 2
         on_the_way = arrived and bool((self._path[env, self._corners[env] - 1] != self._goal[env]).any())
-        if not on_the_way:
-            self._reached[env] += arrived
+        way = self.planner.plan(here, self._goal[env]) if on_the_way else None
+        if way is None:
+            self._reached[env] += arrived and not on_the_way
             self._goal[env] = self._draw_point(env, here, self.options.min_distance)
-        way = self.planner.plan(here, self._goal[env])
+            way = self.planner.plan(here, self._goal[env])
         assert way is not None  # goals are drawn from where the robot can go
         way[0], way[-1] = here, self._goal[env]
         count = min(len(way), _CORNERS)
