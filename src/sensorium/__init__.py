@@ -10,6 +10,7 @@ from sensorium import sensors
 from sensorium.errors import (
     AlreadyBuiltError,
     CapacityError,
+    DatasetError,
     DeviceError,
     DivergenceError,
     DuplicateNameError,
@@ -57,7 +58,7 @@ from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere
 
 if TYPE_CHECKING:
-    from sensorium import robots, scenarios
+    from sensorium import datasets, robots, scenarios
     from sensorium.cameras import (
         BatchRendererCamera,
         Camera,
@@ -85,7 +86,7 @@ __version__ = "0.1.0"
 
 _CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
 """What is imported from ``sensorium.cameras`` when it is used."""
-_PACKAGES = ("robots", "scenarios")
+_PACKAGES = ("datasets", "robots", "scenarios")
 """Packages that are imported when they are used."""
 
 __all__ = [
@@ -110,6 +111,7 @@ __all__ = [
     "ContactForce",
     "ContactProbe",
     "Cylinder",
+    "DatasetError",
     "DepthCamera",
     "DeviceError",
     "DivergenceError",
@@ -163,6 +165,7 @@ __all__ = [
     "TreeError",
     "WheelOdometry",
     "__version__",
+    "datasets",
     "presets",
     "robots",
     "scenarios",

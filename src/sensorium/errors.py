@@ -84,6 +84,10 @@ class DivergenceError(SensoriumError, RuntimeError):
         )
 
 
+class DatasetError(SensoriumError, RuntimeError):
+    """A recording cannot be read or written. Names the file, and what to do."""
+
+
 class DeviceError(SensoriumError, RuntimeError):
     """The device that was asked for is missing, too old, or has too little memory. Says what to install or lower."""
 

@@ -58,16 +58,32 @@ class Buffer:
         value: a tensor, an array, a number, a string, or None. Tensors and arrays are loaded in place, so their address
             never changes.
         tags: what the value is ("imu", "rgb", "measured", ...), for choosing buffers in ``state_dict``.
+        get: looks up the value, for a buffer that shows what its owner holds.
+        derived: whether the value follows from the others when it is looked at, as an image does from the state: then a
+            state dict may lack it.
     """
 
-    __slots__ = ("_get", "_value", "loaded", "tags")
+    __slots__ = ("_get", "_value", "derived", "loaded", "tags")
 
-    def __init__(self, value: Any = None, tags: Iterable[str] = (), *, get: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        value: Any = None,
+        tags: Iterable[str] = (),
+        *,
+        get: Callable[[], Any] | None = None,
+        derived: bool = False,
+    ) -> None:
         self.tags = frozenset([tags] if isinstance(tags, str) else tags)
         self._value = value
         self._get = get
+        self.derived = derived
         self.loaded = False
         """Whether ``load_state_dict`` put a value here that nobody has taken up yet."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether it shows a value that its owner computes."""
+        return self._get is not None
 
     @property
     def value(self) -> Any:
@@ -147,6 +163,10 @@ class Module:
                 yield from _unpack(name, value)
         yield from self.__dict__.get("_children", {}).items()
 
+    def children(self) -> list[Module]:
+        """The modules right below this one."""
+        return [child for _, child in self._slots() if isinstance(child, Module)]
+
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """(dotted path, module) from the top down, this module first under the empty path; each module once.
 
@@ -219,6 +239,28 @@ class Module:
             if top:
                 del _running.seen[name]
 
+    def unrolled(self, name: str) -> list[Callable[[], Any]]:
+        """The calls that a cascade ("update_state", ...) of this tree makes, in order.
+
+        For who makes it again and again: walking the tree takes longer than most of the calls. It holds as long as no
+        module is added or taken away.
+        """
+        list(self._walk())
+        seen: set[int] = set()
+
+        def visit(module: Module) -> Iterator[Callable[[], Any]]:
+            seen.add(id(module))
+            if getattr(type(module), name) is not getattr(Module, name):
+                yield getattr(module, name)  # it has a way of its own, for all that is below
+                return
+            if getattr(type(module), f"_{name}") is not getattr(Module, f"_{name}"):
+                yield getattr(module, f"_{name}")
+            for _, child in module._slots():
+                if isinstance(child, Module) and id(child) not in seen:
+                    yield from visit(child)
+
+        return list(visit(self))
+
     def update_state(self) -> int:
         """Refresh every buffer below from the simulation, top-down. To add to it, override ``_update_state``."""
         return self._cascade("update_state")
@@ -268,7 +310,8 @@ class Module:
 
         Args:
             values: path -> value, as :meth:`state_dict` returns.
-            strict: raise unless names, shapes and dtypes all fit (then nothing is changed). Otherwise load what fits.
+            strict: raise unless names, shapes and dtypes all fit (then nothing is changed); values that are derived may
+                be missing. Otherwise load what fits.
 
         Returns:
             The values that were not loaded (always empty when strict).
@@ -284,7 +327,7 @@ class Module:
             if problem is not None:
                 mismatched[name] = problem
         if strict:
-            missing = [name for name in buffers if name not in values]
+            missing = [name for name, buffer in buffers.items() if name not in values and not buffer.derived]
             if missing or unexpected or mismatched:
                 raise StateDictError(missing, unexpected, mismatched)
         rest = {name: values[name] for name in (*unexpected, *mismatched)}

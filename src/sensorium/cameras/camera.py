@@ -106,6 +106,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """
         self._built("set_pose")
         self._mount.place(pos, quat, lookat, up, envs)
+        self._tell("set_pose", pos=pos, quat=quat, lookat=lookat, envs=envs, up=up)
         self._outdate(self._mount.ids(envs))
 
     update_camera_pose = set_pose
@@ -119,6 +120,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         """
         self._built("attach")
         self._mount.attach(link, envs)
+        self._tell("attach", link=link, envs=envs)
         self._outdate(self._mount.ids(envs))
 
     def set_intrinsics(
@@ -147,6 +149,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
                     self._open_shutter()
             else:
                 self._outdate(self._mount.ids(envs))
+        self._tell("set_intrinsics", fov=fov, focal_length=focal_length, principal_point=principal_point, envs=envs)
 
     def pick_pixel(self, env: int, x: float, y: float) -> Picked:
         """What the pixel (column x, row y) of ``read()`` would show in one env now: the first surface along its ray,
@@ -329,7 +332,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
                     return None
                 return getattr(self.read_ground_truth() if truth else self.read(), output)  # type: ignore[no-any-return]
 
-            setattr(self, name, Buffer(get=look, tags=tags))
+            setattr(self, name, Buffer(get=look, tags=tags, derived=True))
 
     # -- rendering ----------------------------------------------------------------------------------------------------
 
@@ -442,6 +445,10 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     def _has_past(self) -> bool:
         """Whether its images depend on earlier states."""
         return self._images.snapshots is not None or self._mount.exposure > 0 or self._mount.rolling_shutter > 0
+
+    def _tell(self, method: str, **arguments: Any) -> None:
+        assert self._manager is not None
+        self._manager.on_change(self.uuid, method, arguments)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import tyro
 
 from sensorium import __version__
+from sensorium.cli.check import Check
 from sensorium.cli.plot import Plot
+from sensorium.cli.record import Record
+from sensorium.cli.replay import Replay
 from sensorium.cli.view import View
 from sensorium.errors import SensoriumError
 
 _USAGE = """usage: sensorium COMMAND ...
 
+  check        say whether a recording is whole, and repair it
   plot         draw what a sensor reads beside ground truth
+  record       drive a robot and record it
+  replay       sense a recording again
   view         show a model in a live window
   --version    print the version
 
 `sensorium COMMAND --help` says more."""
 
 
-_COMMANDS: dict[str, type[Plot] | type[View]] = {"plot": Plot, "view": View}
+_COMMANDS: dict[str, type[Any]] = {"check": Check, "plot": Plot, "record": Record, "replay": Replay, "view": View}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,8 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"sensorium: there is no command {name!r}\n\n{_USAGE}", file=sys.stderr)
         return 2
     try:
-        tyro.cli(_COMMANDS[name], prog=f"sensorium {name}", args=given[1:]).run()
+        status = tyro.cli(_COMMANDS[name], prog=f"sensorium {name}", args=given[1:]).run()
     except SensoriumError as error:
         print(f"sensorium {name}: {error}", file=sys.stderr)
         return 2
-    return 0
+    return int(status or 0)

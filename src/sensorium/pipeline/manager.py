@@ -32,6 +32,7 @@ class SensorManager:
 
     def __init__(self) -> None:
         self.step_count = 0
+        self.on_change: Callable[[str, str, dict[str, Any]], None] = lambda uuid, method, arguments: None
         self.world: World
         self.dt = 0.0
         self.seed = 0
@@ -151,6 +152,7 @@ class SensorManager:
             engine.run(lambda: self._restart(everyone, self._unfused))
             self._capture()
         else:
+            world.forward()  # fields that hooks have bound since the world began are not yet filled
             self.reset(None)
 
     def _note_timing(self) -> None:

@@ -151,6 +151,7 @@ class Sensor(Module, Generic[DataT]):
                 if name not in parameters and noise not in parameters:
                     values[noise] = self._noise_of(density, parameters["rate"])
         manager.set(self, values, envs)
+        manager.on_change(self.uuid, "set", {"envs": envs, **parameters})
         for name, value in parameters.items():
             if name.endswith("noise_density"):
                 self._densities[name] = as_numbers(name, value)

@@ -59,6 +59,7 @@ class MujocoWorld:
         if model.nsensor and substeps > 1 and n_envs >= _SPLIT_FROM:
             self._flags = self.batch.expand("opt.disableflags")
             self._sensors_on = int(model.opt.disableflags)
+        self.before: np.ndarray | None = None
         self._bound = {"sensordata"}
         self.batch.bind("sensordata")  # before the first call, so that it is filled by it
         self.reset()
@@ -89,16 +90,13 @@ class MujocoWorld:
     def step(self) -> dict[int, str]:
         failed, self._late = self._late, {}
         try:
-            if self._flags is None:
+            if self._flags is None and self.before is None:
                 self.batch.step(self._healthy, self.substeps, self._stage)
             else:
-                self._flags[:] = self._sensors_on | _NO_SENSORS
-                try:
-                    self.batch.step(self._healthy, self.substeps - 1)
-                except SimulationError as error:
-                    failed |= self._retire(error.ids)
-                finally:
-                    self._flags[:] = self._sensors_on
+                if self.substeps > 1:
+                    failed |= self._lead()
+                if self.before is not None:
+                    self.before[:] = self.batch.state
                 self.batch.step(self._healthy, 1, self._stage)
         except SimulationError as error:
             failed |= self._retire(error.ids)
@@ -109,6 +107,38 @@ class MujocoWorld:
         else:
             self.changes.write()  # what is derived from the state is one substep old
         return failed
+
+    def _lead(self) -> dict[int, str]:
+        """All substeps but the last, with the engine's sensors off where that pays."""
+        if self._flags is not None:
+            self._flags[:] = self._sensors_on | _NO_SENSORS
+        try:
+            return self._guard(lambda: self.batch.step(self._healthy, self.substeps - 1))
+        finally:
+            if self._flags is not None:
+                self._flags[:] = self._sensors_on
+
+    def retrace(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Be as after a step that went from ``before``, the states before its last substep, to ``after``.
+
+        That substep is made again: accelerations, forces and contacts are those of a substep, and no state holds them.
+        """
+        moved = np.flatnonzero(before[:, 0] != after[:, 0]).astype(np.int32)  # the others had failed, and held still
+        still = np.flatnonzero(before[:, 0] == after[:, 0]).astype(np.int32)
+        self.batch.state[:] = before
+        self._guard(lambda: self.batch.step(moved, 1, self._stage))
+        if len(still):
+            self._guard(lambda: self.batch.forward(still))
+        self.batch.state[:] = after
+        self._revive(None)
+        if self._stage == _STAGE_VEL:
+            self.changes.mark()
+        else:
+            self.changes.write()
+
+    def keep_before(self, keep: bool) -> None:
+        """Keep the states before the last substep of each step in :attr:`before`, which a retrace begins with."""
+        self.before = self.batch.state.copy() if keep else None
 
     def _retire(self, ids: np.ndarray) -> dict[int, str]:
         """Take envs out of stepping until they are reset; env -> message of those that were still healthy."""

@@ -22,7 +22,9 @@ from sensorium.errors import (
 )
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
+from sensorium.worlds.contents import encode_call, repeat_calls
 from sensorium.worlds.entity import Entity
+from sensorium.worlds.journal import Journal
 from sensorium.worlds.lights import Light, light_scene
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
@@ -35,7 +37,7 @@ from sensorium.worlds.snapshot import snapshot
 from sensorium.worlds.world import Envs, World, env_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sensorium.viewer import Viewer
 
@@ -76,6 +78,10 @@ class Scene(Module):
         self._lights: dict[str, Light] = {}
         self._parts: dict[str, Part[Any]] = {}
         self._attaching: Part[Any] | None = None
+        self._added: list[tuple[str, dict[str, Any]]] = []
+        self._adapt: Callable[[Any], Any] | None = None
+        self._journal = Journal()
+        self._composed: mujoco.MjSpec | None = None
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
@@ -139,6 +145,9 @@ class Scene(Module):
             self.add_child(name, entity)
         self._spec = trial
         self._entities[name] = entity
+        placing = {"pos": pos, "quat": quat, "euler": euler, "free": free}
+        given = {key: value for key, value in placing.items() if value is not None}
+        self._note(f"add_{kind}", model=model, name=name, **given)
         return entity
 
     def add_light(self, type: str = "directional", **options: Any) -> Light:
@@ -164,6 +173,7 @@ class Scene(Module):
         if light.name in taken:
             raise DuplicateNameError(f"the scene already has a light named {light.name!r}; choose another name")
         self._lights[light.name] = light
+        self._note("add_light", light=light)
         return light
 
     def add_sensor(self, options: SensorSpec[SensorT]) -> SensorT:
@@ -171,6 +181,8 @@ class Scene(Module):
         self._before_build("add_sensor")
         if not hasattr(options, "make_sensor"):
             raise OptionError(f"add_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
+        if self._adapt is not None:
+            options = self._adapt(options)
         sensor = options.make_sensor({*self._sensors, *self._entities, *self._parts})
         uuid = str(sensor.uuid)  # type: ignore[attr-defined]
         if uuid in _RESERVED:
@@ -186,6 +198,7 @@ class Scene(Module):
             self._sensing = options.make_sensing()
         self._sensing.add(sensor)
         self._sensors[uuid] = sensor
+        self._note("add_sensor", options=options)
         return sensor
 
     def add_module(self, name: str, part: PartT) -> PartT:
@@ -221,7 +234,44 @@ class Scene(Module):
         finally:
             self._attaching = None
         self._parts[name] = part
+        self._note("add_module", name=name, part=part)
         return part
+
+    def _note(self, call: str, **arguments: Any) -> None:
+        """Remember what a user added; what a part adds follows from the part."""
+        if self._attaching is None:
+            self._added.append((call, arguments))
+
+    @property
+    def contents(self) -> list[dict[str, Any]]:
+        """Everything that was added, in order, as JSON: what :meth:`from_contents` makes again.
+
+        Models given as text are kept as text, with the files that they name; of model files, the path is kept.
+        """
+        return [encode_call(call, arguments) for call, arguments in self._added]
+
+    @classmethod
+    def from_contents(
+        cls,
+        contents: list[dict[str, Any]],
+        options: Mapping[str, Any] | None = None,
+        folder: str | Path = ".",
+        adapt: Callable[[Any], Any] | None = None,
+        skip: Callable[[dict[str, Any]], bool] | None = None,
+    ) -> Scene:
+        """A scene, not built, with the same contents as another.
+
+        Args:
+            contents: what :attr:`contents` gave.
+            options: options of the scene, by name; see :class:`SceneOptions`.
+            folder: where relative model files are.
+            adapt: called with the options of every sensor; gives those to use instead.
+            skip: called with every entry; those for which it gives true are left out.
+        """
+        scene = cls(**(options or {}))
+        scene._adapt = adapt
+        repeat_calls(scene, contents, Path(folder), skip)
+        return scene
 
     def _new_name(self, name: str | None, stem: str) -> str:
         taken = {*self._entities, *self._sensors, *self._parts}
@@ -298,9 +348,12 @@ class Scene(Module):
                 raise
         for entity in self._entities.values():
             entity.attach_world(world)
-        self.physics = Buffer(world.get_state(), {"physics"})
+        self.physics = Buffer(world.get_state(), {"physics", "state"})
         self._seed = int(seed)
         self._world = world
+        self._journal = Journal()
+        if self._sensing is not None and not world.captures:
+            self._sensing.on_change = self._journal.call
         try:
             for part in self._parts.values():
                 part.start(self)
@@ -328,7 +381,19 @@ class Scene(Module):
 
         return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
 
+    def to_xml(self) -> str:
+        """The scene as one MJCF document, for other tools: rounded to six digits, without the files that it names."""
+        return str((self._composed or self._unbuilt("to_xml")).to_xml())
+
     def _compile(self) -> mujoco.MjModel:
+        self._composed = self._compose()
+        try:
+            return self._composed.compile()
+        except ValueError as error:
+            raise ModelError(f"the scene does not compile: {error}") from error
+
+    def _compose(self) -> mujoco.MjSpec:
+        """Everything that was added, with what the sensors need of the engine."""
         spec = self._spec.copy()
         option = spec.option
         option.timestep = self.options.dt / self.options.substeps
@@ -338,10 +403,7 @@ class Scene(Module):
         light_scene(spec, tuple(self._lights.values()), self.options.sky)
         if self._sensing is not None:
             self._sensing.declare(spec, Names(spec))
-        try:
-            return spec.compile()
-        except ValueError as error:
-            raise ModelError(f"the scene does not compile: {error}") from error
+        return spec
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -358,6 +420,7 @@ class Scene(Module):
         failed: dict[int, str] = {}
         for _ in range(count):
             failed |= world.step()
+            self._journal.step()
             if self._sensing is not None:
                 self._sensing.step()
             if self._viewer is not None:
@@ -457,7 +520,17 @@ class Scene(Module):
 
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
+        self._note_restart(envs, None if call == "reset" else world.get_state)
         self._after_restart(envs, getattr(world, call)(envs))
+
+    def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
+        if self.world.captures:  # looking at envs and states would wait for the device
+            return
+        ids = env_ids(envs, self.n_envs)
+        rows = None if state is None else state().numpy()
+        if rows is not None and ids is not None:
+            rows = rows[ids]
+        self._journal.restart("reset" if rows is None else "state", ids, rows)
 
     def _after_restart(self, envs: Envs, failed: dict[int, str]) -> None:
         if self._failed:
@@ -476,7 +549,30 @@ class Scene(Module):
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
         """Set the full physics state of envs, as :meth:`get_state` gave it; their sensors start afresh from it."""
-        self._after_restart(envs, (self._world or self._unbuilt("set_state")).set_state(state, envs))
+        failed = (self._world or self._unbuilt("set_state")).set_state(state, envs)
+        self._note_restart(envs, self.world.get_state)  # which computing what depends on it has left as it is
+        self._after_restart(envs, failed)
+
+    def retrace(self, before: np.ndarray, after: np.ndarray, step: int) -> None:
+        """Be as after a recorded step, and sense that: for replay of sensors that remember, step by step.
+
+        On a GPU sensing is part of the engine's step, so there the state is set, and sensors start afresh from it.
+
+        Args:
+            before: the states before the last substep, (B, n_state).
+            after: the states after it.
+            step: the number of the step, of which randomness is a function.
+        """
+        world = self._world or self._unbuilt("retrace")
+        if not isinstance(world, MujocoWorld):
+            self.set_state(torch.as_tensor(after))
+            return
+        world.retrace(before, after)
+        if self._sensing is not None:
+            self._sensing.step_count = step - 1
+            self._sensing.step()
+        if self._viewer is not None:
+            self._viewer.after_step()
 
     def read_sensors(self, envs: Envs = None) -> dict[str, torch.Tensor]:
         """Class name -> a fresh tensor (B, columns) of the readings of all sensors of that class, in order.
@@ -549,6 +645,17 @@ class Scene(Module):
         """What all randomness comes from."""
         self._world or self._unbuilt("seed")
         return self._seed
+
+    @property
+    def step_count(self) -> int:
+        """Steps that the sensors have made since ``build()``: with the seed, all that randomness depends on."""
+        self._world or self._unbuilt("step_count")
+        return 0 if self._sensing is None else self._sensing.step_count
+
+    @step_count.setter
+    def step_count(self, count: int) -> None:
+        if self._sensing is not None and not self.world.captures:
+            self._sensing.step_count = count
 
     @property
     def time(self) -> torch.Tensor:

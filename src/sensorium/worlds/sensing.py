@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import mujoco
@@ -18,6 +19,11 @@ SensorT_co = TypeVar("SensorT_co", bound=Module, covariant=True)
 
 class Sensing(Protocol):
     """What a scene needs of its sensors; the sensor pipeline fulfils it."""
+
+    step_count: int
+    """Steps since build."""
+    on_change: Callable[[str, str, dict[str, Any]], None]
+    """Is told of every change of a sensor while running: uuid, method, arguments."""
 
     def add(self, sensor: Any) -> None: ...
     def forget(self, sensors: list[Any]) -> None: ...

@@ -1,0 +1,169 @@
+"""Recording beside stepping, the speed to disk, memory over a long recording, and replay beside the bare renderer.
+
+.venv/bin/python benchmarks/recording.py [--folder /tmp] [--env-steps 1000000] [--json out/recording.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from common import Report, interleave, ratio
+
+import sensorium as sn
+from sensorium.datasets import Recorder, ReplayOptions, replay
+
+ENVS = 64
+
+
+def base_robot(seed: int = 0) -> tuple[sn.Scene, Callable[[], None]]:
+    """The differential-drive base with its sensors in a room, and a call that makes a step of it."""
+    scene = sn.Scene(dt=0.01)
+    scene.add_module("room", sn.scenarios.Room(seed=seed))
+    robot = scene.add_module("robot", sn.robots.make("diffdrive"))
+    scene.build(n_envs=ENVS, seed=seed)
+    robot.act([0.4, 0.5])
+    return scene, scene.step
+
+
+def beside_stepping(report: Report, folder: Path) -> None:
+    """What recording adds to a step of 64 envs."""
+    _, bare = base_robot()
+    scene, step = base_robot()
+    with Recorder(scene, folder / "beside") as recorder:
+
+        def recorded() -> None:
+            step()
+            recorder.step()
+
+        times = interleave({"bare": bare, "recorded": recorded}, rounds=15, calls=40)
+        size = recorder._row.n_bytes
+    report.add(f"step of {ENVS} envs with lidar and IMU", min(times["bare"]) * 1e3, "ms")
+    report.add("  recorded", min(times["recorded"]) * 1e3, "ms")
+    report.add("  recorded / bare", ratio(times, "recorded", "bare"), "x", 1.15)
+    report.add("  data of a step", size / 1e3, "kB")
+    shutil.rmtree(folder / "beside")
+
+
+def to_disk(report: Report, folder: Path, n_bytes: int) -> None:
+    """Megabytes a second of a recording that does nothing else, and of the disk itself."""
+    block = os.urandom(1 << 24)
+    start = time.perf_counter()
+    with open(folder / "plain", "wb") as file:
+        for _ in range(n_bytes // len(block)):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    disk = n_bytes / (time.perf_counter() - start) / 1e6
+    (folder / "plain").unlink()
+
+    scene = sn.Scene()
+    scene.add_object(sn.Box(), name="box")
+    scene.build()
+    scene.add_child("data", sn.Buffer(np.random.default_rng(0).random((1 << 18,))))  # 2 MiB a step
+    start = time.perf_counter()
+    with Recorder(scene, folder / "fast") as recorder:
+        for _ in range(n_bytes >> 21):
+            recorder.step()
+    ours = n_bytes / (time.perf_counter() - start) / 1e6
+    shutil.rmtree(folder / "fast")
+    report.add("plain file, with fsync", disk, "MB/s")
+    report.add("recording", ours, "MB/s")
+    report.add("  what is asked (200 MB/s, or the disk's own) / recording", min(200.0, disk) / ours, "x", 1.0)
+
+
+def memory(report: Report, folder: Path, env_steps: int) -> None:
+    """How much memory grows after the first tenth of a long recording."""
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Plane())
+    scene.add_object(sn.Box(), name="box", pos=(0, 0, 0.2), free=True)
+    scene.add_sensor(sn.IMU(link="box", acc_noise=0.1))
+    scene.build(n_envs=1000)
+    steps, first = max(10, env_steps // 1000), 0.0
+    with Recorder(scene, folder / "long", chunk_bytes=16 << 20) as recorder:
+        for number in range(steps):
+            if number == steps // 10:
+                first = _resident()
+            scene.step()
+            recorder.step()
+        grown = _resident() - first
+    size = sum(path.stat().st_size for path in (folder / "long").rglob("*") if path.is_file())
+    shutil.rmtree(folder / "long")
+    report.add(f"memory grown over {steps * 1000:,} env-steps ({size / 1e6:.0f} MB)", grown, "MiB", 50.0)
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def beside_rendering(report: Report, folder: Path, frames: int) -> None:
+    """Frames a second of a replay, and of the renderer alone."""
+    scene = sn.Scene(dt=0.01)
+    scene.add_module("room", sn.scenarios.Room(seed=0))
+    robot = scene.add_module("robot", sn.robots.make("diffdrive"))
+    scene.build(n_envs=4, seed=0)
+    robot.act([0.4, 0.5])
+    with Recorder(scene, folder / "source") as recorder:
+        recorder.record(frames)
+    cameras = [robot.rig["front_left"], robot.rig["front_right"]]
+    for camera in cameras:
+        camera.disable_depth_rendering()
+
+    states = sn.datasets.open(folder / "source").column("physics")
+    width = scene.model.nq
+
+    def render(frame: int) -> None:
+        scene.world.bind("qpos")[:] = torch.from_numpy(states[frame, :, 1 : 1 + width])  # after the time
+        scene.world.changes.write()
+        for camera in cameras:
+            camera.read()
+
+    render(0)
+    quarter = frames // 4
+    start = time.perf_counter()
+    for frame in range(quarter, frames):
+        render(frame)
+    bare = (frames - quarter) / (time.perf_counter() - start)
+    stamps: list[float] = []
+
+    def progress(_: int) -> None:
+        stamps.append(time.perf_counter())
+
+    replay(folder / "source", folder / "seen", ReplayOptions(images=("rgb",)), progress=progress)
+    ours = (frames - quarter) / (stamps[-1] - stamps[quarter])
+    report.add("renderer alone, 2 cameras x 4 envs, 320 x 240 rgb", bare, "frames/s")
+    report.add("replay", ours, "frames/s")
+    report.add("  alone / replay", bare / ours, "x", 1 / 0.9)
+    shutil.rmtree(folder / "source")
+    shutil.rmtree(folder / "seen")
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=None, help="where to write: a folder on the disk to measure")
+    parser.add_argument("--env-steps", type=int, default=1_000_000, help="how long the recording of the memory row is")
+    parser.add_argument("--megabytes", type=int, default=2000, help="how much to write for the speed to disk")
+    parser.add_argument("--frames", type=int, default=150, help="frames to replay")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    arguments = parser.parse_args()
+    report = Report("recording", ("mujoco", "torch", "h5py", "av"))
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = Path(name)
+        beside_stepping(report, folder)
+        to_disk(report, folder, arguments.megabytes << 20)
+        memory(report, folder, arguments.env_steps)
+        beside_rendering(report, folder, arguments.frames)
+    report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    main()

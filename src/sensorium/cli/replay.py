@@ -1,0 +1,108 @@
+"""``sensorium replay``: sense a recording again."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+import sensorium as sn
+from sensorium.cli.progress import gentle_end, progress
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+@dataclass
+class Replay:
+    """Bring a recording back to life, and sense it again: with its own cameras and sensors, or with others.
+
+    Example: sensorium replay runs/a --out runs/a-seen --rgb --depth --interval 5
+
+    An interrupted replay (Ctrl-C too) goes on with --resume, with the same options.
+    """
+
+    source: Annotated[Path, tyro.conf.Positional]
+    """The recording."""
+    out: Path
+    """Folder to write: a new or an empty one."""
+    rgb: bool = False
+    """Render colour."""
+    depth: bool = False
+    """Render depth."""
+    segmentation: bool = False
+    """Render body and geom ids."""
+    instance_segmentation: bool = False
+    """Render entity numbers."""
+    normals: bool = False
+    """Render normals."""
+    renderer: str | None = None
+    """Renderer of all cameras: raster, batch or pathtrace. Default: as recorded."""
+    resolution: tuple[int, int] | None = None
+    """Width and height of all images. Default: as recorded."""
+    cameras: list[str] = field(default_factory=list)
+    """Names of the cameras to render, and files (YAML or JSON) of cameras that were not there. Default: all."""
+    sensors: list[Path] = field(default_factory=list)
+    """Files (YAML or JSON) of further sensors; one with the uuid of a recorded one takes its place."""
+    interval: int = 1
+    """Every how many steps a frame is taken."""
+    max_frames: int | None = None
+    """How many frames at most. Default: all."""
+    resume: bool = False
+    """Go on with a replay that was interrupted."""
+    overwrite: bool = False
+    """Replace a recording in OUT."""
+    workers: int = 1
+    """Processes that share the frames."""
+    modules: list[str] = field(default_factory=list)
+    """Python modules of sensors of your own, which the recording uses."""
+
+    def run(self) -> int:
+        """Replay."""
+        sys.path.insert(0, "")
+        for name in self.modules:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                raise sn.OptionError(f"--modules {name}: {error}") from error
+        kinds: dict[Any, bool] = {
+            "rgb": self.rgb,
+            "depth": self.depth,
+            "segmentation": self.segmentation,
+            "instance": self.instance_segmentation,
+            "normals": self.normals,
+        }
+        files = [Path(name) for name in self.cameras if name.endswith(_FILES)]
+        added = [one for file in (*files, *self.sensors) for one in sn.datasets.load_sensors(file)]
+        names = [name for name in self.cameras if not name.endswith(_FILES)]
+        given: dict[str, Any] = {"cameras": tuple(names)} if names else {}
+        options = sn.datasets.ReplayOptions(
+            images=tuple(kind for kind, on in kinds.items() if on),
+            sensors=tuple(added),
+            renderer=self.renderer,
+            resolution=self.resolution,
+            interval=self.interval,
+            max_frames=self.max_frames,
+            **given,
+        )
+        total = len(sn.datasets.open(self.source).source_steps[:: self.interval][: self.max_frames])
+        try:
+            with gentle_end(), progress("replaying", total, "frames") as advance:
+                episode = sn.datasets.replay(
+                    self.source,
+                    self.out,
+                    options,
+                    resume=self.resume,
+                    overwrite=self.overwrite,
+                    workers=self.workers,
+                    progress=advance,
+                )
+        except KeyboardInterrupt:
+            print(f"{self.out}: interrupted; go on with --resume", file=sys.stderr)
+            return 130
+        images = f", images of {', '.join(episode.images)}" if episode.images else ""
+        print(f"{self.out}: {len(episode)} frames of {episode.n_envs} envs{images}")
+        return 0

@@ -1,0 +1,235 @@
+"""One HDF5 file of steps: written so that a killed process loses at most the step in flight, read by memory map.
+
+Data sets are contiguous and laid out when the file is made (``buffers/NAME`` of shape (steps, ...), ``check``), so
+that a step is put in its place by plain writes: what was written survives the process. Last comes the step's check
+sum in ``check``: a step without it was not finished. What happened between steps is in a file of lines of JSON beside
+it. HDF5 itself has a file open only while there is nothing to lose: to make it, and to copy the steps of one that was
+not filled.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from sensorium.datasets.files import PART, named, publish, quote, unquote, write_whole
+from sensorium.datasets.rows import Field, Row
+from sensorium.errors import DatasetError
+
+_SLACK = 1 << 14
+"""Room for what HDF5 itself needs."""
+_WRITTEN = 1 << 63
+"""Set in check sums, so that none is zero."""
+
+
+def check_sum(block: np.ndarray) -> int:
+    """Of a row's block of bytes: sum and exclusive or of its 64-bit words, a tenth of the cost of a CRC."""
+    words = block.view(np.uint64)
+    return _WRITTEN | int(np.add.reduce(words)) ^ int(np.bitwise_xor.reduce(words)) >> 1
+
+
+def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
+    """Make a file with room for ``capacity`` steps; where the arrays begin."""
+    with open(path, "wb") as handle:  # a full disk shows here, and not inside HDF5
+        os.posix_fallocate(handle.fileno(), 0, 1024 * len(row.fields) + _SLACK)
+    with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
+        file.attrs["first"] = first
+        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        layout.set_layout(h5py.h5d.CONTIGUOUS)
+        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        group = file.create_group("buffers", track_order=True)
+        for field in row.fields:
+            _dataset(group.id, field, capacity, layout)
+        check = _dataset(file.id, Field("check", "uint64", ()), capacity, layout)
+        offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
+        offsets["check"] = check.get_offset()
+    with open(path, "r+b") as handle:  # or here, and not in the middle of a step
+        os.posix_fallocate(handle.fileno(), 0, os.path.getsize(path))
+    return offsets
+
+
+def _dataset(group: Any, field: Field, steps: int, layout: Any) -> Any:
+    space = h5py.h5s.create_simple((steps, *field.shape))
+    kind = h5py.h5t.py_create(np.dtype(field.dtype), logical=True)
+    return h5py.h5d.create(group, quote(field.name).encode(), kind, space, layout)
+
+
+class ChunkWriter:
+    """Writes the steps ``first``, ``first + 1``, ... into ``folder``."""
+
+    def __init__(self, folder: Path, row: Row, first: int, capacity: int) -> None:
+        self.first, self.capacity, self.count = first, capacity, 0
+        self._row = row
+        self.path = folder / f"{first:08d}.h5"
+        self._part = folder / f"{self.path.name}{PART}"
+        self._events_path = _events_part(self.path)
+        with named(self.path):
+            try:
+                offsets = _create(self._part, row, capacity, first)
+                self._file = os.open(self._part, os.O_WRONLY)
+                self._events = os.open(self._events_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            except OSError:
+                self._part.unlink(missing_ok=True)
+                raise
+        self._check = offsets["check"]
+        self._places = [(offsets[field.name], field.n_bytes) for field in row.fields]
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another step."""
+        return self.count == self.capacity
+
+    def write(self, block: np.ndarray, events: list[Any]) -> None:
+        """Put the next step in its place."""
+        with named(self.path):
+            if events:
+                line = json.dumps({"row": self.count, "events": events}, allow_nan=False)
+                _write_all(self._events, f"{line}\n".encode(), None)
+            for part, (offset, size) in zip(self._row.parts(block), self._places, strict=True):
+                if size:
+                    _write_all(self._file, part.data, offset + self.count * size)
+            check = check_sum(block).to_bytes(8, "little")
+            _write_all(self._file, check, self._check + 8 * self.count)
+        self.count += 1
+
+    def close(self) -> None:
+        """Give the files their final names. Without any step, there are none."""
+        self.drop()
+        finish(self._part, self.path, self.count)
+
+    def drop(self) -> None:
+        """Leave everything as it is."""
+        for descriptor in (self._file, self._events):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._events = -1
+
+    def discard(self) -> None:
+        """Leave no file."""
+        self.drop()
+        self._part.unlink(missing_ok=True)
+        self._events_path.unlink(missing_ok=True)
+
+
+def _write_all(descriptor: int, data: Any, offset: int | None) -> None:
+    view = memoryview(data).cast("B")
+    while len(view):
+        done = os.write(descriptor, view) if offset is None else os.pwrite(descriptor, view, offset)
+        view = view[done:]
+        offset = None if offset is None else offset + done
+
+
+def finish(part: Path, path: Path, count: int) -> None:
+    """Turn files of which ``count`` steps are whole into complete ones."""
+    events = _events_part(path)
+    if count:
+        with h5py.File(part, "r", locking=False) as file:
+            short = len(file["check"]) > count
+        with named(path):
+            whole = _cut(part, count) if short else part
+        lines = events.read_bytes().split(b"\n")[:-1]
+        write_whole(events_path(path), b"".join(line + b"\n" for line in lines if json.loads(line)["row"] < count))
+        publish(whole, path)
+    part.unlink(missing_ok=True)
+    events.unlink(missing_ok=True)
+
+
+def events_path(path: Path) -> Path:
+    """Where the events of a file of steps are."""
+    return path.with_suffix(".jsonl")
+
+
+def _events_part(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.events{PART}")
+
+
+def _cut(part: Path, count: int) -> Path:
+    """A copy with only the first steps, one array after the other so that memory stays small."""
+    shorter = part.with_name(part.name.removesuffix(PART) + f".short{PART}")
+    with h5py.File(part, "r", locking=False) as old:
+        row, first = _row_of(old), int(old.attrs["first"])
+        _create(shorter, row, count, first)
+        with h5py.File(shorter, "r+", libver="v110") as new:
+            for name in [*(f"buffers/{quote(field.name)}" for field in row.fields), "check"]:
+                if new[name].size:
+                    new[name][...] = old[name][:count]
+    return shorter
+
+
+def _row_of(file: h5py.File) -> Row:
+    return Row(Field(unquote(name), str(data.dtype), data.shape[1:]) for name, data in file["buffers"].items())
+
+
+def recover(part: Path) -> int:
+    """Complete the file of a process that was killed; how many steps are whole.
+
+    Raises:
+        DatasetError: the file is damaged otherwise; it is left as it is.
+    """
+    path = part.with_name(part.name.removesuffix(PART))
+    if not _events_part(path).exists():  # it is made after the layout, so there was no step yet
+        part.unlink()
+        return 0
+    chunk = Chunk(part)
+    count = next((i for i in range(len(chunk)) if not chunk.is_whole(i)), len(chunk))
+    chunk.close()
+    finish(part, path, count)
+    return count
+
+
+class Chunk:
+    """A file of steps, read by memory map."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with h5py.File(path, "r", locking=False) as file:
+                self.first = int(file.attrs["first"])
+                self.row = _row_of(file)
+                sets = {field.name: file["buffers"][quote(field.name)] for field in self.row.fields}
+                self._count = len(file["check"])
+                self._offsets = {name: data.id.get_offset() or 0 for name, data in sets.items()}
+                self._check_offset = file["check"].id.get_offset()
+            with open(path, "rb") as handle:
+                self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+            self.arrays = {field.name: self._array(field, self._offsets[field.name]) for field in self.row.fields}
+            self._checks = self._array(Field("check", "uint64", ()), self._check_offset)
+            text = b"" if path.name.endswith(PART) else events_path(path).read_bytes()
+            self.events = {line["row"]: line["events"] for line in map(json.loads, text.splitlines())}
+        except FileNotFoundError as error:
+            raise DatasetError(
+                f"the file {error.filename or path} is missing; restore it, or run `sensorium check` on its folder"
+            ) from None
+        except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
+            raise DatasetError(
+                f"{path} is not a whole file of steps ({error}); restore it, or run `sensorium check` on its folder"
+            ) from None
+
+    def _array(self, field: Field, offset: int) -> np.ndarray:
+        shape = (self._count, *field.shape)
+        size = int(np.prod(shape, dtype=np.int64))
+        if not size:
+            return np.zeros(shape, field.dtype)
+        return np.frombuffer(self._map, field.dtype, size, offset).reshape(shape)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def is_whole(self, index: int) -> bool:
+        """Whether a step is as it was written."""
+        block = np.zeros(self.row.n_bytes, np.uint8)
+        for array, held in zip(self.row.arrays(block), self.arrays.values(), strict=True):
+            array[...] = held[index]
+        return int(self._checks[index]) == check_sum(block)
+
+    def close(self) -> None:
+        """Let go of the map; it is freed with the last array of it."""
+        self.arrays = {}
+        self._checks = np.zeros(0, np.uint64)

@@ -1,0 +1,154 @@
+"""How a recording lies on disk: names, versions, and writing so that a file under its final name is whole.
+
+::
+
+    config.json            what was recorded, of which scene, with which versions; written first
+    scene.xml              the scene as MuJoCo compiled it, for other tools
+    assets/                files of the models, which the scene is rebuilt from
+    occupancy_map/         map.yaml and map.png, where the recorder was given a map
+    state/common/          00000000.h5, ...: one file per run of steps, named by its first; and 00000000.jsonl, ...:
+                           what happened between them
+    rgb/, depth/, ...      NAME/env0000/00000000.mp4, ...: images, after a replay; named by their first frame
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sensorium.errors import DatasetError
+
+FORMAT = "sensorium-episode"
+VERSION = 1
+STATE = Path("state") / "common"
+PART = ".part"
+"""Ending of files that are being written."""
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    part = path.with_name(path.name + PART)
+    with named(path), open(part, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def publish(part: Path, path: Path) -> None:
+    """Give a file that was written under another name its final one, once it is on the disk."""
+    with named(path):
+        descriptor = os.open(part, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Turn what the system says about a file into an error that names it and what to do."""
+    try:
+        yield
+    except DatasetError:
+        raise
+    except (OSError, RuntimeError) as error:  # HDF5 has no errors of its own
+        text = getattr(error, "strerror", None) or str(error)
+        full = any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+        todo = " Free some space: what was written before is whole." if full else ""
+        raise DatasetError(f"cannot write {path}: {text}.{todo}") from error
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Hold a recording for writing; the system lets go of it when the process ends, however it ends."""
+    with named(folder):
+        held = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
+        yield
+    finally:
+        os.close(held)
+
+
+def check_new(path: str | Path, overwrite: bool = False) -> Path:
+    """A folder that a recording may be written into: it does not exist, is empty, or is one that may be replaced."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise DatasetError(f"{folder} is a file; give another folder to write into")
+    if folder.exists() and any(folder.iterdir()):
+        if not overwrite:
+            raise DatasetError(f"{folder} is not empty; give another folder, or replace what is there with overwrite")
+        read_config(folder)  # replace nothing but recordings
+    return folder
+
+
+def new_folder(path: str | Path, overwrite: bool = False) -> Path:
+    """Make an empty folder for a recording."""
+    folder = check_new(path, overwrite)
+    with named(folder):
+        if folder.exists() and any(folder.iterdir()):
+            with writing(folder):
+                shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """Write ``config.json``."""
+    text = json.dumps({"format": FORMAT, "version": VERSION, **config}, indent=1, allow_nan=False)
+    write_whole(folder / "config.json", text.encode())
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """``config.json`` of a recording; an error says what is wrong with the folder."""
+    if not folder.is_dir():
+        raise DatasetError(f"there is no folder {str(folder)!r}")
+    path = folder / "config.json"
+    if not path.is_file():
+        raise DatasetError(f"{folder} is no recording: it has no config.json")
+    try:
+        config = json.loads(path.read_bytes())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}. Restore it from a copy of the recording") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise DatasetError(f"{path} was not written by Sensorium; {folder} is no recording")
+    version = config.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise DatasetError(
+            f"{path} has version {version} of the format, and this version of Sensorium reads up to {VERSION}; "
+            "install a newer one"
+        )
+    return config
+
+
+def quote(name: str) -> str:
+    """The name of a buffer as that of a file or data set, which may have no slash."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def unquote(name: str) -> str:
+    """The other way."""
+    return name.replace("%2F", "/").replace("%25", "%")

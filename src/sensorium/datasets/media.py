@@ -1,0 +1,222 @@
+"""Images on disk: colour as H.264 in MP4, everything else bit by bit in compressed HDF5.
+
+A file holds one buffer of one env over one run of frames. It is written under another name and gets its own when it is
+complete. Frames are found without reading those before: videos have a key frame in every twelfth place, and HDF5 one
+compressed block a frame.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+
+from sensorium.datasets.files import PART, named, publish
+from sensorium.errors import DatasetError
+
+KINDS: dict[str, dict[str, Any]] = {
+    "rgb": {"codec": "h264", "file": ".mp4", "unit": "sRGB", "scale": 1.0},
+    "depth": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "m", "scale": 1.0},
+    "segmentation": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "body id, geom id", "scale": 1},
+    "instance": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "entity number", "scale": 1},
+    "normals": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "1", "scale": 1.0},
+}
+"""Kind of image -> how it is kept."""
+_KEY_FRAMES = 12
+
+
+class Writer(Protocol):
+    """Writes the frames of one file."""
+
+    def write(self, image: np.ndarray) -> None: ...
+    def close(self) -> None: ...
+    def drop(self) -> None: ...
+
+
+def writer(stem: Path, kind: str, about: dict[str, Any], rate: Fraction) -> Writer:
+    """A writer of ``stem`` with the ending of its kind; ``rate`` in frames a second."""
+    with named(stem):
+        stem.parent.mkdir(parents=True, exist_ok=True)
+    path = stem.with_name(stem.name + KINDS[kind]["file"])
+    if kind == "rgb":
+        return VideoWriter(path, about["shape"][1], about["shape"][0], rate)
+    return ArrayWriter(path, tuple(about["shape"]), np.dtype(about["dtype"]), about)
+
+
+class VideoWriter:
+    """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution."""
+
+    def __init__(self, path: Path, width: int, height: int, rate: Fraction) -> None:
+        import av
+
+        self._path, self._part = path, path.with_name(path.name + PART)
+        self._frame = av.VideoFrame.from_ndarray
+        self._count = 0
+        with named(path):
+            self._file = av.open(str(self._part), "w", format="mp4")
+            stream: Any = self._file.add_stream("libx264", rate=rate)
+            stream.width, stream.height = width, height
+            stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
+            stream.codec_context.thread_count = 1
+            stream.codec_context.gop_size = _KEY_FRAMES
+            stream.codec_context.max_b_frames = 0
+            stream.options = {"preset": "ultrafast", "crf": "16"}
+            self._stream = stream
+
+    def write(self, image: np.ndarray) -> None:
+        """Add a frame."""
+        with named(self._path):
+            frame = self._frame(np.ascontiguousarray(image), format="rgb24")
+            frame.pts = self._count
+            self._file.mux(self._stream.encode(frame))
+        self._count += 1
+
+    def close(self) -> None:
+        """Complete the file."""
+        with named(self._path):
+            self._file.mux(self._stream.encode())
+            self._file.close()
+        publish(self._part, self._path)
+
+    def drop(self) -> None:
+        """Leave no file."""
+        import contextlib
+
+        with contextlib.suppress(OSError, ValueError):
+            self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+class ArrayWriter:
+    """Frames of any numbers, bit by bit: bytes of equal weight side by side, then deflated, as HDF5's filters do."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, about: dict[str, Any]) -> None:
+        self._path, self._part = path, path.with_name(path.name + PART)
+        self._dtype = dtype
+        self._count = 0
+        with named(path):
+            self._file = h5py.File(self._part, "w", libver="v110")
+            self._data = self._file.create_dataset(
+                "frames",
+                (0, *shape),
+                dtype,
+                maxshape=(None, *shape),
+                chunks=(1, *shape),
+                shuffle=True,
+                compression="gzip",
+                compression_opts=1,
+            )
+            for name in ("codec", "unit", "scale"):
+                self._data.attrs[name] = about[name]
+
+    def write(self, image: np.ndarray) -> None:
+        """Add a frame. Compressing is done here, where other threads can go on meanwhile."""
+        raw = np.ascontiguousarray(image, self._dtype).view(np.uint8).reshape(-1, self._dtype.itemsize)
+        packed = zlib.compress(np.ascontiguousarray(raw.T).data, 1)
+        with named(self._path):
+            self._data.resize(self._count + 1, axis=0)
+            self._data.id.write_direct_chunk((self._count, *(0 for _ in image.shape)), packed)
+        self._count += 1
+
+    def close(self) -> None:
+        """Complete the file."""
+        with named(self._path):
+            self._file.close()
+        publish(self._part, self._path)
+
+    def drop(self) -> None:
+        """Leave no file."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class _Video:
+    """A video that stays open, so that frames one after the other need no seeking."""
+
+    def __init__(self, path: Path) -> None:
+        import av
+
+        self._file = av.open(str(path))
+        stream: Any = self._file.streams.video[0]
+        self._stream = stream
+        self.count = int(stream.frames)
+        self._next = 0
+        self._frames = self._file.decode(self._stream)
+        self._tick: Fraction = 1 / (stream.average_rate * stream.time_base)
+
+    def read(self, index: int) -> np.ndarray:
+        if not self._next <= index < self._next + _KEY_FRAMES:
+            self._file.seek(int(index * self._tick), stream=self._stream, backward=True)
+            self._frames = self._file.decode(self._stream)
+        for frame in self._frames:
+            number = round(frame.pts / self._tick)
+            self._next = number + 1
+            if number == index:
+                return np.asarray(frame.to_ndarray(format="rgb24"))
+        self._next = -_KEY_FRAMES
+        raise EOFError(f"it ends before frame {index}")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Arrays:
+    def __init__(self, path: Path) -> None:
+        self._file = h5py.File(path, "r", locking=False)
+        self._data = self._file["frames"]
+        self.count = len(self._data)
+
+    def read(self, index: int) -> np.ndarray:
+        return np.asarray(self._data[index])
+
+    def close(self) -> None:
+        self._file.close()
+
+
+_open: OrderedDict[Path, _Video | _Arrays] = OrderedDict()
+_MOST = 16
+
+
+def _reader(path: Path) -> _Video | _Arrays:
+    if path not in _open:
+        if not path.is_file():
+            raise DatasetError(f"the file {path} is missing; render it again with `sensorium replay`")
+        try:
+            _open[path] = _Video(path) if path.suffix == ".mp4" else _Arrays(path)
+        except (OSError, KeyError, IndexError, ValueError) as error:
+            raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+        while len(_open) > _MOST:
+            _open.popitem(last=False)[1].close()
+    _open.move_to_end(path)
+    return _open[path]
+
+
+def read(stem: Path, about: dict[str, Any], index: int) -> np.ndarray:
+    """One frame of a file."""
+    path = stem.with_name(stem.name + KINDS[about["kind"]]["file"])
+    try:
+        return _reader(path).read(index)
+    except (OSError, EOFError, ValueError) as error:
+        forget(path)
+        raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+
+
+def count(path: Path) -> int:
+    """How many frames a file has; opened anew."""
+    forget(path)
+    return int(_reader(path).count)
+
+
+def forget(path: Path) -> None:
+    """Close a file."""
+    held = _open.pop(path, None)
+    if held is not None:
+        held.close()
