@@ -163,6 +163,11 @@ register("batch", "sensorium.cameras.batch", "BatchRenderer", "pip install mujoc
 register("pathtrace", "sensorium.cameras.pathtrace", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
 
 
+def renderer_names() -> list[str]:
+    """The renderers that are registered."""
+    return list(_REGISTRY)
+
+
 def choose(name: str, device: torch.device) -> tuple[type[Renderer], Choice]:
     """The renderer of that name, or for "auto" the first that runs here: on a GPU ``batch``, else ``raster``.
 
