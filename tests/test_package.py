@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "viewer": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"},
     "robots": BASE | {"tree", "worlds", "sensors"},
     "scenarios": BASE | {"tree", "worlds", "pipeline", "sensors", "robots"},
+    "datasets": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras", "robots"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
 }
 
@@ -57,7 +58,7 @@ def test_importing_is_light():
 
 
 def test_public_names_are_documented():
-    for package in (sn, sn.robots, sn.scenarios):
+    for package in (sn, sn.datasets, sn.robots, sn.scenarios):
         for name in package.__all__:
             value = getattr(package, name)
             if name != "__version__":
@@ -65,7 +66,7 @@ def test_public_names_are_documented():
 
 
 def test_every_option_has_a_docstring():
-    for package in (sn, sn.robots, sn.scenarios):
+    for package in (sn, sn.datasets, sn.robots, sn.scenarios):
         for name in package.__all__:
             value = getattr(package, name)
             if isinstance(value, type) and issubclass(value, sn.Options):

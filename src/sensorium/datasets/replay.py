@@ -233,7 +233,7 @@ class _Job:
     def run(self, folder: Path, segments: Sequence[tuple[int, int]], progress: Progress | None) -> None:
         """Write runs of frames, one after the other. What is whole when it is interrupted is kept."""
         tracer = Retracer(self.episode, self.scene)
-        encoders = Encoders(min(4, len(os.sched_getaffinity(0))))
+        encoders = Encoders(max(1, min(4, len(os.sched_getaffinity(0)) - 1)))
         every = self.options.interval
         try:
             for first, count in segments:

@@ -93,10 +93,13 @@ def field_of(name: str, buffer: Buffer) -> Field | None:
     raise DatasetError(f"the buffer {name!r} holds {type(value).__name__}, which cannot be recorded; use an array")
 
 
-def copier(field: Field, buffer: Buffer) -> Callable[[torch.Tensor], None]:
-    """A call that copies what a buffer holds now into an array of a row."""
+def copier(field: Field, buffer: Buffer) -> Callable[[np.ndarray], None]:
+    """A call that copies what a buffer holds now into an array of a row.
 
-    def copy(target: torch.Tensor) -> None:
+    By NumPy, in this thread alone: torch would share the copy with threads that the physics keeps busy.
+    """
+
+    def copy(target: np.ndarray) -> None:
         value = buffer.value
         if isinstance(value, torch.Tensor | np.ndarray):
             if tuple(value.shape) != field.shape:
@@ -104,11 +107,11 @@ def copier(field: Field, buffer: Buffer) -> Callable[[torch.Tensor], None]:
                     f"the buffer {field.name!r} changed its shape from {field.shape} to {tuple(value.shape)} while it "
                     "was recorded; keep shapes, or start another recording"
                 )
-            target.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(value))
+            target[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
         elif value is None or isinstance(value, str):
             raise DatasetError(f"the buffer {field.name!r} held {field.dtype} when recording began, now {value!r}")
         else:
-            target.fill_(value)
+            target[...] = value
 
     return copy
 
@@ -118,7 +121,7 @@ class Slot:
 
     def __init__(self, row: Row) -> None:
         self.block = np.zeros(row.n_bytes, np.uint8)
-        self.tensors = [torch.from_numpy(array) for array in row.arrays(self.block)]
+        self.arrays = row.arrays(self.block)
 
 
 class StepSource:
@@ -139,7 +142,7 @@ class StepSource:
         if self._before:
             fields.append(Field(BEFORE, "float64", tuple(scene.get_state().shape)))
         self._own = len(fields)
-        self._copies: list[Callable[[torch.Tensor], None]] = []
+        self._copies: list[Callable[[np.ndarray], None]] = []
         self.others: dict[str, Buffer] = {}
         for name, buffer in buffers.items():
             if name.startswith("@"):
@@ -166,10 +169,10 @@ class StepSource:
 
     def fill(self, slot: Slot, step: int, before: np.ndarray | None) -> None:
         """Copy what the buffers hold."""
-        slot.tensors[0].fill_(step)
+        slot.arrays[0][...] = step
         if self._before and before is not None:
-            slot.tensors[1].numpy()[...] = before
-        for copy, target in zip(self._copies, slot.tensors[self._own :], strict=True):
+            slot.arrays[1][...] = before
+        for copy, target in zip(self._copies, slot.arrays[self._own :], strict=True):
             copy(target)
 
     def values(self) -> dict[str, Any]:
