@@ -315,6 +315,7 @@ def _modules(form: Any) -> set[str]:
 
 
 def _work(source: str, out: str, form: Any, share: Any, modules: list[str], reports: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one tells the others
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         for name in modules:
@@ -332,4 +333,5 @@ def _work(source: str, out: str, form: Any, share: Any, modules: list[str], repo
 
 
 def _interrupt(*_: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: what is whole is being kept
     raise KeyboardInterrupt
