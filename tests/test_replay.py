@@ -433,3 +433,55 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path, capsys, monkeypatch):
     assert main(["record", "--scenario", "random-acceleration", "--out", str(tmp_path / "a")]) == 0
     assert "5 steps of 1 envs (interrupted)" in capsys.readouterr().out
     assert sn.datasets.check(tmp_path / "a").n_steps == 5
+
+
+def test_a_second_recording_knows_what_was_set_in_the_first(tmp_path):
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1, delay=0.02))
+    scene.build(n_envs=2, seed=3)
+    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+        for _ in range(3):
+            scene.step()
+            imu.set(acc_noise=5.0)  # after the step: that is how it is noted
+            recorder.step()
+    scene.reset()
+    read = []
+    with sn.datasets.Recorder(scene, tmp_path / "b") as recorder:
+        for _ in range(6):
+            scene.step()
+            recorder.step()
+            read.append(imu.read().lin_acc.clone())
+    episode = sn.datasets.open(tmp_path / "b")
+    again = replay(tmp_path / "b", tmp_path / "c", ReplayOptions())
+    for step in range(6):
+        assert np.array_equal(again[step]["imu.measured"], episode[step]["imu.measured"])
+        assert np.array_equal(episode[step]["imu.measured"][:, :3], read[step].numpy())
+
+
+def test_steps_that_are_not_recorded_are_told(tmp_path):
+    scene = drop_scene()
+    scene.add_sensor(sn.IMU(link="box"))
+    scene.build()
+    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+        scene.step()
+        recorder.step()
+        scene.step(3)
+        with pytest.warns(UserWarning, match=r"2 step\(s\) of the scene were not recorded"):
+            recorder.step()
+
+
+@needs_gl
+def test_cameras_of_a_file_are_wanted_beside_named_ones(tmp_path):
+    scene = drop_scene()
+    scene.add_sensor(sn.Camera(uuid="eye", pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(16, 12)))
+    scene.add_sensor(sn.Camera(uuid="other", pos=(0, 1, 1), lookat=(0, 0, 0), resolution=(16, 12)))
+    scene.build()
+    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+        scene.step()
+        recorder.step()
+    (tmp_path / "top.yaml").write_text(
+        "- {type: Camera, uuid: top, pos: [0, 0, 2], lookat: [0, 0.1, 0], resolution: [16, 12]}\n"
+    )
+    cameras = ["--cameras", str(tmp_path / "top.yaml"), "eye"]
+    assert main(["replay", str(tmp_path / "a"), "--out", str(tmp_path / "b"), "--rgb", *cameras]) == 0
+    assert sorted(sn.datasets.open(tmp_path / "b").images) == ["eye.rgb", "top.rgb"]

@@ -78,6 +78,8 @@ class Replay:
         files = [Path(name) for name in self.cameras if name.endswith(_FILES)]
         added = [one for file in (*files, *self.sensors) for one in sn.datasets.load_sensors(file)]
         names = [name for name in self.cameras if not name.endswith(_FILES)]
+        if names:  # those of the files are wanted as well
+            names += [one.uuid or "camera" for one in added if isinstance(one, sn.Camera)]
         given: dict[str, Any] = {"cameras": tuple(names)} if names else {}
         options = sn.datasets.ReplayOptions(
             images=tuple(kind for kind, on in kinds.items() if on),

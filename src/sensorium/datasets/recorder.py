@@ -6,6 +6,7 @@ import base64
 import queue
 import shutil
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -123,6 +124,7 @@ class Recorder:
         if isinstance(self._world, MujocoWorld):
             self._world.keep_before(True)
         self._last_others: dict[str, Any] = {}
+        self._at, self._warned = self.scene.step_count, False
         # one step may be on its way while the next is filled in: more would be lost with the process
         self._slots = (Slot(self._row), Slot(self._row))
         self._written = threading.Semaphore(1)
@@ -148,6 +150,15 @@ class Recorder:
         before = self._world.before if isinstance(self._world, MujocoWorld) else None
         self._source.fill(slot, self.scene.step_count, before)
         self._events += self.scene._journal.take()
+        skipped = self.scene.step_count - self._at - 1
+        self._at = self.scene.step_count
+        if skipped > 0 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{skipped} step(s) of the scene were not recorded: sensors that remember (delay, drift, filters) will "
+                "not read the same when this is replayed; call recorder.step() after every scene.step()",
+                stacklevel=2,
+            )
         forms = [_event_form(event) for event in self._events]
         while not self._written.acquire(timeout=0.2):
             self._raise()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import multiprocessing
@@ -317,6 +318,7 @@ def _modules(form: Any) -> set[str]:
 def _work(source: str, out: str, form: Any, share: Any, modules: list[str], reports: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one tells the others
     signal.signal(signal.SIGTERM, _interrupt)
+    _end_with_parent()
     try:
         for name in modules:
             importlib.import_module(name)
@@ -330,6 +332,16 @@ def _work(source: str, out: str, form: Any, share: Any, modules: list[str], repo
     except Exception as error:
         reports.put(f"{type(error).__name__}: {error}")
         sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    """Let the end of the first process, be it killed, end this one: it must not write where the next one will."""
+    if sys.platform == "linux":
+        parent_death_signal = 1
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():  # before that was said
+            sys.exit(1)
 
 
 def _interrupt(*_: Any) -> None:

@@ -79,7 +79,8 @@ class Journal:
         if not self._fresh:
             return None
         known = {id(event) for event in self._events}
-        first = [change for change in self._changes.values() if id(change) not in known]
+        # whenever they were made, they come before the first step of this recording
+        first = [change._replace(stepped=False) for change in self._changes.values() if id(change) not in known]
         self.recording = True
         return [*first, *self.take()]
 
