@@ -234,30 +234,21 @@ def test_nothing_waits_for_the_device():
 
 
 def test_one_step_costs_one_graph_launch_on_the_host():
-    """Hosts differ: on a slow one, a step still costs no more than launching MuJoCo Warp's graph of its physics."""
-    import mujoco_warp as mjw
-    import warp as wp
-
     scene = drop_scene(substeps=1)
     scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, delay=0.02, jitter=0.01))
     scene.add_sensor(sn.Contact(link="box"))
     scene.build(n_envs=8192, device="cuda")
     scene.step(3)
-    with wp.ScopedDevice("cuda:0"), wp.ScopedCapture() as capture:
-        mjw.step(scene.world.m, scene.world.d)
-
-    def host(call):
+    rounds = []
+    for _ in range(9):  # other work on the host only ever adds, so the fastest round tells what a step costs
         times = []
         for _ in range(50):
             torch.cuda.synchronize()
             start = time.perf_counter()
-            call()
+            scene.step()
             times.append(time.perf_counter() - start)
-        return statistics.median(times)
-
-    bare = host(lambda: wp.capture_launch(capture.graph))
-    ours = host(scene.step)
-    assert ours < max(30e-6, bare), f"{ours * 1e6:.1f} us, and {bare * 1e6:.1f} us for a bare launch"
+        rounds.append(statistics.median(times))
+    assert min(rounds) < 30e-6, f"{[round(each * 1e6) for each in rounds]} us"
 
 
 def test_reset_touches_those_envs_only():

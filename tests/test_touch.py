@@ -679,3 +679,40 @@ class TestElastomer(Falling, SensorContract):
 
     def make_options(self, **options):
         return ElastomerDisplacement(**(self.below | {"pos": (0, 0, -0.101)}), grid=(3, 4), size=(0.1, 0.1), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        TactileArray(link="pad", pos=(0, 0, 0.01), grid=(2, 2), spacing=0.01),
+        ContactDepthProbe(link="pad", pos=(0, 0, 0.01)),
+    ],
+)
+def test_skin_without_imperfections_skips_the_hardware_stage_and_takes_it_up_when_set(options, monkeypatch):
+    """At one env, going through that stage for nothing costs a tenth of all sensors together."""
+    from sensorium.pipeline.cpu import CpuKernels
+
+    runs = []
+    stage = CpuKernels.hardware
+    monkeypatch.setattr(CpuKernels, "hardware", lambda *args: (runs.append(1), stage(*args)))
+    scene = press_scene()
+    sensor = scene.add_sensor(options)
+    scene.build(n_envs=2)
+    place(scene, z=0.009)
+    scene.step()
+    assert not runs
+
+    def measured():
+        reading = sensor.read()
+        return reading if isinstance(reading, torch.Tensor) else reading[0]
+
+    before = measured().clone()
+    sensor.set(bias=0.25)
+    scene.step()
+    assert runs
+    assert torch.allclose(measured(), before + 0.25)
+    sensor.set(bias=0.0)
+    runs.clear()
+    scene.step()
+    assert not runs
+    assert torch.equal(measured(), before)

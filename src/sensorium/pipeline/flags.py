@@ -16,6 +16,7 @@ INSTABILITY = 2048  # a Gauss-Markov drift
 TEMPERATURE = 4096
 OUTLIERS = 8192
 ALIKE = 16384  # dead band, resolution and saturation are the same in every env
+IDLE = UNIFORM | ALIKE  # bits that say how, and ask for nothing: a column without others passes as it is
 
 # what a sensor's timing has to do
 RATE = 1

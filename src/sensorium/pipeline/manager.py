@@ -332,8 +332,16 @@ class SensorManager:
         """Copy one of the groups' own tensors to another."""
         self._kernels.copy(source, target)
 
+    def is_idle(self, group: SensorGroup) -> bool:
+        """Whether the hardware stage of a group has nothing to do now. Never in a graph, which outlives settings."""
+        if self.world.captures or self._resetting is not None:
+            return False
+        return self._blocks[group.dtype].parameters.is_idle(group.columns)
+
     def imperfect(self, group: SensorGroup, data: torch.Tensor) -> None:
         """The generic hardware stage of one group, in place."""
+        if self.is_idle(group):
+            return
         block = self._blocks[group.dtype]
         before = group.before
         self._kernels.copy(data, before)

@@ -19,6 +19,7 @@ from sensorium.pipeline.flags import (
     EXTRA_ROW,
     FILTER,
     FLAGS,
+    IDLE,
     INSTABILITY,
     MIX,
     MIX_ROW,
@@ -147,6 +148,7 @@ class ColumnParameters:
         self._extra_row = store.table[:, EXTRA_ROW].cpu().numpy()
         self._extra_active = {name: np.zeros(n_columns, bool) for name in _EXTRA_BITS}
         self._flags = np.full(n_columns, -1, np.int32)
+        self._idle: dict[int, bool] = {}
         self._refresh(slice(0, n_columns))
 
     def writes(self, name: str, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
@@ -241,6 +243,13 @@ class ColumnParameters:
 
         return Write(target, rows, envs, values, after)
 
+    def is_idle(self, rows: slice) -> bool:
+        """Whether the hardware stage leaves the columns of a group as they are, as things are set now."""
+        known = self._idle.get(rows.start)
+        if known is None:
+            known = self._idle[rows.start] = not bool((self._flags[rows] & ~IDLE).any())
+        return known
+
     def _refresh(self, rows: slice) -> None:
         flags = np.zeros(rows.stop - rows.start, np.int32)
         for name, bit in _BITS.items():
@@ -255,6 +264,7 @@ class ColumnParameters:
         flags |= np.where(alike, ALIKE, 0).astype(np.int32)
         if not np.array_equal(self._flags[rows], flags):
             self._flags[rows] = flags
+            self._idle.clear()
             self._store.table[rows, FLAGS] = upload(torch.from_numpy(flags), self._store.table.device)
 
 

@@ -163,9 +163,8 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             from sensorium.sensors import robot_kernels
 
             group.kernels = robot_kernels
-            group.sensed, group.due, group.reception = (
-                tensor.numpy() for tensor in (group.sensed, group.due, group.reception)
-            )
+            group.sensed, group.due = group.sensed.numpy(), group.due.numpy()
+            group.receive = (group.outage, group.keys, *group.reception.numpy(), group.dt)
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
@@ -189,7 +188,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             now = group.step
             held = now != group.sensed_step  # at a reset, no time has passed, and there is nothing to hold
             group.sensed_step, outage = now, group.outage
-            group.kernels.receive(outage, group.keys, *group.reception, group.dt, now, held)
+            group.kernels.receive(*group.receive, now, held)
         group.kernels.geodetic(
             group.array(data), group.origins, outage, held, group.due, group.due_rows, group.array(out)
         )

@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 
 from sensorium.options import Options
 from sensorium.pipeline import formula, kernels
-from sensorium.pipeline.flags import FLAGS, UNIFORM
 from sensorium.sensors.compiled import compiled
 
 _CUT = 3.0
@@ -113,11 +112,8 @@ class Skin:
         self._set = {name: group.parameters[name].numpy() for name in _PARAMETERS}
         # not a number: nothing is remembered yet, and the skin is at rest under what it feels now
         memory = group.state("skin", fill=float("nan"))
-        # what each column's hardware stage has to do; mostly nothing, and then it need not run
-        flags = group._manager._blocks[group.dtype].store.table[group.columns, FLAGS].numpy()
         self._group = group
         self._respond = (
-            flags,
             self._table,
             self._heard,
             self._weight,
@@ -131,13 +127,17 @@ class Skin:
             group.dt,
         )
         self._mute = self._table, self._fixed, self._set["dead_fraction"], self._fate
+        self._both = (*self._respond, *self._mute[1:])
 
     def imperfect(self, data: torch.Tensor) -> None:
         """The skin's imperfections and the generic ones, in place on ``data`` (columns, B)."""
         array = self._group.array(data)
-        if _respond(*self._respond, array) or self._group._manager._resetting is not None:
+        if self._group._manager.is_idle(self._group):
+            _respond_and_mute(*self._both, array)
+        else:
+            _respond(*self._respond, array)
             self._group.imperfect(data)
-        _mute(*self._mute, array)
+            _mute(*self._mute, array)
 
 
 def _crosstalk(options: Any, positions: np.ndarray) -> np.ndarray | None:
@@ -189,7 +189,6 @@ def _draw(keys: np.ndarray, n_envs: int) -> tuple[np.ndarray, np.ndarray]:
 
 @compiled
 def _respond(
-    flags: np.ndarray,
     table: np.ndarray,
     heard: np.ndarray,
     weight: np.ndarray,
@@ -202,8 +201,8 @@ def _respond(
     mixed: np.ndarray,
     dt: float,
     data: np.ndarray,
-) -> bool:
-    """Viscoelasticity, crosstalk and gains; returns whether any column has generic imperfections."""
+) -> None:
+    """Viscoelasticity, crosstalk and gains."""
     steps = np.empty(data.shape[1], np.float32)
     for s in range(table.shape[0]):
         start, taxel, n, width, blocks = table[s, 0], table[s, 1], table[s, 2], table[s, 3], table[s, 4]
@@ -239,10 +238,6 @@ def _respond(
                         own = np.float32(1) + spread[s, env] * gain[taxel + i, env]
                         for k in range(width):
                             data[first + i * width + k, env] *= own
-    used = np.int32(0)
-    for c in range(flags.shape[0]):
-        used |= flags[c]
-    return (used & ~UNIFORM) != 0
 
 
 @compiled
@@ -255,3 +250,26 @@ def _mute(table: np.ndarray, fixed: np.ndarray, fraction: np.ndarray, fate: np.n
                     for block in range(blocks):
                         for k in range(width):
                             data[start + (block * n + i) * width + k, env] = 0
+
+
+@compiled
+def _respond_and_mute(
+    table: np.ndarray,
+    heard: np.ndarray,
+    weight: np.ndarray,
+    starts: np.ndarray,
+    fraction: np.ndarray,
+    time: np.ndarray,
+    spread: np.ndarray,
+    gain: np.ndarray,
+    memory: np.ndarray,
+    mixed: np.ndarray,
+    dt: float,
+    fixed: np.ndarray,
+    dead: np.ndarray,
+    fate: np.ndarray,
+    data: np.ndarray,
+) -> None:
+    """Both in one call: at one env, calling costs more than the work."""
+    _respond(table, heard, weight, starts, fraction, time, spread, gain, memory, mixed, dt, data)
+    _mute(table, fixed, dead, fate, data)
