@@ -58,7 +58,7 @@ from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere
 
 if TYPE_CHECKING:
-    from sensorium import datasets, robots, scenarios
+    from sensorium import datasets, policies, robots, scenarios, suites, tasks
     from sensorium.cameras import (
         BatchRendererCamera,
         Camera,
@@ -86,7 +86,7 @@ __version__ = "0.1.0"
 
 _CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
 """What is imported from ``sensorium.cameras`` when it is used."""
-_PACKAGES = ("datasets", "robots", "scenarios")
+_PACKAGES = ("datasets", "policies", "robots", "scenarios", "suites", "tasks")
 """Packages that are imported when they are used."""
 
 __all__ = [

@@ -84,6 +84,10 @@ class DivergenceError(SensoriumError, RuntimeError):
         )
 
 
+class EpisodeOverError(SensoriumError, RuntimeError):
+    """A task was to step where no episode runs: before the first reset, or when every env is done."""
+
+
 class DatasetError(SensoriumError, RuntimeError):
     """A recording cannot be read or written. Names the file, and what to do."""
 

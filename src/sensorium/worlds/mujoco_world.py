@@ -149,6 +149,12 @@ class MujocoWorld:
             self._healthy = np.setdiff1d(healthy, new).astype(np.int32)
         return messages
 
+    def hold(self, envs: Envs) -> None:
+        """Take envs out of stepping until they are reset."""
+        ids = env_ids(envs, self.n_envs)
+        healthy = np.arange(self.n_envs, dtype=np.int32) if self._healthy is None else self._healthy
+        self._healthy = np.setdiff1d(healthy, healthy if ids is None else ids).astype(np.int32)
+
     def _guard(self, call: Callable[[], None]) -> dict[int, str]:
         """Run a call of the batch; env -> message of those in which MuJoCo raised, which are retired."""
         try:

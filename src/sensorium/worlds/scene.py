@@ -31,7 +31,7 @@ from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Primitive
-from sensorium.worlds.scene_options import INTEGRATORS, SceneOptions
+from sensorium.worlds.scene_options import CONES, INTEGRATORS, SceneOptions
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
 from sensorium.worlds.snapshot import snapshot
 from sensorium.worlds.world import Envs, World, env_ids
@@ -400,6 +400,8 @@ class Scene(Module):
         option.gravity = self.options.gravity
         option.magnetic = self.options.magnetic_field
         option.integrator = INTEGRATORS[self.options.integrator]
+        option.cone = CONES[self.options.cone]
+        option.impratio = self.options.impratio
         light_scene(spec, tuple(self._lights.values()), self.options.sky)
         if self._sensing is not None:
             self._sensing.declare(spec, Names(spec))
@@ -426,6 +428,16 @@ class Scene(Module):
             if self._viewer is not None:
                 self._viewer.after_step()
         self._report(failed)
+
+    def hold(self, envs: Envs) -> None:
+        """Let some envs stand still, time included, until ``reset``, ``forward`` or ``set_state`` names them.
+
+        Their sensors go on sensing what is there. On the CPU alone.
+        """
+        world = self._world or self._unbuilt("hold")
+        if world.captures:
+            raise OptionError(f"hold needs the CPU engine; on {world.device} all envs step together")
+        world.hold(envs)
 
     def check(self) -> None:
         """Wait for the device, and raise what went wrong there and was not reported yet. Does nothing on the CPU.

@@ -16,6 +16,8 @@ INTEGRATORS = {
     "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
 }
 
+CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC}
+
 
 class SceneOptions(Options):
     """Options of the whole scene. Those of attached models are dropped: these hold for everything."""
@@ -30,6 +32,10 @@ class SceneOptions(Options):
     """Magnetic field in tesla, world frame. Default: mid-northern latitudes with x east, y north, z up."""
     integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
     """MuJoCo's integrator."""
+    cone: Literal["pyramidal", "elliptic"] = "pyramidal"
+    """MuJoCo's friction cones: elliptic ones are true to the friction law, and grippers hold better with them."""
+    impratio: float = Field(default=1.0, gt=0)
+    """How stiff friction is beside normal forces; above 1, what is gripped slips less (with elliptic cones)."""
     exact_sensing: bool = True
     """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
     step is a little cheaper."""

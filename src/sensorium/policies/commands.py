@@ -1,0 +1,32 @@
+"""What to tell a controller so that an arm goes where it is wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sensorium import poses
+from sensorium.errors import OptionError
+
+
+def command(robot: Any, group: Any, joints: np.ndarray, pose: np.ndarray, dt: float) -> np.ndarray:
+    """Numbers (B, n) for an arm's controller, whichever it is.
+
+    Args:
+        robot: whose arm it is.
+        group: the arm.
+        joints: (B, n) wanted joint positions.
+        pose: (B, 7) the pose of the tool at those, in the world frame.
+        dt: seconds of one step.
+    """
+    kind = group.controller_name
+    if kind == "joint_position":
+        return joints
+    if kind == "joint_position_relative":
+        return joints - group.target
+    if kind == "joint_velocity":
+        return (joints - group.target) / dt
+    if kind == "ee_pose":
+        return poses.relative(robot.base_pose(), pose)
+    raise OptionError(f"the planner cannot tell an arm with the controller {kind!r} where to go")

@@ -1,0 +1,172 @@
+"""What a suite holds: things that can be read for all envs at once, each with a space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from sensorium.errors import OptionError
+from sensorium.sensors import Sensor
+from sensorium.suites.text import JsonSpace, encode
+from sensorium.worlds import Envs
+
+
+class ObservationSensor:
+    """One entry of a suite. Derive from it, or use :class:`ArraySensor` and :class:`DictSensor`.
+
+    Args:
+        uuid: its name in observations and files; may have slashes ("actions/ee_pose").
+        space: what one env's observation lies in.
+        is_image: whether it is an image, which histories leave out unless asked to keep them.
+    """
+
+    is_dict = False
+    """Whether it reads as one JSON-able dict per env."""
+    str_max_len: int | None = None
+    """Of dicts: how many bytes of UTF-8 one takes on disk; None for strings of any length."""
+
+    def __init__(self, uuid: str, space: spaces.Space[Any], is_image: bool = False) -> None:
+        if not uuid:
+            raise OptionError("uuid must not be empty")
+        self.uuid = uuid
+        self.space = space
+        self.is_image = is_image
+
+    def read(self) -> Any:
+        """The observation of all envs: (B, ...) arrays, a dict of them, or a tuple of B dicts. Values, not views."""
+        raise TypeError(f"{type(self).__name__} must define read()")
+
+    def reset(self, envs: Envs = None) -> None:
+        """Some envs begin an episode."""
+
+    def to_disk(self, value: Any) -> Any:
+        """What :meth:`read` gave, as arrays (or strings) for a file."""
+        return value
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.uuid!r}>"
+
+
+class ArraySensor(ObservationSensor):
+    """Arrays from a function.
+
+    Example:
+        >>> up = ArraySensor("height", lambda: robot.get_pose()[0][:, 2:].numpy(), shape=(1,))
+
+    Args:
+        source: gives (B, *shape), or a dict of such arrays.
+        shape: of one env; or a dict of shapes. Nested dicts may nest further.
+        dtype: of the array.
+        low, high: bounds.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        source: Callable[[], Any],
+        shape: Any,
+        dtype: Any = np.float32,
+        low: float = -np.inf,
+        high: float = np.inf,
+        is_image: bool = False,
+    ) -> None:
+        super().__init__(uuid, _boxes(shape, np.dtype(dtype), low, high), is_image)
+        self._source = source
+        self._dtype = np.dtype(dtype)
+
+    def read(self) -> Any:
+        """The arrays, as copies."""
+        return _copied(self._source(), self._dtype)
+
+
+class DictSensor(ObservationSensor):
+    """Nested JSON-able dicts from a function, one per env.
+
+    Args:
+        source: gives B dicts.
+        str_max_len: how many bytes one takes on disk at most; None for strings of any length.
+    """
+
+    is_dict = True
+
+    def __init__(
+        self, uuid: str, source: Callable[[], Sequence[dict[str, Any]]], str_max_len: int | None = None
+    ) -> None:
+        super().__init__(uuid, JsonSpace())
+        if str_max_len is not None and str_max_len < 2:
+            raise OptionError(f"{uuid!r}: str_max_len must be 2 or more ('{{}}' has 2 bytes), got {str_max_len}")
+        self.str_max_len = str_max_len
+        self._source = source
+
+    def read(self) -> tuple[dict[str, Any], ...]:
+        """One dict per env."""
+        return tuple(self._source())
+
+    def to_disk(self, value: Any) -> Any:
+        """(B, str_max_len) uint8, or B strings."""
+        return encode(self.uuid, value, self.str_max_len)
+
+
+class PipelineSensor(ObservationSensor):
+    """A sensor of the scene (IMU, lidar, camera, ...) as an entry of a suite: what its ``read()`` gives.
+
+    A reading of one tensor is an array; one of several is a dict of those that are there.
+    """
+
+    def __init__(self, sensor: Sensor[Any]) -> None:
+        self.sensor = sensor
+        reading = _fields(sensor.read())
+        images = isinstance(reading, dict) and "rgb" in reading
+        super().__init__(sensor.uuid, _space_of(reading), images)
+
+    def read(self) -> Any:
+        """The reading as NumPy arrays, copied."""
+        reading = _fields(self.sensor.read())
+        if isinstance(reading, dict):
+            return {name: value.cpu().numpy().copy() for name, value in reading.items()}
+        return reading.cpu().numpy().copy()
+
+
+def box(shape: tuple[int, ...], dtype: Any = np.float32, low: float = -np.inf, high: float = np.inf) -> spaces.Box:
+    """A box with the bounds of its type where none are given."""
+    dtype = np.dtype(dtype)
+    if dtype == np.bool_:
+        return spaces.Box(0, 1, shape, np.bool_)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return spaces.Box(
+            max(int(info.min), -(2**62)) if low == -np.inf else int(low),
+            min(int(info.max), 2**62) if high == np.inf else int(high),
+            shape,
+            dtype.type,
+        )
+    return spaces.Box(low, high, shape, dtype.type)
+
+
+def _boxes(shape: Any, dtype: np.dtype[Any], low: float, high: float) -> spaces.Space[Any]:
+    if isinstance(shape, dict):
+        return spaces.Dict({name: _boxes(each, dtype, low, high) for name, each in shape.items()})
+    return box(tuple(shape), dtype, low, high)
+
+
+def _space_of(reading: Any) -> spaces.Space[Any]:
+    if isinstance(reading, dict):
+        return spaces.Dict({name: _space_of(each) for name, each in reading.items()})
+    array = reading.cpu().numpy()
+    return box(array.shape[1:], array.dtype)
+
+
+def _fields(reading: Any) -> dict[str, torch.Tensor] | torch.Tensor:
+    if isinstance(reading, torch.Tensor):
+        return reading
+    return {name: value for name, value in reading._asdict().items() if value is not None}
+
+
+def _copied(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(each, dtype) for name, each in value.items()}
+    return np.array(value, dtype)

@@ -1,0 +1,78 @@
+"""Nested dicts as JSON: the space that holds them, and their form on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from sensorium.errors import OptionError
+
+
+class JsonSpace(Space[dict[str, Any]]):
+    """All dicts that JSON can hold: strings as keys, and strings, finite numbers, booleans, None, lists and dicts."""
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(None, None, seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """Text has no fixed number of numbers."""
+        return False
+
+    def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
+        """A small dict with a number that is drawn."""
+        return {"value": float(self.np_random.standard_normal())}
+
+    def contains(self, x: Any) -> bool:
+        """Whether ``x`` is a dict that survives JSON."""
+        return isinstance(x, dict) and _is_json(x)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JsonSpace)
+
+    def __hash__(self) -> int:
+        return hash(JsonSpace)
+
+    def __repr__(self) -> str:
+        return "JsonSpace()"
+
+
+def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> np.ndarray | list[str]:
+    """Dicts as they go to disk: (n, length) uint8, UTF-8 and zeros behind it; or n strings where ``length`` is None.
+
+    Raises:
+        OptionError: some text does not fit; nothing is ever cut off.
+    """
+    texts = [json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False) for value in values]
+    if length is None:
+        return texts
+    rows = np.zeros((len(texts), length), np.uint8)
+    for env, (row, text) in enumerate(zip(rows, texts, strict=True)):
+        data = text.encode("utf-8")
+        if len(data) > length:
+            raise OptionError(
+                f"{uuid!r}: the text of env {env} needs {len(data)} bytes and str_max_len is {length}; raise it to "
+                f"{len(data)} or more, or set it to None for strings of any length"
+            )
+        row[: len(data)] = np.frombuffer(data, np.uint8)
+    return rows
+
+
+def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:
+    """The dicts that :func:`encode` was given."""
+    if isinstance(stored, np.ndarray) and stored.dtype == np.uint8:
+        return [json.loads(row.tobytes().rstrip(b"\0").decode("utf-8")) for row in stored]
+    return [json.loads(text) for text in stored]
+
+
+def _is_json(x: Any) -> bool:
+    if isinstance(x, dict):
+        return all(isinstance(key, str) and _is_json(value) for key, value in x.items())
+    if isinstance(x, list):
+        return all(map(_is_json, x))
+    return x is None or isinstance(x, str | bool | int) or (isinstance(x, float) and math.isfinite(x))

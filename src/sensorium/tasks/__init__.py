@@ -1,0 +1,31 @@
+"""Tasks for robots, in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
+
+from sensorium.tasks.catalogue import TASKS, make, names
+from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
+from sensorium.tasks.core import get_core_sensors
+from sensorium.tasks.history import History
+from sensorium.tasks.objects import THINGS, Thing
+from sensorium.tasks.pick import Pick, PickConfig
+from sensorium.tasks.pick_and_place import PickAndPlace, PickAndPlaceConfig
+from sensorium.tasks.table import TableConfig, TableTask
+from sensorium.tasks.task import Task
+
+__all__ = [
+    "TASKS",
+    "THINGS",
+    "History",
+    "Pick",
+    "PickAndPlace",
+    "PickAndPlaceConfig",
+    "PickConfig",
+    "Randomize",
+    "TableConfig",
+    "TableTask",
+    "Task",
+    "TaskCamera",
+    "TaskConfig",
+    "Thing",
+    "get_core_sensors",
+    "make",
+    "names",
+]

@@ -1,0 +1,221 @@
+"""Tasks at a table: a robot, a table, and things on it, some of which are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from sensorium import poses
+from sensorium.errors import OptionError
+from sensorium.robots import Manipulator
+from sensorium.sensors import Contact
+from sensorium.suites import ArraySensor, ObservationSensor
+from sensorium.tasks.config import TaskConfig
+from sensorium.tasks.objects import Thing, find
+from sensorium.tasks.task import Task
+from sensorium.worlds import Box, Scene
+
+HEIGHT = 0.4
+"""Of the table's top, m."""
+_TABLE = Box(size=(0.8, 1.4, HEIGHT), rgba=(0.55, 0.4, 0.28, 1.0))
+_TABLE_AT = (0.68, 0.0, HEIGHT / 2)
+_AREA = ((0.38, 0.62), (-0.28, 0.28))
+"""Where things stand: x and y, m."""
+_PARKED = (-3.0, 0.0)
+"""Where those wait that are not there."""
+_GAP = 0.035
+"""Least distance between things, m."""
+
+
+class TableConfig(TaskConfig):
+    """Options of tasks at a table."""
+
+    objects: tuple[str, ...] = ("red_cube", "green_block", "yellow_tower", "soda_can", "puck")
+    """Names of things, of which some are there in each episode; see ``sn.tasks.THINGS``."""
+    n_objects: int = Field(default=3, ge=1)
+    """How many of them are there."""
+    area: tuple[tuple[float, float], tuple[float, float]] = _AREA
+    """Where they stand: least and greatest x and y in the world, m. The robot stands at the origin and looks along x."""
+
+    @field_validator("objects")
+    @classmethod
+    def _objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or len(set(value)) < len(value):
+            raise ValueError("name at least one, each once")
+        find(value)
+        return value
+
+
+TableT = TypeVar("TableT", bound=TableConfig)
+
+
+class TableTask(Task[TableT]):
+    """A robot at a table with things on it, one of which, drawn for each episode, is to be picked up."""
+
+    config_type = TableConfig
+    roles = ("pickup_obj",)
+
+    def _place_robot(self, robot: Manipulator) -> Manipulator:
+        place = _ROBOTS.get(self.config.robot)
+        if place is None or robot.options.pos != (0.0, 0.0, 0.0):
+            return robot
+        return type(robot)(robot.options.model_copy(update={"pos": place}))
+
+    def _add_scene(self, scene: Scene) -> None:
+        super()._add_scene(scene)
+        self.things: dict[str, Thing] = find(self.config.objects)
+        if self.config.n_objects > len(self.things):
+            raise OptionError(
+                f"n_objects is {self.config.n_objects}, and objects names {len(self.things)}; name more or lower it"
+            )
+        scene.add_terrain(_TABLE, name="table", pos=_TABLE_AT)
+        base = self.robot.options.pos
+        if base[2] > 0.05:
+            scene.add_terrain(
+                Box(size=(0.24, 0.24, base[2]), rgba=(0.25, 0.25, 0.27, 1.0)),
+                name="pedestal",
+                pos=(base[0], base[1], base[2] / 2),
+            )
+        for number, (name, thing) in enumerate(self.things.items()):
+            pos = (_PARKED[0], _PARKED[1] + 0.2 * number, thing.half[2])
+            scene.add_object(thing.shape, name=name, pos=pos, free=True)
+
+    def _add_sensors(self, scene: Scene) -> None:
+        """Which finger touches which thing; these are no part of the suite."""
+        grippers = [group for group in self.robot.options.move_groups if group.kind == "gripper"]
+        self._touch = {
+            (gripper.name, thing): [
+                scene.add_sensor(
+                    Contact(uuid=f"_{gripper.name}_{side}_{thing}", link=f"robot/{finger}", touching=thing)
+                )
+                for side, finger in enumerate(gripper.fingers)
+            ]
+            for gripper in grippers
+            for thing in self.touchable()
+        }
+
+    def touchable(self) -> list[str]:
+        """Entities of which it is known whether a gripper holds them."""
+        return list(self.things)
+
+    def _start(self) -> None:
+        model = self.scene.model
+        self._names = list(self.things)
+        self._bodies = np.array([model.body(name).id for name in self._names])
+        self.pickup = np.zeros(self.n_envs, np.int64)
+        """Which of the objects is meant in each env."""
+        self.start_pose = np.tile(poses.IDENTITY, (self.n_envs, 1))
+        self.end_pose = self.start_pose.copy()
+
+    # -- an episode ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        for env, draw in zip(envs.tolist(), draws, strict=True):
+            names = self._choose(env, draw)
+            taken = self._obstacles(env, draw)
+            for name in names:
+                thing = self.things[name]
+                xy = self._spot(draw, thing.radius, taken)
+                taken.append((*xy, thing.radius))
+                turn = draw.uniform(-np.pi, np.pi) if self.config.randomize.poses else 0.0
+                self.scene[name].set_pose((*xy, HEIGHT + thing.half[2] + 0.001), poses.yaw(turn), [env])  # type: ignore[operator, attr-defined]
+            self.pickup[env] = self._names.index(names[0])
+        self.scene.world.settle()
+        here = self.pickup_pose()
+        self.start_pose[envs] = here[envs]
+        self.end_pose[envs] = self._goal()[envs]
+
+    def _choose(self, env: int, draw: np.random.Generator) -> list[str]:
+        """Names of the things that are there, the one that is meant first."""
+        order = draw.permutation(len(self._names)) if self.config.randomize.objects else np.arange(len(self._names))
+        return [self._names[i] for i in order[: self.config.n_objects]]
+
+    def _obstacles(self, env: int, draw: np.random.Generator) -> list[tuple[float, float, float]]:
+        """x, y and radius of what stands on the table besides the things."""
+        return []
+
+    def _spot(
+        self, draw: np.random.Generator, radius: float, taken: list[tuple[float, float, float]]
+    ) -> tuple[float, float]:
+        """A free place on the table; the best one of many if there is none."""
+        (x0, x1), (y0, y1) = self.config.area
+        if not self.config.randomize.poses:
+            count = len(taken) + 1
+            return (x0 + x1) / 2, y0 + (y1 - y0) * (count % 7 + 0.5) / 7
+        best, room = (x0, y0), -np.inf
+        for _ in range(200):
+            x, y = float(draw.uniform(x0, x1)), float(draw.uniform(y0, y1))
+            free = min((np.hypot(x - a, y - b) - radius - r for a, b, r in taken), default=np.inf)
+            if free > room:
+                best, room = (x, y), free
+            if room > _GAP:
+                break
+        return best
+
+    def _goal(self) -> np.ndarray:
+        """Where the thing is to be at the end, (B, 7)."""
+        raise TypeError(f"{type(self).__name__} must define _goal()")
+
+    # -- what is where ------------------------------------------------------------------------------------------------
+
+    def pickup_name(self, env: int) -> str:
+        """The thing that is meant in an env."""
+        return self._names[int(self.pickup[env])]
+
+    def pickup_pose(self) -> np.ndarray:
+        """Where it is, (B, 7) in the world frame."""
+        return self.body_poses(self._bodies[self.pickup])
+
+    def role_bodies(self) -> np.ndarray:
+        return self._bodies[self.pickup][:, None]
+
+    def grips(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Gripper -> (B, 2) bool: whether one of its fingers touches the thing named for each env, and whether it is
+        held between them."""
+        result = {}
+        for gripper in {gripper for gripper, _ in self._touch}:
+            fingers = {
+                thing: np.concatenate([sensor.read_ground_truth().numpy() for sensor in self._touch[gripper, thing]], 1)
+                for thing in set(names)
+            }
+            rows = np.stack([fingers[name][env] for env, name in enumerate(names)])
+            result[gripper] = np.stack([rows.any(axis=1), rows.all(axis=1)], axis=1)
+        return result
+
+    def pickup_grips(self) -> dict[str, np.ndarray]:
+        """:meth:`grips` on the thing that is meant."""
+        return self.grips([self.pickup_name(env) for env in range(self.n_envs)])
+
+    def is_held(self) -> np.ndarray:
+        """Whether any gripper holds the thing that is meant, (B,) bool."""
+        return np.any([grip[:, 1] for grip in self.pickup_grips().values()], axis=0)
+
+    # -- sensors ------------------------------------------------------------------------------------------------------
+
+    def _create_sensor_suite_from_config(self, config: Any) -> list[ObservationSensor]:
+        """``object_poses`` (7,) by role in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) in
+        the world frame, where the thing was and where it is to be; ``grasp_state_pickup_obj`` by gripper, (2,) bool:
+        touching, held."""
+        grippers = {group.name: (2,) for group in self.robot.options.move_groups if group.kind == "gripper"}
+
+        def object_poses() -> dict[str, np.ndarray]:
+            base, bodies = self.robot.base_pose(), self.role_bodies()
+            return {role: poses.relative(base, self.body_poses(bodies[:, i])) for i, role in enumerate(self.roles)}
+
+        return [
+            *super()._create_sensor_suite_from_config(config),
+            ArraySensor("object_poses", object_poses, dict.fromkeys(self.roles, (7,))),
+            ArraySensor("obj_start_pose", lambda: self.start_pose, (7,)),
+            ArraySensor("obj_end_pose", lambda: self.end_pose, (7,)),
+            ArraySensor("grasp_state_pickup_obj", self.pickup_grips, grippers, np.bool_),
+        ]
+
+
+_ROBOTS = {
+    "franka": (0.0, 0.0, HEIGHT),
+    "bimanual": (0.0, 0.0, HEIGHT),
+}
+"""Where robots stand that do not stand on the floor."""

@@ -1,0 +1,396 @@
+"""``Task``: a robot with something to do, in B envs, in the manner of Gymnasium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from gymnasium import spaces
+
+from sensorium import poses
+from sensorium.cameras import Camera
+from sensorium.cameras.randomize import randomize_look
+from sensorium.errors import DivergenceError, EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.robots import Manipulator, make
+from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env, tcp_poses
+from sensorium.tasks.config import TaskCamera, TaskConfig
+from sensorium.tasks.core import get_core_sensors
+from sensorium.tasks.history import History
+from sensorium.worlds import Envs, Plane, Scene, env_ids
+
+if TYPE_CHECKING:
+    from sensorium.policies import Policy
+
+ConfigT = TypeVar("ConfigT", bound=TaskConfig)
+_ROBOT = "robot"
+_DRAWS = 50
+"""How often a camera's pose is drawn before giving up on seeing what it must."""
+
+
+class Task(Generic[ConfigT]):
+    """What tasks have in common. Derive from it and define the hooks below; :func:`sensorium.tasks.make` makes them.
+
+    All arrays have B rows. An env that is done holds still until ``reset(envs)``; with ``autoreset`` it is reset at
+    once.
+
+    Attributes:
+        scene: the scene, built.
+        robot: the robot in it.
+        suite: what is observed; None without sensors.
+        cameras: the cameras by name.
+        action_space: of all envs, (B, n) float32; ``single_action_space`` of one.
+
+    Example:
+        >>> task = sn.tasks.make("pick", n_envs=4)
+        >>> observation, info = task.reset()
+        >>> observation, reward, terminated, truncated, info = task.step(task.action_space.sample())
+    """
+
+    name: ClassVar[str] = ""
+    """What it is called in ``tasks.make``."""
+    config_type: ClassVar[type[TaskConfig]] = TaskConfig
+    roles: ClassVar[tuple[str, ...]] = ()
+    """What parts the things of the task play: "pickup_obj", ..."""
+
+    def __init__(self, config: ConfigT, robot: Manipulator | None = None) -> None:
+        self.config: ConfigT = config
+        self.n_envs = config.n_envs
+        self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
+        self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
+        self.robot: Manipulator = make(config.robot) if robot is None else robot  # type: ignore[assignment]
+        if not isinstance(self.robot, Manipulator):
+            raise OptionError(f"the task {self.name!r} needs a robot with move groups; {config.robot!r} has none")
+        self.robot = self._place_robot(self.robot)
+        self._add_scene(self.scene)
+        self.scene.add_module(_ROBOT, self.robot)
+        self._add_sensors(self.scene)
+        self.cameras = {camera.name: self.scene.add_sensor(self._camera_options(camera)) for camera in config.cameras}
+        self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
+        self.policy: Policy | None = None
+        self.terminated, self.truncated, self.succeeded = np.zeros((3, self.n_envs), bool)
+        self.step_count = np.zeros(self.n_envs, np.int64)
+        """Steps of each env's episode so far."""
+        self.episode = np.full(self.n_envs, -1, np.int64)
+        """Number of each env's episode, from 0; -1 before the first reset."""
+        least, greatest = self.robot.action_limits.numpy().T.astype(np.float32)
+        self.single_action_space = spaces.Box(least, greatest, dtype=np.float32)
+        shape = (self.n_envs, 1)
+        self.action_space = spaces.Box(np.tile(least, shape), np.tile(greatest, shape), dtype=np.float32)
+        self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
+        self.history = History(config.keep_images)
+        self._start()
+        self.suite: SensorSuite | None = None
+        if config.use_sensors:
+            self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
+            self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
+        self._observation: dict[str, Any] = {}
+
+    # -- hooks of tasks -----------------------------------------------------------------------------------------------
+
+    def _scene_options(self) -> dict[str, Any]:
+        return {"integrator": "implicitfast", "cone": "elliptic", "impratio": 10.0}
+
+    def _place_robot(self, robot: Manipulator) -> Manipulator:
+        """The robot as the task wants it to stand."""
+        return robot
+
+    def _add_scene(self, scene: Scene) -> None:
+        """Add all that is there besides the robot, before build."""
+        scene.add_object(Plane(rgba=(0.45, 0.45, 0.45, 1.0)), name="floor")
+
+    def _add_sensors(self, scene: Scene) -> None:
+        """Add sensors of the scene that the task itself needs, before build."""
+
+    def _start(self) -> None:
+        """Find things in the scene, which was built."""
+
+    def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        """Put everything where it is to be at the start of an episode, in these envs; ``draws`` has one generator for
+        each. The robot is at home."""
+
+    def _judge(self) -> np.ndarray:
+        """Which envs have reached the goal now, (B,) bool."""
+        raise TypeError(f"{type(self).__name__} must define _judge()")
+
+    def _reward(self) -> np.ndarray:
+        """Reward of the step, (B,). Default: 1 where the goal was reached in it."""
+        return self.succeeded.astype(np.float32)
+
+    def role_bodies(self) -> np.ndarray:
+        """Ids of the root links that play the task's roles in each env, (B, len(roles))."""
+        return np.zeros((self.n_envs, 0), np.int64)
+
+    def describe_env(self, env: int) -> dict[str, Any]:
+        """What ``task_info`` says of one env, besides what it says of every task."""
+        return {}
+
+    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor]:
+        """What the task contributes, starting from ``get_core_sensors(config)``."""
+        return self.get_core_sensors(config)
+
+    # -- what it sees -------------------------------------------------------------------------------------------------
+
+    def get_core_sensors(self, config: ConfigT) -> list[ObservationSensor]:
+        """The sensors of every task; see :func:`sensorium.tasks.core.get_core_sensors`."""
+        return get_core_sensors(self, config)
+
+    def create_robot_sensors(self) -> list[ObservationSensor]:
+        """What the robot contributes: where its tools are, and the sensors of its rig."""
+        return [*tcp_poses(self.robot), *self.robot.create_robot_sensors()]
+
+    def register_policy(self, policy: Policy) -> None:
+        """Add what a policy contributes to the suite, and tell it of resets from now on.
+
+        Raises:
+            OptionError: (a ValueError) there is one already.
+        """
+        if self.policy is not None:
+            raise OptionError(
+                f"the task has the policy {type(self.policy).__name__} already; make another task for another policy"
+            )
+        if self.suite is not None:
+            self.suite.extend(policy.create_policy_sensors(), f"policy {type(policy).__name__}")
+        self.policy = policy
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def reset(self, envs: Envs = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin an episode in some envs (default: all).
+
+        What is drawn depends on the seed, the env, and how many episodes it has had, alone.
+
+        Returns:
+            The observation of all envs, and info: ``{"episode": (B,)}``.
+        """
+        ids = env_ids(envs, self.n_envs)
+        if ids is None:
+            ids = np.arange(self.n_envs, dtype=np.int32)
+        self._reset(ids)
+        self._observation = self._observe()
+        if len(ids) == self.n_envs:
+            self.history.clear()
+        if self.config.keep_history and self.suite is not None:
+            self.history.begin(self._observation, self.suite)
+        return self._observation, {"episode": self.episode.copy()}
+
+    def _reset(self, ids: np.ndarray) -> None:
+        self.episode[ids] += 1
+        draws = [np.random.default_rng([self.config.seed, int(env), int(self.episode[env])]) for env in ids]
+        self.scene.reset(ids)
+        self.robot.set_home(ids)
+        wobble = self.config.randomize.robot
+        self._begin(ids, draws)
+        if wobble:
+            self.robot.disturb(ids, wobble, draws)
+        self.scene.forward(ids)
+        for flags in (self.terminated, self.truncated, self.succeeded):
+            flags[ids] = False
+        self.step_count[ids] = 0
+        self.actions.reset(ids)
+        self._new_look(ids)
+        for camera in self.config.cameras:
+            self._aim(camera, ids, draws)
+        if self.suite is not None:
+            self.suite.reset(ids)
+        if self.policy is not None:
+            self.policy.reset(ids)
+
+    def step(self, action: Any) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Let the robot act, for ``dt`` seconds, in all envs that are not done.
+
+        Args:
+            action: (B, n) numbers in the units of the robot's controllers (rows of envs that are done do not count), or
+                a dict of move group -> (B, n).
+
+        Returns:
+            observation, reward (B,) float32, terminated (B,), truncated (B,), and info: ``{"success": (B,)}``, with
+            ``autoreset`` also "final_obs" (the last observation of all envs) and "_final_obs" (B,), which of them ended.
+
+        Raises:
+            EpisodeOverError: every env is done; or there was no reset yet.
+            OptionError: the action has another shape or type, or is not finite. Nothing was done.
+        """
+        done = self.is_done()
+        if (self.episode < 0).any():
+            raise EpisodeOverError("call reset() before the first step()")
+        if done.all():
+            raise EpisodeOverError(
+                "every env is done: call reset(), or reset(envs) for some; or make the task with autoreset=True"
+            )
+        told = self._checked(action)
+        acting = np.flatnonzero(~done).astype(np.int32)
+        before = self.actions.before()
+        self.robot.act(told[acting], None if len(acting) == self.n_envs else acting)
+        self.actions.note(told, before, ~done)
+        failed: dict[int, str] = {}
+        try:
+            self.scene.step()
+        except DivergenceError as error:
+            failed = error.messages
+        self.step_count[acting] += 1
+        self.succeeded[acting] = self._judge()[acting]
+        broken = np.isin(np.arange(self.n_envs), list(failed))
+        self.succeeded &= ~broken
+        self.terminated |= self.succeeded
+        self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
+        ended = self.is_done() & ~done
+        self.actions.terminal[ended] = True
+        reward = np.where(done, 0.0, self._reward()).astype(np.float32)
+        self._observation = self._observe()
+        terminated, truncated = self.terminated.copy(), self.truncated.copy()
+        info: dict[str, Any] = {"success": self.succeeded.copy()}
+        if failed:
+            info["failed"] = failed
+        if self.config.keep_history:
+            self.history.add(self._observation, told, reward, terminated, truncated, self.succeeded, self.suite)
+        if ended.any():
+            ids = np.flatnonzero(ended).astype(np.int32)
+            if self.config.autoreset:
+                info |= {"final_obs": self._observation, "_final_obs": ended}
+                self._reset(ids)
+                self._observation = self._observe()
+            else:
+                self.scene.hold(ids)
+        return self._observation, reward, terminated, truncated, info
+
+    def _checked(self, action: Any) -> np.ndarray:
+        """An action as (B, n) float64."""
+        shape = (self.n_envs, self.robot.n_actions)
+        parts = self.robot.action_slices
+        if isinstance(action, Mapping):
+            unknown = [name for name in action if name not in parts]
+            if unknown or len(action) < len(parts):
+                raise OptionError(
+                    f"an action has the move groups {shorten(parts)}; got {shorten(action)}"
+                    f"{did_you_mean(unknown[0], parts) if unknown else ''}"
+                )
+            action = np.concatenate([np.asarray(action[name]) for name in parts], axis=-1)
+        told = np.asarray(action)
+        if told.dtype.kind not in "fiu":
+            raise OptionError(f"an action must be numbers, got dtype {told.dtype}")
+        if told.shape != shape:
+            widths = ", ".join(f"{name}: {part.stop - part.start}" for name, part in parts.items())
+            raise OptionError(f"an action must have shape {shape} ({widths}), got {told.shape}")
+        bad = np.flatnonzero(~np.isfinite(told[~self.is_done()]).all(axis=1))
+        if len(bad):
+            env = int(np.flatnonzero(~self.is_done())[bad[0]])
+            raise OptionError(f"an action must be finite; that of env {env} has NaN or infinity")
+        return told.astype(np.float64)
+
+    def _observe(self) -> dict[str, Any]:
+        return {} if self.suite is None else self.suite.read()
+
+    # -- how it went --------------------------------------------------------------------------------------------------
+
+    def is_done(self) -> np.ndarray:
+        """Which envs have ended, (B,) bool."""
+        return self.terminated | self.truncated
+
+    def judge_success(self) -> np.ndarray:
+        """Which envs have reached the goal, (B,) bool."""
+        return self.succeeded.copy()
+
+    def get_history(self) -> dict[str, Any]:
+        """All steps since the last ``reset()`` of all envs; see :class:`sensorium.tasks.history.History`."""
+        return self.history.get()
+
+    def task_info(self) -> list[dict[str, Any]]:
+        """Of each env: the task, what it says of the env, its episode, and how far it is."""
+        return [
+            {
+                "task": self.name,
+                **self.describe_env(env),
+                "episode": int(self.episode[env]),
+                "step": int(self.step_count[env]),
+                "success": bool(self.succeeded[env]),
+            }
+            for env in range(self.n_envs)
+        ]
+
+    def observation_of(self, env: int) -> dict[str, Any]:
+        """What one env observed last."""
+        return {uuid: pick_env(value, env) for uuid, value in self._observation.items()}
+
+    def body_poses(self, bodies: np.ndarray) -> np.ndarray:
+        """Poses (B, 7) in the world frame of one link in each env, (B,) ids."""
+        world, rows = self.scene.world, np.arange(self.n_envs)
+        return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
+
+    # -- cameras and looks --------------------------------------------------------------------------------------------
+
+    def _camera_options(self, camera: TaskCamera) -> Camera:
+        link = None
+        if camera.link is not None:
+            links = self.robot.link_names
+            if camera.link not in links:
+                hint = did_you_mean(camera.link, links) or f"; it has {shorten(links)}"
+                raise NameNotFoundError(f"camera {camera.name!r}: the robot has no link {camera.link!r}{hint}")
+            link = f"{_ROBOT}/{camera.link}"
+        for role in camera.must_see:
+            if role not in self.roles:
+                hint = did_you_mean(role, self.roles) or f"; there are {shorten(self.roles)}"
+                raise NameNotFoundError(f"camera {camera.name!r} must see {role!r}, which the task has not{hint}")
+        depth: dict[str, bool] = {"depth": True} if camera.depth else {}
+        return Camera(
+            uuid=camera.name,
+            link=link,
+            pos=camera.pos,
+            lookat=camera.lookat,
+            fov=camera.fov,
+            resolution=camera.resolution,
+            segmentation=True,
+            **depth,
+        )
+
+    def _new_look(self, ids: np.ndarray) -> None:
+        look = self.config.randomize
+        if self.cameras and (look.colors or look.lights):
+            for env in ids:
+                randomize_look(
+                    self.scene,
+                    intensity=(1 - look.lights, 1 + look.lights),
+                    direction=look.lights,
+                    colors=look.colors,
+                    draw=int(self.episode[env]),
+                    envs=[int(env)],
+                )
+
+    def _aim(self, camera: TaskCamera, ids: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        """Draw a camera's pose in each env until it sees what it must; the pose of the options is tried last."""
+        if camera.link is not None or (not camera.jitter and not camera.must_see):
+            return
+        sensor = self.cameras[camera.name]
+        for env, draw in zip(ids.tolist(), draws, strict=True):
+            targets = [self.body_poses(self.role_bodies()[:, self.roles.index(role)])[env] for role in camera.must_see]
+            for attempt in range(_DRAWS + 1):
+                off = np.zeros((2, 3)) if attempt == _DRAWS else draw.uniform(-camera.jitter, camera.jitter, (2, 3))
+                pos, lookat = np.array(camera.pos) + off[0], np.array(camera.lookat) + off[1] / 2
+                sensor.set_pose(pos=pos, lookat=lookat, envs=[env])
+                if all(self._sees(sensor, env, target[:3]) for target in targets):
+                    break
+
+    def _sees(self, camera: Any, env: int, point: np.ndarray) -> bool:
+        """Whether a point lies in view of a camera, and nothing in front of it but what is within 10 cm of it."""
+        there = np.append(point, 1.0) @ camera.extrinsics_cv[env].numpy().astype(np.float64).T
+        if there[2] <= 0:
+            return False
+        x, y = (camera.intrinsics[env].numpy() @ there)[:2] / there[2]
+        width, height = camera.resolution
+        if not (0.05 * width < x < 0.95 * width and 0.05 * height < y < 0.95 * height):
+            return False
+        eye = camera.cam2world_gl[env, :3, 3].numpy().astype(np.float64)
+        way = point - eye
+        length = float(np.linalg.norm(way))
+        origins, directions = np.zeros((2, self.n_envs, 1, 3))
+        origins[env, 0], directions[env, 0] = eye, way / length
+        directions[np.arange(self.n_envs) != env, 0, 2] = 1.0
+        hit = float(self.scene.world.rays(origins, directions)[0][env, 0])
+        return hit < 0 or hit > length - 0.1
+
+    def close(self) -> None:
+        """Free the scene."""
+        self.scene.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.n_envs} envs, robot {self.config.robot!r}>"

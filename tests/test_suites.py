@@ -1,0 +1,189 @@
+"""Suites: names, spaces that contain what is observed, text that is never cut off."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from conftest import drop_scene
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sensorium as sn
+from sensorium import poses
+from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError
+from sensorium.suites import ArraySensor, DictSensor, JsonSpace, SensorSuite, decode, encode, pick_env
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+dicts = st.dictionaries(st.text(max_size=6), json_values, max_size=4)
+
+
+@given(st.lists(dicts, min_size=1, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_text_survives_the_way_to_disk_and_back(values):
+    longest = max(len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) for value in values)
+    stored = encode("info", values, max(longest, 2))
+    assert stored.dtype == np.uint8
+    assert stored.shape == (len(values), max(longest, 2))
+    assert decode(stored) == values
+    assert decode(encode("info", values, None)) == values
+    assert all(value in JsonSpace() for value in values)
+
+
+def test_text_that_does_not_fit_is_an_error_that_says_how_long_it_is():
+    value = {"text": "ü" * 50}
+    needed = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+    sensor = DictSensor("task_info", lambda: [{}, value], str_max_len=needed - 1)
+    with pytest.raises(OptionError, match=rf"'task_info'.*env 1 needs {needed} bytes.*{needed - 1}"):
+        sensor.to_disk(sensor.read())
+    assert decode(DictSensor("task_info", lambda: [value], needed).to_disk([value])) == [value]
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": float("nan")}, {"a": np.float32(1)}, {1: "a"}, {"a": (1, 2)}, [], "a", {"a": {"b": object()}}]
+)
+def test_what_json_cannot_hold_is_not_in_the_space(value):
+    assert value not in JsonSpace()
+
+
+def test_nan_never_reaches_the_disk():
+    with pytest.raises(ValueError, match="JSON"):
+        encode("info", [{"a": float("nan")}], None)
+
+
+def suite_of_scene():
+    scene = drop_scene(height=0.5)
+    imu = scene.add_sensor(sn.IMU(uuid="imu", link="box", acc_noise=0.1, delay=0.02))
+    touch = scene.add_sensor(sn.Contact(uuid="contact", link="box"))
+    scene.build(n_envs=3)
+    suite = SensorSuite(3, [imu, touch], "robot 'box'")
+    suite.add(ArraySensor("height", lambda: scene["box"].get_pose()[0][:, 2:].numpy(), (1,)), "task 'drop'")
+    suite.add(DictSensor("task_info", lambda: [{"env": env} for env in range(3)], 64), "task 'drop'")
+    return scene, suite
+
+
+def test_every_observation_lies_in_the_space_and_keeps_the_order():
+    scene, suite = suite_of_scene()
+    assert list(suite.space.spaces) == list(suite.read()) == [*list(suite)] == ["imu", "contact", "height", "task_info"]
+    for _ in range(60):
+        scene.step()
+        seen = suite.read()
+        assert seen in suite.space
+        for env in range(3):
+            assert {uuid: pick_env(value, env) for uuid, value in seen.items()} in suite.single_space
+    assert suite.space["contact"] == spaces.Box(0, 1, (3, 1), np.bool_)
+    assert suite.space["imu"]["lin_acc"].dtype == np.float32
+    wrong = dict(seen, height=seen["height"].astype(np.float64))
+    assert wrong not in suite.space
+    assert dict(seen, task_info=seen["task_info"][:2]) not in suite.space
+
+
+def test_an_observation_is_a_value_that_later_steps_leave_alone():
+    scene, suite = suite_of_scene()
+    scene.step()
+    first = suite.read()
+    kept = {"height": first["height"].copy(), "acc": first["imu"]["lin_acc"].copy()}
+    scene.step(20)
+    np.testing.assert_array_equal(first["height"], kept["height"])
+    np.testing.assert_array_equal(first["imu"]["lin_acc"], kept["acc"])
+    assert not np.array_equal(suite.read()["height"], kept["height"])
+
+
+def test_a_taken_uuid_names_both_owners_and_adds_nothing():
+    _, suite = suite_of_scene()
+    new = ArraySensor("speed", lambda: np.zeros((3, 1)), (1,))
+    with pytest.raises(DuplicateNameError, match="'height'.*task 'drop'.*policy 'mine'"):
+        suite.extend([new, ArraySensor("height", lambda: np.zeros((3, 1)), (1,))], "policy 'mine'")
+    assert "speed" not in suite
+    with pytest.raises(DuplicateNameError, match="'speed'.*policy 'mine'"):
+        suite.extend([new, new], "policy 'mine'")
+    suite.add(new, "policy 'mine'")
+    assert suite.owner("speed") == "policy 'mine'"
+    assert "speed" in suite.space.spaces
+
+
+def test_unknown_names_and_things_that_are_no_sensors():
+    _, suite = suite_of_scene()
+    with pytest.raises(NameNotFoundError, match="'hieght'.*did you mean 'height'"):
+        suite["hieght"]
+    with pytest.raises(OptionError, match="suite holds sensors"):
+        suite.add("height")
+    with pytest.raises(OptionError, match="str_max_len"):
+        DictSensor("a", list, 1)
+
+
+def test_the_form_on_disk_holds_every_sensor():
+    _, suite = suite_of_scene()
+    stored = suite.to_disk(suite.read())
+    assert list(stored) == list(suite)
+    assert stored["task_info"].shape == (3, 64)
+    assert decode(stored["task_info"]) == [{"env": 0}, {"env": 1}, {"env": 2}]
+
+
+# -- poses ------------------------------------------------------------------------------------------------------------
+
+
+def random_poses(n, seed=0):
+    rng = np.random.default_rng(seed)
+    quat = rng.normal(size=(n, 4))
+    return poses.make(rng.normal(size=(n, 3)), quat / np.linalg.norm(quat, axis=1, keepdims=True))
+
+
+def matrix(pose):
+    w, x, y, z = pose[3:]
+    turn = np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+    return np.block([[turn, pose[:3, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+
+
+def test_poses_compose_as_matrices_do():
+    a, b = random_poses(20), random_poses(20, 1)
+    for one, two, product, seen in zip(a, b, poses.compose(a, b), poses.relative(a, b), strict=True):
+        np.testing.assert_allclose(matrix(product), matrix(one) @ matrix(two), atol=1e-12)
+        np.testing.assert_allclose(matrix(seen), np.linalg.inv(matrix(one)) @ matrix(two), atol=1e-12)
+
+
+def test_axes_and_rotation_vectors_go_both_ways():
+    for pose in random_poses(50, 2):
+        turn = matrix(pose)[:3, :3]
+        back = matrix(poses.make(np.zeros(3), poses.from_axes(*turn.T)))
+        np.testing.assert_allclose(back[:3, :3], turn, atol=1e-12)
+        again = poses.from_rotation_vector(poses.rotation_vector(pose[3:]))
+        np.testing.assert_allclose(np.abs(again @ pose[3:]), 1, atol=1e-12)
+    assert np.allclose(poses.rotation_vector(np.array([1.0, 0, 0, 0])), 0)
+    np.testing.assert_allclose(poses.rotation_vector(poses.yaw(0.3)), [0, 0, 0.3], atol=1e-12)
+
+
+def test_moving_towards_arrives_together_and_not_beyond():
+    start, goal = random_poses(10, 3), random_poses(10, 4)
+    reach, turn = np.full(10, 0.1), np.full(10, 0.2)
+    pose, steps = start, np.zeros(10, int)
+    for _ in range(200):
+        new = poses.towards(pose, goal, reach, turn)
+        assert (np.linalg.norm(new[:, :3] - pose[:, :3], axis=1) <= 0.1 + 1e-9).all()
+        apart = 1 - np.abs((new[:, 3:] * goal[:, 3:]).sum(axis=1))
+        steps += (np.linalg.norm((new - goal)[:, :3], axis=1) > 1e-6) | (apart > 1e-9)
+        pose = new
+    np.testing.assert_allclose(pose[:, :3], goal[:, :3], atol=1e-9)
+    spin = np.linalg.norm(poses.rotation_vector(poses.multiply(goal[:, 3:], poses.conjugate(start[:, 3:]))), axis=1)
+    far = np.linalg.norm(goal[:, :3] - start[:, :3], axis=1)
+    assert (np.abs(steps - np.ceil(np.maximum(far / 0.1, spin / 0.2)) + 1) <= 1).all()
+
+
+def test_tensors_of_the_scene_are_arrays_in_the_suite():
+    _, suite = suite_of_scene()
+    assert all(not isinstance(value, torch.Tensor) for value in suite.read()["imu"].values())
