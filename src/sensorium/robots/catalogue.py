@@ -11,12 +11,12 @@ from typing import Any
 import mujoco
 
 from sensorium.errors import ModelError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.robots.arms import ARMS, MODELS
+from sensorium.robots.manipulator import Manipulator, ManipulatorOptions
+from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.rig import SensorRig
 from sensorium.robots.robot import Action, Robot, RobotOptions
 from sensorium.worlds.compose import load_spec
-
-MODELS = Path(__file__).parent / "models"
-"""Where the models of our own robots lie."""
 
 _WHEEL, _TRACK = 0.08, 0.36
 
@@ -48,7 +48,7 @@ def _holonomic() -> dict[str, Any]:
     }
 
 
-_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic}
+_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic, **ARMS}
 
 
 def names() -> list[str]:
@@ -61,19 +61,24 @@ def make(
     *,
     base: str | None = None,
     actions: Sequence[Action | Mapping[str, Any]] | None = None,
+    move_groups: Sequence[MoveGroup | Mapping[str, Any]] | None = None,
     rig: SensorRig | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Robot:
     """A robot, for ``scene.add_module("robot", ...)``.
 
     Args:
-        model: a name ("diffdrive", "holonomic"), or a model of your own: an MJCF or URDF file or text, or an MjSpec.
+        model: a name ("diffdrive", "franka", ...: see :func:`names`), or a model of your own: an MJCF or URDF file or
+            text, or an MjSpec.
         base: the link whose pose is the robot's. Default: the model's only root link.
         actions: what the robot can be told, as :class:`Action` or as its options. Default: one for each actuator that
             has a control range, by its name and in its unit.
+        move_groups: its arms, grippers and base, as :class:`MoveGroup` or as its options, instead of actions: it is a
+            :class:`Manipulator` then.
         rig: its sensors: a :class:`SensorRig`, a YAML file, or the name of one of our rigs. Default: those of the
             robot of that name, and none for a model of your own.
-        **options: ``radius``, ``pos``, ``yaw``: see :class:`RobotOptions`.
+        **options: ``radius``, ``pos``, ``yaw``: see :class:`RobotOptions`; ``controllers``, ... of robots with move
+            groups: see :class:`ManipulatorOptions`.
     """
     if isinstance(model, str) and model in _ROBOTS:
         values = _ROBOTS[model]()
@@ -81,14 +86,19 @@ def make(
     else:
         text, assets, spec = _read(model)
         values = {"model": text, "assets": assets, "base": base or _root(spec)}
-        if actions is None:
+        if actions is None and move_groups is None:
             values["actions"] = _every_actuator(spec)
     if base is not None:
         values["base"] = base
     if actions is not None:
         values["actions"] = tuple(each if isinstance(each, Action) else Action(**each) for each in actions)
+    if move_groups is not None:
+        groups = (each if isinstance(each, MoveGroup) else MoveGroup(**each) for each in move_groups)
+        values["move_groups"] = tuple(groups)
     if rig is not None:
         values["rig"] = _rig(rig)
+    if "move_groups" in values:
+        return Manipulator(ManipulatorOptions(**{**values, **options}))
     return Robot(RobotOptions(**{**values, **options}))
 
 

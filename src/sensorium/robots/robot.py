@@ -228,17 +228,7 @@ class Robot(Part[RobotOptions]):
         self._xpos, self._xquat, self._cvel, self._com, self._ctrl = (
             world.bind(field) for field in ("xpos", "xquat", "cvel", "subtree_com", "ctrl")
         )
-        driven = list(dict.fromkeys(name for action in options.actions for name in action.actuators))
-        columns = [int(model.actuator(f"{self.name}/{name}").id) for name in driven]
-        self._columns: Any = torch.tensor(columns, device=world.device)
-        if columns == list(range(columns[0], columns[0] + len(columns))):
-            self._columns = slice(columns[0], columns[0] + len(columns))  # which is quicker to write
-        self._gains = torch.tensor(
-            [[action.actuators.get(name, 0.0) for name in driven] for action in options.actions],
-            dtype=self._ctrl.dtype,
-            device=world.device,
-        )
-        self._least, self._greatest = self.action_limits.to(world.device).T.contiguous()
+        self._start_actions(world)
 
         def zeros(columns: int) -> Buffer:
             return Buffer(torch.zeros(world.n_envs, columns, device=world.device), _STATE)
@@ -255,6 +245,21 @@ class Robot(Part[RobotOptions]):
         else:
             self.joint_positions, self.joint_velocities = zeros(0), zeros(0)
         self.action = Buffer(torch.zeros(world.n_envs, self.n_actions, device=world.device), {"action"})
+
+    def _start_actions(self, world: World) -> None:
+        """Find the actuators, and what the actions do to them."""
+        model, options = world.model, self.options
+        driven = list(dict.fromkeys(name for action in options.actions for name in action.actuators))
+        columns = [int(model.actuator(f"{self.name}/{name}").id) for name in driven]
+        self._columns: Any = torch.tensor(columns, device=world.device)
+        if columns == list(range(columns[0], columns[0] + len(columns))):
+            self._columns = slice(columns[0], columns[0] + len(columns))  # which is quicker to write
+        self._gains = torch.tensor(
+            [[action.actuators.get(name, 0.0) for name in driven] for action in options.actions],
+            dtype=self._ctrl.dtype,
+            device=world.device,
+        )
+        self._least, self._greatest = self.action_limits.to(world.device).T.contiguous()
 
     def _update_state(self) -> None:
         self._built("update_state")

@@ -1,0 +1,292 @@
+"""``GroupHandle``: a move group of a robot in a running scene."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.errors import NotBuiltError, OptionError
+from sensorium.robots.chain import Chain
+from sensorium.robots.controllers import find
+from sensorium.robots.move_group import MoveGroup
+from sensorium.tree import Buffer, Module
+from sensorium.worlds import Envs, World, env_index
+
+_UNLIMITED = {int(mujoco.mjtJoint.mjJNT_HINGE): 2 * math.pi, int(mujoco.mjtJoint.mjJNT_SLIDE): 10.0}
+"""rad or m either way, for joints without limits."""
+
+
+class GroupHandle(Module):
+    """One move group: ``robot.groups["arm"]``. Arrays are NumPy, float64, one row for each env.
+
+    Its buffer ``target`` (B, n), tag "target", holds the joint targets of its controller.
+
+    Args:
+        description: which joints it has, and what moves them.
+        controller: name of its controller.
+        model: the robot's own model, compiled.
+
+    Attributes:
+        description: which joints it has, and what moves them.
+        controller: turns actions into joint targets.
+        limits: least and greatest joint positions, (n, 2) rad or m; joints that have none get one turn or 10 m.
+
+    Example:
+        >>> arm = robot.groups["arm"]
+        >>> pose = arm.tcp_pose()
+        >>> pose[:, 2] += 0.1
+        >>> q, error = arm.solve(pose)
+        >>> robot.act({"arm": q})
+    """
+
+    def __init__(self, description: MoveGroup, controller: str, model: mujoco.MjModel) -> None:
+        self.description = description
+        self._world: World | None = None
+        self._qpos = self._qvel = self._ctrl = _columns([0])
+        self._home = np.array(description.home)
+        joints = [model.joint(name).id for name in description.joints]
+        self.limits = np.array(
+            [
+                model.jnt_range[j]
+                if model.jnt_limited[j]
+                else (-_UNLIMITED[model.jnt_type[j]], _UNLIMITED[model.jnt_type[j]])
+                for j in joints
+            ]
+        )
+        outside = (self._home < self.limits[:, 0] - 1e-9) | (self._home > self.limits[:, 1] + 1e-9)
+        if outside.any():
+            joint = int(outside.argmax())
+            raise OptionError(
+                f"{description.name}: home of joint {description.joints[joint]!r} must lie in "
+                f"{self.limits[joint].tolist()}, got {self._home[joint]:g}"
+            )
+        low, high = self.limits.T
+        self._shut = np.where(self._home - low > high - self._home, low, high)  # of grippers
+        self._chain: Chain | None = None
+        self.reach = 0.0
+        """Arms: metres that the tool can be away from the robot's base at most."""
+        if description.kind == "arm":
+            self._chain = self._make_chain(model, "")
+            mount = model.body_pos[self._chain.root] if self._chain.root else np.zeros(3)
+            self.reach = self._chain.reach + float(np.linalg.norm(mount))
+        self.controller = find(controller, description.name, description.kind)(self)
+
+    def _make_chain(self, model: mujoco.MjModel, prefix: str) -> Chain:
+        joints = [int(model.joint(prefix + name).id) for name in self.description.joints]
+        tool = f"{prefix}{self.description.tcp}"
+        site = mujoco.mj_name2id(model, int(mujoco.mjtObj.mjOBJ_SITE), tool)
+        self._tool = np.array([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
+        if site < 0:
+            self._link = int(model.body(tool).id)
+        else:
+            self._link = int(model.site_bodyid[site])
+            self._tool[0, :3], self._tool[0, 3:] = model.site_pos[site], model.site_quat[site]
+        return Chain(model, joints, self.limits, self._home, self._link, self._tool[0, :3], self._tool[0, 3:])
+
+    # -- build --------------------------------------------------------------------------------------------------------
+
+    def start(self, world: World, robot: str, base: int) -> None:
+        """Find the group in the scene's model. Called when the scene was built."""
+        model, own = world.model, self.description
+        self._world, self._base = world, base
+        joints = [model.joint(f"{robot}/{name}").id for name in own.joints]
+        self._qpos = _columns([int(model.jnt_qposadr[joint]) for joint in joints])
+        self._qvel = _columns([int(model.jnt_dofadr[joint]) for joint in joints])
+        self._ctrl = _columns([int(model.actuator(f"{robot}/{name}").id) for name in own.actuators])
+        self._target = np.tile(self._home, (world.n_envs, 1))
+        self.add_child("target", Buffer(torch.from_numpy(self._target), {"target"}))
+        for field in ("xpos", "xquat", "cvel", "subtree_com"):
+            world.bind(field)
+        if own.kind == "arm":
+            self._chain = self._make_chain(model, f"{robot}/")
+            self._tool = np.tile(self._tool, (world.n_envs, 1))
+            self._tree = int(model.body_rootid[self._link])
+        if own.kind == "gripper":
+            self._fingers = [int(model.body(f"{robot}/{name}").id) for name in own.fingers]
+            self.finger_geoms: list[np.ndarray] = [
+                np.flatnonzero((model.geom_bodyid == body) & (model.geom_contype | model.geom_conaffinity != 0))
+                for body in self._fingers
+            ]
+            """Grippers: ids of the geoms of each finger that can touch something."""
+            self._apart = _apart(model, robot, own)
+
+    # -- where it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def qpos(self) -> np.ndarray:
+        """Joint positions (B, n) now, rad or m."""
+        return self._read("qpos", self._qpos)
+
+    @property
+    def qvel(self) -> np.ndarray:
+        """Joint velocities (B, n) now, rad/s or m/s."""
+        return self._read("qvel", self._qvel)
+
+    @property
+    def target(self) -> np.ndarray:
+        """Joint positions (B, n) which the controller holds now, rad or m; a copy."""
+        self._built()
+        return self._target.copy()
+
+    def tcp_pose(self) -> np.ndarray:
+        """Pose of an arm's tool centre point in the world frame, (B, 7): x, y, z in metres, (w, x, y, z)."""
+        from sensorium.robots import chain_kernels
+
+        self._arm("tcp_pose")
+        pose = np.empty_like(self._tool)
+        chain_kernels.compose(self._link_pose(self._link), self._tool, pose)
+        return pose
+
+    def tcp_twist(self) -> np.ndarray:
+        """Velocity of an arm's tool centre point in the world frame, (B, 6): linear m/s, angular rad/s."""
+        from sensorium.robots import chain_kernels
+
+        self._arm("tcp_twist")
+        twist = np.empty((len(self._tool), 6))
+        chain_kernels.twists(
+            self._read("cvel", self._link), self._read("subtree_com", self._tree), self.tcp_pose(), twist
+        )
+        return twist
+
+    def opening(self) -> np.ndarray:
+        """Metres between the fingers of a gripper, (B,)."""
+        world = self._built()
+        if self.description.kind != "gripper":
+            raise OptionError(f"{self.description.name!r} is no gripper, so it has no opening")
+        world.settle()
+        first, second = (self._read("xpos", body) for body in self._fingers)
+        apart: np.ndarray = np.linalg.norm(first - second, axis=1)
+        return apart - self._apart + self.description.width
+
+    # -- inverse kinematics -------------------------------------------------------------------------------------------
+
+    def solve(
+        self, pose: Any, start: Any = None, iterations: int = 50, envs: Envs = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Joint positions that bring the tool centre point to poses, with the robot's base where it is now.
+
+        Starts from ``start`` and, where that does not lead to the goal, from other positions. Touches nothing.
+
+        Args:
+            pose: (7,) or (m, 7) in the world frame: x, y, z in metres, (w, x, y, z).
+            start: joint positions to start from, (n,) or (m, n). Default: the targets that the arm has now.
+            iterations: how many from each start.
+            envs: the env of each pose; None for all envs, or for any number of poses where there is one env.
+
+        Returns:
+            Joint positions (m, n) within limits, the nearest that were found; and what is left to each pose, (m, 2):
+            metres and radians.
+        """
+        from sensorium.robots import chain_kernels
+
+        world, chain = self._arm("solve")
+        index = env_index(envs, world.n_envs, torch.device("cpu"))
+        goal = np.atleast_2d(np.asarray(pose, dtype=np.float64))
+        rows = np.arange(world.n_envs) if index is None else index.numpy()
+        if len(rows) == 1 or (len(goal) == 1 and len(rows)):
+            count = max(len(rows), len(goal))
+            rows, goal = np.resize(rows, count), np.resize(goal, (count, goal.shape[1]))
+        norm = np.linalg.norm(goal[:, 3:], axis=1, keepdims=True)
+        if goal.shape != (len(rows), 7) or not np.isfinite(goal).all() or not (norm > 1e-6).all():
+            raise OptionError(
+                f"{self.description.name}.solve: pose must have shape (7,) or ({len(rows)}, 7), be finite, and end in "
+                f"a quaternion that is not zero; got shape {np.shape(pose)}"
+            )
+        first = self._target[rows] if start is None else np.asarray(start, dtype=np.float64)
+        if first.shape not in ((goal.shape[0], len(self._home)), (len(self._home),)) or not np.isfinite(first).all():
+            raise OptionError(
+                f"{self.description.name}.solve: start must have shape ({len(self._home)},) or "
+                f"({len(goal)}, {len(self._home)}) and be finite, got shape {first.shape}"
+            )
+        goal = np.concatenate([goal[:, :3], goal[:, 3:] / norm], axis=1)
+        local = np.empty_like(goal)
+        chain_kernels.relative(self._link_pose(chain.root)[rows], goal, local)
+        return chain.solve(local, np.broadcast_to(first, (len(goal), len(self._home))), iterations, restart=True)
+
+    def solve_from_base(self, pose: np.ndarray, rows: np.ndarray | slice, iterations: int) -> np.ndarray:
+        """Joint positions (m, n) for poses (m, 7) in the frame of the robot's base, from the targets of those envs."""
+        from sensorium.robots import chain_kernels
+
+        _, chain = self._arm("ee_pose")
+        goal, local = np.empty_like(pose), np.empty_like(pose)
+        chain_kernels.compose(self._link_pose(self._base)[rows], pose, goal)
+        chain_kernels.relative(self._link_pose(chain.root)[rows], goal, local)
+        return chain.solve(local, self._target[rows], iterations, restart=False)[0]
+
+    # -- moving -------------------------------------------------------------------------------------------------------
+
+    def joints_at(self, fraction: np.ndarray) -> np.ndarray:
+        """Joint positions (m, n) of a gripper that is open by fractions (m,) between 0 and 1."""
+        return self._shut + fraction[:, None] * (self._home - self._shut)
+
+    def aim(self, target: np.ndarray, rows: np.ndarray | slice) -> None:
+        """Set the joint targets (m, n) of envs, and the controls that follow from them."""
+        world, own = self._built(), self.description
+        self._target[rows] = target
+        control = target
+        if own.kind == "gripper":
+            part = (target[:, :1] - self._shut[:1]) / (self._home[:1] - self._shut[:1])
+            control = np.repeat(own.closed + part * (own.open - own.closed), len(own.actuators), axis=1)
+        _write(world.bind("ctrl"), rows, self._ctrl, control)
+
+    def put_home(self, rows: np.ndarray | slice) -> None:
+        """Set joints and targets of envs to home, at rest."""
+        world = self._built()
+        home = np.broadcast_to(self._home, self._target[rows].shape)
+        _write(world.bind("qpos"), rows, self._qpos, home)
+        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(home))
+        self.aim(home, rows)
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _read(self, field: str, columns: Any) -> np.ndarray:
+        return self._built().bind(field)[:, columns].numpy(force=True).astype(np.float64)
+
+    def _link_pose(self, body: int) -> np.ndarray:
+        """Poses (B, 7) of a body in the world frame, up to date with what was written."""
+        world = self._built()
+        world.settle()
+        return np.concatenate([self._read("xpos", body), self._read("xquat", body)], axis=1)
+
+    def _built(self) -> World:
+        if self._world is None:
+            raise NotBuiltError(f"{self.description.name!r} has no state before scene.build()")
+        return self._world
+
+    def _arm(self, call: str) -> tuple[World, Chain]:
+        world = self._built()
+        if self._chain is None:
+            raise OptionError(f"{call}: {self.description.name!r} is no arm, so it has no tool centre point")
+        return world, self._chain
+
+    def __repr__(self) -> str:
+        return f"<{self.description.kind} {self.description.name!r}, {len(self._home)} joints>"
+
+
+def _columns(ids: list[int]) -> Any:
+    """An index of columns: a slice where they lie side by side, which is quicker."""
+    return slice(ids[0], ids[0] + len(ids)) if ids == list(range(ids[0], ids[0] + len(ids))) else ids
+
+
+def _write(field: torch.Tensor, rows: np.ndarray | slice, columns: Any, values: np.ndarray) -> None:
+    if isinstance(rows, np.ndarray) and isinstance(columns, list):
+        rows = rows[:, None]
+    if field.device.type == "cpu":
+        field.numpy()[rows, columns] = values
+    else:
+        index = torch.from_numpy(rows).to(field.device) if isinstance(rows, np.ndarray) else rows
+        field[index, columns] = torch.from_numpy(np.ascontiguousarray(values)).to(field)
+
+
+def _apart(model: mujoco.MjModel, robot: str, gripper: MoveGroup) -> float:
+    """Metres between the origins of the finger links when the gripper is open."""
+    data = mujoco.MjData(model)
+    for name, position in zip(gripper.joints, gripper.home, strict=True):
+        data.joint(f"{robot}/{name}").qpos = position
+    mujoco.mj_kinematics(model, data)
+    first, second = (data.body(f"{robot}/{name}").xpos for name in gripper.fingers)
+    return float(np.linalg.norm(first - second))
