@@ -20,7 +20,7 @@ def command(robot: Any, group: Any, joints: np.ndarray, pose: np.ndarray, dt: fl
         pose: (B, 7) the pose of the tool at those, in the world frame.
         dt: seconds of one step.
     """
-    kind = group.controller_name
+    kind = group.controller.name
     if kind == "joint_position":
         return joints
     if kind == "joint_position_relative":

@@ -165,7 +165,7 @@ class GroupHandle(Module):
     # -- inverse kinematics -------------------------------------------------------------------------------------------
 
     def solve(
-        self, pose: Any, start: Any = None, iterations: int = 50, envs: Envs = None
+        self, pose: Any, start: Any = None, iterations: int = 50, envs: Envs = None, restart: bool = True
     ) -> tuple[np.ndarray, np.ndarray]:
         """Joint positions that bring the tool centre point to poses, with the robot's base where it is now.
 
@@ -176,6 +176,8 @@ class GroupHandle(Module):
             start: joint positions to start from, (n,) or (m, n). Default: the targets that the arm has now.
             iterations: how many from each start.
             envs: the env of each pose; None for all envs, or for any number of poses where there is one env.
+            restart: whether to start from other positions where ``start`` does not lead to the goal. Without it, what
+                is near ``start`` stays near it, as is wanted along a path.
 
         Returns:
             Joint positions (m, n) within limits, the nearest that were found; and what is left to each pose, (m, 2):
@@ -205,7 +207,16 @@ class GroupHandle(Module):
         goal = np.concatenate([goal[:, :3], goal[:, 3:] / norm], axis=1)
         local = np.empty_like(goal)
         chain_kernels.relative(self._link_pose(chain.root)[rows], goal, local)
-        return chain.solve(local, np.broadcast_to(first, (len(goal), len(self._home))), iterations, restart=True)
+        return chain.solve(local, np.broadcast_to(first, (len(goal), len(self._home))), iterations, restart)
+
+    def forward(self, joints: np.ndarray) -> np.ndarray:
+        """Poses (B, 7) in the world frame that the tool centre point would have at joint positions (B, n)."""
+        from sensorium.robots import chain_kernels
+
+        _, chain = self._arm("forward")
+        pose = np.empty((len(joints), 7))
+        chain_kernels.compose(self._link_pose(chain.root), chain.forward(joints)[0], pose)
+        return pose
 
     def solve_from_base(self, pose: np.ndarray, rows: np.ndarray | slice, iterations: int) -> np.ndarray:
         """Joint positions (m, n) for poses (m, 7) in the frame of the robot's base, from the targets of those envs."""
@@ -235,11 +246,14 @@ class GroupHandle(Module):
 
     def put_home(self, rows: np.ndarray | slice) -> None:
         """Set joints and targets of envs to home, at rest."""
+        self.put(np.broadcast_to(self._home, self._target[rows].shape), rows)
+
+    def put(self, joints: np.ndarray, rows: np.ndarray | slice) -> None:
+        """Set joints and targets (m, n) of envs, at rest."""
         world = self._built()
-        home = np.broadcast_to(self._home, self._target[rows].shape)
-        _write(world.bind("qpos"), rows, self._qpos, home)
-        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(home))
-        self.aim(home, rows)
+        _write(world.bind("qpos"), rows, self._qpos, joints)
+        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(joints))
+        self.aim(joints, rows)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -14,6 +14,8 @@ from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, short
 from sensorium.robots.group import GroupHandle
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.robot import Action, Robot, RobotOptions
+from sensorium.sensors import Sensor
+from sensorium.suites import ObservationSensor, tcp_poses
 from sensorium.worlds import Envs, World, env_index
 
 if TYPE_CHECKING:
@@ -173,6 +175,23 @@ class Manipulator(Robot):
         for group in self.groups.values():
             group.put_home(self._rows(envs))
         world.changes.write(envs)
+
+    def disturb(self, envs: np.ndarray, most: float, draws: Sequence[np.random.Generator]) -> None:
+        """Move the joints of arms, and their targets, by up to ``most`` radians, drawn from one generator an env."""
+        for group in self.groups.values():
+            if group.description.kind == "arm":
+                off = np.stack([draw.uniform(-most, most, len(group.limits)) for draw in draws])
+                group.put(np.clip(group.target[envs] + off, *group.limits.T), envs)
+
+    def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
+        """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and the sensors of its rig."""
+        rig = [sensor for sensor in self.rig.children() if isinstance(sensor, Sensor)]
+        return [*tcp_poses(self), *rig]
+
+    @property
+    def link_names(self) -> list[str]:
+        """Names of its links."""
+        return [body.name for body in self.options.load_model().bodies[1:] if body.name]
 
     def hold(self, envs: Envs = None) -> None:
         """Stay: the targets become where the joints are now. Grippers keep theirs, by which they hold things."""

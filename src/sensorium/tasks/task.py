@@ -13,7 +13,7 @@ from sensorium.cameras import Camera
 from sensorium.cameras.randomize import randomize_look
 from sensorium.errors import DivergenceError, EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.robots import Manipulator, make
-from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env, tcp_poses
+from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks.config import TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
@@ -137,7 +137,7 @@ class Task(Generic[ConfigT]):
 
     def create_robot_sensors(self) -> list[ObservationSensor]:
         """What the robot contributes: where its tools are, and the sensors of its rig."""
-        return [*tcp_poses(self.robot), *self.robot.create_robot_sensors()]
+        return self.robot.create_robot_sensors()
 
     def register_policy(self, policy: Policy) -> None:
         """Add what a policy contributes to the suite, and tell it of resets from now on.
