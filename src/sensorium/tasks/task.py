@@ -152,10 +152,15 @@ class Task(Generic[ConfigT]):
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def reset(self, envs: Envs = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def reset(self, envs: Envs = None, numbers: Sequence[int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode in some envs (default: all).
 
-        What is drawn depends on the seed, the env, and how many episodes it has had, alone.
+        What is drawn depends on the seed, the env, and how many episodes it has had, alone; or, with ``numbers``, on
+        the seed and the number alone, in whichever env.
+
+        Args:
+            envs: which envs.
+            numbers: of the episodes, one for each of those envs.
 
         Returns:
             The observation of all envs, and info: ``{"episode": (B,)}``.
@@ -163,7 +168,9 @@ class Task(Generic[ConfigT]):
         ids = env_ids(envs, self.n_envs)
         if ids is None:
             ids = np.arange(self.n_envs, dtype=np.int32)
-        self._reset(ids)
+        if numbers is not None and (len(numbers) != len(ids) or min(numbers, default=0) < 0):
+            raise OptionError(f"numbers must be one for each of {len(ids)} envs, not negative, got {list(numbers)}")
+        self._reset(ids, numbers)
         self._observation = self._observe()
         if len(ids) == self.n_envs:
             self.history.clear()
@@ -171,9 +178,14 @@ class Task(Generic[ConfigT]):
             self.history.begin(self._observation, self.suite)
         return self._observation, {"episode": self.episode.copy()}
 
-    def _reset(self, ids: np.ndarray) -> None:
-        self.episode[ids] += 1
-        draws = [np.random.default_rng([self.config.seed, int(env), int(self.episode[env])]) for env in ids]
+    def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
+        if numbers is None:
+            self.episode[ids] += 1
+            keys: list[tuple[int, ...]] = [(int(env), int(self.episode[env])) for env in ids]
+        else:
+            self.episode[ids] = numbers
+            keys = [(int(number),) for number in numbers]
+        draws = [np.random.default_rng([self.config.seed, *key]) for key in keys]
         self.scene.reset(ids)
         self.robot.set_home(ids)
         wobble = self.config.randomize.robot
@@ -302,6 +314,20 @@ class Task(Generic[ConfigT]):
             }
             for env in range(self.n_envs)
         ]
+
+    def describe_scene(self, env: int) -> dict[str, Any]:
+        """What there is in one env, as a JSON-able dict: the task, its things, its cameras, and how it was made."""
+        return {
+            "task": self.name,
+            **self.describe_env(env),
+            "robot": self.config.robot,
+            "move_groups": {name: list(group.description.joints) for name, group in self.robot.groups.items()},
+            "entities": list(self.scene.entities),
+            "roles": list(self.roles),
+            "cameras": [camera.name for camera in self.config.cameras],
+            "bodies": [self.scene.model.body(body).name for body in range(self.scene.model.nbody)],
+            "config": self.config.model_dump(mode="json"),
+        }
 
     def observation_of(self, env: int) -> dict[str, Any]:
         """What one env observed last."""
