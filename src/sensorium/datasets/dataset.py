@@ -20,6 +20,7 @@ ABOUT = "dataset.json"
 FORMAT = "sensorium-dataset"
 VERSION = 1
 INDEX = "index.json"
+MANIFEST = "manifest.json"
 
 
 def read_about(folder: Path) -> dict[str, Any]:

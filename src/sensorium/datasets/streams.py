@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from fractions import Fraction
@@ -22,6 +23,11 @@ so that 0 is nothing, and the two ids of a pixel stand above each other."""
 _DEPTH = 65535
 
 
+def part_of(path: Path) -> Path:
+    """What a file is called while this process writes it; another may be writing the same, on another machine."""
+    return path.with_name(f"{path.name}.{os.uname().nodename}-{os.getpid()}{PART}")
+
+
 def kind_of(uuid: str) -> str:
     """Which kind of image a sensor is, by its name."""
     for kind in ("depth", "segmentation"):
@@ -36,7 +42,7 @@ class Stream:
     def __init__(self, path: Path, kind: str, shape: tuple[int, ...], rate: Fraction) -> None:
         import av
 
-        self.path, self._part = path, path.with_name(path.name + PART)
+        self.path, self._part = path, part_of(path)
         self._kind, self.count = kind, 0
         height, width = shape[:2]
         with named(path):

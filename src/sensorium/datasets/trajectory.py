@@ -15,9 +15,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from sensorium.datasets.files import PART, named, publish
+from sensorium.datasets.files import named, publish
 from sensorium.datasets.layout import SCHEMA, UNITS, columns, leaves, place
-from sensorium.datasets.streams import KINDS, Encoders, Stream, kind_of
+from sensorium.datasets.streams import KINDS, Encoders, Stream, kind_of, part_of
 
 _ROWS = 64
 """Steps that are written at once."""
@@ -178,7 +178,7 @@ class TrajectoryWriter:
             path = self._path(env)
             with named(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                file = self._files[env] = h5py.File(path.with_name(path.name + PART), "w", libver="v110")
+                file = self._files[env] = h5py.File(part_of(path), "w", libver="v110")
                 self._head(file.create_group(f"traj_{self._numbers[env]}"), env, observation)
         group: h5py.Group = file[f"traj_{self._numbers[env]}"]
         return group
@@ -241,14 +241,14 @@ class TrajectoryWriter:
                 with named(path):
                     file.close()
                 self._files[env], self._streams[env] = None, {}
-                publish(path.with_name(path.name + PART), folder / path.name)
+                publish(part_of(path), folder / path.name)
 
     def _drop(self) -> None:
         """Remove what has no name of its own."""
         for env, file in enumerate(self._files):
             if file is not None:
                 file.close()
-                self._path(env).with_name(self._path(env).name + PART).unlink(missing_ok=True)
+                part_of(self._path(env)).unlink(missing_ok=True)
                 self._files[env] = None
         if self._encoders is not None:
             for streams in self._streams:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sensorium.datasets.dataset import ABOUT, FORMAT, VERSION, read_about
+from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, read_about
 from sensorium.datasets.files import PART, named, write_whole, writing
 from sensorium.datasets.trajectory import episode_name, versions
 from sensorium.errors import DatasetError, GenerationError
@@ -149,6 +150,7 @@ def generate(
                 "as many as are allowed; those that did are kept. Raise max_attempts, or look at what fails with "
                 "keep_failed"
             )
+        _write_manifest(folder, numbers)
     seconds = time.perf_counter() - start
     return Generated(folder, len(numbers), len(ledger.done), made_now, env_steps, seconds)
 
@@ -203,6 +205,30 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
     write_whole(path, json.dumps(about, indent=1).encode())
     for left in (*folder.glob(f"*{PART}"), *(folder / FAILED).glob(f"*{PART}")):
         left.unlink()
+
+
+def _write_manifest(folder: Path, numbers: list[int]) -> None:
+    """``manifest.json``: the files of each episode, with sizes and check sums. Left alone where it says the same."""
+    path = folder / MANIFEST
+    old = json.loads(path.read_bytes()) if path.is_file() else {}
+    entries = {}
+    for number in numbers:
+        name = episode_name(number)
+        files = {file.name: file.stat().st_size for file in sorted(folder.glob(f"{name}*"))}
+        known = old.get(name, {})
+        if {file: entry["bytes"] for file, entry in known.items()} != files:
+            known = {file: {"bytes": size, "crc32": _checksum(folder / file)} for file, size in files.items()}
+        entries[name] = known
+    if entries != old:
+        write_whole(path, json.dumps(entries, indent=1).encode())
+
+
+def _checksum(path: Path) -> int:
+    total = 0
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            total = zlib.crc32(block, total)
+    return total
 
 
 def _number(path: Path) -> int:
