@@ -2,11 +2,14 @@
 
 A file holds one buffer of one env over one run of frames. It is written under another name and gets its own when it is
 complete. Frames are found without reading those before: videos have a key frame in every twelfth place, and HDF5 one
-compressed block a frame.
+compressed block a frame. The last bytes of a file are the check sum of the others, in a box of the kind that MP4
+players skip ("free"); HDF5 looks at nothing behind its own end.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import zlib
 from collections import OrderedDict
 from fractions import Fraction
@@ -16,7 +19,7 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
-from sensorium.datasets.files import PART, named, publish
+from sensorium.datasets.files import PART, file_sum, named, publish
 from sensorium.errors import DatasetError
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -28,6 +31,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """Kind of image -> how it is kept."""
 _KEY_FRAMES = 12
+_BOX = struct.Struct(">I4s8sI")
+"""The last bytes of a file: how many they are, "free", our mark, and the CRC-32 of all that is before."""
+_MARK = b"sn crc32"
 
 
 class Writer(Protocol):
@@ -81,6 +87,7 @@ class VideoWriter:
         with named(self._path):
             self._file.mux(self._stream.encode())
             self._file.close()
+            _seal(self._part)
         publish(self._part, self._path)
 
     def drop(self) -> None:
@@ -127,12 +134,33 @@ class ArrayWriter:
         """Complete the file."""
         with named(self._path):
             self._file.close()
+            _seal(self._part)
         publish(self._part, self._path)
 
     def drop(self) -> None:
         """Leave no file."""
         self._file.close()
         self._part.unlink(missing_ok=True)
+
+
+def _seal(path: Path) -> None:
+    box = _BOX.pack(_BOX.size, b"free", _MARK, int(file_sum(path), 16))
+    with open(path, "ab") as file:
+        file.write(box)
+
+
+def _is_sealed(path: Path) -> bool | None:
+    """Whether a file is as it was completed; None where it does not say, as those of version 1."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        file.seek(max(0, size - 2 * _BOX.size))
+        last = file.read()
+    if _MARK not in last:
+        return None
+    if len(last) < _BOX.size:
+        return False
+    length, _, mark, expected = _BOX.unpack(last[-_BOX.size :])
+    return bool(length == _BOX.size and mark == _MARK and int(file_sum(path, size - _BOX.size), 16) == expected)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -164,6 +192,11 @@ class _Video:
         self._next = -_KEY_FRAMES
         raise EOFError(f"it ends before frame {index}")
 
+    def decodes(self) -> bool:
+        """Whether every frame can be decoded, for files without a check sum."""
+        self._stream.codec_context.options = {"err_detect": "explode"}
+        return sum(not frame.is_corrupt for frame in self._file.decode(self._stream)) == self.count
+
     def close(self) -> None:
         self._file.close()
 
@@ -173,6 +206,10 @@ class _Arrays:
         self._file = h5py.File(path, "r", locking=False)
         self._data = self._file["frames"]
         self.count = len(self._data)
+
+    def decodes(self) -> bool:
+        """Likewise; the codec has sums of its own."""
+        return all(self.read(index) is not None for index in range(self.count))
 
     def read(self, index: int) -> np.ndarray:
         return np.asarray(self._data[index])
@@ -192,7 +229,7 @@ def _reader(path: Path) -> _Video | _Arrays:
         try:
             _open[path] = _Video(path) if path.suffix == ".mp4" else _Arrays(path)
         except (OSError, KeyError, IndexError, ValueError) as error:
-            raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+            raise _unreadable(path, error) from None
         while len(_open) > _MOST:
             _open.popitem(last=False)[1].close()
     _open.move_to_end(path)
@@ -206,13 +243,34 @@ def read(stem: Path, about: dict[str, Any], index: int) -> np.ndarray:
         return _reader(path).read(index)
     except (OSError, EOFError, ValueError) as error:
         forget(path)
-        raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+        raise _unreadable(path, error) from None
 
 
-def count(path: Path) -> int:
-    """How many frames a file has; opened anew."""
+def _unreadable(path: Path, error: Exception) -> DatasetError:
+    return DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`")
+
+
+def verify(path: Path) -> int:
+    """How many frames a file has, once every byte of them was looked at.
+
+    Raises:
+        DatasetError: it is missing or damaged.
+    """
     forget(path)
-    return int(_reader(path).count)
+    try:
+        reader = _reader(path)
+        try:
+            sealed = _is_sealed(path)
+            whole = reader.decodes() if sealed is None else sealed
+        finally:
+            forget(path)
+    except (OSError, EOFError, ValueError, KeyError, RuntimeError) as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise _unreadable(path, error) from None
+    if not whole:
+        raise DatasetError(f"{path} was changed or truncated; render it again with `sensorium replay`")
+    return reader.count
 
 
 def forget(path: Path) -> None:
