@@ -12,6 +12,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import h5py
 import numpy as np
 import pytest
@@ -401,7 +402,7 @@ def test_a_full_disk_harms_nothing_that_was_written(small_disk):
     record(small_disk / "earlier", n_steps=10, chunk_bytes=10_000)
     earlier = {path: path.read_bytes() for path in (small_disk / "earlier").rglob("*") if path.is_file()}
     scene = box_scene()
-    recorder = sn.datasets.Recorder(scene, small_disk / "a", chunk_bytes=40_000)
+    recorder = sn.datasets.Recorder(scene, small_disk / "a", chunk_bytes=150_000)
     with pytest.raises(sn.DatasetError, match=r"No space left on device.*[Ff]ree some space") as caught:
         recorder.record(1000)
     assert "state/common" in str(caught.value)
@@ -745,6 +746,13 @@ def test_damaged_images_are_found(tmp_path, kind):
     path = next(tmp_path.iterdir())
     whole = path.read_bytes()
     assert media.verify(path) == 20
+    if kind == "rgb":
+        with av.open(str(path)) as video:
+            assert video.metadata["comment"] == "codec: h264, unit: sRGB, scale: 1.0"
+    else:
+        with h5py.File(path) as file:
+            assert dict(file["frames"].attrs) == {"codec": "hdf5-shuffle-gzip", "unit": "m", "scale": 1.0}
+            np.testing.assert_array_equal(file["frames"], frames)
     for place in np.linspace(0.2, 0.8, 7):
         damaged = bytearray(whole)
         damaged[int(place * len(whole))] ^= 16

@@ -74,7 +74,6 @@ class ChunkWriter:
 
     def __init__(self, folder: Path, row: Row, first: int, capacity: int) -> None:
         self.first, self.capacity, self.count = first, capacity, 0
-        self._row = row
         self.path = folder / f"{first:08d}.h5"
         self._part = folder / f"{self.path.name}{PART}"
         self._events_path = _events_part(self.path)
@@ -88,7 +87,8 @@ class ChunkWriter:
                 self.discard()
                 raise
         self._check = offsets["check"]
-        self._places = [(offsets[field.name], field.n_bytes) for field in row.fields]
+        places = zip(row.starts, row.fields, strict=True)
+        self._places = [(start, field.n_bytes, offsets[field.name]) for start, field in places if field.n_bytes]
 
     @property
     def full(self) -> bool:
@@ -101,9 +101,11 @@ class ChunkWriter:
             line = events_line(self.count, events)
             if line:
                 _write_all(self._events, line + b"\n", None)
-            for part, (offset, size) in zip(self._row.parts(block), self._places, strict=True):
-                if size:
-                    _write_all(self._file, part.data, offset + self.count * size)
+            for start, size, offset in self._places:
+                at = offset + self.count * size
+                done = os.pwrite(self._file, block.data[start : start + size], at)
+                if done < size:
+                    _write_all(self._file, block.data[start + done : start + size], at + done)
             check = check_sum(block, line).to_bytes(8, "little")
             _write_all(self._file, check, self._check + 8 * self.count)
         self.count += 1

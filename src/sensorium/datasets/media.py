@@ -30,6 +30,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "normals": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "1", "scale": 1.0},
 }
 """Kind of image -> how it is kept."""
+_TOLD = ("codec", "unit", "scale")
+"""What every file says of its images."""
 _KEY_FRAMES = 12
 _BOX = struct.Struct(">I4s8sI")
 """The last bytes of a file: how many they are, "free", our mark, and the CRC-32 of all that is before."""
@@ -50,21 +52,24 @@ def writer(stem: Path, kind: str, about: dict[str, Any], rate: Fraction) -> Writ
         stem.parent.mkdir(parents=True, exist_ok=True)
     path = stem.with_name(stem.name + KINDS[kind]["file"])
     if kind == "rgb":
-        return VideoWriter(path, about["shape"][1], about["shape"][0], rate)
-    return ArrayWriter(path, tuple(about["shape"]), np.dtype(about["dtype"]), about)
+        return VideoWriter(path, about, rate)
+    return ArrayWriter(path, about)
 
 
 class VideoWriter:
     """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution."""
 
-    def __init__(self, path: Path, width: int, height: int, rate: Fraction) -> None:
+    def __init__(self, path: Path, about: dict[str, Any], rate: Fraction) -> None:
         import av
+
+        height, width = about["shape"][:2]
 
         self._path, self._part = path, path.with_name(path.name + PART)
         self._frame = av.VideoFrame.from_ndarray
         self._count = 0
         with named(path):
             self._file = av.open(str(self._part), "w", format="mp4")
+            self._file.metadata["comment"] = ", ".join(f"{name}: {about[name]}" for name in _TOLD)
             stream: Any = self._file.add_stream("libx264", rate=rate)
             stream.width, stream.height = width, height
             stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
@@ -102,9 +107,10 @@ class VideoWriter:
 class ArrayWriter:
     """Frames of any numbers, bit by bit: bytes of equal weight side by side, then deflated, as HDF5's filters do."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, about: dict[str, Any]) -> None:
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self._path, self._part = path, path.with_name(path.name + PART)
-        self._dtype = dtype
+        self._dtype = dtype = np.dtype(about["dtype"])
+        shape = tuple(about["shape"])
         self._count = 0
         with named(path):
             self._file = h5py.File(self._part, "w", libver="v110")
@@ -118,7 +124,7 @@ class ArrayWriter:
                 compression="gzip",
                 compression_opts=1,
             )
-            for name in ("codec", "unit", "scale"):
+            for name in _TOLD:
                 self._data.attrs[name] = about[name]
 
     def write(self, image: np.ndarray) -> None:
