@@ -585,6 +585,8 @@ def test_a_recording_is_replaced_when_there_is_a_step(tmp_path, monkeypatch):
     assert whole_folder(tmp_path / "a") == earlier
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     with sn.datasets.Recorder(scene, tmp_path / "a", overwrite=True) as recorder:
+        with pytest.raises(sn.DatasetError, match="being written"):
+            sn.datasets.Recorder(box_scene(), tmp_path / "a", overwrite=True)
         recorder.record(2)  # the first is written when the second is handed over
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert len(sn.datasets.open(tmp_path / "a")) == 2
@@ -822,6 +824,19 @@ def test_fields_that_differ_per_env_are_recorded(tmp_path):
     for frame in (3, 13):
         for name, value in episode[3 * frame].items():
             np.testing.assert_array_equal(seen[frame][name], value, err_msg=name)
+
+
+def test_fields_that_differ_per_env_may_be_left_out(tmp_path):
+    scene = box_scene()
+    with sn.datasets.Recorder(scene, tmp_path / "a", exclude_tags=[*sn.datasets.IMAGE_TAGS, "pose"]) as recorder:
+        recorder.record(2)
+        scene.world.expand("body_mass")
+        recorder.record(2)
+    names = sn.datasets.open(tmp_path / "a").names
+    assert "world.body_mass" in names
+    assert "box.position" not in names
+    record(tmp_path / "b", scene=scene, exclude_tags=["model"])
+    assert "world.body_mass" not in sn.datasets.open(tmp_path / "b").names
 
 
 def test_a_scene_is_brought_to_a_step_with_its_sensors(tmp_path):

@@ -30,8 +30,12 @@ class Place:
         self._stack.enter_context(writing(self.folder))
 
     def _set_aside(self, overwrite: bool) -> None:
-        if self._aside.exists() and not has_step(self.folder):  # a process was killed before it had a step
-            put_back(self.folder)
+        if self._aside.exists():
+            with ExitStack() as stack:
+                if self.folder.exists():
+                    stack.enter_context(writing(self.folder))
+                if not has_step(self.folder):  # a process was killed before
+                    put_back(self.folder)
             check_new(self.folder, overwrite)
         if self.folder.exists() and any(self.folder.iterdir()):
             with writing(self.folder):

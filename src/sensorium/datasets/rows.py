@@ -160,6 +160,7 @@ class StepSource:
         self._model = next(one for _, one in scene.named_modules() if isinstance(one, ModelFields))
         self._last: dict[str, Any] = {}
         self._forms: dict[str, Any] = {}
+        self._with_model = MODEL_TAG not in exclude_tags
         self._n_model = len(self._model.fields)
         rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.parts}
         self.config = {
@@ -189,7 +190,7 @@ class StepSource:
 
     def changes(self) -> dict[str, Any]:
         """Those that are new or have changed since the last call."""
-        if len(self._model.fields) > self._n_model:  # some were given values per env since
+        if self._with_model and len(self._model.fields) > self._n_model:  # some were given values per env since
             self._n_model = len(self._model.fields)
             self.others |= {f"world.{name}": buffer for name, buffer in self._model.fields.items()}
         changed = {}
