@@ -124,7 +124,7 @@ class Recorder:
         self._at, self._warned = self.scene.step_count, False
         # one step may be on its way while the next is filled in: more would be lost with the process
         self._slots = (Slot(self._row), Slot(self._row))
-        self._written = threading.Semaphore(1)
+        self._written = threading.Lock()  # held while a step is on its way
         self._filled: queue.SimpleQueue[tuple[Slot, list[Any], dict[str, Any]] | None] = queue.SimpleQueue()
         self._done = 0
         self._error: BaseException | None = None
