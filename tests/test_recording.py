@@ -391,7 +391,7 @@ recorder.record(1000)
 def small_disk(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", disk], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], capture_output=True)
     if mounted.returncode:
         pytest.skip("mounting a small disk needs to be root")
     yield disk
@@ -402,7 +402,10 @@ def test_a_full_disk_harms_nothing_that_was_written(small_disk):
     record(small_disk / "earlier", n_steps=10, chunk_bytes=10_000)
     earlier = {path: path.read_bytes() for path in (small_disk / "earlier").rglob("*") if path.is_file()}
     scene = box_scene()
-    recorder = sn.datasets.Recorder(scene, small_disk / "a", chunk_bytes=150_000)
+    room = shutil.disk_usage(small_disk).free
+    recorder = sn.datasets.Recorder(
+        scene, small_disk / "a", chunk_bytes=room * 6 // 10
+    )  # there is no room for a second
     with pytest.raises(sn.DatasetError, match=r"No space left on device.*[Ff]ree some space") as caught:
         recorder.record(1000)
     assert "state/common" in str(caught.value)
