@@ -2,11 +2,14 @@
 
 A file holds one buffer of one env over one run of frames. It is written under another name and gets its own when it is
 complete. Frames are found without reading those before: videos have a key frame in every twelfth place, and HDF5 one
-compressed block a frame.
+compressed block a frame. The last bytes of a file are the check sum of the others, in a box of the kind that MP4
+players skip ("free"); HDF5 looks at nothing behind its own end.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import zlib
 from collections import OrderedDict
 from fractions import Fraction
@@ -16,7 +19,7 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
-from sensorium.datasets.files import PART, named, publish
+from sensorium.datasets.files import PART, file_sum, named, publish
 from sensorium.errors import DatasetError
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -27,7 +30,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "normals": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "1", "scale": 1.0},
 }
 """Kind of image -> how it is kept."""
+_TOLD = ("codec", "unit", "scale")
+"""What every file says of its images."""
 _KEY_FRAMES = 12
+_BOX = struct.Struct(">I4s8sI")
+"""The last bytes of a file: how many they are, "free", our mark, and the CRC-32 of all that is before."""
+_MARK = b"sn crc32"
 
 
 class Writer(Protocol):
@@ -44,21 +52,24 @@ def writer(stem: Path, kind: str, about: dict[str, Any], rate: Fraction) -> Writ
         stem.parent.mkdir(parents=True, exist_ok=True)
     path = stem.with_name(stem.name + KINDS[kind]["file"])
     if kind == "rgb":
-        return VideoWriter(path, about["shape"][1], about["shape"][0], rate)
-    return ArrayWriter(path, tuple(about["shape"]), np.dtype(about["dtype"]), about)
+        return VideoWriter(path, about, rate)
+    return ArrayWriter(path, about)
 
 
 class VideoWriter:
     """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution."""
 
-    def __init__(self, path: Path, width: int, height: int, rate: Fraction) -> None:
+    def __init__(self, path: Path, about: dict[str, Any], rate: Fraction) -> None:
         import av
+
+        height, width = about["shape"][:2]
 
         self._path, self._part = path, path.with_name(path.name + PART)
         self._frame = av.VideoFrame.from_ndarray
         self._count = 0
         with named(path):
             self._file = av.open(str(self._part), "w", format="mp4")
+            self._file.metadata["comment"] = ", ".join(f"{name}: {about[name]}" for name in _TOLD)
             stream: Any = self._file.add_stream("libx264", rate=rate)
             stream.width, stream.height = width, height
             stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
@@ -81,6 +92,7 @@ class VideoWriter:
         with named(self._path):
             self._file.mux(self._stream.encode())
             self._file.close()
+            _seal(self._part)
         publish(self._part, self._path)
 
     def drop(self) -> None:
@@ -95,9 +107,10 @@ class VideoWriter:
 class ArrayWriter:
     """Frames of any numbers, bit by bit: bytes of equal weight side by side, then deflated, as HDF5's filters do."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, about: dict[str, Any]) -> None:
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self._path, self._part = path, path.with_name(path.name + PART)
-        self._dtype = dtype
+        self._dtype = dtype = np.dtype(about["dtype"])
+        shape = tuple(about["shape"])
         self._count = 0
         with named(path):
             self._file = h5py.File(self._part, "w", libver="v110")
@@ -111,7 +124,7 @@ class ArrayWriter:
                 compression="gzip",
                 compression_opts=1,
             )
-            for name in ("codec", "unit", "scale"):
+            for name in _TOLD:
                 self._data.attrs[name] = about[name]
 
     def write(self, image: np.ndarray) -> None:
@@ -127,12 +140,33 @@ class ArrayWriter:
         """Complete the file."""
         with named(self._path):
             self._file.close()
+            _seal(self._part)
         publish(self._part, self._path)
 
     def drop(self) -> None:
         """Leave no file."""
         self._file.close()
         self._part.unlink(missing_ok=True)
+
+
+def _seal(path: Path) -> None:
+    box = _BOX.pack(_BOX.size, b"free", _MARK, int(file_sum(path), 16))
+    with open(path, "ab") as file:
+        file.write(box)
+
+
+def _is_sealed(path: Path) -> bool | None:
+    """Whether a file is as it was completed; None where it does not say, as those of version 1."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        file.seek(max(0, size - 2 * _BOX.size))
+        last = file.read()
+    if _MARK not in last:
+        return None
+    if len(last) < _BOX.size:
+        return False
+    length, _, mark, expected = _BOX.unpack(last[-_BOX.size :])
+    return bool(length == _BOX.size and mark == _MARK and int(file_sum(path, size - _BOX.size), 16) == expected)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -164,6 +198,11 @@ class _Video:
         self._next = -_KEY_FRAMES
         raise EOFError(f"it ends before frame {index}")
 
+    def decodes(self) -> bool:
+        """Whether every frame can be decoded, for files without a check sum."""
+        self._stream.codec_context.options = {"err_detect": "explode"}
+        return sum(not frame.is_corrupt for frame in self._file.decode(self._stream)) == self.count
+
     def close(self) -> None:
         self._file.close()
 
@@ -173,6 +212,10 @@ class _Arrays:
         self._file = h5py.File(path, "r", locking=False)
         self._data = self._file["frames"]
         self.count = len(self._data)
+
+    def decodes(self) -> bool:
+        """Likewise; the codec has sums of its own."""
+        return all(self.read(index) is not None for index in range(self.count))
 
     def read(self, index: int) -> np.ndarray:
         return np.asarray(self._data[index])
@@ -192,7 +235,7 @@ def _reader(path: Path) -> _Video | _Arrays:
         try:
             _open[path] = _Video(path) if path.suffix == ".mp4" else _Arrays(path)
         except (OSError, KeyError, IndexError, ValueError) as error:
-            raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+            raise _unreadable(path, error) from None
         while len(_open) > _MOST:
             _open.popitem(last=False)[1].close()
     _open.move_to_end(path)
@@ -206,13 +249,34 @@ def read(stem: Path, about: dict[str, Any], index: int) -> np.ndarray:
         return _reader(path).read(index)
     except (OSError, EOFError, ValueError) as error:
         forget(path)
-        raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+        raise _unreadable(path, error) from None
 
 
-def count(path: Path) -> int:
-    """How many frames a file has; opened anew."""
+def _unreadable(path: Path, error: Exception) -> DatasetError:
+    return DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`")
+
+
+def verify(path: Path) -> int:
+    """How many frames a file has, once every byte of them was looked at.
+
+    Raises:
+        DatasetError: it is missing or damaged.
+    """
     forget(path)
-    return int(_reader(path).count)
+    try:
+        reader = _reader(path)
+        try:
+            sealed = _is_sealed(path)
+            whole = reader.decodes() if sealed is None else sealed
+        finally:
+            forget(path)
+    except (OSError, EOFError, ValueError, KeyError, RuntimeError) as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise _unreadable(path, error) from None
+    if not whole:
+        raise DatasetError(f"{path} was changed or truncated; render it again with `sensorium replay`")
+    return reader.count
 
 
 def forget(path: Path) -> None:

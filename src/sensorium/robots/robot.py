@@ -263,7 +263,7 @@ class Robot(Part[RobotOptions]):
 
     def _update_state(self) -> None:
         self._built("update_state")
-        self._entity.update_state()
+        self._entity._update_state()  # it has nothing below it: a cascade would only walk the tree
         for buffer, value in zip((self.linear_velocity, self.angular_velocity), self.get_velocity(), strict=True):
             buffer.load(value)
         if not self._is_root:

@@ -26,6 +26,7 @@ from sensorium.worlds.contents import encode_call, repeat_calls
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.lights import Light, light_scene
+from sensorium.worlds.model_fields import ModelFields
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
@@ -66,7 +67,8 @@ class Scene(Module):
 
     After ``build()``: entities and sensors are children of the scene in the component tree, each under its own name;
     ``physics`` is a buffer (tag "physics") of the full physics state, filled by ``update_state()`` and written back by
-    ``write_replay_data()``.
+    ``write_replay_data()``; ``world.body_mass`` and the like (tag "model") are the fields of the model that
+    ``scene.world.expand`` has given values per env.
     """
 
     def __init__(self, dt: float = 0.01, substeps: int = 5, **options: Any) -> None:
@@ -80,6 +82,7 @@ class Scene(Module):
         self._attaching: Part[Any] | None = None
         self._added: list[tuple[str, dict[str, Any]]] = []
         self._adapt: Callable[[Any], Any] | None = None
+        self._expanded: Mapping[str, np.ndarray | None] = {}
         self._journal = Journal()
         self._composed: mujoco.MjSpec | None = None
         self._sensing: Sensing | None = None
@@ -258,6 +261,7 @@ class Scene(Module):
         folder: str | Path = ".",
         adapt: Callable[[Any], Any] | None = None,
         skip: Callable[[dict[str, Any]], bool] | None = None,
+        expanded: Mapping[str, np.ndarray | None] | None = None,
     ) -> Scene:
         """A scene, not built, with the same contents as another.
 
@@ -267,8 +271,10 @@ class Scene(Module):
             folder: where relative model files are.
             adapt: called with the options of every sensor; gives those to use instead.
             skip: called with every entry; those for which it gives true are left out.
+            expanded: fields of the model that ``build()`` gives values per env, (B, ...); None for the model's own.
         """
         scene = cls(**(options or {}))
+        scene._expanded = expanded or {}
         scene._adapt = adapt
         repeat_calls(scene, contents, Path(folder), skip)
         return scene
@@ -340,15 +346,17 @@ class Scene(Module):
                 raise OptionError(f"{option} must be an integer of at least {least}, got {value!r}")
         world = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
         world.lights = tuple(self._lights.values())
-        if self._sensing is not None:
-            try:
+        try:
+            self._expand(world)
+            if self._sensing is not None:
                 self._sensing.build(world, int(seed), self.options.dt)
-            except BaseException:
-                world.close()
-                raise
+        except BaseException:
+            world.close()
+            raise
         for entity in self._entities.values():
             entity.attach_world(world)
         self.physics = Buffer(world.get_state(), {"physics", "state"})
+        self.__dict__.setdefault("_children", {})["world"] = ModelFields(world)
         self._seed = int(seed)
         self._world = world
         self._journal = Journal()
@@ -380,6 +388,19 @@ class Scene(Module):
         from sensorium.worlds.warp_world import WarpWorld  # Warp is imported when it is used, not before
 
         return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
+
+    def _expand(self, world: World) -> None:
+        for name, values in self._expanded.items():
+            target = world.expand(name)
+            if values is not None and tuple(values.shape) != tuple(target.shape):
+                raise OptionError(
+                    f"the model field {name!r} has values of shape {tuple(values.shape)}, and {tuple(target.shape)} is "
+                    "needed; build the scene with as many envs as they are for"
+                )
+            if values is not None:
+                target.copy_(torch.from_numpy(values))
+        if self._expanded:
+            world.reset()
 
     def to_xml(self) -> str:
         """The scene as one MJCF document, for other tools: rounded to six digits, without the files that it names."""
