@@ -24,7 +24,7 @@ _TABLE = Box(size=(0.8, 1.4, HEIGHT), rgba=(0.55, 0.4, 0.28, 1.0))
 _TABLE_AT = (0.68, 0.0, HEIGHT / 2)
 _AREA = ((0.38, 0.62), (-0.28, 0.28))
 """Where things stand: x and y, m."""
-_PARKED = (-3.0, 0.0)
+_PARKED = (-20.0, 0.0)
 """Where those wait that are not there."""
 _GAP = 0.035
 """Least distance between things, m."""
