@@ -9,6 +9,7 @@ from typing import Any
 from sensorium.datasets import media
 from sensorium.datasets.chunk import Chunk, recover
 from sensorium.datasets.files import PART, STATE, quote, read_config, writing
+from sensorium.datasets.runs import Layout, recover_runs
 from sensorium.errors import DatasetError
 
 
@@ -56,6 +57,9 @@ def check(folder: str | Path, repair: bool = True) -> Report:
     config = read_config(folder)
     report = Report(folder)
     with writing(folder):
+        if repair and "replay" in config:
+            kept = recover_runs(Layout.of(folder, config))
+            report.repaired += [f"{STATE}/{first:08d}.h5{PART}: kept {count} frames" for first, count in kept]
         _interrupted(folder, repair, report)
         _check_scene(folder, config, report)
         _check_steps(folder, config, report)
