@@ -73,9 +73,10 @@ def named(path: Path) -> Iterator[None]:
         raise
     except (OSError, RuntimeError) as error:  # HDF5 has no errors of its own
         text = getattr(error, "strerror", None) or str(error)
-        full = any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
-        todo = " Free some space: what was written before is whole." if full else ""
-        raise DatasetError(f"cannot write {path}: {text}.{todo}") from error
+        full = [os.strerror(number) for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)]
+        words = next((words for words in full if words in text), None)  # and nothing of what HDF5 says beside
+        todo = " Free some space: what was written before is whole." if words else ""
+        raise DatasetError(f"cannot write {path}: {words or text}.{todo}") from error
 
 
 @contextmanager

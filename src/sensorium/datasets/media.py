@@ -47,7 +47,7 @@ class Writer(Protocol):
 
 def draft_of(path: Path) -> Path:
     """Where the frames of a file are while it is written."""
-    return path.with_name(path.name + PART)
+    return path.with_name(f"{path.name}.frames{PART}")
 
 
 def writer(path: Path, about: dict[str, Any]) -> Writer:

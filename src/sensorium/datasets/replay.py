@@ -110,7 +110,7 @@ def _warn_of_limits(episode: Episode, device: str) -> None:
     made = episode.config.get("replay")
     if made is not None and made["interval"] > 1:
         warnings.warn(
-            f"{episode.folder} has every {made['interval']}th step of {made['source']}: sensors that remember (drift, "
+            f"{episode.folder} has one step in {made['interval']} of {made['source']}: sensors that remember (drift, "
             "filters, delays) will not read the same from it; replay that recording instead for exact readings",
             stacklevel=3,
         )
