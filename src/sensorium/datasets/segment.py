@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -46,9 +46,10 @@ class Encoders:
         self._finisher = ThreadPoolExecutor(1, thread_name_prefix="finisher")
         self._finishing: Future[None] | None = None
 
-    def submit(self, number: int, writer: media.Writer, image: np.ndarray, key: bool) -> Future[None]:
-        """Have a writer write an image, some time."""
-        return self._threads[number % len(self._threads)].submit(writer.write, image, key)
+    def submit(self, jobs: list[tuple[media.Writer, np.ndarray]], key: bool) -> list[Future[None]]:
+        """Have writers write the images of a frame, some time."""
+        step = len(self._threads)
+        return [thread.submit(_write, jobs[number::step], key) for number, thread in enumerate(self._threads)]
 
     def finish(self, call: Callable[[], None]) -> None:
         """Have a run of frames completed, while the next is rendered; waits for the one before."""
@@ -65,6 +66,11 @@ class Encoders:
         """Wait for all."""
         for thread in (*self._threads, self._finisher):
             thread.shutdown(wait=True)
+
+
+def _write(jobs: list[tuple[media.Writer, np.ndarray]], key: bool) -> None:
+    for writer, image in jobs:
+        writer.write(image, key)
 
 
 class Segment:
@@ -112,13 +118,8 @@ class Segment:
         self._source.fill(self._slot, step.number, step.before)
         while len(self._pending) >= _AHEAD:
             self._wait()
-        frames: Iterator[np.ndarray] = (image for images_of_one in images for image in images_of_one)
-        self._pending.append(
-            [
-                self._encoders.submit(number, writer, image, key)
-                for number, (writer, image) in enumerate(zip(self._writers, frames, strict=True))
-            ]
-        )
+        flat = [image for stream in images for image in stream]
+        self._pending.append(self._encoders.submit(list(zip(self._writers, flat, strict=True)), key))
         others = self._source.values()
         self._chunk.write(self._slot.block, [*events, {"values": others}] if others else events)
 
