@@ -257,6 +257,7 @@ def test_files_that_are_damaged_are_made_again(recording, whole, tmp_path, damag
 # -- a full disk ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_file_that_grows_too_large_is_a_clear_error(recording, whole, tmp_path):
     running = Running(recording, tmp_path / "b", frames=10_000, limit=115_000)
     _, text = running.process.communicate()
