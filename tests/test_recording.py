@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 import time
-from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -743,12 +742,13 @@ FRAMES = np.random.default_rng(0).integers(0, 255, (20, 24, 32, 3), np.uint8)
 @pytest.mark.parametrize("kind", ["rgb", "depth"])
 def test_damaged_images_are_found(tmp_path, kind):
     frames = FRAMES if kind == "rgb" else FRAMES[..., 0].astype(np.float32)
-    about = {**media.KINDS[kind], "kind": kind, "shape": list(frames.shape[1:]), "dtype": str(frames.dtype)}
-    writer = media.writer(tmp_path / "a", kind, about, Fraction(10))
-    for frame in frames:
-        writer.write(frame)
+    about = {**media.KINDS[kind], "kind": kind, "shape": list(frames.shape[1:]), "dtype": str(frames.dtype), "fps": 10}
+    path = tmp_path / f"a{about['file']}"
+    writer = media.writer(path, about)
+    for number, frame in enumerate(frames):
+        writer.write(frame, key=number % 12 == 0)
     writer.close()
-    path = next(tmp_path.iterdir())
+    media.finish(path, about, len(frames))
     whole = path.read_bytes()
     assert media.verify(path) == 20
     if kind == "rgb":

@@ -12,6 +12,7 @@ from sensorium.datasets import media
 from sensorium.datasets.chunk import Chunk, recover
 from sensorium.datasets.files import PART, STATE, file_sum, missing_in, quote, read_config, was_begun, writing
 from sensorium.datasets.place import aside_of, has_step, put_back
+from sensorium.datasets.runs import Layout, recover_runs
 from sensorium.errors import DatasetError, ModelError
 from sensorium.worlds.contents import dependencies
 
@@ -68,6 +69,9 @@ def check(folder: str | Path, repair: bool = True) -> Report:
         return report
     config = read_config(folder)
     with writing(folder):
+        if repair and "replay" in config:
+            kept = recover_runs(Layout.of(folder, config))
+            report.repaired += [f"{STATE}/{first:08d}.h5{PART}: kept {count} frames" for first, count in kept]
         _interrupted(folder, repair, report)
         report.n_files += 1  # config.json
         report.problems += [f"config.json does not say {name!r}; restore it from a copy" for name in missing_in(config)]

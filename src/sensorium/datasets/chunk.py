@@ -197,14 +197,18 @@ def recover(part: Path) -> int:
     Raises:
         DatasetError: the file is damaged otherwise; it is left as it is.
     """
-    path = part.with_name(part.name.removesuffix(PART))
+    count = whole_steps(part)
+    finish(part, part.with_name(part.name.removesuffix(PART)), count)
+    return count
+
+
+def whole_steps(part: Path) -> int:
+    """How many steps of a file that was not finished are whole."""
     if not _events_file(part).exists():  # it is made after the layout, so there was no step yet
-        part.unlink()
         return 0
     chunk = Chunk(part)
     count = next((i for i in range(len(chunk)) if not chunk.is_whole(i)), len(chunk))
     chunk.close()
-    finish(part, path, count)
     return count
 
 

@@ -168,6 +168,14 @@ class Episode:
         before = chunk.arrays[BEFORE][row] if BEFORE in chunk.arrays else None
         return Step(int(chunk.arrays[STEP][row]), before, self[index], chunk.events.of.get(row, []))
 
+    def events(self, steps: range) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(step, what happened before it) of those steps in which something did."""
+        for number, first in enumerate(self._firsts):
+            chunk = self._chunk(number)
+            for row, events in chunk.events.of.items():
+                if first + row in steps:
+                    yield from ((first + row, event) for event in events)
+
     @property
     def names(self) -> list[str]:
         """Dotted names of the buffers."""

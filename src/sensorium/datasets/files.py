@@ -108,8 +108,11 @@ def _full_text(error: BaseException) -> str | None:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Hold a recording for writing; the system lets go of it when the process ends, however it ends."""
+def writing(folder: Path) -> Iterator[int]:
+    """Hold a recording for writing; the system lets go of it when the process ends, however it ends.
+
+    Gives the descriptor of the lock: a process that has a copy of it holds the recording too.
+    """
     with named(folder):
         held = os.open(folder, os.O_RDONLY)
     try:
@@ -117,7 +120,7 @@ def writing(folder: Path) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
-        yield
+        yield held
     finally:
         os.close(held)
 

@@ -1,9 +1,9 @@
 """Images on disk: colour as H.264 in MP4, everything else bit by bit in compressed HDF5.
 
-A file holds one buffer of one env over one run of frames. It is written under another name and gets its own when it is
-complete. Frames are found without reading those before: videos have a key frame in every twelfth place, and HDF5 one
-compressed block a frame. The last bytes of a file are the check sum of the others, in a box of the kind that MP4
-players skip ("free"); HDF5 looks at nothing behind its own end.
+A file holds one buffer of one env over one run of frames. While it is written, its frames go into a draft beside it,
+from which the file is made without coding them again. Frames are found without reading those before: videos have a key
+frame in every twelfth place at least, and HDF5 one compressed block a frame. The last bytes of a file are the check sum
+of the others, in a box of the kind that MP4 players skip ("free"); HDF5 looks at nothing behind its own end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import os
 import struct
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from fractions import Fraction
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 import h5py
 import numpy as np
 
+from sensorium.datasets.drafts import Draft, records
 from sensorium.datasets.files import PART, file_sum, named, publish
 from sensorium.errors import DatasetError
 
@@ -32,92 +36,137 @@ KINDS: dict[str, dict[str, Any]] = {
 """Kind of image -> how it is kept."""
 _TOLD = ("codec", "unit", "scale")
 """What every file says of its images."""
-_KEY_FRAMES = 12
+KEY_FRAMES = 12
+"""From one key frame of a video to the next, at most."""
+_SLACK = 1 << 16
+"""Room for what HDF5 itself needs."""
 _BOX = struct.Struct(">I4s8sI")
 """The last bytes of a file: how many they are, "free", our mark, and the CRC-32 of all that is before."""
 _MARK = b"sn crc32"
 
 
 class Writer(Protocol):
-    """Writes the frames of one file."""
+    """Adds the frames of one file to its draft."""
 
-    def write(self, image: np.ndarray) -> None: ...
+    def write(self, image: np.ndarray, key: bool) -> None: ...
     def close(self) -> None: ...
-    def drop(self) -> None: ...
 
 
-def writer(stem: Path, kind: str, about: dict[str, Any], rate: Fraction) -> Writer:
-    """A writer of ``stem`` with the ending of its kind; ``rate`` in frames a second."""
-    with named(stem):
-        stem.parent.mkdir(parents=True, exist_ok=True)
-    path = stem.with_name(stem.name + KINDS[kind]["file"])
-    if kind == "rgb":
-        return VideoWriter(path, about, rate)
-    return ArrayWriter(path, about)
+def draft_of(path: Path) -> Path:
+    """Where the frames of a file are while it is written."""
+    return path.with_name(f"{path.name}.frames{PART}")
+
+
+def writer(path: Path, about: dict[str, Any]) -> Writer:
+    """A writer of the draft of a file."""
+    return VideoWriter(path, about) if about["kind"] == "rgb" else ArrayWriter(path, about)
+
+
+def finish(path: Path, about: dict[str, Any], count: int) -> None:
+    """Make a file of the first frames of its draft, which stays."""
+    draft = draft_of(path)
+    with open(draft, "rb") as file:
+        frames = (os.pread(file.fileno(), size, offset) for offset, size in records(draft)[:count])
+        if about["kind"] == "rgb":
+            _finish_video(path, about, frames)
+        else:
+            _finish_arrays(path, about, frames, os.path.getsize(draft))
 
 
 class VideoWriter:
-    """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution."""
+    """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution.
 
-    def __init__(self, path: Path, about: dict[str, Any], rate: Fraction) -> None:
+    Each frame is coded as it comes, with the same quantizer: what it becomes depends on those since the last key frame,
+    and on nothing before. A record is 1 or 0 (whether it is a key frame), and the packet.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         import av
 
         height, width = about["shape"][:2]
+        self._av, self._count = av, 0
+        context: Any = av.CodecContext.create("libx264", "w")
+        context.width, context.height = width, height
+        context.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
+        context.time_base, context.framerate = 1 / _rate(about), _rate(about)
+        context.thread_count = 1
+        context.max_b_frames = 0
+        context.gop_size = 1 << 20  # they are asked for
+        context.options = {"preset": "ultrafast", "tune": "zerolatency", "qp": "16", "forced-idr": "1"}
+        self._context = context
+        self._reformatter = av.video.reformatter.VideoReformatter()
+        self._draft = Draft(draft_of(path))
 
-        self._path, self._part = path, path.with_name(path.name + PART)
-        self._frame = av.VideoFrame.from_ndarray
-        self._count = 0
-        with named(path):
-            self._file = av.open(str(self._part), "w", format="mp4")
-            self._file.metadata["comment"] = ", ".join(f"{name}: {about[name]}" for name in _TOLD)
-            stream: Any = self._file.add_stream("libx264", rate=rate)
-            stream.width, stream.height = width, height
-            stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
-            stream.codec_context.thread_count = 1
-            stream.codec_context.gop_size = _KEY_FRAMES
-            stream.codec_context.max_b_frames = 0
-            stream.options = {"preset": "ultrafast", "crf": "16"}
-            self._stream = stream
-
-    def write(self, image: np.ndarray) -> None:
+    def write(self, image: np.ndarray, key: bool) -> None:
         """Add a frame."""
-        with named(self._path):
-            frame = self._frame(np.ascontiguousarray(image), format="rgb24")
-            frame.pts = self._count
-            self._file.mux(self._stream.encode(frame))
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+        # colour is the mean of the pixels that share it: faster than a filter, and closer
+        frame = self._reformatter.reformat(frame, format=self._context.pix_fmt, interpolation="AREA")
+        frame.pts, frame.time_base = self._count, self._context.time_base
+        if key:
+            frame.pict_type = self._av.video.frame.PictureType.I
+        (packet,) = self._context.encode(frame)
+        self._draft.add(bytes([packet.is_keyframe]) + bytes(packet))
         self._count += 1
 
     def close(self) -> None:
-        """Complete the file."""
-        with named(self._path):
-            self._file.mux(self._stream.encode())
-            self._file.close()
-            _seal(self._part)
-        publish(self._part, self._path)
+        """Let go of the draft."""
+        self._draft.close()
 
-    def drop(self) -> None:
-        """Leave no file."""
-        import contextlib
 
-        with contextlib.suppress(OSError, ValueError):
-            self._file.close()
-        self._part.unlink(missing_ok=True)
+def _finish_video(path: Path, about: dict[str, Any], frames: Iterator[bytes]) -> None:
+    import av
+
+    data, part = BytesIO(), path.with_name(path.name + f".whole{PART}")
+    first = next(frames)
+    with av.open(BytesIO(first[1:]), format="h264") as like, av.open(data, "w", format="mp4") as file:
+        file.metadata["comment"] = ", ".join(f"{name}: {about[name]}" for name in _TOLD)
+        stream = file.add_stream_from_template(like.streams.video[0])
+        tick = 1 / _rate(about)
+        stream.time_base = tick
+        for number, frame in enumerate(chain([first], frames)):
+            packet = av.Packet(frame[1:])
+            packet.stream, packet.time_base = stream, tick
+            packet.pts = packet.dts = number
+            packet.duration, packet.is_keyframe = 1, bool(frame[0])
+            file.mux_one(packet)
+    with named(path):
+        part.write_bytes(data.getbuffer())
+        _seal(part)
+    publish(part, path)
+
+
+def _rate(about: dict[str, Any]) -> Fraction:
+    return Fraction(about["fps"]).limit_denominator(100_000)
 
 
 class ArrayWriter:
     """Frames of any numbers, bit by bit: bytes of equal weight side by side, then deflated, as HDF5's filters do."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
-        self._path, self._part = path, path.with_name(path.name + PART)
-        self._dtype = dtype = np.dtype(about["dtype"])
-        shape = tuple(about["shape"])
-        self._count = 0
-        with named(path):
-            self._file = h5py.File(self._part, "w", libver="v110")
-            self._data = self._file.create_dataset(
+        self._dtype = np.dtype(about["dtype"])
+        self._draft = Draft(draft_of(path))
+
+    def write(self, image: np.ndarray, key: bool) -> None:
+        """Add a frame. Compressing lets other threads go on meanwhile."""
+        raw = np.ascontiguousarray(image, self._dtype).view(np.uint8).reshape(-1, self._dtype.itemsize)
+        self._draft.add(zlib.compress(np.ascontiguousarray(raw.T).data, 1))
+
+    def close(self) -> None:
+        """Let go of the draft."""
+        self._draft.close()
+
+
+def _finish_arrays(path: Path, about: dict[str, Any], frames: Iterator[bytes], n_bytes: int) -> None:
+    shape, part = tuple(about["shape"]), path.with_name(path.name + f".whole{PART}")
+    with named(path):
+        with open(part, "wb") as room:  # a full disk shows here, and not inside HDF5
+            os.posix_fallocate(room.fileno(), 0, n_bytes + _SLACK)
+        with h5py.File(part, "w", libver="v110") as file:
+            data = file.create_dataset(
                 "frames",
                 (0, *shape),
-                dtype,
+                about["dtype"],
                 maxshape=(None, *shape),
                 chunks=(1, *shape),
                 shuffle=True,
@@ -125,28 +174,12 @@ class ArrayWriter:
                 compression_opts=1,
             )
             for name in _TOLD:
-                self._data.attrs[name] = about[name]
-
-    def write(self, image: np.ndarray) -> None:
-        """Add a frame. Compressing is done here, where other threads can go on meanwhile."""
-        raw = np.ascontiguousarray(image, self._dtype).view(np.uint8).reshape(-1, self._dtype.itemsize)
-        packed = zlib.compress(np.ascontiguousarray(raw.T).data, 1)
-        with named(self._path):
-            self._data.resize(self._count + 1, axis=0)
-            self._data.id.write_direct_chunk((self._count, *(0 for _ in image.shape)), packed)
-        self._count += 1
-
-    def close(self) -> None:
-        """Complete the file."""
-        with named(self._path):
-            self._file.close()
-            _seal(self._part)
-        publish(self._part, self._path)
-
-    def drop(self) -> None:
-        """Leave no file."""
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+                data.attrs[name] = about[name]
+            for number, frame in enumerate(frames):
+                data.resize(number + 1, axis=0)
+                data.id.write_direct_chunk((number, *(0 for _ in shape)), frame)
+        _seal(part)
+    publish(part, path)
 
 
 def _seal(path: Path) -> None:
@@ -187,7 +220,7 @@ class _Video:
         self._tick: Fraction = 1 / (stream.average_rate * stream.time_base)
 
     def read(self, index: int) -> np.ndarray:
-        if not self._next <= index < self._next + _KEY_FRAMES:
+        if not self._next <= index < self._next + KEY_FRAMES:
             self._file.seek(int(index * self._tick), stream=self._stream, backward=True)
             self._frames = self._file.decode(self._stream)
         for frame in self._frames:
@@ -195,7 +228,7 @@ class _Video:
             self._next = number + 1
             if number == index:
                 return np.asarray(frame.to_ndarray(format="rgb24"))
-        self._next = -_KEY_FRAMES
+        self._next = -KEY_FRAMES
         raise EOFError(f"it ends before frame {index}")
 
     def decodes(self) -> bool:

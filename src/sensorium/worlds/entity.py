@@ -187,7 +187,7 @@ class Entity(Module):
 
     def _write_replay_data(self) -> None:
         """Write buffers that were loaded, where they differ from the simulation (which is more precise than they)."""
-        if self._world is None:
+        if self._world is None or not any(buffer.loaded for _, buffer in self.named_buffers()):
             return
         for name, now in self._now().items():
             buffer = getattr(self, name)

@@ -19,6 +19,7 @@ from sensorium.errors import (
     NotBuiltError,
     OptionError,
     did_you_mean,
+    shorten,
 )
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
@@ -204,6 +205,43 @@ class Scene(Module):
         self._note("add_sensor", options=options)
         return sensor
 
+    def remove_sensor(self, uuid: str) -> None:
+        """Take a sensor out again, before ``build()``; also one that a part added, such as those of a robot's rig."""
+        self._take_out("remove_sensor", uuid, None)
+        self._note("remove_sensor", uuid=uuid)
+
+    def replace_sensor(self, uuid: str, options: SensorSpec[SensorT]) -> SensorT:
+        """Put another sensor into the place of one, before ``build()``; also of one that a part added.
+
+        The new one has the uuid of the old one, whatever its options say, and its place in the component tree.
+        """
+        if not hasattr(options, "make_sensor"):
+            raise OptionError(f"replace_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
+        if self._adapt is not None:
+            options = self._adapt(options)
+        given = {name: getattr(options, name) for name in options.model_fields_set}  # type: ignore[attr-defined]
+        options = type(options)(**(given | {"uuid": uuid}))
+        sensor = options.make_sensor(set())
+        self._take_out("replace_sensor", uuid, sensor)
+        self._note("replace_sensor", uuid=uuid, options=options)
+        return sensor
+
+    def _take_out(self, call: str, uuid: str, other: Any) -> None:
+        self._before_build(call)
+        if uuid not in self._sensors:
+            hint = did_you_mean(uuid, self._sensors) or f"; there are {shorten(self._sensors)}"
+            raise NameNotFoundError(f"{call}: the scene has no sensor {uuid!r}{hint}")
+        sensor = self._sensors[uuid]
+        for _, module in list(self.named_modules()):
+            module.replace_child(sensor, other)
+        assert self._sensing is not None
+        self._sensing.forget([sensor])
+        if other is None:
+            del self._sensors[uuid]
+        else:
+            self._sensing.add(other)
+            self._sensors[uuid] = other
+
     def add_module(self, name: str, part: PartT) -> PartT:
         """Add a part: a robot with its sensors (``sn.robots.make``), a room, or a :class:`Part` of your own.
 
@@ -260,7 +298,6 @@ class Scene(Module):
         options: Mapping[str, Any] | None = None,
         folder: str | Path = ".",
         adapt: Callable[[Any], Any] | None = None,
-        skip: Callable[[dict[str, Any]], bool] | None = None,
         expanded: Mapping[str, np.ndarray | None] | None = None,
     ) -> Scene:
         """A scene, not built, with the same contents as another.
@@ -270,13 +307,12 @@ class Scene(Module):
             options: options of the scene, by name; see :class:`SceneOptions`.
             folder: where relative model files are.
             adapt: called with the options of every sensor; gives those to use instead.
-            skip: called with every entry; those for which it gives true are left out.
             expanded: fields of the model that ``build()`` gives values per env, (B, ...); None for the model's own.
         """
         scene = cls(**(options or {}))
         scene._expanded = expanded or {}
         scene._adapt = adapt
-        repeat_calls(scene, contents, Path(folder), skip)
+        repeat_calls(scene, contents, Path(folder))
         return scene
 
     def _new_name(self, name: str | None, stem: str) -> str:
