@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
 import numpy as np
@@ -103,7 +103,7 @@ class Robot(Part[RobotOptions]):
         radius: of a vertical cylinder around the base that holds it, m.
     """
 
-    options_type = RobotOptions
+    options_type: ClassVar[type[RobotOptions]] = RobotOptions
 
     def __init__(self, options: RobotOptions | None = None, **values: Any) -> None:
         super().__init__(options, **values)

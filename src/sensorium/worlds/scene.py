@@ -31,7 +31,7 @@ from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Primitive
-from sensorium.worlds.scene_options import INTEGRATORS, SceneOptions
+from sensorium.worlds.scene_options import CONES, INTEGRATORS, SceneOptions
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
 from sensorium.worlds.snapshot import snapshot
 from sensorium.worlds.world import Envs, World, env_ids
@@ -400,6 +400,8 @@ class Scene(Module):
         option.gravity = self.options.gravity
         option.magnetic = self.options.magnetic_field
         option.integrator = INTEGRATORS[self.options.integrator]
+        option.cone = CONES[self.options.cone]
+        option.impratio = self.options.impratio
         light_scene(spec, tuple(self._lights.values()), self.options.sky)
         if self._sensing is not None:
             self._sensing.declare(spec, Names(spec))

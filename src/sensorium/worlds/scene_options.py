@@ -15,6 +15,7 @@ INTEGRATORS = {
     "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
     "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
 }
+CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC}
 
 
 class SceneOptions(Options):
@@ -30,6 +31,11 @@ class SceneOptions(Options):
     """Magnetic field in tesla, world frame. Default: mid-northern latitudes with x east, y north, z up."""
     integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
     """MuJoCo's integrator."""
+    cone: Literal["pyramidal", "elliptic"] = "pyramidal"
+    """Friction cones of contacts: "elliptic" ones are those of nature, and what grippers hold creeps less by them."""
+    impratio: float = Field(default=1.0, gt=0)
+    """How much stiffer contacts are along the surface than across it. What grippers hold creeps less by 10, with
+    elliptic cones."""
     exact_sensing: bool = True
     """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
     step is a little cheaper."""
