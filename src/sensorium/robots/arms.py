@@ -50,7 +50,7 @@ def _viperx(side: str) -> tuple[MoveGroup, MoveGroup]:
         actuators=joints,
         tcp=f"{side}_tcp",
         gripper=f"{side}_gripper",
-        home=(0.0, -0.9, 0.9, 0.0, math.pi / 2, 0.0),  # the hand points down
+        home=(0.0, -0.3, 0.5, 0.0, math.pi / 2 - 0.2, 0.0),  # the hand points down
         controller="joint_position",
     )
     fingers = (f"{side}_left_finger", f"{side}_right_finger")

@@ -10,15 +10,18 @@ import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError
+from sensorium.robots.adapt import check_servo, servo_names
 from sensorium.robots.chain import Chain
 from sensorium.robots.controllers import find
 from sensorium.robots.move_group import MoveGroup
-from sensorium.robots.servos import check_servo, servo_names
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, World, env_index
 
 _UNLIMITED = {int(mujoco.mjtJoint.mjJNT_HINGE): 2 * math.pi, int(mujoco.mjtJoint.mjJNT_SLIDE): 10.0}
 """rad or m either way, for joints without limits."""
+
+_FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "subtree_com")
+"""What is read and written of the physics."""
 
 
 class GroupHandle(Module):
@@ -96,8 +99,7 @@ class GroupHandle(Module):
         self._ctrl = _columns([int(model.actuator(f"{robot}/{name}").id) for name in servo_names(own)])
         self._target = np.tile(self._home, (world.n_envs, 1))
         self.add_child("target", Buffer(torch.from_numpy(self._target), {"target"}))
-        for field in ("xpos", "xquat", "cvel", "subtree_com"):
-            world.bind(field)
+        self._fields = {name: world.bind(name) for name in _FIELDS}
         if own.kind == "arm":
             self._chain = self._make_chain(model, f"{robot}/")
             self._tool = np.tile(self._tool, (world.n_envs, 1))
@@ -222,19 +224,18 @@ class GroupHandle(Module):
 
     def aim(self, target: np.ndarray, rows: np.ndarray | slice) -> None:
         """Set the joint targets (m, n) of envs, and the controls that follow from them."""
-        world, own = self._built(), self.description
+        own = self.description
         self._target[rows] = target
         control = target
         if own.kind == "gripper" and own.actuators:
             part = (target[:, :1] - self._shut[:1]) / (self._home[:1] - self._shut[:1])
             control = np.repeat(own.closed + part * (own.open - own.closed), len(own.actuators), axis=1)
-        _write(world.bind("ctrl"), rows, self._ctrl, control)
+        _write(self._fields["ctrl"], rows, self._ctrl, control)
 
     def put(self, position: np.ndarray, rows: np.ndarray | slice) -> None:
         """Set joints and targets (m, n) of envs, at rest."""
-        world = self._built()
-        _write(world.bind("qpos"), rows, self._qpos, position)
-        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(position))
+        _write(self._fields["qpos"], rows, self._qpos, position)
+        _write(self._fields["qvel"], rows, self._qvel, np.zeros_like(position))
         self.aim(position, rows)
 
     def put_home(self, rows: np.ndarray | slice) -> None:
@@ -244,7 +245,8 @@ class GroupHandle(Module):
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _read(self, field: str, columns: Any) -> np.ndarray:
-        return self._built().bind(field)[:, columns].numpy(force=True).astype(np.float64)
+        self._built()
+        return self._fields[field][:, columns].numpy(force=True).astype(np.float64)
 
     def _link_pose(self, body: int) -> np.ndarray:
         """Poses (B, 7) of a body in the world frame, up to date with what was written."""

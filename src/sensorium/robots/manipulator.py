@@ -13,10 +13,10 @@ from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.pipeline.formula import key
+from sensorium.robots.adapt import add_servos, exclude_touching
 from sensorium.robots.group import GroupHandle
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.robot import Action, Robot, RobotOptions
-from sensorium.robots.servos import add_servos
 from sensorium.tree import Buffer
 from sensorium.worlds import Envs, World, env_index
 
@@ -55,12 +55,14 @@ class ManipulatorOptions(RobotOptions):
         return value
 
     def load_model(self) -> mujoco.MjSpec:
-        """The model as a spec of its own, with servos for the move groups that name no actuators."""
+        """The model as a spec of its own, with servos for the move groups that name no actuators, and without contacts
+        between links that touch at home."""
         spec = super().load_model()
         _check_groups(self, spec)
         bare = [group for group in self.move_groups if not group.actuators]
         if bare:
             add_servos(spec, bare)
+        exclude_touching(spec, self.move_groups)
         return spec
 
 
@@ -85,7 +87,7 @@ class Manipulator(Robot):
 
     def __init__(self, options: ManipulatorOptions | None = None, **values: Any) -> None:
         super().__init__(options, **values)
-        model = self.options.load_model().compile()
+        model = self._spec.compile()
         controllers = self.options.controllers
         self.groups: dict[str, GroupHandle] = {
             group.name: GroupHandle(group, controllers.get(group.name, group.controller), model)

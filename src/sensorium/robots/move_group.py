@@ -28,7 +28,7 @@ class MoveGroup(Options):
     yaw, along and about the axes of the robot's start."""
     actuators: tuple[str, ...] = ()
     """What moves it. Arms and bases: position servos, one a joint in the same order; grippers: those that close it.
-    Default: the model has none, and servos are added to the joints."""
+    Default: servos are added to the joints, in place of what the model has there."""
     tcp: str | None = None
     """Arms: the tool centre point between the finger tips, a site (or a link, whose origin it is then). Its z axis
     points out of the hand, and its y axis is the direction in which the fingers open."""

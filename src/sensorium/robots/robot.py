@@ -112,7 +112,7 @@ class Robot(Part[RobotOptions]):
         self.name = ""
         self._entity: Entity
         self._world: World | None = None
-        spec = self.options.load_model()
+        self._spec = spec = self.options.load_model()
         self._own = {each.name for kind in (spec.bodies, spec.sites, spec.joints) for each in kind if each.name}
         _check_model(self.options, spec)
         self.radius = self.options.radius or _radius(spec, self.options.base)
@@ -213,7 +213,7 @@ class Robot(Part[RobotOptions]):
     def attach(self, scene: Scene, name: str) -> None:
         """Add the model and the sensors to the scene."""
         options = self.options
-        self._entity = scene.add_robot(options.load_model(), name=name, pos=options.pos, euler=(0, 0, options.yaw))
+        self._entity = scene.add_robot(self._spec, name=name, pos=options.pos, euler=(0, 0, options.yaw))
         self.name = name
         self.rig = Rig(options.rig, scene, name, f"{name}/{options.base}", self._own)
 

@@ -1,4 +1,4 @@
-"""Servos for models that have none, such as URDF files."""
+"""What models of users' own lack, URDF files above all: servos, and exceptions for links that overlap."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ def servo_names(group: MoveGroup) -> tuple[str, ...]:
 
 
 def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
-    """Give the joints of these groups position servos, and take gravity off the whole robot.
+    """Give the joints of these groups position servos in place of what drives them, and take gravity off the robot.
 
     Stiffness and damping follow from the inertia that each joint moves at home.
     """
+    moved_by_servos = {joint for group in groups for joint in group.joints}
+    for actuator in list(spec.actuators):
+        if actuator.trntype == mujoco.mjtTrn.mjTRN_JOINT and actuator.target in moved_by_servos:
+            spec.delete(actuator)
     joints = {joint.name: joint for joint in spec.joints}
     for group in groups:
         for name in group.joints:
             joints[name].armature = max(float(joints[name].armature), _ARMATURE)
     for body in spec.bodies[1:]:
         body.gravcomp = 1.0
-    model = spec.copy().compile()
-    data = mujoco.MjData(model)
-    for group in groups:
-        for name, position in zip(group.joints, group.home, strict=True):
-            data.joint(name).qpos = position
-    mujoco.mj_forward(model, data)
+    model, data = _at_home(spec, groups)
     inertia = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, inertia)
     for group in groups:
@@ -46,6 +45,16 @@ def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
             moved = float(inertia[dof, dof])
             servo = spec.add_actuator(name=servo_name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
             servo.set_to_position(kp=moved * _RATE**2, kv=2 * moved * _RATE)
+
+
+def exclude_touching(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
+    """Let links that touch each other at home do so: many models overlap where they are joined."""
+    model, data = _at_home(spec, groups)
+    pairs = {tuple(sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)) for contact in data.contact}
+    for first, second in sorted(pairs):
+        names = model.body(first).name, model.body(second).name
+        if first > 0 and all(names):
+            spec.add_exclude(bodyname1=names[0], bodyname2=names[1])
 
 
 def check_servo(model: mujoco.MjModel, group: MoveGroup, actuator: str, joint: str) -> None:
@@ -59,3 +68,14 @@ def check_servo(model: mujoco.MjModel, group: MoveGroup, actuator: str, joint: s
             f"move group {group.name!r}: actuator {actuator!r} must be a position servo of joint {joint!r}, without a "
             "gear; or leave actuators out, and servos are added"
         )
+
+
+def _at_home(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> tuple[mujoco.MjModel, mujoco.MjData]:
+    """The model with the joints of these groups at home, and all that follows from it."""
+    model = spec.copy().compile()
+    data = mujoco.MjData(model)
+    for group in groups:
+        for name, position in zip(group.joints, group.home, strict=True):
+            data.joint(name).qpos = position
+    mujoco.mj_forward(model, data)
+    return model, data
