@@ -36,7 +36,7 @@ def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
             joints[name].armature = max(float(joints[name].armature), _ARMATURE)
     for body in spec.bodies[1:]:
         body.gravcomp = 1.0
-    model, data = _at_home(spec, groups)
+    model, data = at_home(spec, groups)
     inertia = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, inertia)
     for group in groups:
@@ -49,7 +49,7 @@ def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
 
 def exclude_touching(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
     """Let links that touch each other at home do so: many models overlap where they are joined."""
-    model, data = _at_home(spec, groups)
+    model, data = at_home(spec, groups)
     pairs = {tuple(sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)) for contact in data.contact}
     for first, second in sorted(pairs):
         names = model.body(first).name, model.body(second).name
@@ -70,7 +70,7 @@ def check_servo(model: mujoco.MjModel, group: MoveGroup, actuator: str, joint: s
         )
 
 
-def _at_home(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> tuple[mujoco.MjModel, mujoco.MjData]:
+def at_home(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> tuple[mujoco.MjModel, mujoco.MjData]:
     """The model with the joints of these groups at home, and all that follows from it."""
     model = spec.copy().compile()
     data = mujoco.MjData(model)

@@ -71,7 +71,7 @@ def _viperx(side: str) -> tuple[MoveGroup, MoveGroup]:
 
 def franka() -> dict[str, Any]:
     """A 7-joint arm with a parallel gripper, on a table."""
-    return {"base": "link0", "radius": 0.14, "move_groups": (_franka_arm(), _franka_gripper())}
+    return {"base": "link0", "move_groups": (_franka_arm(), _franka_gripper())}
 
 
 def mobile_franka() -> dict[str, Any]:
@@ -79,7 +79,7 @@ def mobile_franka() -> dict[str, Any]:
     base = MoveGroup(
         name="base", kind="base", joints=_BASE, actuators=_BASE, home=(0.0, 0.0, 0.0), controller="base_velocity"
     )
-    return {"base": "base", "radius": 0.42, "move_groups": (base, _franka_arm(), _franka_gripper()), "placing": _BASE}
+    return {"base": "base", "radius": 0.46, "move_groups": (base, _franka_arm(), _franka_gripper()), "placing": _BASE}
 
 
 def floating_gripper() -> dict[str, Any]:
@@ -96,7 +96,6 @@ def floating_gripper() -> dict[str, Any]:
     )
     return {
         "base": "mount",
-        "radius": 0.12,
         "move_groups": (arm, _franka_gripper()),
         "placing": ("x", "y", "yaw"),
     }
@@ -104,7 +103,7 @@ def floating_gripper() -> dict[str, Any]:
 
 def bimanual() -> dict[str, Any]:
     """Two 6-joint arms side by side, on a table."""
-    return {"base": "frame", "radius": 0.45, "move_groups": (*_viperx("left"), *_viperx("right"))}
+    return {"base": "frame", "move_groups": (*_viperx("left"), *_viperx("right"))}
 
 
 ARMS = {

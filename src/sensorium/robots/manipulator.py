@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.pipeline.formula import key
-from sensorium.robots.adapt import add_servos, exclude_touching
+from sensorium.robots.adapt import add_servos, at_home, exclude_touching
 from sensorium.robots.group import GroupHandle
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.robot import Action, Robot, RobotOptions
@@ -98,6 +98,9 @@ class Manipulator(Robot):
         for name, group in self.groups.items():
             first = self.n_actions
             self._slices[name] = slice(first, first + len(group.controller.names))
+
+    def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
+        return at_home(spec, self.options.move_groups)
 
     # -- what it can be told ------------------------------------------------------------------------------------------
 

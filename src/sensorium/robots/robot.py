@@ -115,7 +115,14 @@ class Robot(Part[RobotOptions]):
         self._spec = spec = self.options.load_model()
         self._own = {each.name for kind in (spec.bodies, spec.sites, spec.joints) for each in kind if each.name}
         _check_model(self.options, spec)
-        self.radius = self.options.radius or _radius(spec, self.options.base)
+        self.radius = self.options.radius or _radius(*self._at_start(spec), self.options.base)
+
+    def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
+        """The robot by itself, as it stands at the start."""
+        model = spec.compile()
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        return model, data
 
     # -- what it can be told ------------------------------------------------------------------------------------------
 
@@ -297,11 +304,8 @@ def _check_model(options: RobotOptions, spec: mujoco.MjSpec) -> None:
                 raise NameNotFoundError(f"the model has no {what} named {name!r}{hint}")
 
 
-def _radius(spec: mujoco.MjSpec, base: str) -> float:
-    """Horizontal distance from the base to the farthest corner of a box around any of the robot's geoms, at start."""
-    model = spec.compile()
-    data = mujoco.MjData(model)
-    mujoco.mj_kinematics(model, data)
+def _radius(model: mujoco.MjModel, data: mujoco.MjData, base: str) -> float:
+    """Horizontal distance from the base to the farthest corner of a box around any of the robot's geoms."""
     corners = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, 8).T
     turn, origin, farthest = data.body(base).xmat.reshape(3, 3), data.body(base).xpos, 0.0
     for geom in np.flatnonzero(model.geom_bodyid > 0):
