@@ -447,9 +447,9 @@ def test_acting_takes_microseconds():
 # -- holding ----------------------------------------------------------------------------------------------------------
 
 
-def carry(robot, scene, way, hold):
+def carry(robot, scene, side, way, hold):
     """Move the tool through the points of ``way`` at 0.5 m/s."""
-    arm = robot.groups["arm"]
+    arm = robot.groups[side]
     at = arm.tcp_pose()[0, :3]
     for point in way:
         steps = max(1, round(np.linalg.norm(np.subtract(point, at)) / 0.5 / 0.02))
@@ -457,37 +457,45 @@ def carry(robot, scene, way, hold):
             spot = at + (np.array(point) - at) * step / steps
             q, error = arm.solve([*spot, *DOWN])
             assert (error < NEAR).all()
-            robot.act({"arm": q})
+            robot.act({side: q})
             scene.step()
         at = np.array(point)
     scene.step(hold)
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "height"),
+    ("name", "side", "shape", "spot"),
     [
-        ("franka", sn.Box(size=(0.04, 0.04, 0.04), mass=0.1), 0.02),
-        ("franka", sn.Box(size=(0.04, 0.04, 0.04), mass=0.5), 0.02),
-        ("franka", sn.Sphere(radius=0.02, mass=0.3), 0.02),
-        ("floating_gripper", sn.Cylinder(radius=0.015, height=0.08, mass=0.2), 0.04),
+        ("franka", "arm", sn.Box(size=(0.04, 0.04, 0.04), mass=0.1), (0.45, 0.0, 0.02)),
+        ("franka", "arm", sn.Box(size=(0.04, 0.04, 0.04), mass=0.5), (0.45, 0.0, 0.02)),
+        ("franka", "arm", sn.Sphere(radius=0.02, mass=0.3), (0.45, 0.0, 0.02)),
+        ("mobile_franka", "arm", sn.Box(size=(0.1, 0.03, 0.05), mass=0.3), (0.65, 0.0, 0.425)),
+        ("floating_gripper", "arm", sn.Cylinder(radius=0.015, height=0.08, mass=0.2), (0.45, 0.0, 0.04)),
+        ("bimanual", "left_arm", sn.Box(size=(0.03, 0.03, 0.05), mass=0.15), (0.3, 0.25, 0.025)),
     ],
 )
-def test_what_is_gripped_is_held_at_half_a_metre_a_second(name, shape, height):
-    scene, robot = build(name, objects={"thing": (shape, (0.45, 0.0, height))})
-    thing, gripper = scene.entities["thing"], robot.groups["gripper"]
+def test_what_is_gripped_is_held_at_half_a_metre_a_second(name, side, shape, spot):
+    block = sn.Box(size=(0.3, 0.6, 0.4), mass=200), (0.65, 0.0, 0.2)
+    objects = {"thing": (shape, spot)} | ({"block": block} if spot[2] > 0.4 else {})
+    scene, robot = build(name, objects=objects)
+    thing, arm = scene.entities["thing"], robot.groups[side]
+    gripper = robot.groups[arm.description.gripper]
 
     def apart():
-        return thing.get_pose()[0][0].numpy() - robot.groups["arm"].tcp_pose()[0, :3]
+        return thing.get_pose()[0][0].numpy() - arm.tcp_pose()[0, :3]
 
-    carry(robot, scene, [(0.45, 0, 0.2), (0.45, 0, height)], hold=15)
+    def beside(*way):
+        return [np.add(spot, step) for step in way]
+
+    carry(robot, scene, side, beside((0, 0, 0.15), (0, 0, 0)), hold=15)
     assert apart() == pytest.approx([0, 0, 0], abs=2e-3)
-    robot.act({"gripper": [0.0]})
+    robot.act({gripper.description.name: [0.0]})
     scene.step(25)
     before = apart()
     assert 0.02 < gripper.opening()[0] < 0.041
-    carry(robot, scene, [(0.45, 0, 0.4)], hold=15)
+    carry(robot, scene, side, beside((0, 0, 0.3)), hold=15)
     assert apart() == pytest.approx(before, abs=1.5e-3)
-    carry(robot, scene, [(0.45, 0.25, 0.4), (0.45, -0.25, 0.4), (0.5, 0, 0.3)], hold=15)
+    carry(robot, scene, side, beside((0, 0.2, 0.3), (0, -0.2, 0.3), (0.05, 0, 0.2)), hold=15)
     assert apart() == pytest.approx(before, abs=4e-3)
     before = apart()
     scene.step(100)
@@ -495,9 +503,9 @@ def test_what_is_gripped_is_held_at_half_a_metre_a_second(name, shape, height):
     robot.hold()
     scene.step(20)
     assert apart() == pytest.approx(before, abs=5e-4)  # which keeps hold of it
-    robot.act({"gripper": [1.0]})
+    robot.act({gripper.description.name: [1.0]})
     scene.step(40)
-    assert thing.get_pose()[0][0, 2] < 0.1
+    assert thing.get_pose()[0][0, 2] < spot[2] + 0.08
 
 
 # -- state ------------------------------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ class GroupHandle(Module):
         world, chain = self._arm("solve")
         index = env_index(envs, world.n_envs, torch.device("cpu"))
         goal = np.atleast_2d(np.asarray(pose, dtype=np.float64))
-        rows = np.arange(world.n_envs) if index is None else index.numpy()
+        rows = np.arange(world.n_envs) if index is None else index.numpy(force=True)
         if len(rows) == 1 or (len(goal) == 1 and len(rows)):
             count = max(len(rows), len(goal))
             rows, goal = np.resize(rows, count), np.resize(goal, (count, goal.shape[1]))

@@ -76,10 +76,10 @@ class Manipulator(Robot):
         groups: name -> move group, in the order of their actions.
 
     Example:
-        >>> robot.act({"arm": robot.groups["arm"].target, "gripper": np.ones((robot.n_envs, 1))})
+        >>> robot.act({"gripper": [0.5]})
         >>> scene.step(50)
         >>> robot.groups["gripper"].opening()
-        array([0.08])
+        array([0.03])
     """
 
     options_type = ManipulatorOptions
@@ -134,7 +134,7 @@ class Manipulator(Robot):
         """
         world = self._built("act")
         index = env_index(envs, world.n_envs, torch.device("cpu"))
-        rows: np.ndarray | slice = slice(None) if index is None else index.numpy()
+        rows: np.ndarray | slice = slice(None) if index is None else index.numpy(force=True)
         count = world.n_envs if index is None else len(index)
         if isinstance(action, Mapping):
             for name in action:
@@ -256,7 +256,7 @@ class Manipulator(Robot):
 
     def _rows(self, envs: Envs) -> np.ndarray | slice:
         index = env_index(envs, self._built("envs").n_envs, torch.device("cpu"))
-        return slice(None) if index is None else index.numpy()
+        return slice(None) if index is None else index.numpy(force=True)
 
     # -- part of the scene --------------------------------------------------------------------------------------------
 
