@@ -79,7 +79,7 @@ def mobile_franka() -> dict[str, Any]:
     base = MoveGroup(
         name="base", kind="base", joints=_BASE, actuators=_BASE, home=(0.0, 0.0, 0.0), controller="base_velocity"
     )
-    return {"base": "base", "radius": 0.46, "move_groups": (base, _franka_arm(), _franka_gripper()), "placing": _BASE}
+    return {"base": "base", "radius": 0.46, "move_groups": (base, _franka_arm(), _franka_gripper())}
 
 
 def floating_gripper() -> dict[str, Any]:

@@ -68,11 +68,10 @@ class GroupHandle(Module):
         self._shut = np.where(self._home - low > high - self._home, low, high)  # of grippers
         self._chain: Chain | None = None
         self.reach = 0.0
-        """Arms: metres that the tool can be away from the robot's base at most."""
+        """Arms: metres that the tool can be away from the robot's base at most, or more."""
         if description.kind == "arm":
             self._chain = self._make_chain(model, "")
-            mount = model.body_pos[self._chain.root] if self._chain.root else np.zeros(3)
-            self.reach = self._chain.reach + float(np.linalg.norm(mount))
+            self.reach = self._chain.reach + _height(model, self._chain.root)
         self.controller = find(controller, description.name, description.kind)(self)
 
     def _make_chain(self, model: mujoco.MjModel, prefix: str) -> Chain:
@@ -277,6 +276,18 @@ def _limits(model: mujoco.MjModel, name: str, kind: str) -> tuple[float, float]:
         return float(model.jnt_range[joint, 0]), float(model.jnt_range[joint, 1])
     most = math.inf if kind == "base" else _UNLIMITED[int(model.jnt_type[joint])]
     return -most, most
+
+
+def _height(model: mujoco.MjModel, body: int) -> float:
+    """Metres that a link can be away from where the model stands at most."""
+    away = 0.0
+    while body:
+        away += float(np.linalg.norm(model.body_pos[body]))
+        joints = model.body_jntadr[body] + np.arange(model.body_jntnum[body])
+        slides = joints[model.jnt_type[joints] == int(mujoco.mjtJoint.mjJNT_SLIDE)]
+        away += float(np.abs(model.jnt_range[slides]).max(axis=1).sum())
+        body = int(model.body_parentid[body])
+    return away
 
 
 def _columns(ids: list[int]) -> Any:

@@ -36,8 +36,8 @@ class ManipulatorOptions(RobotOptions):
     action_noise: float = Field(default=0.0, ge=0)
     """Standard deviation of what is added to each action before its controller sees it, as a part of its range."""
     placing: tuple[str, str, str] | None = None
-    """Joints of one move group that ``place`` sets: slides along x and y, and a hinge about z. Default: none, so that
-    only a robot with a free base can be placed."""
+    """Joints of one move group that ``place`` sets: slides along x and y, and a hinge about z. Default: those of a move
+    group of kind "base"; where there is none either, only a robot with a free base can be placed."""
 
     @field_validator("actions")
     @classmethod
@@ -93,6 +93,8 @@ class Manipulator(Robot):
             group.name: GroupHandle(group, controllers.get(group.name, group.controller), model)
             for group in self.options.move_groups
         }
+        bases = [group.joints for group in self.options.move_groups if group.kind == "base"]
+        self._placing: tuple[str, ...] | None = self.options.placing or (bases[0] if bases else None)
         self._keys: np.ndarray | None = None  # of action noise
         self._slices: dict[str, slice] = {}
         for name, group in self.groups.items():
@@ -212,7 +214,7 @@ class Manipulator(Robot):
     @property
     def can_be_placed(self) -> bool:
         """Whether :meth:`place` can stand it elsewhere."""
-        return self.options.placing is not None or super().can_be_placed
+        return self._placing is not None or super().can_be_placed
 
     def place(self, xy: Any, yaw: Any, envs: Envs = None) -> None:
         """Stand the robot somewhere on the ground, at rest; call ``scene.forward(envs)`` after it.
@@ -222,7 +224,7 @@ class Manipulator(Robot):
             yaw: heading, one number or (n,), rad.
             envs: which envs; None for all.
         """
-        world, placing = self._built("place"), self.options.placing
+        world, placing = self._built("place"), self._placing
         if placing is None:
             super().place(xy, yaw, envs)
             return
