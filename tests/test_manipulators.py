@@ -707,6 +707,43 @@ def test_descriptions_that_do_not_fit_say_what_is_wrong():
             call()
 
 
+def arm_of(joints, home, **values):
+    return MoveGroup(name="arm", kind="arm", joints=joints, home=home, controller="joint_position", **values)
+
+
+def test_a_urdf_with_meshes_of_its_package_acts(tmp_path):
+    corners = "".join(f"v {x} {y} {z}\n" for x in (0, 0.3) for y in (-0.02, 0.02) for z in (-0.02, 0.02))
+    faces = "".join(f"f {face}\n" for face in ("1 2 4 3", "5 7 8 6", "1 5 6 2", "3 4 8 7", "1 3 7 5", "2 6 8 4"))
+    mass = '<inertial><mass value="1"/><inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>'
+    shape = '<collision><geometry><mesh filename="package://my_arm/meshes/beam.obj"/></geometry></collision>'
+    links = "".join(f'<link name="{name}">{mass}{shape}</link>' for name in ("foot", "upper", "lower"))
+    joints = "".join(
+        f'<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{child}"/>'
+        f'<origin xyz="0.3 0 {height}"/><axis xyz="0 0 1"/><limit lower="-2" upper="2" effort="50" velocity="3"/>'
+        "</joint>"
+        for name, parent, child, height in (("a", "foot", "upper", 0.2), ("b", "upper", "lower", 0))
+    )
+    for folder in ("urdf", "meshes"):
+        (tmp_path / "my_arm" / folder).mkdir(parents=True)
+    (tmp_path / "my_arm" / "meshes" / "beam.obj").write_text(corners + faces)
+    file = tmp_path / "my_arm" / "urdf" / "arm.urdf"
+    file.write_text(f'<robot name="arm">{links}{joints}</robot>')
+    made = make(file, move_groups=[arm_of(("a", "b"), (0.2, 0.2), tcp="lower")], pos=(0, 0, 0.5))
+    again = Manipulator(ManipulatorOptions(**json.loads(json.dumps(made.options.model_dump(mode="json")))))
+    (tmp_path / "my_arm" / "meshes" / "beam.obj").unlink()  # it travels in the options
+    scene, robot = build(again)
+    assert robot.options.base == "foot"
+    assert scene.model.nmesh == 1
+    assert robot.base_pose()[0, :3] == pytest.approx([0, 0, 0.5])
+    robot.act([0.6, -1.0])
+    scene.step(50)
+    assert robot.groups["arm"].qpos[0] == pytest.approx([0.6, -1.0], abs=1e-3)
+    expected = [0.3 + 0.3 * math.cos(0.6), 0.3 * math.sin(0.6), 0.7]
+    assert robot.groups["arm"].tcp_pose()[0, :3] == pytest.approx(expected, abs=1e-3)
+    with pytest.raises(sn.ModelError, match=r"package:.*beam"):
+        make(file, move_groups=[arm_of(("a", "b"), (0.2, 0.2), tcp="lower")])
+
+
 def shipped(package, path):
     """A file of a package that may be installed."""
     try:
@@ -729,10 +766,6 @@ def prove(robot, n_envs=2):
     assert np.linalg.norm(arm.tcp_pose()[:, :3] - goal[:, :3], axis=1).max() < 2e-3
     assert turned(arm.tcp_pose()[:, 3:], goal[:, 3:]).max() < math.radians(1)
     return scene, robot
-
-
-def arm_of(joints, home, **values):
-    return MoveGroup(name="arm", kind="arm", joints=joints, home=home, controller="joint_position", **values)
 
 
 PANDA_HOME = (0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785)
