@@ -90,6 +90,7 @@ class Scene(Module):
         self._world: World | None = None
         self._failed: dict[int, str] = {}
         self._viewer: Viewer | None = None
+        self._steps = 0
         self._closed = False
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -480,6 +481,7 @@ class Scene(Module):
         for _ in range(count):
             failed |= world.step()
             self._journal.step()
+            self._steps += 1
             if self._sensing is not None:
                 self._sensing.step()
             if self._viewer is not None:
@@ -637,6 +639,7 @@ class Scene(Module):
             self.set_state(torch.as_tensor(after))
             return
         world.retrace(before, after)
+        self._steps = step
         if self._sensing is not None:
             self._sensing.step_count = step - 1
             self._sensing.step()
@@ -719,10 +722,11 @@ class Scene(Module):
     def step_count(self) -> int:
         """Steps that the sensors have made since ``build()``: with the seed, all that randomness depends on."""
         self._world or self._unbuilt("step_count")
-        return 0 if self._sensing is None else self._sensing.step_count
+        return self._steps if self._sensing is None else self._sensing.step_count
 
     @step_count.setter
     def step_count(self, count: int) -> None:
+        self._steps = count
         if self._sensing is not None and not self.world.captures:
             self._sensing.step_count = count
 
