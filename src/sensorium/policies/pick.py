@@ -98,5 +98,10 @@ def _raised(pose: np.ndarray, height: float) -> np.ndarray:
     return up
 
 
-PLANNERS: dict[str, Any] = {"pick": PickPlanner, "pick_and_place": PickAndPlacePlanner, "opening": OpeningPlanner, "door_opening": OpeningPlanner}
+PLANNERS: dict[str, Any] = {
+    "pick": PickPlanner,
+    "pick_and_place": PickAndPlacePlanner,
+    "opening": OpeningPlanner,
+    "door_opening": OpeningPlanner,
+}
 """Planners by the name of the task."""

@@ -130,7 +130,9 @@ class Planner(Policy):
                 self._pose[name][envs], self._target[envs], self._speed[envs] * dt, self._turn[envs] * dt
             )
             self._pose[name][envs] = pose
-            self._joints[name][envs] = group.solve(pose, start=self._joints[name][envs], iterations=4, envs=envs, restart=False)[0]
+            self._joints[name][envs] = group.solve(
+                pose, start=self._joints[name][envs], iterations=4, envs=envs, restart=False
+            )[0]
             self._watch(envs, pose, group.tcp_pose()[envs], dt)
         return self._action()
 

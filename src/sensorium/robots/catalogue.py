@@ -11,12 +11,15 @@ from typing import Any
 import mujoco
 
 from sensorium.errors import ModelError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.robots.arms import ARMS, MODELS
+from sensorium.robots.arms import ARMS
 from sensorium.robots.manipulator import Manipulator, ManipulatorOptions
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.rig import SensorRig
 from sensorium.robots.robot import Action, Robot, RobotOptions
 from sensorium.worlds.compose import load_spec
+
+MODELS = Path(__file__).parent / "models"
+"""Where the models of our own robots lie."""
 
 _WHEEL, _TRACK = 0.08, 0.36
 
@@ -83,6 +86,7 @@ def make(
     if isinstance(model, str) and model in _ROBOTS:
         values = _ROBOTS[model]()
         values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
+        values["assets"] = _parts(MODELS / f"{model}.xml")
     else:
         text, assets, spec = _read(model)
         values = {"model": text, "assets": assets, "base": base or _root(spec)}
@@ -100,6 +104,12 @@ def make(
     if "move_groups" in values:
         return Manipulator(ManipulatorOptions(**{**values, **options}))
     return Robot(RobotOptions(**{**values, **options}))
+
+
+def _parts(file: Path) -> dict[str, str]:
+    """The other files of ours that a model is made of: name -> content in base64."""
+    names = (Path(path).name for path in mujoco.mju_getXMLDependencies(str(file)))
+    return {name: base64.b64encode((MODELS / name).read_bytes()).decode("ascii") for name in names if name != file.name}
 
 
 def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:

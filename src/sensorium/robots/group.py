@@ -13,6 +13,7 @@ from sensorium.errors import NotBuiltError, OptionError
 from sensorium.robots.chain import Chain
 from sensorium.robots.controllers import find
 from sensorium.robots.move_group import MoveGroup
+from sensorium.robots.servos import check_servo, servo_names
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, World, env_index
 
@@ -33,7 +34,8 @@ class GroupHandle(Module):
     Attributes:
         description: which joints it has, and what moves them.
         controller: turns actions into joint targets.
-        limits: least and greatest joint positions, (n, 2) rad or m; joints that have none get one turn or 10 m.
+        limits: least and greatest joint positions, (n, 2) rad or m; joints that have none get one turn or 10 m either
+            way, those of a base infinity.
 
     Example:
         >>> arm = robot.groups["arm"]
@@ -48,21 +50,16 @@ class GroupHandle(Module):
         self._world: World | None = None
         self._qpos = self._qvel = self._ctrl = _columns([0])
         self._home = np.array(description.home)
-        joints = [model.joint(name).id for name in description.joints]
-        self.limits = np.array(
-            [
-                model.jnt_range[j]
-                if model.jnt_limited[j]
-                else (-_UNLIMITED[model.jnt_type[j]], _UNLIMITED[model.jnt_type[j]])
-                for j in joints
-            ]
-        )
+        self.limits = np.array([_limits(model, name, description.kind) for name in description.joints])
+        if description.kind != "gripper":
+            for actuator, joint in zip(servo_names(description), description.joints, strict=True):
+                check_servo(model, description, actuator, joint)
         outside = (self._home < self.limits[:, 0] - 1e-9) | (self._home > self.limits[:, 1] + 1e-9)
         if outside.any():
-            joint = int(outside.argmax())
+            first = int(outside.argmax())
             raise OptionError(
-                f"{description.name}: home of joint {description.joints[joint]!r} must lie in "
-                f"{self.limits[joint].tolist()}, got {self._home[joint]:g}"
+                f"{description.name}: home of joint {description.joints[first]!r} must lie in "
+                f"{self.limits[first].tolist()}, got {self._home[first]:g}"
             )
         low, high = self.limits.T
         self._shut = np.where(self._home - low > high - self._home, low, high)  # of grippers
@@ -96,7 +93,7 @@ class GroupHandle(Module):
         joints = [model.joint(f"{robot}/{name}").id for name in own.joints]
         self._qpos = _columns([int(model.jnt_qposadr[joint]) for joint in joints])
         self._qvel = _columns([int(model.jnt_dofadr[joint]) for joint in joints])
-        self._ctrl = _columns([int(model.actuator(f"{robot}/{name}").id) for name in own.actuators])
+        self._ctrl = _columns([int(model.actuator(f"{robot}/{name}").id) for name in servo_names(own)])
         self._target = np.tile(self._home, (world.n_envs, 1))
         self.add_child("target", Buffer(torch.from_numpy(self._target), {"target"}))
         for field in ("xpos", "xquat", "cvel", "subtree_com"):
@@ -239,21 +236,21 @@ class GroupHandle(Module):
         world, own = self._built(), self.description
         self._target[rows] = target
         control = target
-        if own.kind == "gripper":
+        if own.kind == "gripper" and own.actuators:
             part = (target[:, :1] - self._shut[:1]) / (self._home[:1] - self._shut[:1])
             control = np.repeat(own.closed + part * (own.open - own.closed), len(own.actuators), axis=1)
         _write(world.bind("ctrl"), rows, self._ctrl, control)
 
+    def put(self, position: np.ndarray, rows: np.ndarray | slice) -> None:
+        """Set joints and targets (m, n) of envs, at rest."""
+        world = self._built()
+        _write(world.bind("qpos"), rows, self._qpos, position)
+        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(position))
+        self.aim(position, rows)
+
     def put_home(self, rows: np.ndarray | slice) -> None:
         """Set joints and targets of envs to home, at rest."""
         self.put(np.broadcast_to(self._home, self._target[rows].shape), rows)
-
-    def put(self, joints: np.ndarray, rows: np.ndarray | slice) -> None:
-        """Set joints and targets (m, n) of envs, at rest."""
-        world = self._built()
-        _write(world.bind("qpos"), rows, self._qpos, joints)
-        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(joints))
-        self.aim(joints, rows)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
@@ -279,6 +276,16 @@ class GroupHandle(Module):
 
     def __repr__(self) -> str:
         return f"<{self.description.kind} {self.description.name!r}, {len(self._home)} joints>"
+
+
+def _limits(model: mujoco.MjModel, name: str, kind: str) -> tuple[float, float]:
+    joint = model.joint(name).id
+    if int(model.jnt_type[joint]) not in _UNLIMITED:
+        raise OptionError(f"joint {name!r} must be a hinge or a slide to be part of a move group")
+    if model.jnt_limited[joint]:
+        return float(model.jnt_range[joint, 0]), float(model.jnt_range[joint, 1])
+    most = math.inf if kind == "base" else _UNLIMITED[int(model.jnt_type[joint])]
+    return -most, most
 
 
 def _columns(ids: list[int]) -> Any:

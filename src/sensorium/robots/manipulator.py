@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,14 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.pipeline.formula import key
 from sensorium.robots.group import GroupHandle
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.robot import Action, Robot, RobotOptions
+from sensorium.robots.servos import add_servos
 from sensorium.sensors import Sensor
 from sensorium.suites import ObservationSensor, tcp_poses
+from sensorium.tree import Buffer
 from sensorium.worlds import Envs, World, env_index
 
 if TYPE_CHECKING:
@@ -31,6 +35,11 @@ class ManipulatorOptions(RobotOptions):
     """Its arms, grippers and base, in the order of their actions."""
     controllers: dict[str, str] = {}
     """Move group -> controller, where it shall not be the group's own."""
+    action_noise: float = Field(default=0.0, ge=0)
+    """Standard deviation of what is added to each action before its controller sees it, as a part of its range."""
+    placing: tuple[str, str, str] | None = None
+    """Joints of one move group that ``place`` sets: slides along x and y, and a hinge about z. Default: none, so that
+    only a robot with a free base can be placed."""
 
     @field_validator("actions")
     @classmethod
@@ -47,11 +56,21 @@ class ManipulatorOptions(RobotOptions):
             raise ValueError(f"must each have a name of its own, got {names}")
         return value
 
+    def load_model(self) -> mujoco.MjSpec:
+        """The model as a spec of its own, with servos for the move groups that name no actuators."""
+        spec = super().load_model()
+        _check_groups(self, spec)
+        bare = [group for group in self.move_groups if not group.actuators]
+        if bare:
+            add_servos(spec, bare)
+        return spec
+
 
 class Manipulator(Robot):
     """A robot that acts by move groups: ``robot = scene.add_module("robot", sn.robots.make("franka"))``.
 
-    Buffers: those of :class:`Robot`, and ``groups.NAME.target`` (B, n), the joint targets of each move group.
+    Buffers: those of :class:`Robot`; ``groups.NAME.target`` (B, n), the joint targets of each move group; and, with
+    action noise, ``draws`` (B,), how often it was drawn.
 
     Attributes:
         groups: name -> move group, in the order of their actions.
@@ -68,14 +87,13 @@ class Manipulator(Robot):
 
     def __init__(self, options: ManipulatorOptions | None = None, **values: Any) -> None:
         super().__init__(options, **values)
-        spec = self.options.load_model()
-        _check_groups(self.options, spec)
-        model = spec.compile()
+        model = self.options.load_model().compile()
         controllers = self.options.controllers
         self.groups: dict[str, GroupHandle] = {
             group.name: GroupHandle(group, controllers.get(group.name, group.controller), model)
             for group in self.options.move_groups
         }
+        self._keys: np.ndarray | None = None  # of action noise
         self._slices: dict[str, slice] = {}
         for name, group in self.groups.items():
             first = self.n_actions
@@ -125,7 +143,10 @@ class Manipulator(Robot):
             told = self._split(self._told(", ".join(self.groups), action, count, slice(0, self.n_actions)))
         targets = {}
         for name, part in told.items():  # all of them before any is written, for one may fail
-            targets[name] = self.groups[name].controller.decide(part, rows, self._dt)
+            noisy = part if self._keys is None else self._disturb(part, self._keys, rows, self._slices[name])
+            targets[name] = self.groups[name].controller.decide(noisy, rows, self._dt)
+        if self._keys is not None:
+            self._drawn[rows] += 1
         for name, target in targets.items():
             self.groups[name].aim(target, rows)
             self._note(rows, self._slices[name], told[name])
@@ -151,6 +172,15 @@ class Manipulator(Robot):
         told = np.empty((rows, n))
         np.clip(array, self._least[columns], self._greatest[columns], out=told)
         return told
+
+    def _disturb(self, told: np.ndarray, keys: np.ndarray, rows: np.ndarray | slice, columns: slice) -> np.ndarray:
+        """Actions with noise, within limits."""
+        from sensorium.robots.noise_kernels import add_noise
+
+        least, greatest = self._least[columns], self._greatest[columns]
+        noisy, envs = told.copy(), np.arange(len(self._drawn))[rows]
+        add_noise(noisy, keys[columns], envs, self._drawn, self.options.action_noise * (greatest - least))
+        return np.clip(noisy, least, greatest, out=noisy)
 
     def _note(self, rows: np.ndarray | slice, columns: slice, told: np.ndarray) -> None:
         value = self.action.value
@@ -193,6 +223,43 @@ class Manipulator(Robot):
         """Names of its links."""
         return [body.name for body in self.options.load_model().bodies[1:] if body.name]
 
+    @property
+    def can_be_placed(self) -> bool:
+        """Whether :meth:`place` can stand it elsewhere."""
+        return self.options.placing is not None or super().can_be_placed
+
+    def place(self, xy: Any, yaw: Any, envs: Envs = None) -> None:
+        """Stand the robot somewhere on the ground, at rest; call ``scene.forward(envs)`` after it.
+
+        Args:
+            xy: (2,) or (n, 2) metres in the world.
+            yaw: heading, one number or (n,), rad.
+            envs: which envs; None for all.
+        """
+        world, placing = self._built("place"), self.options.placing
+        if placing is None:
+            super().place(xy, yaw, envs)
+            return
+        rows = self._rows(envs)
+        group = next(group for group in self.groups.values() if placing[0] in group.description.joints)
+        position = group.qpos[rows]
+        spots, turns = np.asarray(xy, dtype=np.float64), np.asarray(yaw, dtype=np.float64)
+        fits = spots.shape in ((2,), (len(position), 2)) and turns.shape in ((), (len(position),))
+        if not fits or not (np.isfinite(spots).all() and np.isfinite(turns).all()):
+            raise OptionError(
+                f"{self.name}.place: xy must have shape (2,) or ({len(position)}, 2), yaw () or ({len(position)},), "
+                f"and both be finite; got {xy!r} and {yaw!r}"
+            )
+        start, cosine, sine = np.array(self.options.pos[:2]), math.cos(self.options.yaw), math.sin(self.options.yaw)
+        away = spots - start
+        turned = turns - self.options.yaw
+        columns = [group.description.joints.index(name) for name in placing]
+        position[:, columns[0]] = cosine * away[..., 0] + sine * away[..., 1]
+        position[:, columns[1]] = cosine * away[..., 1] - sine * away[..., 0]
+        position[:, columns[2]] = np.arctan2(np.sin(turned), np.cos(turned))
+        group.put(position, rows)
+        world.changes.write(envs)
+
     def hold(self, envs: Envs = None) -> None:
         """Stay: the targets become where the joints are now. Grippers keep theirs, by which they hold things."""
         self._built("hold")
@@ -211,12 +278,18 @@ class Manipulator(Robot):
         """Find the move groups in the model, make the buffers, and stand at home."""
         super().start(scene)
         self._dt = scene.dt
+        if self.options.action_noise:
+            keys = [key(scene.seed, f"{self.name} action noise", element) for element in range(self.n_actions)]
+            self._keys = np.array(keys, dtype=np.uint32)
         for group in self.groups.values():
             group.start(scene.world, self.name, self._body)
         self.set_home()
         scene.forward()
 
     def _start_actions(self, world: World) -> None:
+        if self.options.action_noise:
+            self._drawn = np.zeros(world.n_envs, np.int64)
+            self.draws = Buffer(torch.from_numpy(self._drawn), {"action"})
         limits = np.concatenate([group.controller.limits for group in self.groups.values()])
         self._least, self._greatest = np.ascontiguousarray(limits.T)
 
@@ -245,6 +318,8 @@ def _check_groups(options: ManipulatorOptions, spec: mujoco.MjSpec) -> None:
         if group.gripper is not None and group.gripper not in groups:
             hint = did_you_mean(group.gripper, groups)
             raise NameNotFoundError(f"move group {group.name!r}: there is no move group {group.gripper!r}{hint}")
+    if options.placing is not None and not any(set(options.placing) <= set(group.joints) for group in groups.values()):
+        raise OptionError(f"placing must name joints of one move group, got {options.placing}")
     for name in options.controllers:
         if name not in groups:
             hint = did_you_mean(name, groups) or f"; it has {shorten(groups)}"

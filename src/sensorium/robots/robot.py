@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
 import numpy as np
@@ -59,7 +59,7 @@ class RobotOptions(Options):
     model: str
     """The model: MJCF or URDF text. The base stands on the ground at z = 0 of the model's frame, x forward."""
     assets: dict[str, str] = {}
-    """Files that the model needs (meshes, textures): name -> content in base64."""
+    """Files that the model needs (meshes, textures, parts of it in MJCF): name -> content in base64."""
     base: str
     """The link whose pose is the robot's, and on which sensors sit by default."""
     actions: tuple[Action, ...]
@@ -86,7 +86,9 @@ class RobotOptions(Options):
         if not self.assets:
             return load_spec(self.model)
         files = {name: base64.b64decode(content) for name, content in self.assets.items()}
-        return mujoco.MjSpec.from_string(self.model, assets=files)
+        parts = {name: content for name, content in files.items() if name.endswith(".xml")}
+        others = {name: content for name, content in files.items() if name not in parts}
+        return mujoco.MjSpec.from_string(self.model, include=parts, assets=others)
 
 
 class Robot(Part[RobotOptions]):
@@ -103,7 +105,7 @@ class Robot(Part[RobotOptions]):
         radius: of a vertical cylinder around the base that holds it, m.
     """
 
-    options_type = RobotOptions
+    options_type: ClassVar[type[RobotOptions]] = RobotOptions
 
     def __init__(self, options: RobotOptions | None = None, **values: Any) -> None:
         super().__init__(options, **values)

@@ -228,7 +228,9 @@ class DoorState(ObservationSensor):
             "handle_pose": task.handle_pose(),
             "handle_extents": task._extents[task.leaf],
         }
-        return {name: value.astype(np.float32) for name, value in numbers.items()} | {"is_open": task.is_open()[:, None]}
+        return {name: value.astype(np.float32) for name, value in numbers.items()} | {
+            "is_open": task.is_open()[:, None]
+        }
 
 
 class OpeningConfig(LeafConfig):
