@@ -160,6 +160,7 @@ def cabinet() -> str:
 
 _DOOR = (0.04, 0.80, 2.0)
 _DOOR_MASS = 15.0
+_SILL = 0.04  # between door and floor, wider than the door may be lowered
 _DOOR_HANDLE = (0.70, 1.0)  # from the hinge, and above the floor
 _DOOR_BAR = (0.011, 0.26, 0.06)
 
@@ -184,7 +185,7 @@ def room_door() -> str:
     leaf = f"""
 <body name="door" pos="0 {-wide / 2} 0">
   <joint name="door_joint" type="hinge" axis="0 0 -1" range="0 {math.pi / 2:.6g}" damping="3" frictionloss="1.5"/>
-  {_board((thick, wide, tall - 0.01), (-thick / 2, wide / 2, tall / 2 + 0.005), _WOOD, f'mass="{_DOOR_MASS}"')}
+  {_board((thick, wide, tall - _SILL), (-thick / 2, wide / 2, (tall + _SILL) / 2), _WOOD, f'mass="{_DOOR_MASS}"')}
   {_handle("door", (gap, reach, height), length, radius, gap, lying=False)}
 </body>"""
     return _model("room_door", f'<body name="frame" mocap="true">{frame}{leaf}</body>')

@@ -64,6 +64,7 @@ class LeafTask(Task[LeafT]):
     Attributes:
         leaves: all that can be opened in the scene.
         leaf: which of them is meant in each env, (B,).
+        handles: names of the links of their handles.
     """
 
     config_type = LeafConfig
@@ -91,8 +92,8 @@ class LeafTask(Task[LeafT]):
             scene.add_object(PIECES[piece](), name=piece, pos=(_PARKED[0], _PARKED[1] + 2 * number, 0))
 
     def _add_sensors(self, scene: Scene) -> None:
-        self._handles = [f"{leaf.piece}/{leaf.part}_handle" for leaf in self.leaves]
-        self._grasps = Grasps(scene, self.robot, self._handles)
+        self.handles = [f"{leaf.piece}/{leaf.part}_handle" for leaf in self.leaves]
+        self._grasps = Grasps(scene, self.robot, self.handles)
 
     def _start(self) -> None:
         model, world = self.scene.model, self.scene.world
@@ -152,6 +153,10 @@ class LeafTask(Task[LeafT]):
         rows = self.scene.model.jnt_qposadr[self._joints[self.leaf]]
         return self._qpos[np.arange(self.n_envs), rows]
 
+    def joint_id(self, env: int) -> int:
+        """The joint of what is meant in an env, in the scene's model."""
+        return int(self._joints[self.leaf[env]])
+
     def stroke(self) -> np.ndarray:
         """How far it can be opened, (B,) m or rad."""
         return np.asarray(self.scene.model.jnt_range[self._joints[self.leaf], 1])
@@ -170,7 +175,7 @@ class LeafTask(Task[LeafT]):
 
     def handle_path(self, env: int, positions: np.ndarray) -> np.ndarray:
         """Poses (n, 7) of the handle in the world frame when the joint is at ``positions`` (n,), in one env."""
-        joint = int(self._joints[self.leaf[env]])
+        joint = self.joint_id(env)
         now = self.handle_pose()[env]
         off = np.asarray(positions) - self.joint_position()[env]
         axis, anchor = self._axis[env, joint], self._anchor[env, joint]
@@ -181,7 +186,7 @@ class LeafTask(Task[LeafT]):
 
     def handle_grips(self) -> dict[str, np.ndarray]:
         """Gripper -> (B, 2) bool: whether a finger of it touches the handle, and whether both do."""
-        return self._grasps.read([self._handles[number] for number in self.leaf])
+        return self._grasps.read([self.handles[number] for number in self.leaf])
 
     def is_held(self) -> np.ndarray:
         """Whether any gripper holds the handle, (B,) bool."""
