@@ -30,23 +30,25 @@ class Clearance:
         self._finger = np.array([name in fingers for name in names])
         self._grip = np.array([name in grips for name in names])
 
-    def first_bump(self, env: int, arm: Any, joints: np.ndarray, joint: int, positions: np.ndarray) -> int:
-        """How many of the joint positions (n, k) of an arm are free, counted from the first, in one env.
+    def first_bump(self, env: int, joints: dict[str, np.ndarray]) -> int:
+        """How many places on a way are free, counted from the first: all else is where it is in the env.
 
-        Meanwhile the joint with the id ``joint`` stands at ``positions`` (n,).
+        Args:
+            env: which env.
+            joints: names of hinges and slides in the scene -> their positions (n,) along the way.
         """
         model, data, world = self._task.scene.model, self._data, self._task.scene.world
         for field in ("qpos", "mocap_pos", "mocap_quat"):
             getattr(data, field)[:] = world.bind(field)[env].numpy()
-        columns = [model.jnt_qposadr[model.joint(f"robot/{name}").id] for name in arm.description.joints]
-        for number, (row, position) in enumerate(zip(joints, positions, strict=True)):
+        columns = [model.jnt_qposadr[model.joint(name).id] for name in joints]
+        rows = np.column_stack(list(joints.values()))
+        for number, row in enumerate(rows):
             data.qpos[columns] = row
-            data.qpos[model.jnt_qposadr[joint]] = position
             mujoco.mj_kinematics(model, data)
             mujoco.mj_collision(model, data)
             if self._bumps():
                 return number
-        return len(joints)
+        return len(rows)
 
     def _bumps(self) -> bool:
         contact = self._data.contact

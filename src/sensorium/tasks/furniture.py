@@ -235,7 +235,7 @@ LEAVES: dict[str, tuple[Leaf, ...]] = {
             handle=(_DOOR_BAR[2], _DOOR_HANDLE[0] - _DOOR[1] / 2, _DOOR_HANDLE[1]),
             extents=_extents(_DOOR_BAR),
             distance=(0.6, 0.7),
-            lateral=(-0.1, 0.1),
+            lateral=(0.1, 0.3),
             turn=0.2,
             height=0.03,
         ),

@@ -153,9 +153,9 @@ class LeafTask(Task[LeafT]):
         rows = self.scene.model.jnt_qposadr[self._joints[self.leaf]]
         return self._qpos[np.arange(self.n_envs), rows]
 
-    def joint_id(self, env: int) -> int:
-        """The joint of what is meant in an env, in the scene's model."""
-        return int(self._joints[self.leaf[env]])
+    def joint_name(self, env: int) -> str:
+        """The joint of what is meant in an env, in the scene."""
+        return str(self.scene.model.joint(self._joints[self.leaf[env]]).name)
 
     def stroke(self) -> np.ndarray:
         """How far it can be opened, (B,) m or rad."""
@@ -175,7 +175,7 @@ class LeafTask(Task[LeafT]):
 
     def handle_path(self, env: int, positions: np.ndarray) -> np.ndarray:
         """Poses (n, 7) of the handle in the world frame when the joint is at ``positions`` (n,), in one env."""
-        joint = self.joint_id(env)
+        joint = int(self._joints[self.leaf[env]])
         now = self.handle_pose()[env]
         off = np.asarray(positions) - self.joint_position()[env]
         axis, anchor = self._axis[env, joint], self._anchor[env, joint]
