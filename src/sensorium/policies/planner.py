@@ -207,8 +207,8 @@ class Planner(Policy):
         return "no_plan" if plan is None else plan.waypoints[int(self._at[env])].phase
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
-        """``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,) in the frame
-        of the robot's base, where it grips or means to."""
+        """``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,), where it
+        grips or means to, in the frame of the robot's base."""
 
         def grips() -> np.ndarray:
             rows = np.stack([poses.IDENTITY if plan is None else plan.grip for plan in self._plans])

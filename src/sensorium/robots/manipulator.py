@@ -214,7 +214,7 @@ class Manipulator(Robot):
                 group.put(np.clip(group.target[envs] + off, *group.limits.T), envs)
 
     def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
-        """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and the sensors of its rig."""
+        """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and what its rig senses."""
         rig = [sensor for sensor in self.rig.children() if isinstance(sensor, Sensor)]
         return [*tcp_poses(self), *rig]
 

@@ -1,6 +1,6 @@
 """Tasks for robots, in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
 
-from sensorium.tasks.catalogue import TASKS, make, names
+from sensorium.tasks.catalogue import TASKS, VIEWS, default_robot, make, names, views_named
 from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
@@ -13,6 +13,7 @@ from sensorium.tasks.task import Task
 __all__ = [
     "TASKS",
     "THINGS",
+    "VIEWS",
     "History",
     "Pick",
     "PickAndPlace",
@@ -25,7 +26,9 @@ __all__ = [
     "TaskCamera",
     "TaskConfig",
     "Thing",
+    "default_robot",
     "get_core_sensors",
     "make",
     "names",
+    "views_named",
 ]

@@ -24,8 +24,8 @@ class Leaf:
         text: what people call it.
         handle: where the middle of its handle is in the frame of the piece, closed, m.
         extents: full extents of the handle's bar in the handle's frame (x out of the front, z along the bar), m.
-        distance: least and greatest distance of the closed handle along x from the robot, m.
-        lateral: least and greatest place of it along y of the robot, m.
+        distance: least and greatest distance of the closed handle along x from where the robot's arm begins, m.
+        lateral: least and greatest place of it along y, likewise, m.
         turn: most by which the piece is turned towards either side, rad.
         height: most by which the piece is higher or lower, m.
     """

@@ -106,6 +106,9 @@ class LeafTask(Task[LeafT]):
             world.bind(field).numpy() for field in ("qpos", "mocap_pos", "mocap_quat", "xanchor", "xaxis")
         )
         self._friction, self._damping = (world.expand(f"dof_{field}").numpy() for field in ("frictionloss", "damping"))
+        arms = [group for group in self.robot.options.move_groups if group.kind == "arm"]
+        mounts = [self._anchor[0, model.joint(f"robot/{arm.joints[0]}").id] for arm in arms]
+        self._mount = np.mean(mounts, axis=0)[:2]  # where the arms begin: handles are placed as seen from there
         self.leaf = np.zeros(self.n_envs, np.int64)
         self._rested = np.zeros(self.n_envs, np.int64)
 
@@ -138,7 +141,7 @@ class LeafTask(Task[LeafT]):
             (low + high) / 2 + part * (high - low) / 2
             for (low, high), part in zip((leaf.distance, leaf.lateral), off[1:3], strict=True)
         ]
-        at = np.array([*handle, leaf.handle[2] + off[3] * leaf.height])
+        at = np.array([*(self._mount + handle), leaf.handle[2] + off[3] * leaf.height])
         return poses.make(at - poses.rotate(quat, leaf.handle), quat)
 
     def _judge(self) -> np.ndarray:
