@@ -38,4 +38,5 @@ def drive(robot: Any, base: Any, goals: np.ndarray, dt: float) -> np.ndarray:
     away = away * np.minimum(_SPEED * dt / np.maximum(length, 1e-12), 1)
     ahead = target[:, 2] + turn / 2
     cosine, sine = np.cos(ahead), np.sin(ahead)
-    return np.column_stack([cosine * away[:, 0] + sine * away[:, 1], cosine * away[:, 1] - sine * away[:, 0], turn]) / dt
+    forward, left = cosine * away[:, 0] + sine * away[:, 1], cosine * away[:, 1] - sine * away[:, 0]
+    return np.column_stack([forward, left, turn]) / dt

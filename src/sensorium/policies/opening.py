@@ -34,8 +34,15 @@ _SLIPPED = 0.03
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to open: with which arm, the poses (n, 7) of its tool, where the base stands meanwhile (n, 7), the arm's
-    joints (k,) before the handle, and what it costs: 1 for each place that cannot be reached, and a little for effort."""
+    """One way to open.
+
+    Attributes:
+        arm: with which arm.
+        tools: poses (n, 7) of its tool, in the world frame.
+        bases: poses (n, 7) of the robot's base meanwhile.
+        joints: of the arm, (k,), before it reaches for the handle.
+        cost: 1 for each place that cannot be reached, and a little for effort.
+    """
 
     arm: str
     tools: np.ndarray
@@ -54,6 +61,8 @@ class OpeningPlanner(Planner):
         task: what to do.
         max_retries: how often a plan that failed is made anew.
     """
+
+    task: Any
 
     def __init__(self, task: Any, max_retries: int = 5) -> None:
         super().__init__(task, max_retries)
@@ -107,27 +116,27 @@ class OpeningPlanner(Planner):
             bases = poses.compose(handles, poses.relative(handles[0], base)[None])
         turning = abs(float(handles[-1, 3:] @ handles[0, 3:])) < 1 - 1e-9
         slants = np.array(list(itertools.product(_SLANTS, _SLANTS)) if turning else [(each,) * 2 for each in _SLANTS])
-        ways = np.concatenate([_tools(handles, np.linspace(*slants.T, len(handles)), side) for side in (-1, 1)], axis=1)
+        turns = np.linspace(slants[:, 0], slants[:, 1], len(handles))
+        ways = np.concatenate([_tools(handles, turns, side) for side in (-1, 1)], axis=1)
         joints, reach = self._follow(env, arm, poses.compose(base, poses.relative(bases[:, None], ways)))
         now = arm.target[env]
         effort = np.abs(joints[0] - now).max(axis=1) + np.abs(np.diff(joints, axis=0)).max(axis=(0, 2))
         cost = len(handles) - reach + 0.2 * effort + 0.3 * np.tile(np.abs(slants).max(axis=1), 2)
-        order = np.argsort(cost)
-        for way in order[:_TRIED]:
+        best, least, count = 0, math.inf, 2
+        for way in np.argsort(cost)[:_TRIED].tolist():
+            if cost[way] >= least:
+                break  # as all that follow
             path = np.concatenate([np.linspace(now, joints[0, way], _COMING), joints[1:, way]])
-            free = self._free(env, arm, path, bases, positions)
-            cost[way] += max(reach[way] - free, 0)
-            reach[way] = min(reach[way], free)
-        cost[order[_TRIED:]] += len(handles)
-        best = int(cost.argmin())
-        count = max(int(reach[best]), 2)
-        return _Way(name, ways[:count, best], bases[:count], joints[0, best], float(cost[best]))
+            free = min(self._free(env, arm, path, bases, positions), int(reach[way]))
+            if cost[way] + reach[way] - free < least:
+                best, least, count = way, float(cost[way] + reach[way] - free), max(free, 2)
+        return _Way(name, ways[:count, best], bases[:count], joints[0, best], least)
 
     def _follow(self, env: int, arm: Any, ways: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How an arm gets to a place before each way (n, m, 7) of its tool, and along it, with its base where it is.
 
         Returns:
-            Joint positions (1 + n, m, k), the first of them before the way, and how many poses of each it reaches, (m,).
+            Joint positions (1 + n, m, k), the first of them before the way, and how many poses of each it reaches (m,).
         """
         n, m = ways.shape[:2]
         envs = np.full(m, env)
@@ -141,8 +150,8 @@ class OpeningPlanner(Planner):
         return np.stack(path), reach
 
     def _free(self, env: int, arm: Any, path: np.ndarray, bases: np.ndarray, positions: np.ndarray) -> int:
-        """At how many of the ``positions`` (n,) of the handle's joint, counted from the first, the arm bumps into nothing,
-        nor on its way there. ``path`` (parts + n, k) are its joints, ``bases`` (n, 7) where the base stands."""
+        """At how many of the ``positions`` (n,) of the handle's joint, counted from the first, the arm bumps into
+        nothing, nor on its way there: ``path`` (parts + n, k) are its joints, ``bases`` (n, 7) where the base is."""
 
         def whole(values: np.ndarray) -> np.ndarray:
             return np.concatenate([np.repeat(values[:1], len(path) - len(values)), values])
@@ -185,7 +194,8 @@ def _tools(handles: np.ndarray, slants: np.ndarray, side: int) -> np.ndarray:
     fingers to either ``side`` of it."""
     y, z = np.array([0.0, side, 0]), np.array([-1.0, 0, 0])
     gripping = poses.from_axes(poses.cross(y, z), y, z)
-    return poses.make(handles[:, None, :3], poses.multiply(poses.multiply(handles[:, None, 3:], poses.yaw(slants)), gripping))
+    turned = poses.multiply(handles[:, None, 3:], poses.yaw(slants))
+    return poses.make(handles[:, None, :3], poses.multiply(turned, gripping))
 
 
 def _back(tool: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def _handle(part: str, at: tuple[float, float, float], length: float, radius: float, gap: float, lying: bool) -> str:
-    """A bar, held at both ends by posts that stand off by ``gap``; its frame has x out of the front and z along the bar.
+    """A bar, held at both ends by posts that stand off by ``gap``; its frame has x out of the front, z along the bar.
 
     ``at`` is where the middle of the bar is in the frame of the leaf.
     """
@@ -166,7 +166,7 @@ _DOOR_BAR = (0.011, 0.26, 0.06)
 
 
 def room_door() -> str:
-    """A door of 0.8 x 2 m and 15 kg in a wall, that turns by 90 degrees about its left edge, as seen by who opens it."""
+    """A door of 0.8 x 2 m and 15 kg in a wall, that turns by 90 degrees about its left edge as seen by who opens it."""
     thick, wide, tall = _DOOR
     radius, length, gap = _DOOR_BAR
     jamb, wall = 0.05, 0.7

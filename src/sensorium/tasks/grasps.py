@@ -42,8 +42,8 @@ class Grasps:
         return {gripper.name: (2,) for gripper in self.grippers}
 
     def read(self, links: Sequence[str]) -> dict[str, np.ndarray]:
-        """Gripper -> (B, 2) bool: whether one of its fingers touches the link named for each env, and whether it is held
-        between them."""
+        """Gripper -> (B, 2) bool: whether one of its fingers touches the link named for each env, and whether it is
+        held between them."""
         result = {}
         for gripper in self.grippers:
             fingers = {

@@ -223,7 +223,7 @@ class DoorState(ObservationSensor):
 
     def __init__(self, task: LeafTask[Any]) -> None:
         sizes = {"angle": 1, "fraction": 1, "handle_pose": 7, "handle_extents": 3}
-        space = {name: box((size,)) for name, size in sizes.items()}
+        space: dict[str, spaces.Space[Any]] = {name: box((size,)) for name, size in sizes.items()}
         super().__init__("door_state", spaces.Dict(space | {"is_open": box((1,), np.bool_)}))
         self._task = task
 
