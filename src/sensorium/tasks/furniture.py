@@ -72,6 +72,7 @@ def _model(name: str, root: str) -> str:
   <compiler angle="radian" autolimits="true"/>
   <default>
     <geom density="500" friction="0.6"/>
+    <joint solreffriction="0.005 1" solimpfriction="0.98 0.9999 0.001"/>
     <default class="handle"><geom density="2700" rgba="{_STEEL}" friction="1 0.01 0.0005" condim="4"/></default>
     <default class="trim"><geom contype="0" conaffinity="0"/></default>
   </default>
