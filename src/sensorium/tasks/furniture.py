@@ -113,9 +113,9 @@ def _case(depth: float, width: float, low: float, high: float) -> str:
         [
             _board((depth, _PANEL, tall), (-depth / 2, side, middle)),
             _board((depth, _PANEL, tall), (-depth / 2, -side, middle)),
-            _board((_PANEL, width, tall), (-depth + _PANEL / 2, 0, middle)),
-            _board((depth, width, _PANEL), (-depth / 2, 0, low)),
-            _board((depth, width, _PANEL), (-depth / 2, 0, high)),
+            _board((_PANEL, width - 0.02, tall), (-depth + _PANEL / 2 + 0.005, 0, middle)),
+            _board((depth - 0.01, width - 0.02, _PANEL), (-depth / 2, 0, low + _PANEL / 2)),
+            _board((depth, width + 0.01, _PANEL), (-depth / 2, 0, high + _PANEL / 2)),
             _board((depth - 0.06, width - 0.06, low + 0.1), (-depth / 2, 0, low / 2 - 0.05), more='class="trim"'),
         ]
     )
@@ -125,7 +125,7 @@ def chest() -> str:
     """A chest with two drawers, "upper" and "lower", which slide by 0.25 m."""
     depth, width, high = _CHEST
     drawers = "".join(_drawer(part, height) for part, height in _DRAWER_AT.items())
-    shelf = _board((depth, width, _PANEL), (-depth / 2, 0, sum(_DRAWER_AT.values()) / 2))
+    shelf = _board((depth - 0.01, width - 0.02, _PANEL), (-depth / 2, 0, sum(_DRAWER_AT.values()) / 2))
     return _model(
         "chest", f'<body name="case" mocap="true">{_case(depth, width, 0.31, high - 0.02)}{shelf}{drawers}</body>'
     )
@@ -145,7 +145,7 @@ def cabinet() -> str:
     wide, tall = _CABINET_DOOR
     middle = (_CABINET_LOW + high) / 2
     radius, length, gap = _BAR
-    shelf = _board((depth - 0.04, width, _PANEL), (-depth / 2 - 0.02, 0, middle))
+    shelf = _board((depth - 0.05, width - 0.02, _PANEL), (-depth / 2 - 0.02, 0, middle))
     door = f"""
 <body name="door" pos="0 {-wide / 2} {middle}">
   <joint name="door_joint" type="hinge" axis="0 0 -1" range="0 {math.pi / 2:.6g}" damping="0.6" frictionloss="0.25"/>
