@@ -3,6 +3,7 @@
 from typing import Any
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.policies.opening import OpeningPlanner
 from sensorium.policies.pick import PLANNERS, PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.policies.playback import CheckpointPolicy, FunctionPolicy, PlaybackPolicy
@@ -38,6 +39,7 @@ __all__ = [
     "POLICIES",
     "CheckpointPolicy",
     "FunctionPolicy",
+    "OpeningPlanner",
     "PickAndPlacePlanner",
     "PickPlanner",
     "Plan",

@@ -3,18 +3,30 @@
 from sensorium.tasks.catalogue import TASKS, VIEWS, default_robot, make, names, views_named
 from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
+from sensorium.tasks.door_opening import DoorOpening, DoorOpeningConfig
+from sensorium.tasks.furniture import LEAVES, Leaf
 from sensorium.tasks.history import History
 from sensorium.tasks.objects import THINGS, Thing
+from sensorium.tasks.opening import DoorState, LeafConfig, LeafTask, Opening, OpeningConfig
 from sensorium.tasks.pick import Pick, PickConfig
 from sensorium.tasks.pick_and_place import PickAndPlace, PickAndPlaceConfig
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
 
 __all__ = [
+    "LEAVES",
     "TASKS",
     "THINGS",
     "VIEWS",
+    "DoorOpening",
+    "DoorOpeningConfig",
+    "DoorState",
     "History",
+    "Leaf",
+    "LeafConfig",
+    "LeafTask",
+    "Opening",
+    "OpeningConfig",
     "Pick",
     "PickAndPlace",
     "PickAndPlaceConfig",

@@ -7,11 +7,13 @@ from typing import Any
 
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.robots import Manipulator
+from sensorium.tasks.door_opening import DoorOpening
+from sensorium.tasks.opening import Opening
 from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.task import Task
 
-TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace)}
+TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace, Opening, DoorOpening)}
 """The tasks, by name."""
 VIEWS: dict[str, dict[str, Any]] = {
     "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},
