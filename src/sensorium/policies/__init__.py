@@ -3,11 +3,18 @@
 from typing import Any
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.policies.pick import PLANNERS, PickAndPlacePlanner, PickPlanner
+from sensorium.policies.nav import NavPlanner
+from sensorium.policies.pick import PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.policies.playback import CheckpointPolicy, FunctionPolicy, PlaybackPolicy
 from sensorium.policies.policy import Policy
 
+PLANNERS: dict[str, type[Policy]] = {
+    "pick": PickPlanner,
+    "pick_and_place": PickAndPlacePlanner,
+    "nav_to_obj": NavPlanner,
+}
+"""Planners by the name of the task."""
 POLICIES = ("planner", "playback", "function", "checkpoint")
 """Names of the policies."""
 
@@ -35,9 +42,11 @@ def make(name: str, task: Any, **options: Any) -> Policy:
 
 
 __all__ = [
+    "PLANNERS",
     "POLICIES",
     "CheckpointPolicy",
     "FunctionPolicy",
+    "NavPlanner",
     "PickAndPlacePlanner",
     "PickPlanner",
     "Plan",

@@ -95,7 +95,3 @@ def _raised(pose: np.ndarray, height: float) -> np.ndarray:
     up = pose.copy()
     up[2] += height
     return up
-
-
-PLANNERS: dict[str, Any] = {"pick": PickPlanner, "pick_and_place": PickAndPlacePlanner}
-"""Planners by the name of the task."""

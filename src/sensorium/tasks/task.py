@@ -12,7 +12,7 @@ from sensorium import poses
 from sensorium.cameras import Camera
 from sensorium.cameras.randomize import randomize_look
 from sensorium.errors import DivergenceError, EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.robots import Manipulator, make
+from sensorium.robots import Manipulator, Robot, make
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks.config import TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
@@ -52,21 +52,27 @@ class Task(Generic[ConfigT]):
     config_type: ClassVar[type[TaskConfig]] = TaskConfig
     roles: ClassVar[tuple[str, ...]] = ()
     """What parts the things of the task play: "pickup_obj", ..."""
+    robot_type: ClassVar[type[Robot]] = Manipulator
+    """What robot it needs, which has move groups in any case."""
 
-    def __init__(self, config: ConfigT, robot: Manipulator | None = None) -> None:
+    def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
         self.config: ConfigT = config
         self.n_envs = config.n_envs
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
-        self.robot: Manipulator = make(config.robot) if robot is None else robot  # type: ignore[assignment]
-        if not isinstance(self.robot, Manipulator):
-            raise OptionError(f"the task {self.name!r} needs a robot with move groups; {config.robot!r} has none")
-        self.robot = self._place_robot(self.robot)
+        robot = make(config.robot) if robot is None else robot
+        if not isinstance(robot, self.robot_type) or not robot.groups:
+            kind = "arms" if self.robot_type is Manipulator else "move groups"
+            raise OptionError(f"the task {self.name!r} needs a robot with {kind}; {config.robot!r} has none")
+        self.robot: Any = self._place_robot(robot)
+        """What acts: of ``robot_type``."""
         self._add_scene(self.scene)
         self.scene.add_module(_ROBOT, self.robot)
         self._add_sensors(self.scene)
         self.cameras = {camera.name: self.scene.add_sensor(self._camera_options(camera)) for camera in config.cameras}
         self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
+        self.seed = config.seed
+        """What is drawn comes from it; see :meth:`reseed`."""
         self.policy: Policy | None = None
         self.terminated, self.truncated, self.succeeded = np.zeros((3, self.n_envs), bool)
         self.step_count = np.zeros(self.n_envs, np.int64)
@@ -91,7 +97,7 @@ class Task(Generic[ConfigT]):
     def _scene_options(self) -> dict[str, Any]:
         return {"integrator": "implicitfast", "cone": "elliptic", "impratio": 10.0}
 
-    def _place_robot(self, robot: Manipulator) -> Manipulator:
+    def _place_robot(self, robot: Any) -> Any:
         """The robot as the task wants it to stand."""
         return robot
 
@@ -174,9 +180,20 @@ class Task(Generic[ConfigT]):
             self.history.begin(self._observation, self.suite)
         return self._observation, {"episode": self.episode.copy()}
 
+    def reseed(self, seed: int) -> None:
+        """Draw all that comes from now on as a task made with this seed would; call ``reset()`` after it.
+
+        Noise of sensors begins anew, from the seed with which the task was made.
+        """
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
+        self.seed = int(seed)
+        self.episode[:] = -1
+        self.scene.step_count = 0
+
     def _reset(self, ids: np.ndarray) -> None:
         self.episode[ids] += 1
-        draws = [np.random.default_rng([self.config.seed, int(env), int(self.episode[env])]) for env in ids]
+        draws = [np.random.default_rng([self.seed, int(env), int(self.episode[env])]) for env in ids]
         self.scene.reset(ids)
         self.robot.set_home(ids)
         wobble = self.config.randomize.robot
@@ -219,23 +236,8 @@ class Task(Generic[ConfigT]):
                 "every env is done: call reset(), or reset(envs) for some; or make the task with autoreset=True"
             )
         told = self._checked(action)
-        acting = np.flatnonzero(~done).astype(np.int32)
-        before = self.actions.before()
-        self.robot.act(told[acting], None if len(acting) == self.n_envs else acting)
-        self.actions.note(told, before, ~done)
-        failed: dict[int, str] = {}
-        try:
-            self.scene.step()
-        except DivergenceError as error:
-            failed = error.messages
-        self.step_count[acting] += 1
-        self.succeeded[acting] = self._judge()[acting]
-        broken = np.isin(np.arange(self.n_envs), list(failed))
-        self.succeeded &= ~broken
-        self.terminated |= self.succeeded
-        self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
+        failed = self._advance(told, ~done)
         ended = self.is_done() & ~done
-        self.actions.terminal[ended] = True
         reward = np.where(done, 0.0, self._reward()).astype(np.float32)
         self._observation = self._observe()
         terminated, truncated = self.terminated.copy(), self.truncated.copy()
@@ -251,8 +253,32 @@ class Task(Generic[ConfigT]):
                 self._reset(ids)
                 self._observation = self._observe()
             else:
-                self.scene.hold(ids)
+                self._hold(ids)
         return self._observation, reward, terminated, truncated, info
+
+    def _advance(self, told: np.ndarray, acting: np.ndarray) -> dict[int, str]:
+        """Act in the envs of a mask, and judge how it went; env -> message of those whose physics failed."""
+        ids = np.flatnonzero(acting).astype(np.int32)
+        before = self.actions.before()
+        self.robot.act(told[ids], None if len(ids) == self.n_envs else ids)
+        self.actions.note(told, before, acting)
+        failed: dict[int, str] = {}
+        try:
+            self.scene.step()
+        except DivergenceError as error:
+            failed = error.messages
+        self.step_count[ids] += 1
+        self.succeeded[ids] = self._judge()[ids]
+        broken = np.isin(np.arange(self.n_envs), list(failed))
+        self.succeeded &= ~broken
+        self.terminated |= self.succeeded
+        self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
+        self.actions.terminal[acting & self.is_done()] = True
+        return failed
+
+    def _hold(self, ids: np.ndarray) -> None:
+        """Let envs that have ended hold still."""
+        self.scene.hold(ids)
 
     def _checked(self, action: Any) -> np.ndarray:
         """An action as (B, n) float64."""
@@ -352,7 +378,7 @@ class Task(Generic[ConfigT]):
                     intensity=(1 - look.lights, 1 + look.lights),
                     direction=look.lights,
                     colors=look.colors,
-                    draw=int(self.episode[env]),
+                    draw=int(np.random.SeedSequence([self.seed, int(self.episode[env])]).generate_state(1)[0]),
                     envs=[int(env)],
                 )
 
