@@ -3,6 +3,7 @@
 from typing import Any
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.policies.multi import MultiPlanner
 from sensorium.policies.nav import NavPlanner
 from sensorium.policies.pick import PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
@@ -13,6 +14,7 @@ PLANNERS: dict[str, type[Policy]] = {
     "pick": PickPlanner,
     "pick_and_place": PickAndPlacePlanner,
     "nav_to_obj": NavPlanner,
+    "multi": MultiPlanner,
 }
 """Planners by the name of the task."""
 POLICIES = ("planner", "playback", "function", "checkpoint")
@@ -46,6 +48,7 @@ __all__ = [
     "POLICIES",
     "CheckpointPolicy",
     "FunctionPolicy",
+    "MultiPlanner",
     "NavPlanner",
     "PickAndPlacePlanner",
     "PickPlanner",

@@ -12,6 +12,7 @@ from sensorium.policies.policy import Policy
 from sensorium.robots.drive import MOVES
 from sensorium.scenarios import Planner, kernels
 from sensorium.suites import ArraySensor, DictSensor, ObservationSensor
+from sensorium.tasks.nav import NavToObj
 from sensorium.worlds import Envs, env_ids
 
 PHASES = ("plan", "drive", "turn", "stop")
@@ -42,7 +43,9 @@ class NavPlanner(Policy):
         speed: cruising speed, m/s. Default: 0.7 of what the robot can.
     """
 
-    def __init__(self, task: Any, max_retries: int = 5, speed: float | None = None) -> None:
+    task: NavToObj
+
+    def __init__(self, task: NavToObj, max_retries: int = 5, speed: float | None = None) -> None:
         super().__init__(task)
         self.robot = robot = task.robot
         self.max_retries = max_retries
@@ -121,11 +124,11 @@ class NavPlanner(Policy):
     def _plan(self, env: int) -> None:
         """Find a way to the nearest place from which the object is near and seen."""
         task = self.task
-        plan, target, here = task.plans[env], task.target_name(env), self._pose[env, :2]  # type: ignore[attr-defined]
-        room = task.drivable(plan)  # type: ignore[attr-defined]
+        plan, target, here = task.plans[env], task.target_name(env), self._pose[env, :2]
+        room = task.drivable(plan)
         planner = Planner(room)
         lengths = planner.lengths(here)
-        cells = plan.approaches(target, room.free, task.goal_reach(plan, target))  # type: ignore[attr-defined]
+        cells = plan.approaches(target, room.free, task.goal_reach(plan, target))
         cells = cells[np.isfinite(lengths[tuple(cells.T)])]
         self._phase[env], self._since[env], self._still[env], self._anchor[env] = _DRIVE, 0.0, 0.0, self._pose[env]
         if not len(cells):

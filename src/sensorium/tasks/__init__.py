@@ -3,7 +3,11 @@
 from sensorium.tasks.catalogue import TASKS, make, names
 from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
+from sensorium.tasks.floor_plan import FURNITURE, FloorPlan, Footprint
+from sensorium.tasks.gym import GymView, VectorView, as_gym, as_vector, register
 from sensorium.tasks.history import History
+from sensorium.tasks.multi import MultiTask, MultiTaskConfig, SubTask
+from sensorium.tasks.nav import NavToObj, NavToObjConfig
 from sensorium.tasks.objects import THINGS, Thing
 from sensorium.tasks.pick import Pick, PickConfig
 from sensorium.tasks.pick_and_place import PickAndPlace, PickAndPlaceConfig
@@ -11,21 +15,34 @@ from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
 
 __all__ = [
+    "FURNITURE",
     "TASKS",
     "THINGS",
+    "FloorPlan",
+    "Footprint",
+    "GymView",
     "History",
+    "MultiTask",
+    "MultiTaskConfig",
+    "NavToObj",
+    "NavToObjConfig",
     "Pick",
     "PickAndPlace",
     "PickAndPlaceConfig",
     "PickConfig",
     "Randomize",
+    "SubTask",
     "TableConfig",
     "TableTask",
     "Task",
     "TaskCamera",
     "TaskConfig",
     "Thing",
+    "VectorView",
+    "as_gym",
+    "as_vector",
     "get_core_sensors",
     "make",
     "names",
+    "register",
 ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from sensorium.robots import Robot
+from sensorium.tasks.multi import MultiTask
 from sensorium.tasks.nav import NavToObj
 from sensorium.tasks.objects import look_up
 from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.task import Task
 
-TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace, NavToObj)}
+TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace, NavToObj, MultiTask)}
 """The tasks, by name."""
 
 

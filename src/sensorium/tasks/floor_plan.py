@@ -82,7 +82,7 @@ class Footprint:
             )
         cosine, sine = math.cos(self.yaw), math.sin(self.yaw)
         turned = edge @ np.array([[cosine, sine], [-sine, cosine]])
-        return np.concatenate([turned, np.zeros((1, 2))]) + (self.x, self.y)
+        return np.concatenate([turned, np.zeros((1, 2))]) + np.array([self.x, self.y])
 
 
 @dataclass

@@ -123,8 +123,8 @@ class NavToObj(Task[NavToObjConfig]):
     def _add_scene(self, scene: Scene) -> None:
         super()._add_scene(scene)
         width, depth = self.config.size
-        for name, x, y, long in (("east", 1, 0, depth), ("west", -1, 0, depth), ("north", 0, 1, width), ("south", 0, -1, width)):
-            size = (_WALL, long + 2 * _WALL, 1.0) if x else (long, _WALL, 1.0)
+        for name, x, y in (("east", 1, 0), ("west", -1, 0), ("north", 0, 1), ("south", 0, -1)):
+            size = (_WALL, depth + 2 * _WALL, 1.0) if x else (width, _WALL, 1.0)
             pos = (x * (width + _WALL) / 2, y * (depth + _WALL) / 2, 0.5)
             scene.add_terrain(Box(size=size, rgba=(0.8, 0.8, 0.75, 1.0)), name=f"{name}_wall", pos=pos)
         self.things: dict[str, Thing] = find(self.config.objects)
@@ -293,9 +293,9 @@ class NavToObj(Task[NavToObjConfig]):
     # -- sensors ------------------------------------------------------------------------------------------------------
 
     def _create_sensor_suite_from_config(self, config: Any) -> list[ObservationSensor]:
-        """``object_poses`` (7,) of the object in the frame of the robot's base; ``obj_start_pose`` (7,) where it stood at
-        the start, in the world frame; ``nav_state``: distance (1,) m, angle (1,) rad and in_sight (1,), 0 or 1, as they
-        are judged."""
+        """``object_poses`` (7,) of the object in the frame of the robot's base; ``obj_start_pose`` (7,), where it stood
+        at the start, in the world frame; ``nav_state``: distance (1,) m, angle (1,) rad and in_sight (1,), 0 or 1, as
+        they are judged."""
 
         def object_poses() -> dict[str, np.ndarray]:
             return {"target_obj": poses.relative(self.robot.base_pose(), self.target_pose())}

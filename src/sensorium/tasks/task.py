@@ -71,7 +71,17 @@ class Task(Generic[ConfigT]):
         self._add_sensors(self.scene)
         self.cameras = {camera.name: self.scene.add_sensor(self._camera_options(camera)) for camera in config.cameras}
         self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
-        self.seed = config.seed
+        self._start_episodes()
+        self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
+        self._start()
+        self.suite: SensorSuite | None = None
+        if config.use_sensors:
+            self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
+            self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
+
+    def _start_episodes(self) -> None:
+        """Make what counts episodes and steps, and the spaces of actions."""
+        self.seed = self.config.seed
         """What is drawn comes from it; see :meth:`reseed`."""
         self.policy: Policy | None = None
         self.terminated, self.truncated, self.succeeded = np.zeros((3, self.n_envs), bool)
@@ -83,13 +93,7 @@ class Task(Generic[ConfigT]):
         self.single_action_space = spaces.Box(least, greatest, dtype=np.float32)
         shape = (self.n_envs, 1)
         self.action_space = spaces.Box(np.tile(least, shape), np.tile(greatest, shape), dtype=np.float32)
-        self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
-        self.history = History(config.keep_images)
-        self._start()
-        self.suite: SensorSuite | None = None
-        if config.use_sensors:
-            self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
-            self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
+        self.history = History(self.config.keep_images)
         self._observation: dict[str, Any] = {}
 
     # -- hooks of tasks -----------------------------------------------------------------------------------------------
@@ -185,9 +189,7 @@ class Task(Generic[ConfigT]):
 
         Noise of sensors begins anew, from the seed with which the task was made.
         """
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
-        self.seed = int(seed)
+        self.seed = checked_seed(seed)
         self.episode[:] = -1
         self.scene.step_count = 0
 
@@ -420,3 +422,10 @@ class Task(Generic[ConfigT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.n_envs} envs, robot {self.config.robot!r}>"
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as an int; an OptionError says what is wrong with it."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
+    return int(seed)
