@@ -54,7 +54,7 @@ class Drive:
         moves = np.zeros((len(told), 3))
         for column, number in self._moves:
             moves[:, column] = told[:, number]
-        target, moves = self.qpos, moves * self._robot.dt
+        target, moves = self.qpos, moves * self._robot._dt
         heading = target[:, 2] + moves[:, 2] / 2
         cosine, sine = np.cos(heading), np.sin(heading)
         target[:, 0] += cosine * moves[:, 0] - sine * moves[:, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +76,6 @@ class Manipulator(Robot):
             group.name: GroupHandle(group, controllers.get(group.name, group.controller), model)
             for group in self.options.move_groups
         }
-        self._base = next((group for group in self.groups.values() if group.description.kind == "base"), None)
         self._slices: dict[str, slice] = {}
         for name, group in self.groups.items():
             first = self.n_actions
@@ -127,7 +125,7 @@ class Manipulator(Robot):
             told = self._split(self._told(", ".join(self.groups), action, count, slice(0, self.n_actions)))
         targets = {}
         for name, part in told.items():  # all of them before any is written, for one may fail
-            targets[name] = self.groups[name].controller.decide(part, rows, self.dt)
+            targets[name] = self.groups[name].controller.decide(part, rows, self._dt)
         for name, target in targets.items():
             self.groups[name].aim(target, rows)
             self._note(rows, self._slices[name], told[name])
@@ -164,28 +162,6 @@ class Manipulator(Robot):
 
     # -- where it is --------------------------------------------------------------------------------------------------
 
-    @property
-    def can_be_placed(self) -> bool:
-        """Whether its base moves freely, or drives."""
-        return self._base is not None or super().can_be_placed
-
-    def place(self, xy: Any, yaw: Any, envs: Envs = None) -> None:
-        """Stand the robot somewhere on the ground; see :meth:`Robot.place`. A base that drives is put there."""
-        if self._base is None:
-            super().place(xy, yaw, envs)
-            return
-        world, start = self._built("place"), self.options
-        way = np.atleast_2d(np.asarray(xy, dtype=np.float64)) - start.pos[:2]
-        turn = np.atleast_1d(np.asarray(yaw, dtype=np.float64)) - start.yaw
-        cosine, sine = math.cos(start.yaw), math.sin(start.yaw)
-        rows = self._rows(envs)
-        joints = np.empty_like(self._base.target[rows])
-        joints[:, 0] = cosine * way[:, 0] + sine * way[:, 1]
-        joints[:, 1] = cosine * way[:, 1] - sine * way[:, 0]
-        joints[:, 2] = np.arctan2(np.sin(turn), np.cos(turn))
-        self._base.put(joints, rows)
-        world.changes.write(envs)
-
     def set_home(self, envs: Envs = None) -> None:
         """Put joints and targets of envs to home, at rest; call ``scene.forward(envs)`` after it."""
         world = self._built("set_home")
@@ -221,6 +197,7 @@ class Manipulator(Robot):
     def start(self, scene: Scene) -> None:
         """Find the move groups in the model, make the buffers, and stand at home."""
         super().start(scene)
+        self._dt = scene.dt
         for group in self.groups.values():
             group.start(scene.world, self.name, self._body)
         self.set_home()

@@ -254,7 +254,7 @@ class Robot(Part[RobotOptions]):
         """Find the base and the actuators in the model, and make the buffers."""
         world, options, entity = scene.world, self.options, self._entity
         model = world.model
-        self.dt = scene.dt
+        self._dt = scene.dt
         self._world = world
         self._body = int(model.body(f"{self.name}/{options.base}").id)
         self._tree = int(model.body_rootid[self._body])
