@@ -24,6 +24,8 @@ _LOOKAHEAD, _NEAR, _ARRIVAL = 0.35, 0.1, 0.1
 """Metres along the path to the point that the robot heads for, and at which a corner and the end count as reached."""
 _PATIENCE = 2.0
 """Seconds without moving after which a robot backs up, and plans anew; and for which it waits to have succeeded."""
+_PROGRESS = 0.05
+"""Metres by which a way must get shorter in twice as many seconds, or the robot backs up too."""
 _FACING = 2.0
 """1/s: yaw rate by the angle to the object."""
 _FACED = 0.05
@@ -33,9 +35,9 @@ _FACED = 0.05
 class NavPlanner(Policy):
     """Plans a way to where the object is near and seen, drives it, turns to the object and stops; anew if it got stuck.
 
-    It knows the true state of the world: what stands where when the episode begins, and where the robot and the object
-    are. ``policy_phase`` ("plan", "drive", "turn", "stop") and ``policy_num_retries`` are its sensors; it has no
-    ``grasp_pose``, for it grips nothing. Arms and grippers keep still.
+    It knows the true state of the world: where things were put when the episode began, and where the robot and the
+    object are; when it got stuck, it looks at what is there now. ``policy_phase`` ("plan", "drive", "turn", "stop") and
+    ``policy_num_retries`` are its sensors; there is no ``grasp_pose``, for it grips nothing. Arms keep still.
 
     Args:
         task: a :class:`~sensorium.tasks.NavToObj`.
@@ -63,6 +65,7 @@ class NavPlanner(Policy):
         self._phase, self._corners, self._leg, self._state = np.zeros((4, n), np.int64)
         self._since, self._still, self._backing = np.zeros((3, n))
         self._path, self._command, self._anchor = np.zeros((n, _CORNERS, 2)), np.zeros((n, 3)), np.zeros((n, 3))
+        self._to_end, self._least = np.zeros((n, _CORNERS)), np.zeros(n)  # m, from each corner; and so far
         self._side = np.ones(n)
         self._pose, self._up = np.zeros((n, 3)), np.zeros(n)
 
@@ -84,6 +87,26 @@ class NavPlanner(Policy):
         for env in np.flatnonzero(running & (self._phase == _PLAN)):
             self._plan(int(env))
         turned = self._command[:, 2].copy()
+        self._follow(dt)
+        angles = self.task.angles()
+        driving = running & (self._phase == _DRIVE)
+        self._go_on(driving & (self._state == kernels.ARRIVED), _TURN)
+        self._retry(driving & (self._state == kernels.STUCK))
+        turning = running & (self._phase == _TURN)
+        rate = np.clip(_FACING * angles, -self._turn, self._turn)
+        step = _TURN_ACCELERATION * dt
+        self._command[turning, 2] = np.clip(rate, turned - step, turned + step)[turning]
+        self._go_on(turning & (np.abs(angles) < _FACED) & (np.abs(turned) < 0.2), _STOP)
+        self._watch(driving)
+        self._since[running] += dt
+        self._retry(running & (self._phase == _STOP) & (self._since > _PATIENCE))
+        self._retry(turning & (self._since > 2 * _PATIENCE))
+        wedged = driving & (self._since > 2 * _PATIENCE) & (self.retries < self.max_retries)
+        self._backing[wedged], self._since[wedged], self._command[wedged] = 1.0, 0.0, 0.0
+        return self._action()
+
+    def _follow(self, dt: float) -> None:
+        """Drive along the ways; whoever has none comes to rest."""
         kernels.follow(
             self._pose,
             self._path,
@@ -106,29 +129,21 @@ class NavPlanner(Policy):
             "left" in self._columns,
             dt,
         )
-        angles = self.task.angles()
-        driving = running & (self._phase == _DRIVE)
-        self._go_on(driving & (self._state == kernels.ARRIVED), _TURN)
-        self._retry(driving & (self._state == kernels.STUCK))
-        turning = running & (self._phase == _TURN)
-        rate = np.clip(_FACING * angles, -self._turn, self._turn)
-        step = _TURN_ACCELERATION * dt
-        self._command[turning, 2] = np.clip(rate, turned - step, turned + step)[turning]
-        self._go_on(turning & (np.abs(angles) < _FACED) & (np.abs(turned) < 0.2), _STOP)
-        self._since[running] += dt
-        waited = self._since > _PATIENCE
-        self._retry(running & (self._phase == _STOP) & waited)
-        self._retry(turning & (self._since > 4 * _PATIENCE))
-        return self._action()
+
+    def _watch(self, driving: np.ndarray) -> None:
+        """Note which robots have come nearer to the end of their way."""
+        rows, ahead = np.arange(len(driving)), np.minimum(self._leg + 1, _CORNERS - 1)
+        away = self._path[rows, ahead] - self._pose[:, :2]
+        left = np.hypot(away[:, 0], away[:, 1]) + self._to_end[rows, ahead]
+        nearer = driving & (left < self._least - _PROGRESS)
+        self._least[nearer], self._since[nearer] = left[nearer], 0.0
 
     def _plan(self, env: int) -> None:
         """Find a way to the nearest place from which the object is near and seen."""
-        task = self.task
-        plan, target, here = task.plans[env], task.target_name(env), self._pose[env, :2]
-        room = task.drivable(plan)
+        here = self._pose[env, :2]
+        room, cells = self.task.drivable(env, look=bool(self.retries[env]))
         planner = Planner(room)
         lengths = planner.lengths(here)
-        cells = plan.approaches(target, room.free, task.goal_reach(plan, target))
         cells = cells[np.isfinite(lengths[tuple(cells.T)])]
         self._phase[env], self._since[env], self._still[env], self._anchor[env] = _DRIVE, 0.0, 0.0, self._pose[env]
         if not len(cells):
@@ -140,6 +155,9 @@ class NavPlanner(Policy):
         way[0] = here
         count = min(len(way), _CORNERS)
         self._path[env, :count], self._corners[env], self._leg[env] = way[:count], count, 0
+        legs = np.hypot(*np.diff(self._path[env, :count], axis=0).T)
+        self._to_end[env, :count] = np.append(np.cumsum(legs[::-1])[::-1], 0.0)
+        self._least[env] = self._to_end[env, 0] + 2 * _PROGRESS
 
     def _go_on(self, envs: np.ndarray, phase: int) -> None:
         self._phase[envs], self._since[envs], self._corners[envs] = phase, 0.0, 0

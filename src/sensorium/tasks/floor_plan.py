@@ -127,20 +127,19 @@ class FloorPlan:
                 room.cells[piece.distance(middles) < 0.7 * CELL] = OCCUPIED
         return room
 
-    def approaches(self, name: str, free: np.ndarray, reach: float) -> np.ndarray:
-        """Free cells, (n, 2) rows and columns, within ``reach`` metres of the middle of a piece, which is seen from
-        there past all others.
 
-        Args:
-            name: the piece.
-            free: (rows, columns), where the middle of the robot may be.
-            reach: m.
-        """
-        room, piece = self.occupancy(without=name), self.pieces[name]
-        cells = np.argwhere(free)
-        here = room.to_world(cells)
-        there = np.array([piece.x, piece.y])
-        near = np.hypot(*(here - there).T) <= reach
-        cells, here = cells[near], here[near]
-        along = np.linspace(0, 1, 2 + int(reach / (0.5 * CELL)))[:, None, None]
-        return cells[room.is_free(here + along * (there - here)).all(axis=0)]
+def approaches(room: OccupancyMap, free: np.ndarray, there: np.ndarray, reach: float) -> np.ndarray:
+    """Cells, (n, 2) rows and columns, from which a point is near, and seen.
+
+    Args:
+        room: what stands there, without what is looked at.
+        free: (rows, columns) of the same cells, where the middle of the robot may be.
+        there: the point, (2,) m.
+        reach: how near, m.
+    """
+    cells = np.argwhere(free)
+    here = room.to_world(cells)
+    near = np.hypot(*(here - there).T) <= reach
+    cells, here = cells[near], here[near]
+    along = np.linspace(0, 1, 2 + int(reach / (0.5 * CELL)))[:, None, None]
+    return cells[room.is_free(here + along * (there - here)).all(axis=0)]

@@ -17,7 +17,7 @@ from sensorium.robots import Robot, SensorRig
 from sensorium.scenarios import OccupancyMap
 from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.config import TaskConfig
-from sensorium.tasks.floor_plan import FURNITURE, FloorPlan
+from sensorium.tasks.floor_plan import CELL, FURNITURE, FloorPlan, approaches
 from sensorium.tasks.objects import Thing, find, look_up
 from sensorium.tasks.task import Task
 from sensorium.worlds import Box, Cylinder, Scene
@@ -150,6 +150,7 @@ class NavToObj(Task[NavToObjConfig]):
         self.start_pose = np.tile(poses.IDENTITY, (self.n_envs, 1))
         """Where it stood at the start, (B, 7) in the world frame."""
         self.plans = [FloorPlan(self.config.size) for _ in range(self.n_envs)]
+        self._under: list[tuple[str, ...]] = [()] * self.n_envs  # the stand of the object that is meant
         self._stood = np.zeros(self.n_envs, np.int64)
         self._sight = (-1, np.zeros(self.n_envs, bool))
 
@@ -196,24 +197,44 @@ class NavToObj(Task[NavToObjConfig]):
 
     def _start_in(self, plan: FloorPlan, target: str, draw: np.random.Generator) -> np.ndarray | None:
         """x, y and yaw of a start from which there is a way to where the target is seen, if there is one."""
-        room = self.drivable(plan)
+        room = plan.occupancy().dilated(self.robot.radius + MARGIN)
         regions = label(room.free)[0]
-        goals = plan.approaches(target, room.free, self.goal_reach(plan, target))
-        cells = np.argwhere(np.isin(regions, regions[tuple(goals.T)]))
         piece = plan.pieces[target]
+        there = np.array([piece.x, piece.y])
+        goals = approaches(plan.occupancy(without=target), room.free, there, self.reach(target))
+        cells = np.argwhere(np.isin(regions, regions[tuple(goals.T)]))
         spots = room.to_world(cells)
-        spots = spots[np.hypot(*(spots - (piece.x, piece.y)).T) >= self.config.start_distance]
+        spots = spots[np.hypot(*(spots - there).T) >= self.config.start_distance]
         if not len(spots):
             return None
         return np.append(spots[draw.integers(len(spots))], draw.uniform(-np.pi, np.pi))
 
-    def drivable(self, plan: FloorPlan) -> OccupancyMap:
-        """Where the middle of the robot may be."""
-        return plan.occupancy().dilated(self.robot.radius + MARGIN)
-
-    def goal_reach(self, plan: FloorPlan, target: str) -> float:
-        """Metres from the middle of the robot to that of the target within which it is surely near enough."""
+    def reach(self, target: str) -> float:
+        """Metres from the middle of the robot to that of an object within which it is surely near enough."""
         return self.robot.radius + self.things[target].radius + self.config.distance - 0.2
+
+    def drivable(self, env: int, look: bool = False) -> tuple[OccupancyMap, np.ndarray]:
+        """The map of an env for the middle of the robot, and the cells of it, (n, 2) rows and columns, where it is near
+        enough to the object and sees it.
+
+        Args:
+            env: which.
+            look: whether the map is made of what is there now, by the engine's rays, which takes far longer than to
+                make it of what was put there when the episode began.
+        """
+        target = self.target_name(env)
+        if look:
+            (left, bottom), (right, top) = np.array([[-0.5], [0.5]]) * self.config.size
+            bounds = (left - CELL, bottom - CELL, right + CELL, top + CELL)
+            gone = ("robot", target, *self._under[env])
+            room, rest = (
+                OccupancyMap.from_scene(self.scene, CELL, (0.015, 0.5), bounds, exclude=exclude, env=env)
+                for exclude in (("robot",), gone)
+            )
+        else:
+            room, rest = self.plans[env].occupancy(), self.plans[env].occupancy(without=target)
+        room = room.dilated(self.robot.radius + MARGIN)
+        return room, approaches(rest, room.free, self.target_pose()[env, :2], self.reach(target))
 
     def _furnish(self, env: int, plan: FloorPlan, objects: list[str], raised: np.ndarray) -> None:
         """Put furniture, stands and objects where the plan has them."""
@@ -223,6 +244,7 @@ class NavToObj(Task[NavToObjConfig]):
         for number, (name, high) in enumerate(zip(objects, raised, strict=True)):
             if high:
                 placed[f"stand{number}"] = plan.pieces[name]
+        self._under[env] = ("stand0",) if raised[0] else ()
         for name, piece in placed.items():
             at = (piece.x, piece.y, _height(self._movable[name]) / 2)
             pos[env, self._mocap[name]] = torch.tensor(at, dtype=pos.dtype)
