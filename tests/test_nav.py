@@ -31,7 +31,7 @@ def sees(task, env):
     model, data = task.scene.model, data_of(task, env)
     names = [model.body(body).name for body in model.geom_bodyid]
     model.geom_group[:] = [5 if name.startswith("robot/") else 0 for name in names]
-    eye = data.body("robot/base").xpos + (0, 0, task.config.eye)
+    eye = data.body("robot/base").xpos + np.array([0, 0, task.config.eye])
     target = data.body(task.target_name(env))
     geom = np.zeros(1, np.int32)
     mujoco.mj_ray(model, data, eye, target.xpos - eye, np.array([1, 1, 1, 1, 1, 0], np.uint8), 1, -1, geom)
@@ -155,8 +155,8 @@ def test_success_needs_all_of_it():
     stand(task, 3, 0.5)  # something is in between
     stand(task, 4, 0.4)  # turns all the time
     stand(task, 5, 0.5, turn=-0.3)
-    between = task.target_pose()[3, :2] - (0.2, 0.0)
-    task.scene.world.bind("mocap_pos")[3, task._mocap["crate"]] = torch.tensor([*(between + (0, 0.24)), 0.25])
+    between = task.target_pose()[3, :2] + np.array([-0.2, 0.24])
+    task.scene.world.bind("mocap_pos")[3, task._mocap["crate"]] = torch.tensor([*between, 0.25])
     task.scene.world.changes.write([3])
     task.scene.forward([3])
     moving = rest.copy()
@@ -214,7 +214,9 @@ def test_the_planner_gets_there(robot):
     assert (state["distance"][won] <= 0.6).all()
     assert (np.abs(state["angle"][won]) <= 0.35).all()
     assert all(sees(task, env) for env in np.flatnonzero(won))
-    assert phases[int(np.flatnonzero(won & (planner.retries == 0))[0])] == ["plan", "drive", "turn", "stop"]
+    for said in phases:  # whoever arrives as it should be need not turn
+        assert said in (["plan", "drive", "turn", "stop"], ["plan", "drive", "stop"]) or said.count("plan") > 1
+    assert ["plan", "drive", "turn", "stop"] in phases
     assert "grasp_pose" not in task.suite
 
 

@@ -166,9 +166,12 @@ __all__ = [
     "WheelOdometry",
     "__version__",
     "datasets",
+    "policies",
     "presets",
     "robots",
     "scenarios",
+    "suites",
+    "tasks",
 ]
 
 

@@ -88,6 +88,10 @@ class EpisodeOverError(SensoriumError, RuntimeError):
     """A task was to step where no episode runs: before the first reset, or when every env is done."""
 
 
+class GenerationError(SensoriumError, RuntimeError):
+    """A data set could not be generated as asked: too few episodes succeeded, or workers failed."""
+
+
 class DatasetError(SensoriumError, RuntimeError):
     """A recording cannot be read or written. Names the file, and what to do."""
 

@@ -9,25 +9,37 @@ import tyro
 
 from sensorium import __version__
 from sensorium.cli.check import Check
+from sensorium.cli.generate import Generate
 from sensorium.cli.plot import Plot
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
+from sensorium.cli.validate import Validate
 from sensorium.cli.view import View
 from sensorium.errors import SensoriumError
 
 _USAGE = """usage: sensorium COMMAND ...
 
   check        say whether a recording is whole, and repair it
+  generate     make a data set of a task's episodes
   plot         draw what a sensor reads beside ground truth
   record       drive a robot and record it
   replay       sense a recording again
+  validate     say whether a data set is what it says
   view         show a model in a live window
   --version    print the version
 
 `sensorium COMMAND --help` says more."""
 
 
-_COMMANDS: dict[str, type[Any]] = {"check": Check, "plot": Plot, "record": Record, "replay": Replay, "view": View}
+_COMMANDS: dict[str, type[Any]] = {
+    "check": Check,
+    "generate": Generate,
+    "plot": Plot,
+    "record": Record,
+    "replay": Replay,
+    "validate": Validate,
+    "view": View,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sensorium.datasets.check import Report, check
+from sensorium.datasets.dataset import ABOUT, Dataset, Trajectory
 from sensorium.datasets.episode import Episode
 from sensorium.datasets.recorder import Recorder
 from sensorium.datasets.replay import ReplayOptions, replay
 from sensorium.datasets.retrace import Retracer
 from sensorium.datasets.rows import IMAGE_TAGS
 from sensorium.datasets.sensor_files import load_sensors
+from sensorium.datasets.trajectory import TrajectoryWriter
+from sensorium.datasets.validate import Validation, validate
 
 __all__ = [
     "IMAGE_TAGS",
+    "Dataset",
     "Episode",
     "Recorder",
     "ReplayOptions",
     "Report",
     "Retracer",
+    "Trajectory",
+    "TrajectoryWriter",
+    "Validation",
     "check",
     "load_sensors",
     "open",
     "replay",
+    "validate",
 ]
 
 
-def open(folder: str | Path) -> Episode:
-    """Open a recording for reading.
+def open(folder: str | Path) -> Any:
+    """Open a recording (:class:`Episode`), or a data set of a task's episodes (:class:`Dataset`), for reading.
 
     Raises:
-        DatasetError: the folder is no recording, or is damaged; says what to do.
+        DatasetError: the folder is neither, or is damaged; says what to do.
     """
-    return Episode(folder)
+    return Dataset(folder) if (Path(folder) / ABOUT).is_file() else Episode(folder)

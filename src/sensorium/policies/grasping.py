@@ -30,7 +30,7 @@ def grips_from_above(thing: Thing, pose: np.ndarray, table: float) -> np.ndarray
 
 
 def best_grip(arms: dict[str, Any], candidates: np.ndarray, env: int, over: float) -> tuple[str, np.ndarray] | None:
-    """Which arm, and which of the poses (n, 7): one that it reaches, also ``over`` metres above, with the least motion."""
+    """Which arm, and which of the poses (n, 7): one that it reaches, as well as ``over`` metres above, moving least."""
     best: tuple[str, np.ndarray] | None = None
     least = math.inf
     envs = np.full(len(candidates), env)

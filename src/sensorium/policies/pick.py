@@ -15,20 +15,20 @@ _CREEP = 0.12
 class PickPlanner(Planner):
     """Approach from above, descend, close, lift; anew if the thing was missed or lost."""
 
+    task: Any
+
     def _grip(self, env: int) -> tuple[str, np.ndarray] | None:
         thing = self.task.things[self.task.pickup_name(env)]
         return best_grip(self.arms, grips_from_above(thing, self.task.pickup_pose()[env], HEIGHT), env, _ABOVE)
 
-    def _taking(self, env: int, grip: np.ndarray) -> list[Waypoint]:
+    def _taking(self, env: int, arm: str, grip: np.ndarray) -> list[Waypoint]:
         """Waypoints until the thing is off the table."""
-        arm_now = np.stack([group.tcp_pose()[env] for group in self.arms.values()])
         clear = []
         if self.retries[env]:  # whatever went wrong, go up first, with open fingers
-            for tool in arm_now:
-                if tool[2] < grip[2] + _ABOVE:
-                    clear.append(Waypoint("retreat", _raised(tool, _ABOVE), 1.0))
+            tool = self.arms[arm].tcp_pose()[env]
+            clear = [Waypoint("retreat", _raised(tool, _ABOVE), 1.0)] if tool[2] < grip[2] + _ABOVE else []
         return [
-            *clear[:1],
+            *clear,
             Waypoint("approach", _raised(grip, _ABOVE), 1.0, speed=0.5),
             Waypoint("descend", grip, 1.0, speed=_CREEP * 2),
             Waypoint("close", grip, 0.0, wait=0.35, check=True),
@@ -44,7 +44,7 @@ class PickPlanner(Planner):
         if chosen is None:
             return None
         arm, grip = chosen
-        return Plan(arm, [*self._taking(env, grip), Waypoint("hold", _raised(grip, self._height()), 0.0)], grip)
+        return Plan(arm, [*self._taking(env, arm, grip), Waypoint("hold", _raised(grip, self._height()), 0.0)], grip)
 
     def succeeded(self, env: int, phase: str) -> bool:
         """Whether the thing is between the fingers."""
@@ -71,7 +71,7 @@ class PickAndPlacePlanner(PickPlanner):
         return Plan(
             arm,
             [
-                *self._taking(env, grip),
+                *self._taking(env, arm, grip),
                 Waypoint("carry", over, 0.0, speed=0.3, check=True),
                 Waypoint("lower", down, 0.0, speed=_CREEP, wait=0.1),
                 Waypoint("release", down, 1.0, wait=0.3),

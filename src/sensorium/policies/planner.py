@@ -130,7 +130,9 @@ class Planner(Policy):
                 self._pose[name][envs], self._target[envs], self._speed[envs] * dt, self._turn[envs] * dt
             )
             self._pose[name][envs] = pose
-            self._joints[name][envs] = group.solve(pose, start=self._joints[name][envs], iterations=4, envs=envs, restart=False)[0]
+            self._joints[name][envs] = group.solve(
+                pose, start=self._joints[name][envs], iterations=4, envs=envs, restart=False
+            )[0]
             self._watch(envs, pose, group.tcp_pose()[envs], dt)
         return self._action()
 
@@ -186,8 +188,8 @@ class Planner(Policy):
         return "no_plan" if plan is None else plan.waypoints[int(self._at[env])].phase
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
-        """``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,) in the frame
-        of the robot's base, where it grips or means to."""
+        """``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,), where it
+        grips or means to, in the frame of the robot's base."""
 
         def grips() -> np.ndarray:
             rows = np.stack([poses.IDENTITY if plan is None else plan.grip for plan in self._plans])

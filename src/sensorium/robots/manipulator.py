@@ -177,7 +177,7 @@ class Manipulator(Robot):
                 group.put(np.clip(group.target[envs] + off, *group.limits.T), envs)
 
     def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
-        """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and the sensors of its rig."""
+        """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and what its rig senses."""
         return [*tcp_poses(self), *super().create_robot_sensors()]
 
     def hold(self, envs: Envs = None) -> None:

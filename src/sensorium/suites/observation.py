@@ -135,7 +135,7 @@ def box(shape: tuple[int, ...], dtype: Any = np.float32, low: float = -np.inf, h
     """A box with the bounds of its type where none are given."""
     dtype = np.dtype(dtype)
     if dtype == np.bool_:
-        return spaces.Box(0, 1, shape, np.bool_)
+        return spaces.Box(0, 1, shape, np.bool_)  # type: ignore[arg-type]
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return spaces.Box(

@@ -1,6 +1,6 @@
 """Tasks for robots, in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
 
-from sensorium.tasks.catalogue import TASKS, make, names
+from sensorium.tasks.catalogue import TASKS, VIEWS, default_robot, make, names, views_named
 from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.floor_plan import FURNITURE, FloorPlan, Footprint
@@ -18,6 +18,7 @@ __all__ = [
     "FURNITURE",
     "TASKS",
     "THINGS",
+    "VIEWS",
     "FloorPlan",
     "Footprint",
     "GymView",
@@ -41,8 +42,10 @@ __all__ = [
     "VectorView",
     "as_gym",
     "as_vector",
+    "default_robot",
     "get_core_sensors",
     "make",
     "names",
     "register",
+    "views_named",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sensorium.robots import Robot
@@ -14,11 +15,23 @@ from sensorium.tasks.task import Task
 
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace, NavToObj, MultiTask)}
 """The tasks, by name."""
+VIEWS: dict[str, dict[str, Any]] = {
+    "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},
+    "side": {"pos": (0.6, 1.3, 1.0), "lookat": (0.4, 0.0, 0.5)},
+    "wrist": {"link": "hand", "pos": (0.07, 0.0, 0.02), "lookat": (0.03, 0.0, 0.2)},
+}
+"""Where cameras may stand, by name."""
 
 
 def names() -> list[str]:
     """Names of the tasks."""
     return list(TASKS)
+
+
+def find(name: str) -> type[Task[Any]]:
+    """The class of a task."""
+    look_up("task", [name], TASKS)
+    return TASKS[name]
 
 
 def make(name: str, robot: str | Robot | None = None, **options: Any) -> Task[Any]:
@@ -32,8 +45,18 @@ def make(name: str, robot: str | Robot | None = None, **options: Any) -> Task[An
     Example:
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
     """
-    look_up("task", [name], TASKS)
-    cls = TASKS[name]
+    cls = find(name)
     if isinstance(robot, Robot):
         return cls(cls.config_type(robot="own", **options), robot)
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
+
+
+def default_robot(name: str) -> str:
+    """The robot that a task takes where none is named."""
+    return str(find(name).config_type.model_fields["robot"].default)
+
+
+def views_named(names: Sequence[str], resolution: tuple[int, int], depth: bool = False) -> list[dict[str, Any]]:
+    """Options of cameras at places that suit the tasks at a table."""
+    look_up("view", names, VIEWS)
+    return [{"name": view, **VIEWS[view], "resolution": resolution, "depth": depth} for view in names]

@@ -29,8 +29,8 @@ class TaskCamera(Options):
     jitter: float = Field(default=0.0, ge=0)
     """Most by which its position (and what it looks at, by half of that) is off in an episode, along each axis, m."""
     must_see: tuple[str, ...] = ()
-    """Roles of objects ("pickup_obj", "place_receptacle", ...) that have to be in view when an episode begins: poses are
-    drawn again until they are."""
+    """Roles of objects ("pickup_obj", ...) that have to be in view when an episode begins: its pose is drawn again
+    until they are."""
 
 
 class Randomize(Options):

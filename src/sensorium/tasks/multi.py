@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,11 +118,12 @@ class MultiTask(Task[MultiTaskConfig]):
             task.reseed(_seed(self.seed, number))
         self.episode[:] = -1
 
-    def _reset(self, ids: np.ndarray) -> None:
+    def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         for task, envs in self._shares():
             own = np.flatnonzero(np.isin(envs, ids)).astype(np.int32)
             if len(own):
-                task._reset(own)
+                places = np.searchsorted(ids, envs[own])
+                task._reset(own, None if numbers is None else [numbers[place] for place in places])
         self._mirror()
         if self.suite is not None:
             self.suite.reset(ids)

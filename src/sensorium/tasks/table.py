@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -38,7 +38,7 @@ class TableConfig(TaskConfig):
     n_objects: int = Field(default=3, ge=1)
     """How many of them are there."""
     area: tuple[tuple[float, float], tuple[float, float]] = _AREA
-    """Where they stand: least and greatest x and y in the world, m. The robot stands at the origin and looks along x."""
+    """Where they stand: least and greatest x and y, m. The robot is at the origin of the world and looks along x."""
 
     @field_validator("objects")
     @classmethod
@@ -56,7 +56,7 @@ class TableTask(Task[TableT]):
     """A robot at a table with things on it, one of which, drawn for each episode, is to be picked up."""
 
     config_type = TableConfig
-    roles = ("pickup_obj",)
+    roles: ClassVar[tuple[str, ...]] = ("pickup_obj",)
 
     def _place_robot(self, robot: Manipulator) -> Manipulator:
         place = _ROBOTS.get(self.config.robot)
@@ -196,9 +196,9 @@ class TableTask(Task[TableT]):
     # -- sensors ------------------------------------------------------------------------------------------------------
 
     def _create_sensor_suite_from_config(self, config: Any) -> list[ObservationSensor]:
-        """``object_poses`` (7,) by role in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) in
-        the world frame, where the thing was and where it is to be; ``grasp_state_pickup_obj`` by gripper, (2,) bool:
-        touching, held."""
+        """Adds ``object_poses`` (7,) by role, in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose``
+        (7,) in the world frame, where the thing was and where it is to be; ``grasp_state_pickup_obj`` by gripper, (2,)
+        bool: touching, held."""
         grippers = {group.name: (2,) for group in self.robot.options.move_groups if group.kind == "gripper"}
 
         def object_poses() -> dict[str, np.ndarray]:

@@ -9,12 +9,12 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium import poses
-from sensorium.cameras import Camera
-from sensorium.cameras.randomize import randomize_look
-from sensorium.errors import DivergenceError, EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import DivergenceError, EpisodeOverError, OptionError, did_you_mean, shorten
 from sensorium.robots import Manipulator, Robot, make
+from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
-from sensorium.tasks.config import TaskCamera, TaskConfig
+from sensorium.tasks import views
+from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
 from sensorium.worlds import Envs, Plane, Scene, env_ids
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from sensorium.policies import Policy
 
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
-_ROBOT = "robot"
-_DRAWS = 50
-"""How often a camera's pose is drawn before giving up on seeing what it must."""
 
 
 class Task(Generic[ConfigT]):
@@ -67,9 +64,9 @@ class Task(Generic[ConfigT]):
         self.robot: Any = self._place_robot(robot)
         """What acts: of ``robot_type``."""
         self._add_scene(self.scene)
-        self.scene.add_module(_ROBOT, self.robot)
+        self.scene.add_module(views.ROBOT, self.robot)
         self._add_sensors(self.scene)
-        self.cameras = {camera.name: self.scene.add_sensor(self._camera_options(camera)) for camera in config.cameras}
+        self.cameras = views.add_cameras(self)
         self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
         self._start_episodes()
         self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
@@ -145,7 +142,7 @@ class Task(Generic[ConfigT]):
         """The sensors of every task; see :func:`sensorium.tasks.core.get_core_sensors`."""
         return get_core_sensors(self, config)
 
-    def create_robot_sensors(self) -> list[ObservationSensor]:
+    def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
         """What the robot contributes: where its tools are, and the sensors of its rig."""
         return self.robot.create_robot_sensors()
 
@@ -165,10 +162,15 @@ class Task(Generic[ConfigT]):
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def reset(self, envs: Envs = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def reset(self, envs: Envs = None, numbers: Sequence[int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode in some envs (default: all).
 
-        What is drawn depends on the seed, the env, and how many episodes it has had, alone.
+        What is drawn depends on the seed, the env, and how many episodes it has had, alone; or, with ``numbers``, on
+        the seed and the number alone, in whichever env.
+
+        Args:
+            envs: which envs.
+            numbers: of the episodes, one for each of those envs.
 
         Returns:
             The observation of all envs, and info: ``{"episode": (B,)}``.
@@ -176,7 +178,9 @@ class Task(Generic[ConfigT]):
         ids = env_ids(envs, self.n_envs)
         if ids is None:
             ids = np.arange(self.n_envs, dtype=np.int32)
-        self._reset(ids)
+        if numbers is not None and (len(numbers) != len(ids) or min(numbers, default=0) < 0):
+            raise OptionError(f"numbers must be one for each of {len(ids)} envs, not negative, got {list(numbers)}")
+        self._reset(ids, numbers)
         self._observation = self._observe()
         if len(ids) == self.n_envs:
             self.history.clear()
@@ -193,9 +197,14 @@ class Task(Generic[ConfigT]):
         self.episode[:] = -1
         self.scene.step_count = 0
 
-    def _reset(self, ids: np.ndarray) -> None:
-        self.episode[ids] += 1
-        draws = [np.random.default_rng([self.seed, int(env), int(self.episode[env])]) for env in ids]
+    def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
+        if numbers is None:
+            self.episode[ids] += 1
+            keys: list[tuple[int, ...]] = [(int(env), int(self.episode[env])) for env in ids]
+        else:
+            self.episode[ids] = numbers
+            keys = [(int(number),) for number in numbers]
+        draws = [np.random.default_rng([self.seed, *key]) for key in keys]
         self.scene.reset(ids)
         self.robot.set_home(ids)
         wobble = self.config.randomize.robot
@@ -207,9 +216,7 @@ class Task(Generic[ConfigT]):
             flags[ids] = False
         self.step_count[ids] = 0
         self.actions.reset(ids)
-        self._new_look(ids)
-        for camera in self.config.cameras:
-            self._aim(camera, ids, draws)
+        views.renew(self, ids, draws)
         if self.suite is not None:
             self.suite.reset(ids)
         if self.policy is not None:
@@ -223,8 +230,8 @@ class Task(Generic[ConfigT]):
                 a dict of move group -> (B, n).
 
         Returns:
-            observation, reward (B,) float32, terminated (B,), truncated (B,), and info: ``{"success": (B,)}``, with
-            ``autoreset`` also "final_obs" (the last observation of all envs) and "_final_obs" (B,), which of them ended.
+            observation, reward (B,) float32, terminated (B,), truncated (B,), and info: ``{"success": (B,)}``; with
+            ``autoreset`` also "final_obs", what all envs observed last, and "_final_obs" (B,), which of them ended.
 
         Raises:
             EpisodeOverError: every env is done; or there was no reset yet.
@@ -336,6 +343,20 @@ class Task(Generic[ConfigT]):
             for env in range(self.n_envs)
         ]
 
+    def describe_scene(self, env: int) -> dict[str, Any]:
+        """What there is in one env, as a JSON-able dict: the task, its things, its cameras, and how it was made."""
+        return {
+            "task": self.name,
+            **self.describe_env(env),
+            "robot": self.config.robot,
+            "move_groups": {name: list(group.description.joints) for name, group in self.robot.groups.items()},
+            "entities": list(self.scene.entities),
+            "roles": list(self.roles),
+            "cameras": [camera.name for camera in self.config.cameras],
+            "bodies": [self.scene.model.body(body).name for body in range(self.scene.model.nbody)],
+            "config": self.config.model_dump(mode="json"),
+        }
+
     def observation_of(self, env: int) -> dict[str, Any]:
         """What one env observed last."""
         return {uuid: pick_env(value, env) for uuid, value in self._observation.items()}
@@ -344,77 +365,6 @@ class Task(Generic[ConfigT]):
         """Poses (B, 7) in the world frame of one link in each env, (B,) ids."""
         world, rows = self.scene.world, np.arange(self.n_envs)
         return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
-
-    # -- cameras and looks --------------------------------------------------------------------------------------------
-
-    def _camera_options(self, camera: TaskCamera) -> Camera:
-        link = None
-        if camera.link is not None:
-            links = self.robot.link_names
-            if camera.link not in links:
-                hint = did_you_mean(camera.link, links) or f"; it has {shorten(links)}"
-                raise NameNotFoundError(f"camera {camera.name!r}: the robot has no link {camera.link!r}{hint}")
-            link = f"{_ROBOT}/{camera.link}"
-        for role in camera.must_see:
-            if role not in self.roles:
-                hint = did_you_mean(role, self.roles) or f"; there are {shorten(self.roles)}"
-                raise NameNotFoundError(f"camera {camera.name!r} must see {role!r}, which the task has not{hint}")
-        depth: dict[str, bool] = {"depth": True} if camera.depth else {}
-        return Camera(
-            uuid=camera.name,
-            link=link,
-            pos=camera.pos,
-            lookat=camera.lookat,
-            fov=camera.fov,
-            resolution=camera.resolution,
-            segmentation=True,
-            **depth,
-        )
-
-    def _new_look(self, ids: np.ndarray) -> None:
-        look = self.config.randomize
-        if self.cameras and (look.colors or look.lights):
-            for env in ids:
-                randomize_look(
-                    self.scene,
-                    intensity=(1 - look.lights, 1 + look.lights),
-                    direction=look.lights,
-                    colors=look.colors,
-                    draw=int(np.random.SeedSequence([self.seed, int(self.episode[env])]).generate_state(1)[0]),
-                    envs=[int(env)],
-                )
-
-    def _aim(self, camera: TaskCamera, ids: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
-        """Draw a camera's pose in each env until it sees what it must; the pose of the options is tried last."""
-        if camera.link is not None or (not camera.jitter and not camera.must_see):
-            return
-        sensor = self.cameras[camera.name]
-        for env, draw in zip(ids.tolist(), draws, strict=True):
-            targets = [self.body_poses(self.role_bodies()[:, self.roles.index(role)])[env] for role in camera.must_see]
-            for attempt in range(_DRAWS + 1):
-                off = np.zeros((2, 3)) if attempt == _DRAWS else draw.uniform(-camera.jitter, camera.jitter, (2, 3))
-                pos, lookat = np.array(camera.pos) + off[0], np.array(camera.lookat) + off[1] / 2
-                sensor.set_pose(pos=pos, lookat=lookat, envs=[env])
-                if all(self._sees(sensor, env, target[:3]) for target in targets):
-                    break
-
-    def _sees(self, camera: Any, env: int, point: np.ndarray) -> bool:
-        """Whether a point lies in view of a camera, and nothing in front of it but what is within 10 cm of it."""
-        there = np.append(point, 1.0) @ camera.extrinsics_cv[env].numpy().astype(np.float64).T
-        if there[2] <= 0:
-            return False
-        x, y = (camera.intrinsics[env].numpy() @ there)[:2] / there[2]
-        width, height = camera.resolution
-        if not (0.05 * width < x < 0.95 * width and 0.05 * height < y < 0.95 * height):
-            return False
-        eye = camera.cam2world_gl[env, :3, 3].numpy().astype(np.float64)
-        way = point - eye
-        length = float(np.linalg.norm(way))
-        origins, directions = np.zeros((2, self.n_envs, 1, 3))
-        origins[env, 0], directions[env, 0] = eye, way / length
-        directions[np.arange(self.n_envs) != env, 0, 2] = 1.0
-        hit = float(self.scene.world.rays(origins, directions)[0][env, 0])
-        return hit < 0 or hit > length - 0.1
 
     def close(self) -> None:
         """Free the scene."""

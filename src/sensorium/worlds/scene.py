@@ -434,7 +434,7 @@ class Scene(Module):
 
         Their sensors go on sensing what is there. On the CPU alone.
         """
-        world = self._world or self._unbuilt("hold")
+        world: Any = self._world or self._unbuilt("hold")
         if world.captures:
             raise OptionError(f"hold needs the CPU engine; on {world.device} all envs step together")
         world.hold(envs)

@@ -1,0 +1,93 @@
+"""What observing costs beside physics and control.
+
+.venv/bin/python benchmarks/tasks.py [--json out/tasks.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from common import Report
+
+import sensorium as sn
+
+
+def core_suite(report: Report) -> None:
+    """The core suite without cameras for 64 envs, beside physics and control."""
+    task = sn.tasks.make("pick", n_envs=64, seed=0, keep_history=False)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset()
+    observe = task._observe
+    spent: list[float] = []
+
+    def timed() -> dict[str, Any]:
+        start = time.perf_counter()
+        result = observe()
+        spent.append(time.perf_counter() - start)
+        return result
+
+    task._observe = timed  # type: ignore[method-assign]
+    steps = []
+    for _ in range(120):
+        start = time.perf_counter()
+        observation, *_ = task.step(policy.get_action(observation))
+        steps.append(time.perf_counter() - start)
+    sensing = statistics.median(spent)
+    rest = statistics.median(whole - part for whole, part in zip(steps, spent, strict=True))
+    report.add("physics, control and planner, 64 envs, one step", rest * 1e3, "ms")
+    report.add("core suite without cameras", sensing * 1e3, "ms")
+    report.add("  of physics, control and planner", 100 * sensing / rest, "%", 20.0)
+    task.close()
+
+
+def cameras(report: Report) -> None:
+    """Two cameras of 640 x 368: what depth, segmentation and image points add to the images."""
+    from sensorium.cameras.block import Block
+
+    passes: list[int] = []
+    render = Block.render
+
+    def counted(self: Block, *args: Any) -> None:
+        passes.append(1)
+        render(self, *args)
+
+    Block.render = counted  # type: ignore[method-assign]
+    wrist = {"name": "wrist", "link": "hand", "pos": (0.07, 0, 0.02), "lookat": (0.03, 0, 0.2)}
+    everything = {"depth": True, "segmentation": True}
+    task = sn.tasks.make(
+        "pick", n_envs=4, seed=0, cameras=[{"name": "front", **everything}, {**wrist, **everything}], keep_history=False
+    )
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset()
+    times = []
+    for _ in range(12):
+        passes.clear()
+        start = time.perf_counter()
+        observation, *_ = task.step(policy.get_action(observation))
+        times.append(time.perf_counter() - start)
+    per_image = statistics.median(times) / 8
+    report.add("two cameras, 640 x 368, 4 envs: one step per image", per_image * 1e3, "ms")
+    report.add("  passes of the renderer in a step", len(passes), "", 1.0)
+    Block.render = render  # type: ignore[method-assign]
+    task.close()
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    arguments = parser.parse_args()
+    report = Report("tasks", ("mujoco", "torch", "numba", "gymnasium"))
+    core_suite(report)
+    cameras(report)
+    report.finish(arguments.json)
+
+
+if __name__ == "__main__":
+    main()

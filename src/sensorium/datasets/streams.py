@@ -1,0 +1,179 @@
+"""Videos of cameras, encoded in threads: colour as H.264; depth in millimetres and segmentation as lossless FFV1."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.datasets.files import PART, named, publish
+
+KINDS: dict[str, dict[str, Any]] = {
+    "rgb": {"ending": ".mp4", "codec": "h264", "unit": "sRGB", "scale": 1.0},
+    "depth": {"ending": ".mkv", "codec": "ffv1", "unit": "m", "scale": 0.001},
+    "segmentation": {"ending": ".mkv", "codec": "ffv1", "unit": "body id, then geom id below it", "scale": 1},
+}
+"""Kind -> how it is kept. A stored number times ``scale`` is in ``unit``; depth 0 is nothing; segmentation has 1 added,
+so that 0 is nothing, and the two ids of a pixel stand above each other."""
+_DEPTH = 65535
+
+
+def part_of(path: Path) -> Path:
+    """What a file is called while this process writes it; another may be writing the same, on another machine."""
+    return path.with_name(f"{path.name}.{os.uname().nodename}-{os.getpid()}{PART}")
+
+
+def kind_of(uuid: str) -> str:
+    """Which kind of image a sensor is, by its name."""
+    for kind in ("depth", "segmentation"):
+        if uuid.endswith(f"_{kind}"):
+            return kind
+    return "rgb"
+
+
+class Stream:
+    """One video, under another name until it is complete."""
+
+    def __init__(self, path: Path, kind: str, shape: tuple[int, ...], rate: Fraction) -> None:
+        import av
+
+        self.path, self._part = path, part_of(path)
+        self._kind, self.count = kind, 0
+        height, width = shape[:2]
+        with named(path):
+            form = "mp4" if kind == "rgb" else "matroska"
+            self._file = av.open(str(self._part), "w", format=form)
+            stream: Any = self._file.add_stream("libx264" if kind == "rgb" else "ffv1", rate=rate)
+            stream.width, stream.height = width, height * 2 if kind == "segmentation" else height
+            stream.codec_context.thread_count = 1
+            if kind == "rgb":
+                stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
+                stream.codec_context.gop_size = 12
+                stream.options = {"preset": "veryfast", "crf": "23"}
+            else:
+                stream.pix_fmt = "gray16le"
+            self._stream = stream
+
+    def write(self, image: np.ndarray) -> None:
+        """Add a frame, as the camera gave it."""
+        import av
+
+        form = "rgb24" if self._kind == "rgb" else "gray16le"
+        with named(self.path):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(to_stored(image, self._kind)), format=form)
+            frame.pts = self.count
+            self._file.mux(self._stream.encode(frame))
+        self.count += 1
+
+    def close(self, folder: Path) -> None:
+        """Complete the file, in a folder of the same disk."""
+        with named(self.path):
+            self._file.mux(self._stream.encode())
+            self._file.close()
+        publish(self._part, folder / self.path.name)
+
+    def drop(self) -> None:
+        """Leave no file."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+def to_stored(image: np.ndarray, kind: str) -> np.ndarray:
+    """An image in the numbers of its video."""
+    if kind == "depth":
+        millimetres = np.where(np.isfinite(image), image, 0.0) * 1000 + 0.5
+        return np.minimum(millimetres, _DEPTH).astype(np.uint16)
+    if kind == "segmentation":
+        return (np.concatenate([image[..., 0], image[..., 1]]) + 1).astype(np.uint16)
+    return image
+
+
+def from_stored(frame: np.ndarray, kind: str) -> np.ndarray:
+    """The image that was stored: depth in metres, infinite where there is nothing; segmentation (H, W, 2)."""
+    if kind == "depth":
+        return np.where(frame == 0, np.inf, frame * 0.001).astype(np.float32)
+    if kind == "segmentation":
+        upper, lower = np.split(frame.astype(np.int32) - 1, 2)
+        return np.stack([upper, lower], axis=-1)
+    return frame
+
+
+def read_video(path: Path, kind: str, most: int | None = None) -> np.ndarray:
+    """All frames of a video (or the first ``most``), as :func:`from_stored` gives them."""
+    import av
+
+    form = "rgb24" if kind == "rgb" else "gray16le"
+    frames = []
+    with av.open(str(path)) as file:
+        for frame in file.decode(video=0):
+            frames.append(from_stored(frame.to_ndarray(format=form), kind))
+            if most is not None and len(frames) >= most:
+                break
+    return np.stack(frames)
+
+
+def count_frames(path: Path) -> int:
+    """Decode a video to its end, and count."""
+    import av
+
+    with av.open(str(path)) as file:
+        return sum(1 for _ in file.decode(video=0))
+
+
+class Encoders:
+    """Threads that encode frames, each stream in one of them, in order; waits when too many frames wait.
+
+    Args:
+        threads: how many.
+        waiting: frames that may wait for each.
+    """
+
+    def __init__(self, threads: int = 2, waiting: int = 32) -> None:
+        self._queues: list[queue.Queue[Any]] = [queue.Queue(waiting) for _ in range(threads)]
+        self._error: BaseException | None = None
+        self._threads = [threading.Thread(target=self._run, args=(each,), daemon=True) for each in self._queues]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, stream: Stream, call: str, *args: Any) -> None:
+        """Have a stream's method called, after those submitted before."""
+        self._raise()
+        self._queues[hash(stream.path) % len(self._queues)].put((stream, call, args))
+
+    def submit_drop(self, stream: Stream) -> None:
+        """Have a stream leave no file, whatever went wrong before."""
+        self._queues[hash(stream.path) % len(self._queues)].put((stream, "drop", ()))
+
+    def wait(self) -> None:
+        """Until everything is done; raises what went wrong."""
+        for each in self._queues:
+            each.join()
+        self._raise()
+
+    def close(self) -> None:
+        """End the threads."""
+        for each in self._queues:
+            each.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, mine: queue.Queue[Any]) -> None:
+        while (item := mine.get()) is not None:
+            stream, call, args = item
+            try:
+                if self._error is None or call == "drop":
+                    getattr(stream, call)(*args)
+            except BaseException as error:  # told to the thread that submits
+                self._error = error
+            finally:
+                mine.task_done()
+        mine.task_done()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,6 @@
+"""Generating data sets: many episodes of a task, on one machine or many."""
+
+from sensorium.generation.generate import Generated, generate
+from sensorium.generation.options import GenerateOptions
+
+__all__ = ["GenerateOptions", "Generated", "generate"]

@@ -1,0 +1,235 @@
+"""``generate``: a data set of episodes, resumed where it was left."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, read_about
+from sensorium.datasets.files import PART, named, write_whole, writing
+from sensorium.datasets.trajectory import episode_name, versions
+from sensorium.errors import DatasetError, GenerationError
+from sensorium.generation.options import GenerateOptions
+from sensorium.generation.unit import FAILED, UnitMaker
+
+
+@dataclass
+class Generated:
+    """What became of it.
+
+    Attributes:
+        folder: where it lies.
+        episodes: how many there are.
+        attempts: how many were tried, in this run and before.
+        made: how many this run made.
+        env_steps: how many steps of an env this run simulated.
+        seconds: how long this run took.
+    """
+
+    folder: Path
+    episodes: int
+    attempts: int
+    made: int
+    env_steps: int
+    seconds: float
+
+    @property
+    def success_rate(self) -> float:
+        """Of those tried."""
+        return self.episodes / max(self.attempts, 1)
+
+
+class Ledger:
+    """What is known of the episodes of a data set, by the files that are there: one under its own name is whole."""
+
+    def __init__(self, folder: Path, options: GenerateOptions) -> None:
+        self.folder, self.options = folder, options
+        self.done = {
+            **{_number(path): True for path in folder.glob("episode_*.h5")},
+            **{_number(path): False for path in (folder / FAILED).glob("episode_*.json")},
+        }
+        self._given = 0
+        self._pending = 0
+
+    def next_job(self) -> tuple[int, frozenset[int]] | None:
+        """A unit that is not made yet, with the numbers that it lacks; None while enough are made or being made."""
+        envs = self.options.envs
+        while self.successes + self._pending < self.options.episodes or self._given * envs < self._frontier():
+            unit = self._given
+            if unit * envs >= self.options.attempts:
+                return None
+            self._given += 1
+            lacking = frozenset(n for n in range(unit * envs, (unit + 1) * envs) if n not in self.done)
+            if lacking:
+                self._pending += len(lacking)
+                return unit, lacking
+        return None
+
+    def _frontier(self) -> int:
+        """All below this number must be known, for the first successes to be known."""
+        known = sorted(number for number, good in self.done.items() if good)
+        return known[self.options.episodes - 1] if len(known) >= self.options.episodes else 0
+
+    def note(self, made: dict[int, bool]) -> None:
+        """A unit was made."""
+        self.done |= made
+        self._pending -= len(made)
+
+    @property
+    def successes(self) -> int:
+        """How many have succeeded."""
+        return sum(self.done.values())
+
+    def finish(self) -> list[int]:
+        """Numbers of the first episodes that succeeded; what was made beyond them is removed."""
+        good = sorted(number for number, fine in self.done.items() if fine)
+        for number in good[self.options.episodes :]:
+            for path in self.folder.glob(f"{episode_name(number)}*"):
+                path.unlink()
+            del self.done[number]
+        last = good[: self.options.episodes][-1] if good else -1
+        for number in [number for number, fine in self.done.items() if not fine and number > last]:
+            for path in (self.folder / FAILED).glob(f"{episode_name(number)}*"):
+                path.unlink()
+            del self.done[number]
+        return good[: self.options.episodes]
+
+
+Runner = Callable[
+    [Callable[[], tuple[int, frozenset[int]] | None], Callable[[int], None]], Iterator[tuple[int, dict[int, bool]]]
+]
+
+
+def generate(
+    options: GenerateOptions,
+    folder: str | Path,
+    *,
+    workers: int = 1,
+    cluster: str | None = None,
+    progress: Callable[[Ledger, int], None] = lambda ledger, env_steps: None,
+) -> Generated:
+    """Generate a data set, or what is missing of it.
+
+    Args:
+        options: what is to be in it.
+        folder: where to; if it holds a data set of the same options, that one is completed.
+        workers: how many processes on this machine; 1 for this one.
+        cluster: address of a Ray cluster, as "ray://head:10001" or "auto", or "local" to start one here; all of its
+            machines must see the folder.
+        progress: called now and then with what is known, and how many env-steps were simulated.
+    """
+    folder = Path(folder)
+    with named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        _begin(folder, options)
+        ledger, start = Ledger(folder, options), time.perf_counter()
+        known, env_steps = len(ledger.done), 0
+
+        def stepped(count: int) -> None:
+            nonlocal env_steps
+            env_steps += count
+            progress(ledger, env_steps)
+
+        run, close = _runner(options, folder, workers, cluster)
+        try:
+            for _, made in run(ledger.next_job, stepped):
+                ledger.note(made)
+                progress(ledger, env_steps)
+        finally:
+            close()
+        made_now = len(ledger.done) - known
+        numbers = ledger.finish()
+        if len(numbers) < options.episodes:
+            raise GenerationError(
+                f"{len(numbers)} of {options.episodes} episodes succeeded after {len(ledger.done)} attempts, which is "
+                "as many as are allowed; those that did are kept. Raise max_attempts, or look at what fails with "
+                "keep_failed"
+            )
+        _write_manifest(folder, numbers)
+    seconds = time.perf_counter() - start
+    return Generated(folder, len(numbers), len(ledger.done), made_now, env_steps, seconds)
+
+
+def _runner(
+    options: GenerateOptions, folder: Path, workers: int, cluster: str | None
+) -> tuple[Runner, Callable[[], None]]:
+    if cluster is not None:
+        from sensorium.generation.cluster import RayRunner
+
+        ray = RayRunner(options, folder, cluster, workers)
+        return ray.run, ray.close
+    if workers > 1:
+        from sensorium.generation.pool import Pool
+
+        pool = Pool(options, folder, workers)
+        return pool.run, pool.close
+    maker = UnitMaker(options, folder)
+
+    def here(
+        next_job: Callable[[], tuple[int, frozenset[int]] | None], progress: Callable[[int], None]
+    ) -> Iterator[tuple[int, dict[int, bool]]]:
+        while (job := next_job()) is not None:
+            yield job[0], maker.make(*job, progress)
+
+    return here, maker.close
+
+
+def _begin(folder: Path, options: GenerateOptions) -> None:
+    """Note what the data set is, or see that it is the same; and remove what an interrupted process left."""
+    path = folder / ABOUT
+    if path.is_file():
+        about = read_about(folder)
+        before, now = about["options"], options.model_dump(mode="json")
+        # more episodes may be asked for later, and failures looked at
+        free = ("episodes", "max_attempts", "keep_failed")
+        differing = [name for name in now if name not in free and before.get(name) != now[name]]
+        if differing:
+            name = differing[0]
+            raise DatasetError(
+                f"{folder} holds a data set with {name} = {before.get(name)!r}, and now it is {now[name]!r}; give "
+                "another folder, or the same options"
+            )
+        if now["episodes"] < before["episodes"]:
+            raise DatasetError(
+                f"{folder} is a data set of {before['episodes']} episodes, and now {now['episodes']} are asked for; "
+                "nothing is taken away: give another folder"
+            )
+    elif any(folder.iterdir()):
+        raise DatasetError(f"{folder} is not empty, and no data set; give another folder")
+    about = {"format": FORMAT, "version": VERSION, "options": options.model_dump(mode="json"), "versions": versions()}
+    write_whole(path, json.dumps(about, indent=1).encode())
+    for left in (*folder.glob(f"*{PART}"), *(folder / FAILED).glob(f"*{PART}")):
+        left.unlink()
+
+
+def _write_manifest(folder: Path, numbers: list[int]) -> None:
+    """``manifest.json``: the files of each episode, with sizes and check sums. Left alone where it says the same."""
+    path = folder / MANIFEST
+    old = json.loads(path.read_bytes()) if path.is_file() else {}
+    entries = {}
+    for number in numbers:
+        name = episode_name(number)
+        files = {file.name: file.stat().st_size for file in sorted(folder.glob(f"{name}*"))}
+        known = old.get(name, {})
+        if {file: entry["bytes"] for file, entry in known.items()} != files:
+            known = {file: {"bytes": size, "crc32": _checksum(folder / file)} for file, size in files.items()}
+        entries[name] = known
+    if entries != old:
+        write_whole(path, json.dumps(entries, indent=1).encode())
+
+
+def _checksum(path: Path) -> int:
+    total = 0
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            total = zlib.crc32(block, total)
+    return total
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("episode_"))

@@ -1,0 +1,466 @@
+"""Tasks at a table: what is drawn, what is observed, what counts, and what happens when something is wrong."""
+
+import mujoco
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium import poses
+from sensorium.errors import EpisodeOverError, NameNotFoundError, OptionError
+from sensorium.suites import decode
+from sensorium.suites.images import find_pixels
+
+EXPECTED = (
+    *("qpos", "qvel", "robot_base_pose", "env_states", "task_info", "actions/commanded_action", "actions/joint_pos"),
+    *("actions/joint_pos_rel", "actions/ee_twist", "actions/ee_pose", "object_image_points", "object_poses"),
+    *("obj_start_pose", "obj_end_pose", "grasp_state_pickup_obj", "tcp_pose"),
+)
+
+
+def run(task, policy, most=900):
+    observation, _ = task.reset()
+    for _ in range(most):
+        if task.is_done().all():
+            break
+        observation, *_ = task.step(policy.get_action(observation))
+    return observation
+
+
+def home_action(task):
+    action = np.zeros((task.n_envs, task.robot.n_actions))
+    for name, part in task.robot.action_slices.items():
+        group = task.robot.groups[name]
+        action[:, part] = 1.0 if group.description.kind == "gripper" else group.target
+    return action
+
+
+@pytest.fixture(scope="module")
+def pick():
+    """A pick task with its planner, after its episode."""
+    task = sn.tasks.make("pick", n_envs=4, seed=0)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    run(task, policy)
+    return task, policy
+
+
+# -- the planners do it -----------------------------------------------------------------------------------------------
+
+
+def test_the_planner_picks(pick):
+    task, _ = pick
+    assert task.judge_success().all()
+    assert task.terminated.all()
+    assert not task.truncated.any()
+    # what success means, by the engine's own state: lifted, and nothing but the fingers below it
+    for env in range(4):
+        thing = task.things[task.pickup_name(env)]
+        assert task.pickup_pose()[env, 2] > 0.4 + thing.half[2] + 0.099
+
+
+@pytest.mark.parametrize("name", ["pick", "pick_and_place"])
+def test_planners_succeed_on_other_seeds(name):
+    task = sn.tasks.make(name, n_envs=8, seed=11)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    run(task, policy)
+    assert task.judge_success().sum() >= 7
+    if name == "pick_and_place":
+        at, plate = task.pickup_pose()[:, :3], task.plate_pose()[:, :3]
+        good = task.judge_success()
+        assert (np.linalg.norm(at[good, :2] - plate[good, :2], axis=1) < 0.09).all()
+
+
+@pytest.mark.parametrize("controller", ["joint_position_relative", "joint_velocity", "ee_pose"])
+def test_the_planner_speaks_to_any_controller(controller):
+    robot = sn.robots.make("franka", controllers={"arm": controller}, pos=(0.0, 0.0, 0.4))
+    task = sn.tasks.make("pick", robot=robot, n_envs=2, seed=3)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    run(task, policy)
+    assert task.judge_success().all()
+
+
+def test_doing_nothing_does_not_succeed_and_is_truncated():
+    task = sn.tasks.make("pick", n_envs=2, max_steps=30)
+    task.reset()
+    for step in range(30):
+        _, reward, terminated, truncated, _ = task.step(home_action(task))
+        assert not terminated.any()
+        assert not reward.any()
+        assert truncated.all() == (step == 29)
+    assert not task.judge_success().any()
+
+
+def test_a_thing_that_is_lifted_without_a_grip_does_not_count():
+    task = sn.tasks.make("pick", n_envs=1, hold_steps=1)
+    task.reset()
+    here = task.pickup_pose()[0]
+    task.scene[task.pickup_name(0)].set_pose((*here[:2], 1.0), here[3:])
+    task.step(home_action(task))
+    assert not task.judge_success().any()
+
+
+# -- observations -----------------------------------------------------------------------------------------------------
+
+
+def test_composition_order_is_task_robot_policy(pick):
+    task, _ = pick
+    assert list(task.suite)[-4:] == ["tcp_pose", "policy_phase", "policy_num_retries", "grasp_pose"]
+    assert tuple(task.suite)[: len(EXPECTED)] == EXPECTED
+    assert [task.suite.owner(uuid).split()[0] for uuid in ("qpos", "tcp_pose", "grasp_pose")] == [
+        "task",
+        "robot",
+        "policy",
+    ]
+
+
+def test_every_observation_lies_in_the_space():
+    task = sn.tasks.make("pick_and_place", n_envs=2, seed=1)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset()
+    while not task.is_done().all():
+        assert observation in task.suite.space
+        observation, *_ = task.step(policy.get_action(observation))
+    assert observation in task.suite.space
+    stored = task.suite.to_disk(observation)
+    assert set(stored) == set(task.suite.space.spaces)
+    assert stored["task_info"].shape == (2, 2000)
+    assert decode(stored["task_info"])[0]["task"] == "pick_and_place"
+
+
+def test_states_are_the_engines_own(pick):
+    task, _ = pick
+    observation = task.suite.read()
+    world, model = task.scene.world, task.scene.model
+    qpos, qvel = world.bind("qpos").numpy(), world.bind("qvel").numpy()
+    for number in range(1, 8):
+        joint = model.joint(f"robot/joint{number}")
+        np.testing.assert_allclose(observation["qpos"]["arm"][:, number - 1], qpos[:, joint.qposadr[0]], atol=1e-6)
+        np.testing.assert_allclose(observation["qvel"]["arm"][:, number - 1], qvel[:, joint.dofadr[0]], atol=1e-6)
+    data = mujoco.MjData(model)
+    for env in range(4):
+        data.qpos[:], data.qvel[:] = qpos[env], qvel[env]
+        mujoco.mj_forward(model, data)
+        velocity = np.zeros(6)
+        for name in task.things:
+            row = observation["env_states"]["actors"][name][env]
+            np.testing.assert_allclose(
+                row[:7], np.concatenate([data.body(name).xpos, data.body(name).xquat]), atol=1e-5
+            )
+            mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, data.body(name).id, velocity, 0)
+            np.testing.assert_allclose(row[7:], [*velocity[3:], *velocity[:3]], atol=1e-4)
+        tool = data.site("robot/tcp")
+        base = data.body("robot/link0")
+        expected = base.xmat.reshape(3, 3).T @ (tool.xpos - base.xpos)
+        np.testing.assert_allclose(observation["tcp_pose"][env, :3], expected, atol=1e-5)
+        thing = data.body(task.pickup_name(env))
+        expected = base.xmat.reshape(3, 3).T @ (thing.xpos - base.xpos)
+        np.testing.assert_allclose(observation["object_poses"]["pickup_obj"][env, :3], expected, atol=1e-5)
+
+
+def test_actions_are_zeros_first_and_empty_at_the_end():
+    task = sn.tasks.make("pick", n_envs=2, max_steps=2)
+    observation, _ = task.reset()
+    names = [uuid for uuid in task.suite if uuid.startswith("actions/")]
+    assert len(names) == 5
+    for uuid in names:
+        for env in range(2):
+            assert observation[uuid][env]
+            assert not np.any(np.concatenate(list(observation[uuid][env].values())))
+    action = home_action(task)
+    action[:, 0] += 0.1
+    before = task.robot.groups["arm"].qpos
+    observation, *_ = task.step(action)
+    for env in range(2):
+        np.testing.assert_allclose(observation["actions/commanded_action"][env]["arm"], action[env, :7])
+        np.testing.assert_allclose(observation["actions/joint_pos"][env]["arm"], action[env, :7])
+        np.testing.assert_allclose(observation["actions/joint_pos_rel"][env]["arm"], action[env, :7] - before[env])
+        pose = np.array(observation["actions/ee_pose"][env]["arm"])
+        expected = poses.relative(task.robot.base_pose(), task.robot.groups["arm"].forward(action[:, :7]))[env]
+        np.testing.assert_allclose(pose, expected, atol=1e-9)
+        # turning the first joint by 0.1 rad moves the tool about z of the base
+        twist = np.array(observation["actions/ee_twist"][env]["arm"])
+        np.testing.assert_allclose(twist[3:], [0, 0, 0.1 / task.config.dt], atol=1e-6)
+    observation, *_ = task.step(action)
+    assert all(value == {} for uuid in names for value in observation[uuid])
+
+
+def test_use_sensors_false_gives_empty_observations():
+    task = sn.tasks.make("pick", n_envs=2, use_sensors=False)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset()
+    assert observation == {}
+    assert task.suite is None
+    observation, *_ = task.step(policy.get_action(observation))
+    assert observation == {}
+
+
+def test_history_holds_every_step(pick):
+    task, _ = pick
+    history = task.get_history()
+    steps = len(history["rewards"])
+    assert len(history["observations"]) == steps + 1
+    assert history["actions"].shape == (steps, 4, 8)
+    for name in ("rewards", "terminals", "truncateds", "successes"):
+        assert history[name].shape == (steps, 4)
+    np.testing.assert_array_equal(history["terminals"][-1], task.terminated)
+    np.testing.assert_array_equal(history["rewards"].sum(axis=0), [1, 1, 1, 1])
+
+
+# -- cameras ----------------------------------------------------------------------------------------------------------
+
+CAMERAS = (
+    {
+        "name": "front",
+        "depth": True,
+        "segmentation": True,
+        "resolution": (96, 64),
+        "jitter": 0.15,
+        "must_see": ("pickup_obj",),
+    },
+    {"name": "wrist", "link": "hand", "pos": (0.07, 0, 0.02), "lookat": (0.03, 0, 0.2), "resolution": (64, 48)},
+)
+
+
+def test_one_pass_a_step_serves_images_depth_segmentation_and_points(monkeypatch):
+    from sensorium.cameras import block
+
+    passes, render = [], block.Block.render
+    monkeypatch.setattr(block.Block, "render", lambda self, *args: (passes.append(1), render(self, *args))[1])
+    task = sn.tasks.make("pick", n_envs=2, seed=5, cameras=CAMERAS)
+    task.reset()
+    passes.clear()
+    observation, *_ = task.step(home_action(task))
+    assert len(passes) == 1
+    assert observation in task.suite.space
+    assert observation["front"].shape == (2, 64, 96, 3)
+    assert observation["front_depth"].shape == (2, 64, 96)
+    assert "wrist_depth" not in observation
+    assert task.get_history()["left_out"] == ["front", "front_depth", "front_segmentation", "wrist"]
+
+
+def test_camera_parameters_project_points_to_where_they_are_seen():
+    task = sn.tasks.make("pick", n_envs=3, seed=2, cameras=CAMERAS)
+    observation, _ = task.reset()
+    parameters = observation["sensor_param_front"]
+    here = task.pickup_pose()[:, :3]
+    found = observation["object_image_points"]["front"]["pickup_obj"]
+    for env in range(3):
+        there = parameters["extrinsic"][env] @ np.append(here[env], 1)
+        assert there[2] > 0  # OpenCV: z is forward
+        pixel = (parameters["intrinsic"][env] @ there)[:2] / there[2]
+        assert found["visible"][env, 0] > 0
+        points = found["points"][env] * (96, 64)
+        points = points[points[:, 0] >= 0]
+        assert np.linalg.norm(points.mean(axis=0) - pixel) < 6
+        # OpenGL: the camera looks along -z of cam2world, y up
+        matrix = parameters["cam2world"][env]
+        ahead = (np.linalg.inv(matrix) @ np.append(here[env], 1))[:3]
+        np.testing.assert_allclose(ahead * (1, -1, -1), there, atol=1e-4)
+        assert matrix[2, 1] > 0
+
+
+def test_visible_pixels_are_spread_over_the_object():
+    segmentation = np.full((1, 8, 10, 2), -1, np.int32)
+    segmentation[0, 2:6, 3:8, 0] = 4
+    segmentation[0, 0, 0, 0] = 7
+    table = np.full((1, 9), -1, np.int64)
+    table[0, 4], table[0, 7] = 0, 1
+    points, visible = np.zeros((1, 3, 10, 2), np.float32), np.zeros((1, 3), np.int32)
+    find_pixels(segmentation, table, points, visible)
+    assert visible.tolist() == [[20, 1, 0]]
+    x, y = (points[0, 0] * (10, 8)).T
+    assert ((x >= 3) & (x < 8) & (y >= 2) & (y < 6)).all()
+    assert set(y.astype(int)) == {2, 3, 4, 5}
+    np.testing.assert_allclose(points[0, 1, 0], (0.05, 0.0625))
+    assert (points[0, 1, 1:] == -1).all()
+    assert (points[0, 2] == -1).all()
+
+
+def test_cameras_see_what_they_must_and_differ_between_envs():
+    task = sn.tasks.make("pick", n_envs=4, seed=8, cameras=CAMERAS[:1], randomize={"colors": 0.2, "lights": 0.3})
+    observation, _ = task.reset()
+    assert (observation["object_image_points"]["front"]["pickup_obj"]["visible"] > 0).all()
+    matrices = observation["sensor_param_front"]["cam2world"]
+    assert len({tuple(matrix[:3, 3]) for matrix in matrices}) == 4
+
+
+# -- what is drawn ----------------------------------------------------------------------------------------------------
+
+
+def test_an_episode_depends_on_seed_env_and_number_alone():
+    few, many = (sn.tasks.make("pick", n_envs=n, seed=4) for n in (2, 5))
+    few.reset()
+    many.reset()
+    np.testing.assert_array_equal(few.start_pose, many.start_pose[:2])
+    assert [few.pickup_name(env) for env in range(2)] == [many.pickup_name(env) for env in range(2)]
+    first = many.start_pose.copy()
+    many.reset(envs=[1])  # the second episode of env 1
+    np.testing.assert_array_equal(np.delete(many.start_pose, 1, 0), np.delete(first, 1, 0))
+    assert not np.array_equal(many.start_pose[1], first[1])
+    few.reset()
+    np.testing.assert_array_equal(few.start_pose[1], many.start_pose[1])
+    other = sn.tasks.make("pick", n_envs=2, seed=5)
+    other.reset()
+    assert not np.allclose(other.start_pose[:, :2], first[:2, :2])
+
+
+def test_things_stand_apart_and_those_that_are_not_there_are_away():
+    task = sn.tasks.make("pick", n_envs=6, seed=1, n_objects=3)
+    task.reset()
+    model = task.scene.model
+    spots = np.stack([task.body_poses(np.full(6, model.body(name).id))[:, :3] for name in task.things], axis=1)
+    for env in range(6):
+        there = spots[env][spots[env, :, 0] > 0]
+        assert len(there) == 3
+        names = [name for name, spot in zip(task.things, spots[env], strict=True) if spot[0] > 0]
+        assert task.pickup_name(env) in names
+        for i, a in enumerate(names):
+            for b, spot in zip(names[i + 1 :], there[i + 1 :], strict=True):
+                gap = np.linalg.norm(there[i, :2] - spot[:2]) - task.things[a].radius - task.things[b].radius
+                assert gap > 0.03
+    # nothing sinks or jumps at the start
+    task.step(home_action(task))
+    assert np.abs(task.pickup_pose()[:, 2] - task.start_pose[:, 2]).max() < 0.003
+
+
+# -- episodes end -----------------------------------------------------------------------------------------------------
+
+
+def test_an_env_that_is_done_holds_still_until_it_is_reset():
+    task = sn.tasks.make("pick", n_envs=3, max_steps=4)
+    task.reset()
+    task.step(home_action(task))
+    task.step(home_action(task))
+    task.reset(envs=[1])
+    action = home_action(task)
+    action[:, 1] += 0.3
+    for _ in range(2):
+        task.step(action)
+    assert task.is_done().tolist() == [True, False, True]
+    state, time = task.scene.get_state().clone(), task.scene.time.clone()
+    task.step(action)
+    assert (task.scene.get_state()[[0, 2]] == state[[0, 2]]).all()
+    assert (task.scene.time[[0, 2]] == time[[0, 2]]).all()
+    assert (task.scene.time[1] > time[1]).all()
+    action[[0, 2]] = np.nan  # rows of envs that are done do not count
+    task.step(action)
+    with pytest.raises(EpisodeOverError, match=r"every env is done.*reset"):
+        task.step(home_action(task))
+    task.reset(envs=[0])
+    assert task.is_done().tolist() == [False, True, True]
+    task.step(home_action(task))
+
+
+def test_autoreset_keeps_the_final_observation():
+    task = sn.tasks.make("pick", n_envs=2, max_steps=3, autoreset=True)
+    task.reset()
+    first = task.start_pose.copy()
+    for _ in range(2):
+        _, _, _, truncated, info = task.step(home_action(task))
+        assert "final_obs" not in info
+    observation, _, terminated, truncated, info = task.step(home_action(task))
+    assert truncated.all()
+    assert not terminated.any()
+    assert info["_final_obs"].all()
+    assert info["final_obs"]["task_info"][0]["step"] == 3
+    assert info["final_obs"]["actions/joint_pos"] == ({}, {})
+    assert observation["task_info"][0] | {"step": 0, "episode": 1} == observation["task_info"][0]
+    assert not np.array_equal(task.start_pose, first)
+    assert not task.is_done().any()
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def test_played_back_actions_do_the_same_again(pick):
+    task, _ = pick
+    again = sn.tasks.make("pick", n_envs=4, seed=0)
+    policy = sn.policies.make("playback", again, actions=task.get_history()["actions"])
+    again.register_policy(policy)
+    run(again, policy)
+    assert again.judge_success().all()
+
+
+def test_a_checkpoint_and_a_function_act(tmp_path):
+    import torch
+
+    task = sn.tasks.make("pick", n_envs=2)
+    seen = []
+    policy = sn.policies.make("function", task, function=lambda obs: (seen.append(obs), home_action(task))[1])
+    observation, _ = task.reset()
+    task.step(policy.get_action(observation))
+    assert seen[0] is observation
+    net = torch.nn.Linear(7 + 9, 8)
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    fresh = torch.nn.Linear(7 + 9, 8)
+    policy = sn.policies.make("checkpoint", task, module=fresh, keys=["tcp_pose", "qpos"], path=tmp_path / "net.pt")
+    arrays = [observation["tcp_pose"], observation["qpos"]["arm"], observation["qpos"]["gripper"]]
+    with torch.no_grad():
+        expected = net(torch.from_numpy(np.concatenate(arrays, axis=1))).numpy()
+    np.testing.assert_allclose(policy.get_action(observation), expected)
+    with pytest.raises(NameNotFoundError, match="did you mean 'tcp_pose'"):
+        sn.policies.make("checkpoint", task, module=fresh, keys=["tcp_pos"])
+    with pytest.raises(OptionError, match="is text"):
+        sn.policies.make("checkpoint", task, module=fresh, keys=["task_info"])
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_names():
+    with pytest.raises(NameNotFoundError, match="did you mean 'pick'"):
+        sn.tasks.make("pik")
+    with pytest.raises(NameNotFoundError, match="did you mean 'franka'"):
+        sn.tasks.make("pick", robot="frank")
+    with pytest.raises(NameNotFoundError, match="did you mean 'red_cube'"):
+        sn.tasks.make("pick", objects=("red_cub",))
+    with pytest.raises(NameNotFoundError, match="did you mean 'hand'"):
+        sn.tasks.make("pick", cameras=[{"name": "wrist", "link": "hnd"}])
+    with pytest.raises(NameNotFoundError, match="did you mean 'pickup_obj'"):
+        sn.tasks.make("pick", cameras=[{"name": "front", "must_see": ["pickup_object"]}])
+    with pytest.raises(OptionError, match="n_objects is 3"):
+        sn.tasks.make("pick", objects=("red_cube",), n_objects=3)
+    task = sn.tasks.make("pick")
+    with pytest.raises(NameNotFoundError, match="did you mean 'planner'"):
+        sn.policies.make("planer", task)
+
+
+def test_bad_actions_change_nothing_and_the_task_stays_usable():
+    task = sn.tasks.make("pick", n_envs=2)
+    with pytest.raises(EpisodeOverError, match="reset"):
+        task.step(home_action(task))
+    task.reset()
+    state = task.scene.get_state().clone()
+    good = home_action(task)
+    bad = good.copy()
+    bad[1, 2] = np.nan
+    for action, text in (
+        (good[:, :7], r"shape \(2, 8\).*arm: 7, gripper: 1.*\(2, 7\)"),
+        (good[0], "shape"),
+        (bad, "env 1 has NaN"),
+        (good.astype(complex), "numbers, got dtype complex128"),
+        (np.full((2, 8), "a"), "numbers"),
+        ({"arm": good[:, :7]}, "move groups"),
+        ({"arm": good[:, :7], "griper": good[:, 7:]}, "did you mean 'gripper'"),
+    ):
+        with pytest.raises(OptionError, match=text):
+            task.step(action)
+    assert (task.scene.get_state() == state).all()
+    assert (task.step_count == 0).all()
+    task.step({"arm": good[:, :7], "gripper": good[:, 7:]})
+
+
+def test_a_second_policy_is_refused_and_the_first_stays(pick):
+    task, policy = pick
+    with pytest.raises(ValueError, match="PickPlanner already"):
+        task.register_policy(sn.policies.make("planner", task))
+    assert task.policy is policy
+
+
+def test_a_robot_without_move_groups_is_refused():
+    with pytest.raises(OptionError, match="move groups"):
+        sn.tasks.make("pick", robot="diffdrive")
