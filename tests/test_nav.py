@@ -229,7 +229,10 @@ def test_the_planner_goes_round_what_it_did_not_know_of(robot):
     obs, *_ = task.step(planner.get_action(obs))
     for env in range(2):
         absent = next(name for name in ("pot", "pillar") if name not in task.plans[env].pieces)
-        middle = planner._path[env, :2].mean(axis=0)
+        way = planner._path[env, : planner._corners[env]]
+        along = np.append(0, np.cumsum(np.hypot(*np.diff(way, axis=0).T)))
+        middle = [np.interp(along[-1] / 2, along, way[:, axis]) for axis in (0, 1)]
+        assert np.linalg.norm(middle - way[0]) > 0.6  # not where the robot stands
         at = torch.tensor([*middle, FURNITURE[absent].height / 2])
         task.scene.world.bind("mocap_pos")[env, task._mocap[absent]] = at
     task.scene.world.changes.write()
@@ -245,22 +248,22 @@ def test_own_cameras_are_observed_when_asked_for():
     assert obs["robot_front_left"]["rgb"].shape == (1, 240, 320, 3)
     task.close()
     task = make(
-        1, n_furniture=1, cameras=({"name": "top", "pos": (0, 0, 7), "lookat": (0, 0.01, 0), "resolution": (160, 120)},)
+        1, n_furniture=1, cameras=({"name": "top", "pos": (0, 0, 7), "lookat": (0, 0.01, 0), "resolution": (640, 480)},)
     )
     obs, _ = task.reset()
     assert "robot_front_left" not in obs
     seen = obs["object_image_points"]["top"]["target_obj"]
     assert seen["visible"][0, 0] > 0
-    point = seen["points"][0, 0] * (160, 120)
+    point = seen["points"][0, 0] * (640, 480)
     there = np.append(task.target_pose()[0, :3], 1) @ obs["sensor_param_top"]["extrinsic"][0].T
     pixel = (obs["sensor_param_top"]["intrinsic"][0] @ there)[:2] / there[2]
-    assert np.linalg.norm(point - pixel) < 4
+    assert np.linalg.norm(point - pixel) < 8
 
 
 def test_bad_input_is_told():
     with pytest.raises(sn.OptionError, match="needs a robot that drives; 'franka' does not"):
         make(robot="franka")
-    with pytest.raises(sn.OptionError, match="needs a robot with arms; 'diffdrive' has none"):
+    with pytest.raises(sn.OptionError, match="needs a robot with arms as move groups; 'diffdrive' has none"):
         sn.tasks.make("pick", robot="diffdrive")
     with pytest.raises(LookupError, match="did you mean 'cabinet'"):
         make(furniture=("cabinett",))

@@ -59,8 +59,8 @@ class Task(Generic[ConfigT]):
         self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
         robot = make(config.robot) if robot is None else robot
         if not isinstance(robot, self.robot_type) or not robot.groups:
-            kind = "arms" if self.robot_type is Manipulator else "move groups"
-            raise OptionError(f"the task {self.name!r} needs a robot with {kind}; {config.robot!r} has none")
+            arms = "arms as " if self.robot_type is Manipulator else ""
+            raise OptionError(f"the task {self.name!r} needs a robot with {arms}move groups; {config.robot!r} has none")
         self.robot: Any = self._place_robot(robot)
         """What acts: of ``robot_type``."""
         self._add_scene(self.scene)
