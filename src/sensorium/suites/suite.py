@@ -139,6 +139,10 @@ def pick_env(value: Any, env: int) -> Any:
 
 def flat(value: Any) -> np.ndarray:
     """What a suite read of one uuid as (B, k) float32: arrays side by side, those of nested ones sorted by name."""
+    return np.concatenate(_columns(value), axis=1)
+
+
+def _columns(value: Any) -> list[np.ndarray]:
     if isinstance(value, dict):
-        return np.concatenate([flat(value[name]) for name in sorted(value)], axis=1)
-    return np.asarray(value, np.float32).reshape(len(value), -1)
+        return [part for name in sorted(value) for part in _columns(value[name])]
+    return [np.asarray(value, np.float32).reshape(len(value), -1)]
