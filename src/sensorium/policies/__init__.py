@@ -3,12 +3,23 @@
 from typing import Any
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.policies.multi import MultiPlanner
+from sensorium.policies.nav import NavPlanner
 from sensorium.policies.opening import OpeningPlanner
-from sensorium.policies.pick import PLANNERS, PickAndPlacePlanner, PickPlanner
+from sensorium.policies.pick import PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.policies.playback import CheckpointPolicy, FunctionPolicy, PlaybackPolicy
 from sensorium.policies.policy import Policy
 
+PLANNERS: dict[str, type[Policy]] = {
+    "pick": PickPlanner,
+    "pick_and_place": PickAndPlacePlanner,
+    "opening": OpeningPlanner,
+    "door_opening": OpeningPlanner,
+    "nav_to_obj": NavPlanner,
+    "multi": MultiPlanner,
+}
+"""Planners by the name of the task."""
 POLICIES = ("planner", "playback", "function", "checkpoint")
 """Names of the policies."""
 
@@ -36,9 +47,12 @@ def make(name: str, task: Any, **options: Any) -> Policy:
 
 
 __all__ = [
+    "PLANNERS",
     "POLICIES",
     "CheckpointPolicy",
     "FunctionPolicy",
+    "MultiPlanner",
+    "NavPlanner",
     "OpeningPlanner",
     "PickAndPlacePlanner",
     "PickPlanner",

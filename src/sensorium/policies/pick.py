@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from sensorium.policies.grasping import best_grip, grips_from_above
-from sensorium.policies.opening import OpeningPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.tasks.table import HEIGHT
 
@@ -96,12 +95,3 @@ def _raised(pose: np.ndarray, height: float) -> np.ndarray:
     up = pose.copy()
     up[2] += height
     return up
-
-
-PLANNERS: dict[str, Any] = {
-    "pick": PickPlanner,
-    "pick_and_place": PickAndPlacePlanner,
-    "opening": OpeningPlanner,
-    "door_opening": OpeningPlanner,
-}
-"""Planners by the name of the task."""

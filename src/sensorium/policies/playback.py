@@ -11,6 +11,7 @@ import torch
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
+from sensorium.suites import flat
 from sensorium.worlds import Envs, env_ids
 
 
@@ -96,10 +97,3 @@ class CheckpointPolicy(FunctionPolicy):
         with torch.no_grad():
             said: torch.Tensor = self.module(torch.from_numpy(columns))
         return said
-
-
-def flat(value: Any) -> np.ndarray:
-    """(B, k) float32 of arrays, however nested."""
-    if isinstance(value, dict):
-        return np.concatenate([flat(value[name]) for name in sorted(value)], axis=1)
-    return np.asarray(value, np.float32).reshape(len(value), -1)

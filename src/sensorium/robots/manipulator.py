@@ -199,13 +199,6 @@ class Manipulator(Robot):
 
     # -- where it is --------------------------------------------------------------------------------------------------
 
-    def base_pose(self) -> np.ndarray:
-        """Pose of the base link in the world frame, (B, 7) float64: x, y, z in metres, (w, x, y, z)."""
-        world = self._built("base_pose")
-        world.settle()
-        parts = (self._xpos[:, self._body], self._xquat[:, self._body])
-        return np.concatenate([part.numpy(force=True).astype(np.float64) for part in parts], axis=1)
-
     def set_home(self, envs: Envs = None) -> None:
         """Put joints and targets of envs to home, at rest; call ``scene.forward(envs)`` after it."""
         world = self._built("set_home")
@@ -222,13 +215,7 @@ class Manipulator(Robot):
 
     def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
         """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and what its rig senses."""
-        rig = [sensor for sensor in self.rig.children() if isinstance(sensor, Sensor)]
-        return [*tcp_poses(self), *rig]
-
-    @property
-    def link_names(self) -> list[str]:
-        """Names of its links."""
-        return [body.name for body in self.options.load_model().bodies[1:] if body.name]
+        return [*tcp_poses(self), *super().create_robot_sensors()]
 
     @property
     def can_be_placed(self) -> bool:

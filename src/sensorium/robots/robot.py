@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
@@ -13,12 +14,15 @@ from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import Options
+from sensorium.robots.drive import Drive
 from sensorium.robots.rig import Rig, SensorRig
+from sensorium.sensors import Sensor
 from sensorium.tree import Buffer
 from sensorium.worlds import Entity, Envs, Part, World, env_index
 from sensorium.worlds.compose import load_spec
 
 if TYPE_CHECKING:
+    from sensorium.suites import ObservationSensor
     from sensorium.worlds import Scene
 
 _STATE = frozenset({"state"})
@@ -103,6 +107,7 @@ class Robot(Part[RobotOptions]):
         name: its name in the scene.
         rig: its sensors by name.
         radius: of a vertical cylinder around the base that holds it, m.
+        groups: its move groups by name: "base", a :class:`Drive`, where it has the actions "forward" and "turn".
     """
 
     options_type: ClassVar[type[RobotOptions]] = RobotOptions
@@ -116,6 +121,8 @@ class Robot(Part[RobotOptions]):
         self._own = {each.name for kind in (spec.bodies, spec.sites, spec.joints) for each in kind if each.name}
         _check_model(self.options, spec)
         self.radius = self.options.radius or _radius(*self._at_start(spec), self.options.base)
+        drives = {"forward", "turn"} <= {action.name for action in self.options.actions}
+        self.groups: Mapping[str, Any] = {"base": Drive(self)} if drives else {}
 
     def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
         """The robot by itself, as it stands at the start."""
@@ -140,6 +147,11 @@ class Robot(Part[RobotOptions]):
     def action_limits(self) -> torch.Tensor:
         """Least and greatest values, (n_actions, 2)."""
         return torch.tensor([action.limits for action in self.options.actions])
+
+    @property
+    def action_slices(self) -> dict[str, slice]:
+        """Move group -> which numbers of an action are its own."""
+        return dict.fromkeys(self.groups, slice(0, self.n_actions))
 
     def act(self, action: Any, envs: Envs = None) -> None:
         """Tell the robot what to do from the next step on, until it is told otherwise.
@@ -182,6 +194,13 @@ class Robot(Part[RobotOptions]):
             return self._entity.get_pose()
         return self._xpos[:, self._body].float(), self._xquat[:, self._body].float()
 
+    def base_pose(self) -> np.ndarray:
+        """Pose of the base link in the world frame, (B, 7) float64: x, y, z in metres, (w, x, y, z)."""
+        world = self._built("base_pose")
+        world.settle()
+        parts = (self._xpos[:, self._body], self._xquat[:, self._body])
+        return np.concatenate([part.numpy(force=True).astype(np.float64) for part in parts], axis=1)
+
     def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Linear (B, 3) m/s and angular velocity (B, 3) rad/s of the base link, in the world frame."""
         self._built("get_velocity")
@@ -215,6 +234,22 @@ class Robot(Part[RobotOptions]):
         """Whether its base moves freely."""
         return self._is_root and self._free
 
+    def set_home(self, envs: Envs = None) -> None:
+        """Tell the robot in envs nothing more, after ``scene.reset(envs)``, by which it stands where it started."""
+        self.act(torch.zeros(self.n_actions), envs)
+
+    def disturb(self, envs: np.ndarray, most: float, draws: Sequence[np.random.Generator]) -> None:
+        """It has no arm whose joints could be off."""
+
+    def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
+        """What the robot contributes to a suite: the sensors of its rig."""
+        return [sensor for sensor in self.rig.children() if isinstance(sensor, Sensor)]
+
+    @property
+    def link_names(self) -> list[str]:
+        """Names of its links."""
+        return [body.name for body in self.options.load_model().bodies[1:] if body.name]
+
     # -- part of the scene --------------------------------------------------------------------------------------------
 
     def attach(self, scene: Scene, name: str) -> None:
@@ -228,6 +263,7 @@ class Robot(Part[RobotOptions]):
         """Find the base and the actuators in the model, and make the buffers."""
         world, options, entity = scene.world, self.options, self._entity
         model = world.model
+        self._dt = scene.dt
         self._world = world
         self._body = int(model.body(f"{self.name}/{options.base}").id)
         self._tree = int(model.body_rootid[self._body])

@@ -52,6 +52,13 @@ class Planner:
         way = self.room.to_world(np.stack(np.divmod(np.array(cells), columns), axis=1))
         return self.straighten(way if len(way) > 1 else np.repeat(way, 2, axis=0))
 
+    def lengths(self, start: np.ndarray) -> np.ndarray:
+        """Metres of the shortest way from the free cell nearest to ``start`` to each cell, (rows, columns); inf where
+        there is none."""
+        row, column = self.cell(start)
+        columns = self.room.shape[1]
+        return np.asarray(dijkstra(self._graph, indices=row * columns + column)).reshape(self.room.shape)
+
     def straighten(self, way: np.ndarray) -> np.ndarray:
         """A way without the corners that can be left out: those between two that see each other."""
         corners, here = [0], 0

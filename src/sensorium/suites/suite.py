@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
@@ -134,3 +135,14 @@ def pick_env(value: Any, env: int) -> Any:
     if isinstance(value, dict):
         return {name: pick_env(each, env) for name, each in value.items()}
     return value[env]
+
+
+def flat(value: Any) -> np.ndarray:
+    """What a suite read of one uuid as (B, k) float32: arrays side by side, those of nested ones sorted by name."""
+    return np.concatenate(_columns(value), axis=1)
+
+
+def _columns(value: Any) -> list[np.ndarray]:
+    if isinstance(value, dict):
+        return [part for name in sorted(value) for part in _columns(value[name])]
+    return [np.asarray(value, np.float32).reshape(len(value), -1)]

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sensorium.errors import NameNotFoundError, did_you_mean, shorten
-from sensorium.robots import Manipulator
+from sensorium.robots import Robot
 from sensorium.tasks.door_opening import DoorOpening
+from sensorium.tasks.multi import MultiTask
+from sensorium.tasks.nav import NavToObj
+from sensorium.tasks.objects import look_up
 from sensorium.tasks.opening import Opening
 from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.task import Task
 
-TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace, Opening, DoorOpening)}
+_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask)
+TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """The tasks, by name."""
 VIEWS: dict[str, dict[str, Any]] = {
     "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},
@@ -30,28 +33,25 @@ def names() -> list[str]:
 
 def find(name: str) -> type[Task[Any]]:
     """The class of a task."""
-    if name not in TASKS:
-        raise NameNotFoundError(
-            f"there is no task {name!r}{did_you_mean(name, TASKS) or f'; there are {shorten(TASKS)}'}"
-        )
+    look_up("task", [name], TASKS)
     return TASKS[name]
 
 
-def make(name: str, robot: str | Manipulator = "franka", **options: Any) -> Task[Any]:
+def make(name: str, robot: str | Robot | None = None, **options: Any) -> Task[Any]:
     """A task, ready to be reset.
 
     Args:
         name: which: "pick", "pick_and_place", ...; see :func:`names`.
-        robot: a name of ``sn.robots.names()``, or a robot of your own with move groups.
+        robot: a name of ``sn.robots.names()``, or a robot of your own with move groups. Default: the task's own.
         **options: of the task, as ``n_envs``, ``seed``, ``max_steps``, ``cameras``; see the task's ``config_type``.
 
     Example:
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
     """
     cls = find(name)
-    if isinstance(robot, str):
-        return cls(cls.config_type(robot=robot, **options))
-    return cls(cls.config_type(robot="own", **options), robot)
+    if isinstance(robot, Robot):
+        return cls(cls.config_type(robot="own", **options), robot)
+    return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
 
 
 def default_robot(name: str) -> str:
@@ -61,9 +61,5 @@ def default_robot(name: str) -> str:
 
 def views_named(names: Sequence[str], resolution: tuple[int, int], depth: bool = False) -> list[dict[str, Any]]:
     """Options of cameras at places that suit the tasks at a table."""
-    for view in names:
-        if view not in VIEWS:
-            raise NameNotFoundError(
-                f"there is no view {view!r}{did_you_mean(view, VIEWS) or f'; there are {shorten(VIEWS)}'}"
-            )
+    look_up("view", names, VIEWS)
     return [{"name": view, **VIEWS[view], "resolution": resolution, "depth": depth} for view in names]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.worlds import Box, Cylinder, Sphere
@@ -68,9 +70,14 @@ THINGS: dict[str, Thing] = {
 
 def find(names: tuple[str, ...]) -> dict[str, Thing]:
     """Things by name."""
-    for name in names:
-        if name not in THINGS:
-            raise NameNotFoundError(
-                f"there is no object {name!r}{did_you_mean(name, THINGS) or f'; there are {shorten(THINGS)}'}"
-            )
+    look_up("object", names, THINGS)
     return {name: THINGS[name] for name in names}
+
+
+def look_up(what: str, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    """Raise an error that says which of the names is not known."""
+    for name in names:
+        if name not in known:
+            raise NameNotFoundError(
+                f"there is no {what} {name!r}{did_you_mean(name, known) or f'; there are {shorten(known)}'}"
+            )

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from sensorium import poses
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError, did_you_mean, shorten
-from sensorium.robots import Manipulator, make
+from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks import views
@@ -49,21 +49,37 @@ class Task(Generic[ConfigT]):
     config_type: ClassVar[type[TaskConfig]] = TaskConfig
     roles: ClassVar[tuple[str, ...]] = ()
     """What parts the things of the task play: "pickup_obj", ..."""
+    robot_type: ClassVar[type[Robot]] = Manipulator
+    """What robot it needs, which has move groups in any case."""
 
-    def __init__(self, config: ConfigT, robot: Manipulator | None = None) -> None:
+    def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
         self.config: ConfigT = config
         self.n_envs = config.n_envs
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
-        self.robot: Manipulator = make(config.robot) if robot is None else robot  # type: ignore[assignment]
-        if not isinstance(self.robot, Manipulator):
-            raise OptionError(f"the task {self.name!r} needs a robot with move groups; {config.robot!r} has none")
-        self.robot = self._place_robot(self.robot)
+        robot = make(config.robot) if robot is None else robot
+        if not isinstance(robot, self.robot_type) or not robot.groups:
+            arms = "arms as " if self.robot_type is Manipulator else ""
+            raise OptionError(f"the task {self.name!r} needs a robot with {arms}move groups; {config.robot!r} has none")
+        self.robot: Any = self._place_robot(robot)
+        """What acts: of ``robot_type``."""
         self._add_scene(self.scene)
         self.scene.add_module(views.ROBOT, self.robot)
         self._add_sensors(self.scene)
         self.cameras = views.add_cameras(self)
         self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
+        self._start_episodes()
+        self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
+        self._start()
+        self.suite: SensorSuite | None = None
+        if config.use_sensors:
+            self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
+            self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
+
+    def _start_episodes(self) -> None:
+        """Make what counts episodes and steps, and the spaces of actions."""
+        self.seed = self.config.seed
+        """What is drawn comes from it; see :meth:`reseed`."""
         self.policy: Policy | None = None
         self.terminated, self.truncated, self.succeeded = np.zeros((3, self.n_envs), bool)
         self.step_count = np.zeros(self.n_envs, np.int64)
@@ -74,13 +90,7 @@ class Task(Generic[ConfigT]):
         self.single_action_space = spaces.Box(least, greatest, dtype=np.float32)
         shape = (self.n_envs, 1)
         self.action_space = spaces.Box(np.tile(least, shape), np.tile(greatest, shape), dtype=np.float32)
-        self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
-        self.history = History(config.keep_images)
-        self._start()
-        self.suite: SensorSuite | None = None
-        if config.use_sensors:
-            self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
-            self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
+        self.history = History(self.config.keep_images)
         self._observation: dict[str, Any] = {}
 
     # -- hooks of tasks -----------------------------------------------------------------------------------------------
@@ -88,7 +98,7 @@ class Task(Generic[ConfigT]):
     def _scene_options(self) -> dict[str, Any]:
         return {"integrator": "implicitfast", "cone": "elliptic", "impratio": 10.0}
 
-    def _place_robot(self, robot: Manipulator) -> Manipulator:
+    def _place_robot(self, robot: Any) -> Any:
         """The robot as the task wants it to stand."""
         return robot
 
@@ -178,6 +188,15 @@ class Task(Generic[ConfigT]):
             self.history.begin(self._observation, self.suite)
         return self._observation, {"episode": self.episode.copy()}
 
+    def reseed(self, seed: int) -> None:
+        """Draw all that comes from now on as a task made with this seed would; call ``reset()`` after it.
+
+        Noise of sensors begins anew, from the seed with which the task was made.
+        """
+        self.seed = checked_seed(seed)
+        self.episode[:] = -1
+        self.scene.step_count = 0
+
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         if numbers is None:
             self.episode[ids] += 1
@@ -185,7 +204,7 @@ class Task(Generic[ConfigT]):
         else:
             self.episode[ids] = numbers
             keys = [(int(number),) for number in numbers]
-        draws = [np.random.default_rng([self.config.seed, *key]) for key in keys]
+        draws = [np.random.default_rng([self.seed, *key]) for key in keys]
         self.scene.reset(ids)
         self.robot.set_home(ids)
         wobble = self.config.randomize.robot
@@ -226,23 +245,8 @@ class Task(Generic[ConfigT]):
                 "every env is done: call reset(), or reset(envs) for some; or make the task with autoreset=True"
             )
         told = self._checked(action)
-        acting = np.flatnonzero(~done).astype(np.int32)
-        before = self.actions.before()
-        self.robot.act(told[acting], None if len(acting) == self.n_envs else acting)
-        self.actions.note(told, before, ~done)
-        failed: dict[int, str] = {}
-        try:
-            self.scene.step()
-        except DivergenceError as error:
-            failed = error.messages
-        self.step_count[acting] += 1
-        self.succeeded[acting] = self._judge()[acting]
-        broken = np.isin(np.arange(self.n_envs), list(failed))
-        self.succeeded &= ~broken
-        self.terminated |= self.succeeded
-        self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
+        failed = self._advance(told, ~done)
         ended = self.is_done() & ~done
-        self.actions.terminal[ended] = True
         reward = np.where(done, 0.0, self._reward()).astype(np.float32)
         self._observation = self._observe()
         terminated, truncated = self.terminated.copy(), self.truncated.copy()
@@ -258,8 +262,32 @@ class Task(Generic[ConfigT]):
                 self._reset(ids)
                 self._observation = self._observe()
             else:
-                self.scene.hold(ids)
+                self._hold(ids)
         return self._observation, reward, terminated, truncated, info
+
+    def _advance(self, told: np.ndarray, acting: np.ndarray) -> dict[int, str]:
+        """Act in the envs of a mask, and judge how it went; env -> message of those whose physics failed."""
+        ids = np.flatnonzero(acting).astype(np.int32)
+        before = self.actions.before()
+        self.robot.act(told[ids], None if len(ids) == self.n_envs else ids)
+        self.actions.note(told, before, acting)
+        failed: dict[int, str] = {}
+        try:
+            self.scene.step()
+        except DivergenceError as error:
+            failed = error.messages
+        self.step_count[ids] += 1
+        self.succeeded[ids] = self._judge()[ids]
+        broken = np.isin(np.arange(self.n_envs), list(failed))
+        self.succeeded &= ~broken
+        self.terminated |= self.succeeded
+        self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
+        self.actions.terminal[acting & self.is_done()] = True
+        return failed
+
+    def _hold(self, ids: np.ndarray) -> None:
+        """Let envs that have ended hold still."""
+        self.scene.hold(ids)
 
     def _checked(self, action: Any) -> np.ndarray:
         """An action as (B, n) float64."""
@@ -344,3 +372,10 @@ class Task(Generic[ConfigT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.n_envs} envs, robot {self.config.robot!r}>"
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as an int; an OptionError says what is wrong with it."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
+    return int(seed)

@@ -38,7 +38,7 @@ def renew(task: Task[Any], envs: np.ndarray, draws: Sequence[np.random.Generator
                 intensity=(1 - look.lights, 1 + look.lights),
                 direction=look.lights,
                 colors=look.colors,
-                draw=int(task.episode[env]),
+                draw=int(np.random.SeedSequence([task.seed, int(task.episode[env])]).generate_state(1)[0]),
                 envs=[env],
             )
     for camera in task.config.cameras:
