@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
     "viewer": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"},
-    "robots": BASE | {"tree", "worlds", "sensors"},
+    "robots": BASE | {"tree", "worlds", "pipeline", "sensors"},
     "scenarios": BASE | {"tree", "worlds", "pipeline", "sensors", "robots"},
     "datasets": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras", "robots"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},

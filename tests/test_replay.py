@@ -279,17 +279,6 @@ def test_a_replay_that_was_killed_goes_on(falling, tmp_path):
 
 
 @needs_gl
-@pytest.mark.slow
-def test_several_processes_give_the_same_frames(falling, tmp_path):
-    options = ReplayOptions(images=("rgb", "segmentation"), interval=2, segment_frames=4)
-    one = replay(falling[0], tmp_path / "one", options)
-    reports = []
-    several = replay(falling[0], tmp_path / "several", options, workers=3, progress=reports.append)
-    assert sum(reports) == 15
-    same(one, several)
-
-
-@needs_gl
 def test_other_cameras_and_sensors(falling, tmp_path):
     file = tmp_path / "more.json"
     file.write_text(

@@ -289,3 +289,13 @@ def test_a_closed_scene_is_freed():
     del scene
     gc.collect()
     assert world() is None
+
+
+def test_friction_cones_are_those_of_the_options():
+    for options, cone, ratio in (({}, 0, 1.0), ({"cone": "elliptic", "impratio": 10}, 1, 10.0)):
+        scene = sn.Scene(**options)
+        scene.add_object(sn.Box(size=(0.1, 0.1, 0.1)), free=True)
+        scene.build()
+        assert (scene.model.opt.cone, scene.model.opt.impratio) == (cone, ratio)
+    with pytest.raises(sn.OptionError, match="impratio"):
+        sn.Scene(impratio=0)

@@ -101,10 +101,10 @@ def test_an_observation_is_a_value_that_later_steps_leave_alone():
 def test_a_taken_uuid_names_both_owners_and_adds_nothing():
     _, suite = suite_of_scene()
     new = ArraySensor("speed", lambda: np.zeros((3, 1)), (1,))
-    with pytest.raises(DuplicateNameError, match="'height'.*task 'drop'.*policy 'mine'"):
+    with pytest.raises(DuplicateNameError, match=r"'height'.*task 'drop'.*policy 'mine'"):
         suite.extend([new, ArraySensor("height", lambda: np.zeros((3, 1)), (1,))], "policy 'mine'")
     assert "speed" not in suite
-    with pytest.raises(DuplicateNameError, match="'speed'.*policy 'mine'"):
+    with pytest.raises(DuplicateNameError, match=r"'speed'.*policy 'mine'"):
         suite.extend([new, new], "policy 'mine'")
     suite.add(new, "policy 'mine'")
     assert suite.owner("speed") == "policy 'mine'"
@@ -113,7 +113,7 @@ def test_a_taken_uuid_names_both_owners_and_adds_nothing():
 
 def test_unknown_names_and_things_that_are_no_sensors():
     _, suite = suite_of_scene()
-    with pytest.raises(NameNotFoundError, match="'hieght'.*did you mean 'height'"):
+    with pytest.raises(NameNotFoundError, match=r"'hieght'.*did you mean 'height'"):
         suite["hieght"]
     with pytest.raises(OptionError, match="suite holds sensors"):
         suite.add("height")

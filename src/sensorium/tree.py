@@ -157,6 +157,22 @@ class Module:
             raise DuplicateNameError(f"{type(self).__name__} already has a child named {name!r}; choose another name")
         self.__dict__.setdefault("_children", {})[name] = child
 
+    def replace_child(self, child: Module | Buffer, other: Module | Buffer | None) -> bool:
+        """Put another child into the place of one that is right below; None takes it away. Whether it was there."""
+        children = self.__dict__.get("_children", {})
+        for name, value in children.items():
+            if value is child:
+                if other is None:
+                    del children[name]
+                else:
+                    children[name] = other
+                return True
+        for name, value in vars(self).items():
+            if not name.startswith("_") and any(one is child for _, one in _unpack(name, value)):
+                setattr(self, name, _with(value, child, other))
+                return True
+        return False
+
     def _slots(self) -> Iterator[tuple[str, Module | Buffer]]:
         for name, value in vars(self).items():
             if not name.startswith("_"):
@@ -349,6 +365,15 @@ def _unpack(name: str, value: Any) -> Iterator[tuple[str, Module | Buffer]]:
         for key, item in value.items():
             if isinstance(item, Module | Buffer):
                 yield f"{name}.{key}", item
+
+
+def _with(held: Any, child: Module | Buffer, other: Module | Buffer | None) -> Any:
+    """What an attribute holds, with another module, or None, in the place of one."""
+    if held is child:
+        return other
+    if isinstance(held, dict):
+        return {key: other if item is child else item for key, item in held.items()}
+    return type(held)(other if item is child else item for item in held)
 
 
 def _tags(name: str, tags: Iterable[str]) -> frozenset[str]:

@@ -23,7 +23,7 @@ class Record:
     out: Path
     """Folder to write: a new or an empty one."""
     robot: str = "diffdrive"
-    """Which robot: diffdrive, holonomic, or an MJCF or URDF file."""
+    """Which robot: diffdrive, holonomic, franka, mobile_franka, floating_gripper, bimanual, or an MJCF or URDF file."""
     scenario: str = "random-path"
     """What drives it: random-path, random-acceleration, keyboard, gamepad."""
     steps: int = 500

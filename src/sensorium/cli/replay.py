@@ -46,7 +46,12 @@ class Replay:
     cameras: list[str] = field(default_factory=list)
     """Names of the cameras to render, and files (YAML or JSON) of cameras that were not there. Default: all."""
     sensors: list[Path] = field(default_factory=list)
-    """Files (YAML or JSON) of further sensors; one with the uuid of a recorded one takes its place."""
+    """Files (YAML or JSON) of further sensors; one with the uuid of a recorded one, or its name in a rig, takes its
+    place."""
+    only_sensors: bool = False
+    """Leave out the recorded sensors and cameras, but for those that files replace."""
+    device: str | None = None
+    """Where to sense: cpu or cuda. Default: where it was recorded."""
     interval: int = 1
     """Every how many steps a frame is taken."""
     max_frames: int | None = None
@@ -84,6 +89,8 @@ class Replay:
         options = sn.datasets.ReplayOptions(
             images=tuple(kind for kind, on in kinds.items() if on),
             sensors=tuple(added),
+            only_sensors=self.only_sensors,
+            device=self.device,
             renderer=self.renderer,
             resolution=self.resolution,
             interval=self.interval,

@@ -9,7 +9,8 @@ from sensorium.datasets.check import Report, check
 from sensorium.datasets.dataset import ABOUT, Dataset, Trajectory
 from sensorium.datasets.episode import Episode
 from sensorium.datasets.recorder import Recorder
-from sensorium.datasets.replay import ReplayOptions, replay
+from sensorium.datasets.replay import replay
+from sensorium.datasets.replay_options import ReplayOptions
 from sensorium.datasets.retrace import Retracer
 from sensorium.datasets.rows import IMAGE_TAGS
 from sensorium.datasets.sensor_files import load_sensors

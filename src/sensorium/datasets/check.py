@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sensorium.datasets import media
 from sensorium.datasets.chunk import Chunk, recover
-from sensorium.datasets.files import PART, STATE, quote, read_config, writing
-from sensorium.errors import DatasetError
+from sensorium.datasets.files import PART, STATE, file_sum, missing_in, quote, read_config, was_begun, writing
+from sensorium.datasets.place import aside_of, has_step, put_back
+from sensorium.datasets.runs import Layout, recover_runs
+from sensorium.errors import DatasetError, ModelError
+from sensorium.worlds.contents import dependencies
 
 
 @dataclass
@@ -53,13 +58,46 @@ def check(folder: str | Path, repair: bool = True) -> Report:
         DatasetError: the folder is no recording, or one that is being written.
     """
     folder = Path(folder)
-    config = read_config(folder)
     report = Report(folder)
+    _replaced(folder, repair, report)
+    if folder.is_dir() and was_begun(folder) and not (folder / "config.json").exists():
+        with writing(folder):  # or it is being begun just now
+            report.problems.append(
+                "it was begun and has no step: its process ended before it wrote config.json; remove it, or write "
+                "another one in its place with --overwrite"
+            )
+        return report
+    config = read_config(folder)
     with writing(folder):
+        if repair and "replay" in config:
+            kept = recover_runs(Layout.of(folder, config))
+            report.repaired += [f"{STATE}/{first:08d}.h5{PART}: kept {count} frames" for first, count in kept]
         _interrupted(folder, repair, report)
+        report.n_files += 1  # config.json
+        report.problems += [f"config.json does not say {name!r}; restore it from a copy" for name in missing_in(config)]
         _check_scene(folder, config, report)
         _check_steps(folder, config, report)
     return report
+
+
+def _replaced(folder: Path, repair: bool, report: Report) -> None:
+    """A process was killed while its recording took the place of another."""
+    aside = aside_of(folder)
+    if not aside.is_dir():
+        return
+    with ExitStack() as stack:
+        if folder.is_dir():
+            stack.enter_context(writing(folder))
+        begun = not has_step(folder)
+        if not repair:
+            what = "was to be replaced" if begun else "was replaced"
+            report.problems.append(f"the recording that {what} is still in {aside}; run `sensorium check {folder}`")
+        elif begun:
+            put_back(folder)
+            report.repaired.append("it was to be replaced, by one that has no step: put back")
+        else:
+            shutil.rmtree(aside)
+            report.repaired.append(f"removed the recording that it has replaced, {aside}")
 
 
 def _interrupted(folder: Path, repair: bool, report: Report) -> None:
@@ -88,22 +126,36 @@ def _steps_of(events: Path) -> Path:
 
 
 def _check_scene(folder: Path, config: dict[str, Any], report: Report) -> None:
-    needed = ["scene.xml"]
-    needed += [
-        entry["model"]["file"]
-        for entry in config.get("scene", {}).get("contents", [])
-        if isinstance(entry.get("model"), dict) and "file" in entry["model"]
-    ]
-    report.n_files += 1  # config.json
-    for name in needed:
-        if (folder / name).is_file():
-            report.n_files += 1
-        else:
+    sums = config.get("files")
+    if sums is None:  # version 1
+        sums = dict.fromkeys(["scene.xml"])
+        for entry in config.get("scene", {}).get("contents", []):
+            if isinstance(entry.get("model"), dict) and "file" in entry["model"]:
+                sums |= dict.fromkeys(_model_files(folder, entry["model"]["file"], report))
+    for name, expected in sums.items():
+        path = folder / name
+        if not path.is_file():
             report.problems.append(f"{name} is missing; restore it from a copy")
+        elif expected is not None and file_sum(path) != expected:
+            report.problems.append(f"{name} was changed or truncated; restore it from a copy")
+        else:
+            report.n_files += 1
+
+
+def _model_files(folder: Path, name: str, report: Report) -> list[str]:
+    """A model file, and what it names."""
+    if not (folder / name).is_file():
+        return [name]
+    try:
+        _, paths = dependencies(str(folder / name))
+    except ModelError as error:
+        report.problems.append(f"{name}: {error}; restore it from a copy")
+        return []
+    return [path.relative_to(folder.resolve()).as_posix() for path in paths]
 
 
 def _check_steps(folder: Path, config: dict[str, Any], report: Report) -> None:
-    names = {form["name"] for form in config.get("fields", [])}
+    names = {form["name"] for form in config["fields"]} if isinstance(config.get("fields"), list) else None
     end, gap = 0, False
     paths = sorted((folder / STATE).glob("*.h5"))
     for path in paths:
@@ -117,7 +169,7 @@ def _check_steps(folder: Path, config: dict[str, Any], report: Report) -> None:
             report.problems.append(str(error))
             gap = True
             continue
-        if {one.name for one in chunk.row.fields} != names or chunk.first != int(path.stem):
+        if (names is not None and {one.name for one in chunk.row.fields} != names) or chunk.first != int(path.stem):
             report.problems.append(f"{name} belongs to another recording; restore the right file")
             gap = True
             continue
@@ -145,15 +197,13 @@ def _check_steps(folder: Path, config: dict[str, Any], report: Report) -> None:
 def _check_images(folder: Path, config: dict[str, Any], chunk: Chunk, report: Report) -> None:
     for name, about in config.get("replay", {}).get("images", {}).items():
         kind = about["kind"]
-        for env in range(config["scene"]["n_envs"]):
+        for env in range(config.get("scene", {}).get("n_envs", 0)):
             path = folder / kind / quote(name) / f"env{env:04d}" / f"{chunk.first:08d}{media.KINDS[kind]['file']}"
             try:
-                frames = media.count(path)
+                frames = media.verify(path)
                 if frames != len(chunk):
                     raise DatasetError(f"{path} has {frames} frames instead of {len(chunk)}")
             except DatasetError as error:
                 report.problems.append(str(error))
             else:
                 report.n_files += 1
-            finally:
-                media.forget(path)

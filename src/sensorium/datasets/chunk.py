@@ -3,33 +3,40 @@
 Data sets are contiguous and laid out when the file is made (``buffers/NAME`` of shape (steps, ...), ``check``), so
 that a step is put in its place by plain writes: what was written survives the process. Last comes the step's check
 sum in ``check``: a step without it was not finished. What happened between steps is in a file of lines of JSON beside
-it. HDF5 itself has a file open only while there is nothing to lose: to make it, and to copy the steps of one that was
-not filled.
+it, which the check sums cover as well. HDF5 itself has a file open only while there is nothing to lose: to make it, and
+to copy the steps of one that was not filled.
 """
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from sensorium.datasets.files import PART, named, publish, quote, unquote, write_whole
+from sensorium.datasets.events import Events, events_line, events_sum
+from sensorium.datasets.files import PART, named, publish, quote, sync_folder, unquote, write_whole
 from sensorium.datasets.rows import Field, Row
 from sensorium.errors import DatasetError
 
 _SLACK = 1 << 14
 """Room for what HDF5 itself needs."""
+_VERSION = 2
+"""Of the check sums; the first, in files that do not say, knew nothing of events, nor of the order of values."""
 _WRITTEN = 1 << 63
 """Set in check sums, so that none is zero."""
 
 
-def check_sum(block: np.ndarray) -> int:
-    """Of a row's block of bytes: sum and exclusive or of its 64-bit words, a tenth of the cost of a CRC."""
+def check_sum(block: np.ndarray, line: bytes) -> int:
+    """Of a step: CRC-32 of its block of bytes, and above that the lower 31 bits of the CRC-32 of its line of events."""
+    return _WRITTEN | events_sum(line) << 32 | zlib.crc32(block.data)
+
+
+def _first_check_sum(block: np.ndarray) -> int:
     words = block.view(np.uint64)
     return _WRITTEN | int(np.add.reduce(words)) ^ int(np.bitwise_xor.reduce(words)) >> 1
 
@@ -40,6 +47,7 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         os.posix_fallocate(handle.fileno(), 0, 1024 * len(row.fields) + _SLACK)
     with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
+        file.attrs["version"] = _VERSION
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         layout.set_layout(h5py.h5d.CONTIGUOUS)
         layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -66,20 +74,21 @@ class ChunkWriter:
 
     def __init__(self, folder: Path, row: Row, first: int, capacity: int) -> None:
         self.first, self.capacity, self.count = first, capacity, 0
-        self._row = row
         self.path = folder / f"{first:08d}.h5"
         self._part = folder / f"{self.path.name}{PART}"
         self._events_path = _events_part(self.path)
+        self._file = self._events = -1
         with named(self.path):
             try:
                 offsets = _create(self._part, row, capacity, first)
                 self._file = os.open(self._part, os.O_WRONLY)
                 self._events = os.open(self._events_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            except OSError:
-                self._part.unlink(missing_ok=True)
+            except (OSError, RuntimeError):
+                self.discard()
                 raise
         self._check = offsets["check"]
-        self._places = [(offsets[field.name], field.n_bytes) for field in row.fields]
+        places = zip(row.starts, row.fields, strict=True)
+        self._places = [(start, field.n_bytes, offsets[field.name]) for start, field in places if field.n_bytes]
 
     @property
     def full(self) -> bool:
@@ -89,15 +98,24 @@ class ChunkWriter:
     def write(self, block: np.ndarray, events: list[Any]) -> None:
         """Put the next step in its place."""
         with named(self.path):
-            if events:
-                line = json.dumps({"row": self.count, "events": events}, allow_nan=False)
-                _write_all(self._events, f"{line}\n".encode(), None)
-            for part, (offset, size) in zip(self._row.parts(block), self._places, strict=True):
-                if size:
-                    _write_all(self._file, part.data, offset + self.count * size)
-            check = check_sum(block).to_bytes(8, "little")
+            line = events_line(self.count, events)
+            if line:
+                _write_all(self._events, line + b"\n", None)
+            for start, size, offset in self._places:
+                at = offset + self.count * size
+                done = os.pwrite(self._file, block.data[start : start + size], at)
+                if done < size:
+                    _write_all(self._file, block.data[start + done : start + size], at + done)
+            check = check_sum(block, line).to_bytes(8, "little")
             _write_all(self._file, check, self._check + 8 * self.count)
         self.count += 1
+
+    def sync(self) -> None:
+        """Have the steps on the disk."""
+        with named(self.path):
+            for descriptor in (self._file, self._events):
+                os.fsync(descriptor)
+            sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Give the files their final names. Without any step, there are none."""
@@ -127,15 +145,20 @@ def _write_all(descriptor: int, data: Any, offset: int | None) -> None:
 
 
 def finish(part: Path, path: Path, count: int) -> None:
-    """Turn files of which ``count`` steps are whole into complete ones."""
+    """Turn files of which ``count`` steps are whole into complete ones. Those that were filled need no more room."""
     events = _events_part(path)
     if count:
         with h5py.File(part, "r", locking=False) as file:
             short = len(file["check"]) > count
         with named(path):
             whole = _cut(part, count) if short else part
-        lines = events.read_bytes().split(b"\n")[:-1]
-        write_whole(events_path(path), b"".join(line + b"\n" for line in lines if json.loads(line)["row"] < count))
+        if events.exists():  # if not, a process was killed after it had got its name
+            text = events.read_bytes()
+            lines = Events(text).before(count)
+            if lines != text:
+                write_whole(events_path(path), lines)
+            else:
+                publish(events, events_path(path))
         publish(whole, path)
     part.unlink(missing_ok=True)
     events.unlink(missing_ok=True)
@@ -157,6 +180,7 @@ def _cut(part: Path, count: int) -> Path:
         row, first = _row_of(old), int(old.attrs["first"])
         _create(shorter, row, count, first)
         with h5py.File(shorter, "r+", libver="v110") as new:
+            new.attrs["version"] = old.attrs.get("version", 1)
             for name in [*(f"buffers/{quote(field.name)}" for field in row.fields), "check"]:
                 if new[name].size:
                     new[name][...] = old[name][:count]
@@ -173,15 +197,35 @@ def recover(part: Path) -> int:
     Raises:
         DatasetError: the file is damaged otherwise; it is left as it is.
     """
-    path = part.with_name(part.name.removesuffix(PART))
-    if not _events_part(path).exists():  # it is made after the layout, so there was no step yet
-        part.unlink()
+    count = whole_steps(part)
+    finish(part, part.with_name(part.name.removesuffix(PART)), count)
+    return count
+
+
+def whole_steps(part: Path) -> int:
+    """How many steps of a file that was not finished are whole."""
+    if not _events_file(part).exists():  # it is made after the layout, so there was no step yet
         return 0
     chunk = Chunk(part)
     count = next((i for i in range(len(chunk)) if not chunk.is_whole(i)), len(chunk))
     chunk.close()
-    finish(part, path, count)
     return count
+
+
+def _events_file(path: Path) -> Path:
+    """Where the events of a file of steps are now."""
+    if not path.name.endswith(PART):
+        return events_path(path)
+    final = path.with_name(path.name.removesuffix(PART))
+    return _events_part(final) if _events_part(final).exists() else events_path(final)
+
+
+def _why(error: Exception) -> str:
+    """What HDF5 says of a file, in few words."""
+    for said, meant in (("truncated", "it was truncated"), ("signature not found", "it is not HDF5")):
+        if said in str(error):
+            return meant
+    return str(error)
 
 
 class Chunk:
@@ -197,20 +241,32 @@ class Chunk:
                 self._count = len(file["check"])
                 self._offsets = {name: data.id.get_offset() or 0 for name, data in sets.items()}
                 self._check_offset = file["check"].id.get_offset()
+                self._version = int(file.attrs.get("version", 1))
             with open(path, "rb") as handle:
                 self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
             self.arrays = {field.name: self._array(field, self._offsets[field.name]) for field in self.row.fields}
             self._checks = self._array(Field("check", "uint64", ()), self._check_offset)
-            text = b"" if path.name.endswith(PART) else events_path(path).read_bytes()
-            self.events = {line["row"]: line["events"] for line in map(json.loads, text.splitlines())}
+            text = _events_file(path).read_bytes()
         except FileNotFoundError as error:
-            raise DatasetError(
-                f"the file {error.filename or path} is missing; restore it, or run `sensorium check` on its folder"
-            ) from None
+            raise DatasetError(f"the file {error.filename or path} is missing; restore it from a copy") from None
         except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
+            raise DatasetError(f"{path} is not a whole file of steps ({_why(error)}); restore it from a copy") from None
+        try:
+            self.events = Events(text)
+            if self._version > 1 and not path.name.endswith(PART):
+                self._check_events(text)
+        except ValueError as error:
             raise DatasetError(
-                f"{path} is not a whole file of steps ({error}); restore it, or run `sensorium check` on its folder"
+                f"{events_path(path)} was changed or truncated: {error}; restore it from a copy"
             ) from None
+
+    def _check_events(self, text: bytes) -> None:
+        held = self._checks >> np.uint64(32) & np.uint64(0x7FFFFFFF)
+        bad = np.flatnonzero(held != self.events.sums(len(self)))
+        if len(bad):
+            raise ValueError(f"the events of step {self.first + int(bad[0])} are not those that were written")
+        if self.events.before(len(self)) != text:
+            raise ValueError(f"it has more than the events of the {len(self)} steps in {self.path.name}")
 
     def _array(self, field: Field, offset: int) -> np.ndarray:
         shape = (self._count, *field.shape)
@@ -227,7 +283,8 @@ class Chunk:
         block = np.zeros(self.row.n_bytes, np.uint8)
         for array, held in zip(self.row.arrays(block), self.arrays.values(), strict=True):
             array[...] = held[index]
-        return int(self._checks[index]) == check_sum(block)
+        expected = _first_check_sum(block) if self._version == 1 else check_sum(block, self.events.line(index))
+        return int(self._checks[index]) == expected
 
     def close(self) -> None:
         """Let go of the map; it is freed with the last array of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from sensorium import __version__
 from sensorium.datasets.changes import CameraChanges
 from sensorium.datasets.files import named, write_whole
+from sensorium.datasets.rows import array_form, value_of
 from sensorium.errors import DatasetError, ModelError
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode, dependencies, encode
@@ -35,6 +37,7 @@ def save_scene(scene: Scene, folder: Path) -> dict[str, Any]:
         "device": scene.device.type,
         "seed": scene.seed,
         "model": model_hash(scene.model),
+        "expanded": {name: array_form(values.numpy(force=True)) for name, values in scene.world.expanded.items()},
     }
 
 
@@ -77,13 +80,22 @@ def versions() -> dict[str, str]:
     }
 
 
-def load_scene(config: dict[str, Any], folder: Path, **changes: Any) -> Scene:
-    """The scene of a recording, not built. ``changes``: see :meth:`Scene.from_contents`."""
+def load_scene(config: dict[str, Any], folder: Path, late: Iterable[str] = (), **changes: Any) -> Scene:
+    """The scene of a recording, not built.
+
+    Args:
+        config: what ``config.json`` says.
+        folder: of the recording.
+        late: fields of the model that differ per env, but not from the start.
+        **changes: see :meth:`Scene.from_contents`.
+    """
     form = config["scene"]
     if form.get("cameras") and "adapt" not in changes:
         changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
     try:
         options = {name: decode(value) for name, value in form["options"].items()}
-        return Scene.from_contents(form["contents"], options, folder, **changes)
+        expanded: dict[str, Any] = dict.fromkeys(late)
+        expanded |= {name: value_of(values) for name, values in form.get("expanded", {}).items()}
+        return Scene.from_contents(form["contents"], options, folder, expanded=expanded, **changes)
     except KeyError as error:
         raise DatasetError(f"{folder / 'config.json'} does not say {error}; it cannot be replayed") from None

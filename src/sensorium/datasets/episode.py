@@ -7,21 +7,27 @@ import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from sensorium.datasets import media
 from sensorium.datasets.chunk import Chunk
 from sensorium.datasets.describe import load_scene, model_hash, versions
-from sensorium.datasets.files import PART, STATE, quote, read_config
+from sensorium.datasets.files import PART, STATE, missing_in, quote, read_config
 from sensorium.datasets.rows import BEFORE, STEP, Field
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.tree import _tags
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
+from sensorium.worlds.model_fields import MODEL_TAG
+
+if TYPE_CHECKING:
+    from sensorium.datasets.retrace import Retracer
 
 _OPEN = 8
 """Files of steps that are kept open."""
@@ -55,14 +61,16 @@ class Episode:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.config = read_config(self.folder)
-        try:
-            self._fields = {form["name"]: Field.from_json(form) for form in self.config["fields"]}
-            self._others: dict[str, list[str]] = self.config["others"]
-            self.dt = float(self.config["dt"])
-            self.n_envs = int(self.config["scene"]["n_envs"])
-            self.seed = int(self.config["scene"]["seed"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DatasetError(f"{self.folder / 'config.json'} is damaged: {error!r}; restore it from a copy") from None
+        missing = missing_in(self.config)
+        if missing:
+            raise DatasetError(
+                f"{self.folder / 'config.json'} is damaged: it does not say {shorten(missing)}; restore it from a copy"
+            )
+        self._fields = {form["name"]: Field.from_json(form) for form in self.config["fields"]}
+        self._others: dict[str, list[str]] = dict(self.config["others"])
+        self.dt = float(self.config["dt"])
+        self.n_envs = int(self.config["scene"]["n_envs"])
+        self.seed = int(self.config["scene"]["seed"])
         state = self.folder / STATE
         self._paths = sorted(path for path in state.glob("*.h5") if path.stem.isdigit())
         if not self._paths:
@@ -70,6 +78,7 @@ class Episode:
             why = "it was interrupted; run `sensorium check` on it" if interrupted else "nothing was recorded"
             raise DatasetError(f"{self.folder} has no whole file of steps: {why}")
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
+        self._tracers: WeakKeyDictionary[Scene, Retracer] = WeakKeyDictionary()
         self._firsts: list[int] = []
         end = 0
         for number, path in enumerate(self._paths):
@@ -79,7 +88,10 @@ class Episode:
                     "their files, or run `sensorium check` on it, or `sensorium replay` with --resume to render them"
                 )
             self._firsts.append(end)
-            end += len(self._chunk(number))
+            chunk = self._chunk(number)
+            end += len(chunk)
+            # fields of the model that were given values per env when recording had begun
+            self._others |= {name: [MODEL_TAG] for name in chunk.events.names if name not in self._others}
         self._length = end
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -92,15 +104,17 @@ class Episode:
         if not isinstance(index, slice):
             return self._read(self._index(index), list(self._fields), list(self._others))
         steps = range(*index.indices(len(self)))
-        names = [name for name in self._fields if not name.startswith("@")]
-        return {name: self.column(name, steps) for name in names}
+        return {name: self.column(name, steps) for name in self.names}
 
-    def column(self, name: str, steps: range | slice | None = None) -> np.ndarray:
-        """One buffer over several steps (default: all), (steps, B, ...)."""
-        if name not in self._fields:
+    def column(self, name: str, steps: range | slice | None = None) -> Any:
+        """One buffer over several steps (default: all), (steps, B, ...); of text, a list."""
+        if name not in self.tags:
             raise NameNotFoundError(f"{self.folder} has no buffer {name!r}{did_you_mean(name, self.names)}")
         if not isinstance(steps, range):
             steps = range(*(steps or slice(None)).indices(len(self)))
+        if name in self._others:
+            values = [self._other(step, name) for step in steps]
+            return np.stack(values) if values and all(isinstance(one, np.ndarray) for one in values) else values
         out = np.empty((len(steps), *self._fields[name].shape), self._fields[name].dtype)
         for place, step in enumerate(steps):
             chunk, row = self._locate(step)
@@ -139,19 +153,28 @@ class Episode:
                 value = chunk.arrays[name][row]
                 out[name] = value.item() if self._fields[name].scalar else value.copy()
         if others:
-            values: dict[str, Any] = {}
-            for number in range(row + 1):
-                for event in chunk.events.get(number, ()):
-                    values |= event.get("values", {})
-            out |= {name: values[name] for name in others}
+            values = chunk.events.values(row)
+            out |= {name: copy(values[name]) for name in others if name in values}
         return out
+
+    def _other(self, index: int, name: str) -> Any:
+        chunk, row = self._locate(index)
+        return copy(chunk.events.values(row).get(name))
 
     def step(self, index: int) -> Step:
         """All of one step, for replay."""
         index = self._index(index)
         chunk, row = self._locate(index)
         before = chunk.arrays[BEFORE][row] if BEFORE in chunk.arrays else None
-        return Step(int(chunk.arrays[STEP][row]), before, self[index], chunk.events.get(row, []))
+        return Step(int(chunk.arrays[STEP][row]), before, self[index], chunk.events.of.get(row, []))
+
+    def events(self, steps: range) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(step, what happened before it) of those steps in which something did."""
+        for number, first in enumerate(self._firsts):
+            chunk = self._chunk(number)
+            for row, events in chunk.events.of.items():
+                if first + row in steps:
+                    yield from ((first + row, event) for event in events)
 
     @property
     def names(self) -> list[str]:
@@ -228,7 +251,8 @@ class Episode:
 
     def load_scene(self, **changes: Any) -> Scene:
         """The scene, not built; ``changes`` as of ``Scene.from_contents``."""
-        return load_scene(self.config, self.folder, **changes)
+        late = [name.removeprefix("world.") for name, tags in self._others.items() if MODEL_TAG in tags]
+        return load_scene(self.config, self.folder, late, **changes)
 
     def build_scene(self, device: str | None = None) -> Scene:
         """The world as it was: the same scene, built with as many envs and the same seed.
@@ -248,6 +272,46 @@ class Episode:
                 stacklevel=2,
             )
         return scene
+
+    def seek(self, scene: Scene, index: int) -> None:
+        """Bring a scene to a step, with its sensors: they read what was recorded, and go on as they did.
+
+        What sensors remember (drift, delays, filters, histories) comes from the steps before, so these are sensed on
+        the way: from where the last call brought this scene, or from the first step. ``load_state_dict`` with
+        ``write_replay_data`` is at once at any step, with sensors that start afresh there. Exact on the CPU engine.
+
+        Args:
+            scene: what :meth:`build_scene` made, or one with other sensors.
+            index: which step.
+
+        Example:
+            >>> scene = episode.build_scene()
+            >>> episode.seek(scene, 20)
+            >>> scene.sensors["imu"].read()
+
+        Raises:
+            DatasetError: going back would need sensors to be as they were before they were changed.
+        """
+        from sensorium.datasets.retrace import Retracer  # which reads episodes
+
+        index = self._index(index)
+        tracer = self._tracers.get(scene)
+        if tracer is not None and (tracer.index > index or not self._is_at(scene, tracer.index)):
+            if any("method" in event for step in range(1, tracer.index + 1) for event in self.step(step).events):
+                raise DatasetError(
+                    f"{self.folder}: sensors were changed before step {tracer.index}, where this scene is; for step "
+                    f"{index}, make another one with build_scene()"
+                )
+            tracer = None
+        if tracer is None:
+            tracer = self._tracers[scene] = Retracer(self, scene)
+        tracer.to(index)
+
+    def _is_at(self, scene: Scene, index: int) -> bool:
+        """Whether nothing happened to a scene since it was brought to a step."""
+        step = self.step(index)
+        same = np.array_equal(scene.get_state().numpy(force=True), step.values["physics"])
+        return same and scene.step_count in (step.number, 0)
 
     def close(self) -> None:
         """Close the files."""
@@ -270,7 +334,10 @@ class Episode:
 
     def _chunk(self, number: int) -> Chunk:
         if number not in self._chunks:
-            chunk = Chunk(self._paths[number])
+            try:
+                chunk = Chunk(self._paths[number])
+            except DatasetError as error:
+                raise DatasetError(f"{error}, or see what is whole: `sensorium check {self.folder}`") from None
             if {field.name for field in chunk.row.fields} != set(self._fields):
                 raise DatasetError(f"{chunk.path} belongs to another recording; restore the right file")
             self._chunks[number] = chunk

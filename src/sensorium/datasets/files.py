@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,10 +27,30 @@ from typing import Any
 from sensorium.errors import DatasetError
 
 FORMAT = "sensorium-episode"
-VERSION = 1
+VERSION = 2
+"""Of the format. Recordings of version 1 have weaker check sums, and none of files beside the steps."""
 STATE = Path("state") / "common"
 PART = ".part"
 """Ending of files that are being written."""
+_REPLACED = ".replaced"
+"""Ending of a recording that makes way for another, until that has a step."""
+_BEGUN = frozenset({"state", "assets", "occupancy_map", "scene.xml", f"scene.xml{PART}", f"config.json{PART}"})
+"""What may be in a recording before it has a ``config.json``."""
+_NEEDED: dict[str, Any] = {
+    "dt": float,
+    "fields": list,
+    "others": dict,
+    "extra": list,
+    "metadata": dict,
+    "versions": dict,
+    "scene": {"contents": list, "options": dict, "n_envs": int, "seed": int, "device": str, "model": str},
+}
+"""What ``config.json`` must say."""
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+class DiskFullError(DatasetError):
+    """There is no room for a file."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -72,15 +93,26 @@ def named(path: Path) -> Iterator[None]:
     except DatasetError:
         raise
     except (OSError, RuntimeError) as error:  # HDF5 has no errors of its own
-        text = getattr(error, "strerror", None) or str(error)
-        full = any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
-        todo = " Free some space: what was written before is whole." if full else ""
-        raise DatasetError(f"cannot write {path}: {text}.{todo}") from error
+        full = _full_text(error)
+        if full is not None:
+            raise DiskFullError(
+                f"cannot write {path}: {full}. Free some space: what was written before is whole."
+            ) from error
+        raise DatasetError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _full_text(error: BaseException) -> str | None:
+    """What the system says where there is no room, without what HDF5 says around it."""
+    text = getattr(error, "strerror", None) or str(error)
+    return next((os.strerror(number) for number in _FULL if os.strerror(number) in text), None)
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Hold a recording for writing; the system lets go of it when the process ends, however it ends."""
+def writing(folder: Path) -> Iterator[int]:
+    """Hold a recording for writing; the system lets go of it when the process ends, however it ends.
+
+    Gives the descriptor of the lock: a process that has a copy of it holds the recording too.
+    """
     with named(folder):
         held = os.open(folder, os.O_RDONLY)
     try:
@@ -88,7 +120,7 @@ def writing(folder: Path) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
-        yield
+        yield held
     finally:
         os.close(held)
 
@@ -101,7 +133,8 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
     if folder.exists() and any(folder.iterdir()):
         if not overwrite:
             raise DatasetError(f"{folder} is not empty; give another folder, or replace what is there with overwrite")
-        read_config(folder)  # replace nothing but recordings
+        if not was_begun(folder):
+            read_config(folder)  # replace nothing but recordings
     return folder
 
 
@@ -116,10 +149,41 @@ def new_folder(path: str | Path, overwrite: bool = False) -> Path:
     return folder
 
 
+def was_begun(folder: Path) -> bool:
+    """Whether a process began a recording here and ended before ``config.json``: then there is nothing to lose."""
+    if not (folder / STATE).is_dir() or any(path.is_file() for path in (folder / "state").rglob("*")):
+        return False
+    return all(path.name in _BEGUN for path in folder.iterdir())
+
+
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write ``config.json``."""
-    text = json.dumps({"format": FORMAT, "version": VERSION, **config}, indent=1, allow_nan=False)
+    """Write ``config.json``, with check sums of the files that are there already."""
+    sums = {path.relative_to(folder).as_posix(): file_sum(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    text = json.dumps({"format": FORMAT, "version": VERSION, **config, "files": sums}, indent=1, allow_nan=False)
     write_whole(folder / "config.json", text.encode())
+
+
+def file_sum(path: Path, size: int | None = None) -> str:
+    """CRC-32 of a file, or of its first bytes."""
+    crc, left = 0, os.path.getsize(path) if size is None else size
+    with open(path, "rb") as file:
+        while left and (block := file.read(min(left, 1 << 20))):
+            crc, left = zlib.crc32(block, crc), left - len(block)
+    return f"{crc:08x}"
+
+
+def missing_in(config: dict[str, Any]) -> list[str]:
+    """What ``config.json`` should say and does not."""
+
+    def look(form: Any, needed: dict[str, Any], above: str) -> Iterator[str]:
+        for name, kind in needed.items():
+            value = form.get(name)
+            if isinstance(kind, dict) and isinstance(value, dict):
+                yield from look(value, kind, f"{above}{name}.")
+            elif isinstance(kind, dict) or not isinstance(value, int | float if kind is float else kind):
+                yield f"{above}{name}"
+
+    return list(look(config, _NEEDED, ""))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -128,6 +192,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise DatasetError(f"there is no folder {str(folder)!r}")
     path = folder / "config.json"
     if not path.is_file():
+        if was_begun(folder):
+            raise DatasetError(
+                f"{folder} is a recording that was begun and has no step: its process ended before it wrote "
+                "config.json; remove it, or write another one in its place with --overwrite"
+            )
         raise DatasetError(f"{folder} is no recording: it has no config.json")
     try:
         config = json.loads(path.read_bytes())

@@ -1,22 +1,29 @@
 """Images on disk: colour as H.264 in MP4, everything else bit by bit in compressed HDF5.
 
-A file holds one buffer of one env over one run of frames. It is written under another name and gets its own when it is
-complete. Frames are found without reading those before: videos have a key frame in every twelfth place, and HDF5 one
-compressed block a frame.
+A file holds one buffer of one env over one run of frames. While it is written, its frames go into a draft beside it,
+from which the file is made without coding them again. Frames are found without reading those before: videos have a key
+frame in every twelfth place at least, and HDF5 one compressed block a frame. The last bytes of a file are the check sum
+of the others, in a box of the kind that MP4 players skip ("free"); HDF5 looks at nothing behind its own end.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from fractions import Fraction
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 import h5py
 import numpy as np
 
-from sensorium.datasets.files import PART, named, publish
+from sensorium.datasets.drafts import Draft, records
+from sensorium.datasets.files import PART, file_sum, named, publish
 from sensorium.errors import DatasetError
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -27,112 +34,172 @@ KINDS: dict[str, dict[str, Any]] = {
     "normals": {"codec": "hdf5-shuffle-gzip", "file": ".h5", "unit": "1", "scale": 1.0},
 }
 """Kind of image -> how it is kept."""
-_KEY_FRAMES = 12
+_TOLD = ("codec", "unit", "scale")
+"""What every file says of its images."""
+KEY_FRAMES = 12
+"""From one key frame of a video to the next, at most."""
+_SLACK = 1 << 16
+"""Room for what HDF5 itself needs."""
+_BOX = struct.Struct(">I4s8sI")
+"""The last bytes of a file: how many they are, "free", our mark, and the CRC-32 of all that is before."""
+_MARK = b"sn crc32"
 
 
 class Writer(Protocol):
-    """Writes the frames of one file."""
+    """Adds the frames of one file to its draft."""
 
-    def write(self, image: np.ndarray) -> None: ...
+    def write(self, image: np.ndarray, key: bool) -> None: ...
     def close(self) -> None: ...
-    def drop(self) -> None: ...
 
 
-def writer(stem: Path, kind: str, about: dict[str, Any], rate: Fraction) -> Writer:
-    """A writer of ``stem`` with the ending of its kind; ``rate`` in frames a second."""
-    with named(stem):
-        stem.parent.mkdir(parents=True, exist_ok=True)
-    path = stem.with_name(stem.name + KINDS[kind]["file"])
-    if kind == "rgb":
-        return VideoWriter(path, about["shape"][1], about["shape"][0], rate)
-    return ArrayWriter(path, tuple(about["shape"]), np.dtype(about["dtype"]), about)
+def draft_of(path: Path) -> Path:
+    """Where the frames of a file are while it is written."""
+    return path.with_name(f"{path.name}.frames{PART}")
+
+
+def writer(path: Path, about: dict[str, Any]) -> Writer:
+    """A writer of the draft of a file."""
+    return VideoWriter(path, about) if about["kind"] == "rgb" else ArrayWriter(path, about)
+
+
+def finish(path: Path, about: dict[str, Any], count: int) -> None:
+    """Make a file of the first frames of its draft, which stays."""
+    draft = draft_of(path)
+    with open(draft, "rb") as file:
+        frames = (os.pread(file.fileno(), size, offset) for offset, size in records(draft)[:count])
+        if about["kind"] == "rgb":
+            _finish_video(path, about, frames)
+        else:
+            _finish_arrays(path, about, frames, os.path.getsize(draft))
 
 
 class VideoWriter:
-    """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution."""
+    """Frames (H, W, 3) uint8 as H.264. Sizes that are odd keep all their pixels, at full colour resolution.
 
-    def __init__(self, path: Path, width: int, height: int, rate: Fraction) -> None:
+    Each frame is coded as it comes, with the same quantizer: what it becomes depends on those since the last key frame,
+    and on nothing before. A record is 1 or 0 (whether it is a key frame), and the packet.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         import av
 
-        self._path, self._part = path, path.with_name(path.name + PART)
-        self._frame = av.VideoFrame.from_ndarray
-        self._count = 0
-        with named(path):
-            self._file = av.open(str(self._part), "w", format="mp4")
-            stream: Any = self._file.add_stream("libx264", rate=rate)
-            stream.width, stream.height = width, height
-            stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
-            stream.codec_context.thread_count = 1
-            stream.codec_context.gop_size = _KEY_FRAMES
-            stream.codec_context.max_b_frames = 0
-            stream.options = {"preset": "ultrafast", "crf": "16"}
-            self._stream = stream
+        height, width = about["shape"][:2]
+        self._av, self._count = av, 0
+        context: Any = av.CodecContext.create("libx264", "w")
+        context.width, context.height = width, height
+        context.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
+        context.time_base, context.framerate = 1 / _rate(about), _rate(about)
+        context.thread_count = 1
+        context.max_b_frames = 0
+        context.gop_size = 1 << 20  # they are asked for
+        context.options = {"preset": "ultrafast", "tune": "zerolatency", "qp": "16", "forced-idr": "1"}
+        self._context = context
+        self._reformatter = av.video.reformatter.VideoReformatter()
+        self._draft = Draft(draft_of(path))
 
-    def write(self, image: np.ndarray) -> None:
+    def write(self, image: np.ndarray, key: bool) -> None:
         """Add a frame."""
-        with named(self._path):
-            frame = self._frame(np.ascontiguousarray(image), format="rgb24")
-            frame.pts = self._count
-            self._file.mux(self._stream.encode(frame))
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+        # colour is the mean of the pixels that share it: faster than a filter, and closer
+        frame = self._reformatter.reformat(frame, format=self._context.pix_fmt, interpolation="AREA")
+        frame.pts, frame.time_base = self._count, self._context.time_base
+        if key:
+            frame.pict_type = self._av.video.frame.PictureType.I
+        (packet,) = self._context.encode(frame)
+        self._draft.add(bytes([packet.is_keyframe]) + bytes(packet))
         self._count += 1
 
     def close(self) -> None:
-        """Complete the file."""
-        with named(self._path):
-            self._file.mux(self._stream.encode())
-            self._file.close()
-        publish(self._part, self._path)
+        """Let go of the draft."""
+        self._draft.close()
 
-    def drop(self) -> None:
-        """Leave no file."""
-        import contextlib
 
-        with contextlib.suppress(OSError, ValueError):
-            self._file.close()
-        self._part.unlink(missing_ok=True)
+def _finish_video(path: Path, about: dict[str, Any], frames: Iterator[bytes]) -> None:
+    import av
+
+    data, part = BytesIO(), path.with_name(path.name + f".whole{PART}")
+    first = next(frames)
+    with av.open(BytesIO(first[1:]), format="h264") as like, av.open(data, "w", format="mp4") as file:
+        file.metadata["comment"] = ", ".join(f"{name}: {about[name]}" for name in _TOLD)
+        stream = file.add_stream_from_template(like.streams.video[0])
+        tick = 1 / _rate(about)
+        stream.time_base = tick
+        for number, frame in enumerate(chain([first], frames)):
+            packet = av.Packet(frame[1:])
+            packet.stream, packet.time_base = stream, tick
+            packet.pts = packet.dts = number
+            packet.duration, packet.is_keyframe = 1, bool(frame[0])
+            file.mux_one(packet)
+    with named(path):
+        part.write_bytes(data.getbuffer())
+        _seal(part)
+    publish(part, path)
+
+
+def _rate(about: dict[str, Any]) -> Fraction:
+    return Fraction(about["fps"]).limit_denominator(100_000)
 
 
 class ArrayWriter:
     """Frames of any numbers, bit by bit: bytes of equal weight side by side, then deflated, as HDF5's filters do."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, about: dict[str, Any]) -> None:
-        self._path, self._part = path, path.with_name(path.name + PART)
-        self._dtype = dtype
-        self._count = 0
-        with named(path):
-            self._file = h5py.File(self._part, "w", libver="v110")
-            self._data = self._file.create_dataset(
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self._dtype = np.dtype(about["dtype"])
+        self._draft = Draft(draft_of(path))
+
+    def write(self, image: np.ndarray, key: bool) -> None:
+        """Add a frame. Compressing lets other threads go on meanwhile."""
+        raw = np.ascontiguousarray(image, self._dtype).view(np.uint8).reshape(-1, self._dtype.itemsize)
+        self._draft.add(zlib.compress(np.ascontiguousarray(raw.T).data, 1))
+
+    def close(self) -> None:
+        """Let go of the draft."""
+        self._draft.close()
+
+
+def _finish_arrays(path: Path, about: dict[str, Any], frames: Iterator[bytes], n_bytes: int) -> None:
+    shape, part = tuple(about["shape"]), path.with_name(path.name + f".whole{PART}")
+    with named(path):
+        with open(part, "wb") as room:  # a full disk shows here, and not inside HDF5
+            os.posix_fallocate(room.fileno(), 0, n_bytes + _SLACK)
+        with h5py.File(part, "w", libver="v110") as file:
+            data = file.create_dataset(
                 "frames",
                 (0, *shape),
-                dtype,
+                about["dtype"],
                 maxshape=(None, *shape),
                 chunks=(1, *shape),
                 shuffle=True,
                 compression="gzip",
                 compression_opts=1,
             )
-            for name in ("codec", "unit", "scale"):
-                self._data.attrs[name] = about[name]
+            for name in _TOLD:
+                data.attrs[name] = about[name]
+            for number, frame in enumerate(frames):
+                data.resize(number + 1, axis=0)
+                data.id.write_direct_chunk((number, *(0 for _ in shape)), frame)
+        _seal(part)
+    publish(part, path)
 
-    def write(self, image: np.ndarray) -> None:
-        """Add a frame. Compressing is done here, where other threads can go on meanwhile."""
-        raw = np.ascontiguousarray(image, self._dtype).view(np.uint8).reshape(-1, self._dtype.itemsize)
-        packed = zlib.compress(np.ascontiguousarray(raw.T).data, 1)
-        with named(self._path):
-            self._data.resize(self._count + 1, axis=0)
-            self._data.id.write_direct_chunk((self._count, *(0 for _ in image.shape)), packed)
-        self._count += 1
 
-    def close(self) -> None:
-        """Complete the file."""
-        with named(self._path):
-            self._file.close()
-        publish(self._part, self._path)
+def _seal(path: Path) -> None:
+    box = _BOX.pack(_BOX.size, b"free", _MARK, int(file_sum(path), 16))
+    with open(path, "ab") as file:
+        file.write(box)
 
-    def drop(self) -> None:
-        """Leave no file."""
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+
+def _is_sealed(path: Path) -> bool | None:
+    """Whether a file is as it was completed; None where it does not say, as those of version 1."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        file.seek(max(0, size - 2 * _BOX.size))
+        last = file.read()
+    if _MARK not in last:
+        return None
+    if len(last) < _BOX.size:
+        return False
+    length, _, mark, expected = _BOX.unpack(last[-_BOX.size :])
+    return bool(length == _BOX.size and mark == _MARK and int(file_sum(path, size - _BOX.size), 16) == expected)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -153,7 +220,7 @@ class _Video:
         self._tick: Fraction = 1 / (stream.average_rate * stream.time_base)
 
     def read(self, index: int) -> np.ndarray:
-        if not self._next <= index < self._next + _KEY_FRAMES:
+        if not self._next <= index < self._next + KEY_FRAMES:
             self._file.seek(int(index * self._tick), stream=self._stream, backward=True)
             self._frames = self._file.decode(self._stream)
         for frame in self._frames:
@@ -161,8 +228,13 @@ class _Video:
             self._next = number + 1
             if number == index:
                 return np.asarray(frame.to_ndarray(format="rgb24"))
-        self._next = -_KEY_FRAMES
+        self._next = -KEY_FRAMES
         raise EOFError(f"it ends before frame {index}")
+
+    def decodes(self) -> bool:
+        """Whether every frame can be decoded, for files without a check sum."""
+        self._stream.codec_context.options = {"err_detect": "explode"}
+        return sum(not frame.is_corrupt for frame in self._file.decode(self._stream)) == self.count
 
     def close(self) -> None:
         self._file.close()
@@ -173,6 +245,10 @@ class _Arrays:
         self._file = h5py.File(path, "r", locking=False)
         self._data = self._file["frames"]
         self.count = len(self._data)
+
+    def decodes(self) -> bool:
+        """Likewise; the codec has sums of its own."""
+        return all(self.read(index) is not None for index in range(self.count))
 
     def read(self, index: int) -> np.ndarray:
         return np.asarray(self._data[index])
@@ -192,7 +268,7 @@ def _reader(path: Path) -> _Video | _Arrays:
         try:
             _open[path] = _Video(path) if path.suffix == ".mp4" else _Arrays(path)
         except (OSError, KeyError, IndexError, ValueError) as error:
-            raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+            raise _unreadable(path, error) from None
         while len(_open) > _MOST:
             _open.popitem(last=False)[1].close()
     _open.move_to_end(path)
@@ -206,13 +282,34 @@ def read(stem: Path, about: dict[str, Any], index: int) -> np.ndarray:
         return _reader(path).read(index)
     except (OSError, EOFError, ValueError) as error:
         forget(path)
-        raise DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`") from None
+        raise _unreadable(path, error) from None
 
 
-def count(path: Path) -> int:
-    """How many frames a file has; opened anew."""
+def _unreadable(path: Path, error: Exception) -> DatasetError:
+    return DatasetError(f"{path} cannot be read ({error}); render it again with `sensorium replay`")
+
+
+def verify(path: Path) -> int:
+    """How many frames a file has, once every byte of them was looked at.
+
+    Raises:
+        DatasetError: it is missing or damaged.
+    """
     forget(path)
-    return int(_reader(path).count)
+    try:
+        reader = _reader(path)
+        try:
+            sealed = _is_sealed(path)
+            whole = reader.decodes() if sealed is None else sealed
+        finally:
+            forget(path)
+    except (OSError, EOFError, ValueError, KeyError, RuntimeError) as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise _unreadable(path, error) from None
+    if not whole:
+        raise DatasetError(f"{path} was changed or truncated; render it again with `sensorium replay`")
+    return reader.count
 
 
 def forget(path: Path) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import queue
-import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +18,9 @@ import numpy as np
 
 from sensorium.datasets.chunk import ChunkWriter
 from sensorium.datasets.describe import save_scene, versions
-from sensorium.datasets.files import STATE, new_folder, write_config, writing
-from sensorium.datasets.rows import IMAGE_TAGS, Slot, StepSource
+from sensorium.datasets.files import STATE, DiskFullError, write_config
+from sensorium.datasets.place import Place
+from sensorium.datasets.rows import IMAGE_TAGS, Slot, StepSource, known_tags
 from sensorium.errors import DatasetError, DivergenceError
 from sensorium.worlds import MujocoWorld, Scene
 from sensorium.worlds.contents import encode
@@ -61,7 +61,7 @@ class Recorder:
         occupancy_map: saved with the recording, where there is one.
         metadata: anything that has a JSON form, kept in ``config.json``.
         chunk_bytes: how large a file of steps becomes.
-        overwrite: whether a recording that is there may be replaced.
+        overwrite: whether a recording that is there may be replaced. It is kept until there is a step of this one.
     """
 
     def __init__(
@@ -80,16 +80,14 @@ class Recorder:
         self._world = scene.world
         if scene._journal.recording:
             raise DatasetError("this scene is being recorded already; close that recorder first")
-        self._source = StepSource(scene, frozenset(exclude_tags))
+        self._source = StepSource(scene, known_tags(scene, exclude_tags))
         self._row = self._source.row
         # files begin small, so that short recordings are small, and each has twice the room of the one before
         self._most = max(1, chunk_bytes // self._row.n_bytes)
         self._capacity = min(self._most, max(1, _FIRST_BYTES // self._row.n_bytes))
-        self._left = 0
 
-        self.folder = new_folder(out, overwrite)
-        self._stack = ExitStack()
-        self._stack.enter_context(writing(self.folder))
+        self._place = Place(out, overwrite)
+        self.folder = self._place.folder
         try:
             (self.folder / STATE).mkdir(parents=True)
             described = save_scene(scene, self.folder)
@@ -109,13 +107,13 @@ class Recorder:
             )
             self._start()
         except BaseException:
-            self._stack.close()
-            shutil.rmtree(self.folder, ignore_errors=True)  # it was new or empty
+            self._place.abandon()
             raise
 
     def _start(self) -> None:
         journal = self.scene._journal
-        first = journal.begin()
+        # values per env may be newer than what sensors started from
+        first = None if self._world.expanded else journal.begin()
         if first is None:
             with suppress(DivergenceError):  # envs that have failed were reported when they did
                 self.scene.forward()  # the journal now begins with it
@@ -123,12 +121,12 @@ class Recorder:
         self._events: list[Restart | Call] = first
         if isinstance(self._world, MujocoWorld):
             self._world.keep_before(True)
-        self._last_others: dict[str, Any] = {}
         self._at, self._warned = self.scene.step_count, False
         # one step may be on its way while the next is filled in: more would be lost with the process
         self._slots = (Slot(self._row), Slot(self._row))
-        self._written = threading.Semaphore(1)
-        self._filled: queue.SimpleQueue[tuple[Slot, list[Any], int] | None] = queue.SimpleQueue()
+        self._written = threading.Lock()  # held while a step is on its way
+        self._filled: queue.SimpleQueue[tuple[Slot, list[Any], dict[str, Any]] | None] = queue.SimpleQueue()
+        self._done = 0
         self._error: BaseException | None = None
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="recorder", daemon=True)
@@ -163,16 +161,7 @@ class Recorder:
         while not self._written.acquire(timeout=0.2):
             self._raise()
         self._events = []
-        now = self._source.values()
-        opens = 0
-        if not self._left:
-            opens = self._left = self._capacity
-            self._capacity = min(self._most, 2 * self._capacity)
-        if now and (opens or now != self._last_others):
-            forms.append({"values": now})
-            self._last_others = now
-        self._filled.put((slot, forms, opens))
-        self._left -= 1
+        self._filled.put((slot, forms, self._source.changes()))
         self.n_steps += 1
 
     def record(self, n_steps: int, before: Callable[[], Any] | None = None) -> None:
@@ -210,7 +199,10 @@ class Recorder:
         self.scene._journal.end()
         if isinstance(self._world, MujocoWorld):
             self._world.keep_before(False)
-        self._stack.close()
+        if self._done or not self._place.replaces:
+            self._place.release()
+        else:
+            self._place.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -224,17 +216,20 @@ class Recorder:
 
     def _write(self) -> None:
         chunk: ChunkWriter | None = None
-        done = 0
+        values: dict[str, Any] = {}
         closing: Future[None] | None = None
         closer = ThreadPoolExecutor(1, thread_name_prefix="recorder")  # the disk takes its time to have all of a file
         try:
             while (item := self._filled.get()) is not None:
-                slot, events, opens = item
-                if opens:
-                    chunk = ChunkWriter(self.folder / STATE, self._row, done, opens)
-                assert chunk is not None
-                chunk.write(slot.block, events)
-                done += 1
+                slot, events, changes = item
+                values |= changes
+                if chunk is None:
+                    chunk, changes = self._open(), values  # a file can be read without those before
+                chunk.write(slot.block, [*events, {"values": changes}] if changes else events)
+                if not self._done and self._place.replaces:
+                    chunk.sync()
+                    self._place.keep()
+                self._done += 1
                 self._written.release()
                 if chunk.full:
                     if closing is not None:
@@ -250,6 +245,19 @@ class Recorder:
             self._error = error
         finally:
             closer.shutdown()
+
+    def _open(self) -> ChunkWriter:
+        """A file for the next steps: of as many as there is room for on the disk."""
+        while True:
+            try:
+                chunk = ChunkWriter(self.folder / STATE, self._row, self._done, self._capacity)
+            except DiskFullError:
+                if self._capacity == 1:
+                    raise
+                self._capacity = self._most = self._capacity // 2
+            else:
+                self._capacity = min(self._most, 2 * self._capacity)
+                return chunk
 
 
 def _event_form(event: Restart | Call) -> dict[str, Any]:

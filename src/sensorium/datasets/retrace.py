@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import torch
 
 from sensorium.datasets.episode import Episode, Step, event_state
-from sensorium.errors import DivergenceError
+from sensorium.errors import DatasetError, DivergenceError
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
+
+_CHANGES = frozenset({"set", "set_pose", "attach", "set_intrinsics"})
+"""Methods of sensors that are recorded."""
 
 
 class Retracer:
@@ -22,10 +26,13 @@ class Retracer:
     Args:
         episode: the recording.
         scene: made from it and built; it may have other sensors.
+        replaced: uuids of sensors that are others than the recorded ones, though they are called the same. What was
+            changed in the recorded ones is none of their business.
     """
 
-    def __init__(self, episode: Episode, scene: Scene) -> None:
+    def __init__(self, episode: Episode, scene: Scene, replaced: Collection[str] = ()) -> None:
         self.episode, self.scene = episode, scene
+        self._known = scene.sensors.keys() - set(replaced)
         self.index = -1
         self._number = int(episode.config.get("start", 0))
         entities = {id(buffer) for entity in scene.entities.values() for _, buffer in entity.named_buffers()}
@@ -41,12 +48,46 @@ class Retracer:
         """Go on to a step, at or after the present one; what was recorded of it."""
         if index < self.index:
             raise IndexError(f"recordings are retraced forwards; {index} comes before {self.index}")
-        step = self.episode.step(index)
+        if index == self.index:
+            return self._step(index)
         while self.index < index:
             self.index += 1
-            step = self.episode.step(self.index)
+            step = self._step(self.index)
             self._make(step)
         return step
+
+    def check(self, steps: range) -> None:
+        """See whether all changes of sensors that were recorded can be made again.
+
+        Raises:
+            DatasetError: one of them is of something that the sensor does not have.
+        """
+        for index, event in self.episode.events(steps):
+            if event.get("uuid") in self._known:
+                self._change(index, event)
+
+    def _change(self, index: int, event: dict[str, Any]) -> Any:
+        """The method that makes a recorded change again."""
+        sensor: Any = self.scene.sensors[event["uuid"]]
+        method, what = event["method"], f"{event['method']}()"
+        if method in _CHANGES and hasattr(sensor, method):  # a file must not choose what code runs
+            unknown = set(event["arguments"]) - {"envs", *sensor.parameter_names} if method == "set" else ()
+            if not unknown:
+                return getattr(sensor, method)
+            what = f"set({', '.join(f'{name}=...' for name in sorted(unknown))})"
+        raise DatasetError(
+            f"{self.episode.folder}: step {index} has {what} of the sensor {event['uuid']!r}, and "
+            f"{type(sensor.options).__name__} has no such thing; give another sensor in its place"
+        )
+
+    def _step(self, index: int) -> Step:
+        """A step without the changes of sensors that are not there."""
+        step = self.episode.step(index)
+        if not any("uuid" in event for event in step.events):
+            return step
+        return step._replace(
+            events=[event for event in step.events if "uuid" not in event or event["uuid"] in self._known]
+        )
 
     def _make(self, step: Step) -> None:
         scene = self.scene
@@ -87,6 +128,6 @@ class Retracer:
                 else:
                     state = event_state(event, step.values["physics"].shape[1])
                     scene.set_state(torch.from_numpy(np.array(state)), envs)
-            elif event["uuid"] in scene.sensors:
-                sensor: Any = scene.sensors[event["uuid"]]
-                getattr(sensor, event["method"])(**{name: decode(form) for name, form in event["arguments"].items()})
+            elif "uuid" in event:
+                change = self._change(self.index, event)
+                change(**{name: decode(form) for name, form in event["arguments"].items()})

@@ -1,20 +1,23 @@
 """What one recorded step holds: every array at its place in one block of memory.
 
 A :class:`Row` is laid out once, when recording begins; taking a step then is one copy per buffer, and its check sum
-one pass over the block. Values that are not arrays (text, None) go into the events of the step.
+one pass over the block. What seldom changes goes into the events of the step where it does: values that are not arrays
+(text, None), and fields of the model that differ per env.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from sensorium.errors import DatasetError
-from sensorium.tree import Buffer
+from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
+from sensorium.tree import Buffer, _tags
 from sensorium.worlds import MujocoWorld, Scene
+from sensorium.worlds.model_fields import MODEL_TAG, ModelFields
 
 IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
 """Tags of what replay renders again, and recording leaves out."""
@@ -147,14 +150,19 @@ class StepSource:
         for name, buffer in buffers.items():
             if name.startswith("@"):
                 raise DatasetError(f"the buffer {name!r}: names that begin with '@' are the recording's own; rename it")
-            field = field_of(name, buffer)
+            field = None if MODEL_TAG in buffer.tags else field_of(name, buffer)
             if field is None:
                 self.others[name] = buffer
             else:
                 fields.append(field)
                 self._copies.append(copier(field, buffer))
         self.row = Row(fields)
-        rebuilt = {"physics", *scene.entities, *scene.sensors, *scene.parts}
+        self._model = next(one for _, one in scene.named_modules() if isinstance(one, ModelFields))
+        self._last: dict[str, Any] = {}
+        self._forms: dict[str, Any] = {}
+        self._with_model = MODEL_TAG not in exclude_tags
+        self._n_model = len(self._model.fields)
+        rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.parts}
         self.config = {
             "fields": [field.to_json() for field in fields],
             "others": {name: sorted(buffer.tags) for name, buffer in self.others.items()},
@@ -176,5 +184,51 @@ class StepSource:
             copy(target)
 
     def values(self) -> dict[str, Any]:
-        """The values that are no arrays."""
-        return {name: buffer.value for name, buffer in self.others.items()}
+        """Name -> JSON form of what is not in the row."""
+        self.changes()
+        return dict(self._forms)
+
+    def changes(self) -> dict[str, Any]:
+        """Those that are new or have changed since the last call."""
+        if self._with_model and len(self._model.fields) > self._n_model:  # some were given values per env since
+            self._n_model = len(self._model.fields)
+            self.others |= {f"world.{name}": buffer for name, buffer in self._model.fields.items()}
+        changed = {}
+        for name, buffer in self.others.items():
+            value = buffer.value
+            if isinstance(value, torch.Tensor):
+                value = value.numpy(force=True)
+            if name in self._last and _same(self._last[name], value):
+                continue
+            self._last[name] = value.copy() if isinstance(value, np.ndarray) else value
+            changed[name] = self._forms[name] = array_form(value) if isinstance(value, np.ndarray) else value
+        return changed
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.shape == other.shape and one.tobytes() == other.tobytes()
+    return type(one) is type(other) and bool(one == other)
+
+
+def array_form(array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON, bit by bit."""
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return {"base64": data, "dtype": str(array.dtype), "shape": list(array.shape)}
+
+
+def value_of(form: Any) -> Any:
+    """What a JSON form of a value that is not in the rows stands for."""
+    if not isinstance(form, dict):
+        return form
+    return np.frombuffer(base64.b64decode(form["base64"]), form["dtype"]).reshape(form["shape"]).copy()
+
+
+def known_tags(scene: Scene, exclude_tags: Iterable[str]) -> frozenset[str]:
+    """Tags that are to be left out; an error for one that no buffer has."""
+    tags = _tags("exclude_tags", exclude_tags)
+    known = {tag for _, buffer in scene.named_buffers() for tag in buffer.tags} | set(IMAGE_TAGS)
+    for tag in sorted(tags - known):
+        hint = did_you_mean(tag, known) or f"; there are {shorten(sorted(known))}"
+        raise OptionError(f"exclude_tags: nothing in the scene has the tag {tag!r}{hint}")
+    return tags

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,22 +13,22 @@ from sensorium.cameras.camera import CameraSensor
 from sensorium.datasets import media
 from sensorium.datasets.chunk import ChunkWriter
 from sensorium.datasets.episode import Step
-from sensorium.datasets.files import STATE, quote
+from sensorium.datasets.files import STATE
 from sensorium.datasets.rows import Slot, StepSource
-from sensorium.worlds import Scene
+from sensorium.datasets.runs import Layout, finish_run
 
-_AHEAD = 4
-"""Frames that may wait for the encoders."""
+_AHEAD = 1
+"""Frames that may be on their way to the disk while the next is rendered: those are what a killed process loses."""
 
 
 class Stream:
     """One buffer of images of a camera: its dotted name, and what it is."""
 
-    def __init__(self, name: str, camera: CameraSensor, kind: str) -> None:
+    def __init__(self, name: str, camera: CameraSensor, kind: str, fps: float) -> None:
         self.name, self.camera, self.kind = name, camera, kind
         image = self.read()
         how = {key: value for key, value in media.KINDS[kind].items() if key != "file"}
-        self.about = {"kind": kind, **how, "dtype": str(image.dtype), "shape": list(image.shape[1:])}
+        self.about = {"kind": kind, **how, "dtype": str(image.dtype), "shape": list(image.shape[1:]), "fps": fps}
 
     def read(self) -> np.ndarray:
         """The images of now, (B, H, W, ...); what is stale is rendered."""
@@ -40,86 +39,111 @@ class Stream:
 
 
 class Encoders:
-    """Threads that write images; those of one file always in the same."""
+    """Threads that write images, those of one file always in the same; and one that completes files."""
 
     def __init__(self, count: int) -> None:
         self._threads = [ThreadPoolExecutor(1, thread_name_prefix="encoder") for _ in range(count)]
+        self._finisher = ThreadPoolExecutor(1, thread_name_prefix="finisher")
+        self._finishing: Future[None] | None = None
 
-    def submit(self, number: int, writer: media.Writer, image: np.ndarray) -> Future[None]:
-        """Have a writer write an image, some time."""
-        return self._threads[number % len(self._threads)].submit(writer.write, image)
+    def submit(self, jobs: list[tuple[media.Writer, np.ndarray]], key: bool) -> list[Future[None]]:
+        """Have writers write the images of a frame, some time."""
+        step = len(self._threads)
+        return [thread.submit(_write, jobs[number::step], key) for number, thread in enumerate(self._threads)]
+
+    def finish(self, call: Callable[[], None]) -> None:
+        """Have a run of frames completed, while the next is rendered; waits for the one before."""
+        self.wait()
+        self._finishing = self._finisher.submit(call)
+
+    def wait(self) -> None:
+        """Wait until all runs are complete."""
+        if self._finishing is not None:
+            finishing, self._finishing = self._finishing, None
+            finishing.result()
 
     def close(self) -> None:
         """Wait for all."""
-        for thread in self._threads:
-            thread.shutdown(wait=True, cancel_futures=True)
+        for thread in (*self._threads, self._finisher):
+            thread.shutdown(wait=True)
+
+
+def _write(jobs: list[tuple[media.Writer, np.ndarray]], key: bool) -> None:
+    for writer, image in jobs:
+        writer.write(image, key)
 
 
 class Segment:
-    """The frames ``first`` to ``first + capacity - 1`` of a replay."""
+    """The frames ``first`` to ``first + capacity - 1`` of a replay.
+
+    Args:
+        layout: where files are.
+        source: what is kept of a step.
+        streams: what is kept of images.
+        encoders: who writes them.
+        first: number of the first frame.
+        capacity: how many there are.
+        is_key: whether a frame, by its number, is a key frame of videos.
+        done: called when a further frame is whole on the disk.
+    """
 
     def __init__(
         self,
-        folder: Path,
-        scene: Scene,
+        layout: Layout,
         source: StepSource,
         streams: list[Stream],
         encoders: Encoders,
         first: int,
         capacity: int,
-        rate: Fraction,
+        is_key: Callable[[int], bool],
+        done: Callable[[int], None],
     ) -> None:
-        self._scene, self._source, self._streams, self._encoders = scene, source, streams, encoders
+        self._layout, self._source, self._streams, self._encoders = layout, source, streams, encoders
+        self._first, self._is_key, self._done = first, is_key, done
         self._slot = Slot(source.row)
         self._pending: deque[list[Future[None]]] = deque()
-        self._writers: list[list[media.Writer]] = []
-        self._chunk = ChunkWriter(folder / STATE, source.row, first, capacity)
+        self._writers: list[media.Writer] = []
+        self._chunk = ChunkWriter(layout.folder / STATE, source.row, first, capacity)
         try:
-            for stream in streams:
-                self._writers.append([])
-                for env in range(scene.n_envs):
-                    stem = folder / stream.kind / quote(stream.name) / f"env{env:04d}" / f"{first:08d}"
-                    self._writers[-1].append(media.writer(stem, stream.kind, stream.about, rate))
+            for path, about in layout.files(first):
+                self._writers.append(media.writer(path, about))
         except BaseException:
-            self.drop()
+            self.leave()
             raise
 
     def write(self, step: Step, events: list[Any]) -> None:
         """Add a frame: the scene as it is."""
+        key = self._is_key(self._first + self._chunk.count)
         images = [stream.read().copy() for stream in self._streams]  # the renderer writes them anew
         self._source.fill(self._slot, step.number, step.before)
         while len(self._pending) >= _AHEAD:
             self._wait()
-        jobs = [
-            (writer, image[env])
-            for image, writers in zip(images, self._writers, strict=True)
-            for env, writer in enumerate(writers)
-        ]
-        self._pending.append([self._encoders.submit(number, *job) for number, job in enumerate(jobs)])
+        flat = [image for stream in images for image in stream]
+        self._pending.append(self._encoders.submit(list(zip(self._writers, flat, strict=True)), key))
         others = self._source.values()
         self._chunk.write(self._slot.block, [*events, {"values": others}] if others else events)
 
     def _wait(self) -> None:
-        for future in self._pending.popleft():
+        for future in self._pending[0]:
             future.result()
+        self._pending.popleft()
+        self._done(1)
 
     def close(self) -> None:
-        """Complete all files; without a frame, there are none."""
-        if not self._chunk.count:
-            self.drop()
-            return
-        while self._pending:
-            self._wait()
-        for writers in self._writers:
-            for writer in writers:
-                writer.close()
-        self._chunk.close()
+        """Complete all files, by and by; without a frame, there are none."""
+        try:
+            while self._pending:
+                self._wait()
+        finally:
+            self.leave()
+        count = self._chunk.count
+        self._encoders.finish(lambda: finish_run(self._layout, self._first, count))
 
-    def drop(self) -> None:
-        """Leave no files."""
+    def leave(self) -> None:
+        """Leave everything as it is: the frames that are whole are kept when the replay is resumed."""
         for future in [future for futures in self._pending for future in futures]:
             future.cancel() or future.exception()
-        for writers in self._writers:
-            for writer in writers:
-                writer.drop()
-        self._chunk.discard()
+        self._pending.clear()
+        for writer in self._writers:
+            writer.close()
+        self._chunk.drop()

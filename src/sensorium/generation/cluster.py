@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class RayRunner:
 
     def __init__(self, options: GenerateOptions, folder: Path, address: str, workers: int) -> None:
         try:
-            import ray
+            ray: Any = importlib.import_module("ray")
         except ImportError:
             raise GenerationError(
                 "a cluster needs Ray, which is not installed: pip install 'sensorium[cluster]'"

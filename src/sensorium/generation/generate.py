@@ -87,11 +87,13 @@ class Ledger:
     def finish(self) -> list[int]:
         """Numbers of the first episodes that succeeded; what was made beyond them is removed."""
         good = sorted(number for number, fine in self.done.items() if fine)
+        if len(good) < self.options.episodes:
+            return good
         for number in good[self.options.episodes :]:
             for path in self.folder.glob(f"{episode_name(number)}*"):
                 path.unlink()
             del self.done[number]
-        last = good[: self.options.episodes][-1] if good else -1
+        last = good[self.options.episodes - 1]
         for number in [number for number, fine in self.done.items() if not fine and number > last]:
             for path in (self.folder / FAILED).glob(f"{episode_name(number)}*"):
                 path.unlink()

@@ -5,6 +5,7 @@ from typing import Any
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.multi import MultiPlanner
 from sensorium.policies.nav import NavPlanner
+from sensorium.policies.opening import OpeningPlanner
 from sensorium.policies.pick import PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.policies.playback import CheckpointPolicy, FunctionPolicy, PlaybackPolicy
@@ -13,6 +14,8 @@ from sensorium.policies.policy import Policy
 PLANNERS: dict[str, type[Policy]] = {
     "pick": PickPlanner,
     "pick_and_place": PickAndPlacePlanner,
+    "opening": OpeningPlanner,
+    "door_opening": OpeningPlanner,
     "nav_to_obj": NavPlanner,
     "multi": MultiPlanner,
 }
@@ -50,6 +53,7 @@ __all__ = [
     "FunctionPolicy",
     "MultiPlanner",
     "NavPlanner",
+    "OpeningPlanner",
     "PickAndPlacePlanner",
     "PickPlanner",
     "Plan",

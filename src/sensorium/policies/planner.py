@@ -30,6 +30,8 @@ class Waypoint:
         speed: m/s.
         turn: rad/s.
         wait: seconds to stay there.
+        joints: of the arm, (n,), at which the tool is there. Given, all joints go straight to them, the fastest by
+            ``turn``. Default: the tool goes straight to the pose, and the joints follow.
         check: whether the plan's ``succeeded`` is asked when this is done, and a new plan made if it did not.
     """
 
@@ -40,6 +42,7 @@ class Waypoint:
     turn: float = 2.0
     wait: float = 0.0
     check: bool = False
+    joints: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Planner(Policy):
         self._opening = np.ones(n)
         self._target = np.tile(poses.IDENTITY, (n, 1))
         self._speed, self._turn = np.full((2, n), 1e-9)
+        self._bent = np.zeros(n, bool)  # whether the waypoint is one of joints
+        self._bent_to = {name: joints.copy() for name, joints in self._joints.items()}
         self._active = {name: np.zeros(n, bool) for name in self.arms}
 
     # -- hooks --------------------------------------------------------------------------------------------------------
@@ -116,6 +121,9 @@ class Planner(Policy):
         self._at[env], self._since[env] = number, 0.0
         self._target[env], self._opening[env] = waypoint.pose, waypoint.opening
         self._speed[env], self._turn[env] = waypoint.speed, waypoint.turn
+        self._bent[env] = waypoint.joints is not None
+        if waypoint.joints is not None:
+            self._bent_to[plan.arm][env] = waypoint.joints
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
         """One step along the plans."""
@@ -126,21 +134,32 @@ class Planner(Policy):
             envs = np.flatnonzero(moving)
             if not len(envs):
                 continue
-            pose = poses.towards(
-                self._pose[name][envs], self._target[envs], self._speed[envs] * dt, self._turn[envs] * dt
-            )
-            self._pose[name][envs] = pose
-            self._joints[name][envs] = group.solve(
-                pose, start=self._joints[name][envs], iterations=4, envs=envs, restart=False
-            )[0]
-            self._watch(envs, pose, group.tcp_pose()[envs], dt)
+            self._advance(name, group, envs, dt)
+            self._watch(name, envs, group.tcp_pose()[envs], dt)
         return self._action()
 
-    def _watch(self, envs: np.ndarray, pose: np.ndarray, tool: np.ndarray, dt: float) -> None:
+    def _advance(self, name: str, group: Any, envs: np.ndarray, dt: float) -> None:
+        """Move what an arm is told one step towards the waypoints of some envs."""
+        joints, poses_said = self._joints[name], self._pose[name]
+        turn = self._turn[envs] * dt
+        bent = self._bent[envs]
+        if not bent.all():
+            some = envs[~bent]
+            poses_said[some] = poses.towards(poses_said[some], self._target[some], self._speed[some] * dt, turn[~bent])
+            joints[some] = group.solve(poses_said[some], start=joints[some], iterations=4, envs=some, restart=False)[0]
+        if bent.any():
+            some = envs[bent]
+            way = self._bent_to[name][some] - joints[some]
+            joints[some] += way / np.maximum(np.abs(way).max(axis=1) / turn[bent], 1)[:, None]
+            poses_said[some] = group.forward(joints)[some]
+
+    def _watch(self, name: str, envs: np.ndarray, tool: np.ndarray, dt: float) -> None:
         """Go on to the next waypoint in the envs whose tool has arrived."""
-        target = self._target[envs]
+        target, pose = self._target[envs], self._pose[name][envs]
         said = np.linalg.norm(pose[:, :3] - target[:, :3], axis=1) < 1e-6
         said &= _angle(pose, target) < 1e-6
+        bent = self._bent[envs]
+        said[bent] = np.abs(self._bent_to[name] - self._joints[name])[envs[bent]].max(axis=1) < 1e-9
         near = (np.linalg.norm(tool[:, :3] - target[:, :3], axis=1) < _REACHED[0]) & (
             _angle(tool, target) < _REACHED[1]
         )

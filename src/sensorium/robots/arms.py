@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 from typing import Any
 
 from sensorium.robots.move_group import MoveGroup
 
-MODELS = Path(__file__).parent / "models"
-"""Where the models of our own robots lie."""
-
 _JOINTS = tuple(f"joint{number}" for number in range(1, 8))
+_MOUNT = ("x", "y", "z", "yaw", "pitch", "roll")
+_BASE = ("base_x", "base_y", "base_yaw")
+_VIPERX = ("waist", "shoulder", "elbow", "forearm_roll", "wrist_angle", "wrist_rotate")
 
 
 def _franka_arm() -> MoveGroup:
@@ -41,10 +41,75 @@ def _franka_gripper() -> MoveGroup:
     )
 
 
+def _viperx(side: str) -> tuple[MoveGroup, MoveGroup]:
+    joints = tuple(f"{side}_{name}" for name in _VIPERX)
+    arm = MoveGroup(
+        name=f"{side}_arm",
+        kind="arm",
+        joints=joints,
+        actuators=joints,
+        tcp=f"{side}_tcp",
+        gripper=f"{side}_gripper",
+        home=(0.0, -0.3, 0.5, 0.0, math.pi / 2 - 0.2, 0.0),  # the hand points down
+        controller="joint_position",
+    )
+    fingers = (f"{side}_left_finger", f"{side}_right_finger")
+    gripper = MoveGroup(
+        name=f"{side}_gripper",
+        kind="gripper",
+        joints=fingers,
+        actuators=(f"{side}_fingers",),
+        open=0.036,
+        closed=-0.01,
+        width=0.072,
+        home=(0.036, 0.036),
+        fingers=fingers,
+        controller="gripper",
+    )
+    return arm, gripper
+
+
 def franka() -> dict[str, Any]:
     """A 7-joint arm with a parallel gripper, on a table."""
-    return {"base": "link0", "radius": 0.14, "move_groups": (_franka_arm(), _franka_gripper())}
+    return {"base": "link0", "move_groups": (_franka_arm(), _franka_gripper())}
 
 
-ARMS = {"franka": franka}
+def mobile_franka() -> dict[str, Any]:
+    """The same on a base that drives any way."""
+    base = MoveGroup(
+        name="base", kind="base", joints=_BASE, actuators=_BASE, home=(0.0, 0.0, 0.0), controller="base_velocity"
+    )
+    return {"base": "base", "radius": 0.46, "move_groups": (base, _franka_arm(), _franka_gripper())}
+
+
+def floating_gripper() -> dict[str, Any]:
+    """Its hand alone, which flies."""
+    arm = MoveGroup(
+        name="arm",
+        kind="arm",
+        joints=_MOUNT,
+        actuators=_MOUNT,
+        tcp="tcp",
+        gripper="gripper",
+        home=(0.0, 0.0, 0.4, 0.0, 0.0, 0.0),
+        controller="joint_position",
+    )
+    return {
+        "base": "mount",
+        "move_groups": (arm, _franka_gripper()),
+        "placing": ("x", "y", "yaw"),
+    }
+
+
+def bimanual() -> dict[str, Any]:
+    """Two 6-joint arms side by side, on a table."""
+    return {"base": "frame", "move_groups": (*_viperx("left"), *_viperx("right"))}
+
+
+ARMS = {
+    "franka": franka,
+    "mobile_franka": mobile_franka,
+    "floating_gripper": floating_gripper,
+    "bimanual": bimanual,
+}
 """Name -> what makes its options."""

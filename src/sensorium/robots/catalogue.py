@@ -11,13 +11,18 @@ from typing import Any
 import mujoco
 
 from sensorium.errors import ModelError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.robots.arms import ARMS, MODELS
+from sensorium.robots.arms import ARMS
 from sensorium.robots.manipulator import Manipulator, ManipulatorOptions
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.rig import SensorRig
 from sensorium.robots.robot import Action, Robot, RobotOptions
 from sensorium.worlds.compose import load_spec
 
+MODELS = Path(__file__).parent / "models"
+"""Where the models of our own robots lie."""
+
+_PACKAGE = "package:/"
+"""How file names begin that URDF files of ROS give, with another slash or without."""
 _WHEEL, _TRACK = 0.08, 0.36
 
 
@@ -83,6 +88,7 @@ def make(
     if isinstance(model, str) and model in _ROBOTS:
         values = _ROBOTS[model]()
         values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
+        values["assets"] = _parts(MODELS / f"{model}.xml")
     else:
         text, assets, spec = _read(model)
         values = {"model": text, "assets": assets, "base": base or _root(spec)}
@@ -102,6 +108,12 @@ def make(
     return Robot(RobotOptions(**{**values, **options}))
 
 
+def _parts(file: Path) -> dict[str, str]:
+    """The other files of ours that a model is made of: name -> content in base64."""
+    names = (Path(path).name for path in mujoco.mju_getXMLDependencies(str(file)))
+    return {name: base64.b64encode((MODELS / name).read_bytes()).decode("ascii") for name in names if name != file.name}
+
+
 def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
     if isinstance(rig, SensorRig):
         return rig
@@ -119,22 +131,39 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
             "URDF file"
         )
     spec = load_spec(model)
+    fused, spec.compiler.fusestatic = spec.compiler.fusestatic, False  # or a URDF's base is one with the world
     files = {}
     for folder, elements in (
         (spec.meshdir, (*spec.meshes, *spec.hfields, *spec.skins)),
         (spec.texturedir, spec.textures),
     ):
         for element in elements:
+            if element.file.startswith(_PACKAGE):
+                path = _in_package(element.file, Path(spec.modelfiledir))
+                element.file = element.file.removeprefix(_PACKAGE).strip("/").replace("/", "_")
+                files[element.file] = path
+                spec.assets |= {element.file: path.read_bytes()}  # since writing a spec looks for them
+                continue
             for file in (element.file, *getattr(element, "cubefiles", ())):
                 if file:
                     files[file] = Path(spec.modelfiledir, folder, file)
-    if not files and isinstance(model, str) and model.lstrip().startswith("<"):
+    if not files and not fused and isinstance(model, str) and model.lstrip().startswith("<"):
         return model, {}, spec
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
         raise ModelError(f"the model needs {missing[0]}, which is not there")
     assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
     return spec.to_xml(), assets, spec
+
+
+def _in_package(file: str, folder: Path) -> Path:
+    """Where a file that a URDF names as ``package://NAME/...`` lies: in the folder NAME above or beside the model."""
+    inner = file.removeprefix(_PACKAGE).strip("/")
+    places = [parent / inner for parent in folder.resolve().parents]
+    for place in places:
+        if place.is_file():
+            return place
+    raise ModelError(f"the model needs {file}; there is no {inner!r} in any folder above {folder}")
 
 
 def _root(spec: mujoco.MjSpec) -> str:

@@ -36,13 +36,14 @@ class Chain:
         model: mujoco.MjModel,
         joints: Sequence[int],
         limits: np.ndarray,
-        home: Sequence[float],
+        home: np.ndarray,
         link: int,
         pos: np.ndarray,
         quat: np.ndarray,
     ) -> None:
         self.root = int(model.body_parentid[model.jnt_bodyid[joints[0]]])
-        bodies, found = [], []
+        bodies: list[int] = []
+        found: list[int] = []
         body = link
         while body not in (self.root, 0):
             bodies.insert(0, body)
@@ -74,7 +75,7 @@ class Chain:
             turn,
         )
         self._limits = np.ascontiguousarray(limits, dtype=np.float64)
-        self._home = np.asarray(home, dtype=np.float64)
+        self._home = home
         self.reach = float(np.linalg.norm(at[1:], axis=1).sum() + np.ptp(self._limits, axis=1)[self._arrays[0]].sum())
         """Metres that the tool can be away from the first joint at most."""
         self._starts = self._spread(_RESTARTS)

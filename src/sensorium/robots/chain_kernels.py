@@ -1,8 +1,8 @@
 """Numba kernels of :mod:`sensorium.robots.chain`: each env by scalar arithmetic of its own.
 
-A chain of n joints is a tuple of arrays: ``slide`` (n,) whether a joint slides, ``axis`` (n, 3) and ``anchor`` (n, 3) in
-the frame of its link, ``zero`` (n,) the position at which the link stands as ``pos`` says, and ``pos`` (n + 1, 3) and
-``quat`` (n + 1, 4), each link in the frame of the one before; the last is the tool centre point.
+A chain of n joints is a tuple of arrays: ``slide`` (n,) whether a joint slides, ``axis`` (n, 3) and ``anchor`` (n, 3)
+in the frame of its link, ``zero`` (n,) the position at which the link stands as ``pos`` says, and ``pos`` (n + 1, 3)
+and ``quat`` (n + 1, 4), each link in the frame of the one before; the last is the tool centre point.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError
+from sensorium.robots.adapt import check_servo, servo_names
 from sensorium.robots.chain import Chain
 from sensorium.robots.controllers import find
 from sensorium.robots.move_group import MoveGroup
@@ -18,6 +19,9 @@ from sensorium.worlds import Envs, World, env_index
 
 _UNLIMITED = {int(mujoco.mjtJoint.mjJNT_HINGE): 2 * math.pi, int(mujoco.mjtJoint.mjJNT_SLIDE): 10.0}
 """rad or m either way, for joints without limits."""
+
+_FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "subtree_com")
+"""What is read and written of the physics."""
 
 
 class GroupHandle(Module):
@@ -33,7 +37,8 @@ class GroupHandle(Module):
     Attributes:
         description: which joints it has, and what moves them.
         controller: turns actions into joint targets.
-        limits: least and greatest joint positions, (n, 2) rad or m; joints that have none get one turn or 10 m.
+        limits: least and greatest joint positions, (n, 2) rad or m; joints that have none get one turn or 10 m either
+            way, those of a base infinity.
 
     Example:
         >>> arm = robot.groups["arm"]
@@ -48,31 +53,25 @@ class GroupHandle(Module):
         self._world: World | None = None
         self._qpos = self._qvel = self._ctrl = _columns([0])
         self._home = np.array(description.home)
-        joints = [model.joint(name).id for name in description.joints]
-        self.limits = np.array(
-            [
-                model.jnt_range[j]
-                if model.jnt_limited[j]
-                else (-_UNLIMITED[model.jnt_type[j]], _UNLIMITED[model.jnt_type[j]])
-                for j in joints
-            ]
-        )
+        self.limits = np.array([_limits(model, name, description.kind) for name in description.joints])
+        if description.kind != "gripper":
+            for actuator, joint in zip(servo_names(description), description.joints, strict=True):
+                check_servo(model, description, actuator, joint)
         outside = (self._home < self.limits[:, 0] - 1e-9) | (self._home > self.limits[:, 1] + 1e-9)
         if outside.any():
-            joint = int(outside.argmax())
+            first = int(outside.argmax())
             raise OptionError(
-                f"{description.name}: home of joint {description.joints[joint]!r} must lie in "
-                f"{self.limits[joint].tolist()}, got {self._home[joint]:g}"
+                f"{description.name}: home of joint {description.joints[first]!r} must lie in "
+                f"{self.limits[first].tolist()}, got {self._home[first]:g}"
             )
         low, high = self.limits.T
         self._shut = np.where(self._home - low > high - self._home, low, high)  # of grippers
         self._chain: Chain | None = None
         self.reach = 0.0
-        """Arms: metres that the tool can be away from the robot's base at most."""
+        """Arms: metres that the tool can be away from the robot's base at most, or more."""
         if description.kind == "arm":
             self._chain = self._make_chain(model, "")
-            mount = model.body_pos[self._chain.root] if self._chain.root else np.zeros(3)
-            self.reach = self._chain.reach + float(np.linalg.norm(mount))
+            self.reach = self._chain.reach + _height(model, self._chain.root)
         self.controller = find(controller, description.name, description.kind)(self)
 
     def _make_chain(self, model: mujoco.MjModel, prefix: str) -> Chain:
@@ -96,11 +95,10 @@ class GroupHandle(Module):
         joints = [model.joint(f"{robot}/{name}").id for name in own.joints]
         self._qpos = _columns([int(model.jnt_qposadr[joint]) for joint in joints])
         self._qvel = _columns([int(model.jnt_dofadr[joint]) for joint in joints])
-        self._ctrl = _columns([int(model.actuator(f"{robot}/{name}").id) for name in own.actuators])
+        self._ctrl = _columns([int(model.actuator(f"{robot}/{name}").id) for name in servo_names(own)])
         self._target = np.tile(self._home, (world.n_envs, 1))
         self.add_child("target", Buffer(torch.from_numpy(self._target), {"target"}))
-        for field in ("xpos", "xquat", "cvel", "subtree_com"):
-            world.bind(field)
+        self._fields = {name: world.bind(name) for name in _FIELDS}
         if own.kind == "arm":
             self._chain = self._make_chain(model, f"{robot}/")
             self._tool = np.tile(self._tool, (world.n_envs, 1))
@@ -188,7 +186,7 @@ class GroupHandle(Module):
         world, chain = self._arm("solve")
         index = env_index(envs, world.n_envs, torch.device("cpu"))
         goal = np.atleast_2d(np.asarray(pose, dtype=np.float64))
-        rows = np.arange(world.n_envs) if index is None else index.numpy()
+        rows = np.arange(world.n_envs) if index is None else index.numpy(force=True)
         if len(rows) == 1 or (len(goal) == 1 and len(rows)):
             count = max(len(rows), len(goal))
             rows, goal = np.resize(rows, count), np.resize(goal, (count, goal.shape[1]))
@@ -236,29 +234,29 @@ class GroupHandle(Module):
 
     def aim(self, target: np.ndarray, rows: np.ndarray | slice) -> None:
         """Set the joint targets (m, n) of envs, and the controls that follow from them."""
-        world, own = self._built(), self.description
+        own = self.description
         self._target[rows] = target
         control = target
-        if own.kind == "gripper":
+        if own.kind == "gripper" and own.actuators:
             part = (target[:, :1] - self._shut[:1]) / (self._home[:1] - self._shut[:1])
             control = np.repeat(own.closed + part * (own.open - own.closed), len(own.actuators), axis=1)
-        _write(world.bind("ctrl"), rows, self._ctrl, control)
+        _write(self._fields["ctrl"], rows, self._ctrl, control)
+
+    def put(self, position: np.ndarray, rows: np.ndarray | slice) -> None:
+        """Set joints and targets (m, n) of envs, at rest."""
+        _write(self._fields["qpos"], rows, self._qpos, position)
+        _write(self._fields["qvel"], rows, self._qvel, np.zeros_like(position))
+        self.aim(position, rows)
 
     def put_home(self, rows: np.ndarray | slice) -> None:
         """Set joints and targets of envs to home, at rest."""
         self.put(np.broadcast_to(self._home, self._target[rows].shape), rows)
 
-    def put(self, joints: np.ndarray, rows: np.ndarray | slice) -> None:
-        """Set joints and targets (m, n) of envs, at rest."""
-        world = self._built()
-        _write(world.bind("qpos"), rows, self._qpos, joints)
-        _write(world.bind("qvel"), rows, self._qvel, np.zeros_like(joints))
-        self.aim(joints, rows)
-
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _read(self, field: str, columns: Any) -> np.ndarray:
-        return self._built().bind(field)[:, columns].numpy(force=True).astype(np.float64)
+        self._built()
+        return self._fields[field][:, columns].numpy(force=True).astype(np.float64)
 
     def _link_pose(self, body: int) -> np.ndarray:
         """Poses (B, 7) of a body in the world frame, up to date with what was written."""
@@ -279,6 +277,28 @@ class GroupHandle(Module):
 
     def __repr__(self) -> str:
         return f"<{self.description.kind} {self.description.name!r}, {len(self._home)} joints>"
+
+
+def _limits(model: mujoco.MjModel, name: str, kind: str) -> tuple[float, float]:
+    joint = model.joint(name).id
+    if int(model.jnt_type[joint]) not in _UNLIMITED:
+        raise OptionError(f"joint {name!r} must be a hinge or a slide to be part of a move group")
+    if model.jnt_limited[joint]:
+        return float(model.jnt_range[joint, 0]), float(model.jnt_range[joint, 1])
+    most = math.inf if kind == "base" else _UNLIMITED[int(model.jnt_type[joint])]
+    return -most, most
+
+
+def _height(model: mujoco.MjModel, body: int) -> float:
+    """Metres that a link can be away from where the model stands at most."""
+    away = 0.0
+    while body:
+        away += float(np.linalg.norm(model.body_pos[body]))
+        joints = model.body_jntadr[body] + np.arange(model.body_jntnum[body])
+        slides = joints[model.jnt_type[joints] == int(mujoco.mjtJoint.mjJNT_SLIDE)]
+        away += float(np.abs(model.jnt_range[slides]).max(axis=1).sum())
+        body = int(model.body_parentid[body])
+    return away
 
 
 def _columns(ids: list[int]) -> Any:

@@ -28,7 +28,7 @@ class MoveGroup(Options):
     yaw, along and about the axes of the robot's start."""
     actuators: tuple[str, ...] = ()
     """What moves it. Arms and bases: position servos, one a joint in the same order; grippers: those that close it.
-    Default: the model has none, and servos are added to the joints."""
+    Default: servos are added to the joints, in place of what the model has there."""
     tcp: str | None = None
     """Arms: the tool centre point between the finger tips, a site (or a link, whose origin it is then). Its z axis
     points out of the hand, and its y axis is the direction in which the fingers open."""
@@ -41,7 +41,7 @@ class MoveGroup(Options):
     width: float = Field(default=0.0, ge=0)
     """Grippers: metres between the fingers when open, at ``home``."""
     home: tuple[float, ...]
-    """Joint positions after a reset, rad or m; of grippers, the open ones."""
+    """Joint positions after a reset, rad or m; of grippers, the open ones: closed they are at their other limits."""
     fingers: tuple[str, ...] = ()
     """Grippers: the links that touch objects, one for each of the two sides."""
     controller: str
@@ -63,8 +63,8 @@ class MoveGroup(Options):
         if self.kind == "base" and count != 3:
             raise ValueError(f"{self.name}: a base has the joints x, y and yaw, got {self.joints}")
         if self.kind == "gripper":
-            if not self.actuators or self.open == self.closed:
-                raise ValueError(f"{self.name}: a gripper needs actuators, and their controls when open and closed")
+            if self.actuators and self.open == self.closed:
+                raise ValueError(f"{self.name}: a gripper's actuators need their controls when open and when closed")
             if len(self.fingers) != 2 or self.width <= 0:
                 raise ValueError(
                     f"{self.name}: a gripper needs fingers, two links, and its width when open in metres; got "

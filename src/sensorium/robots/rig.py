@@ -176,23 +176,21 @@ class Rig(Module):
     """The sensors of a robot in a scene, each a child under its name: ``robot.rig["imu"].read()``."""
 
     def __init__(self, rig: SensorRig, scene: Scene, robot: str, base: str, own: Collection[str]) -> None:
-        self._sensors: dict[str, Any] = {}
         for entry in rig.sensors:
-            sensor = scene.add_sensor(entry.resolve(robot, base, own))
-            self.add_child(entry.name, sensor)
-            self._sensors[entry.name] = sensor
+            self.add_child(entry.name, scene.add_sensor(entry.resolve(robot, base, own)))
 
     def __getitem__(self, name: str) -> Any:
         """The sensor of that name."""
-        if name not in self._sensors:
-            hint = did_you_mean(name, self._sensors) or f"; it has {shorten(self._sensors)}"
+        sensors: dict[str, Any] = dict(self._slots())
+        if name not in sensors:
+            hint = did_you_mean(name, sensors) or f"; it has {shorten(sensors)}"
             raise NameNotFoundError(f"the rig has no sensor {name!r}{hint}")
-        return self._sensors[name]
+        return sensors[name]
 
     @property
     def names(self) -> list[str]:
         """Names of its sensors, in order."""
-        return list(self._sensors)
+        return [name for name, _ in self._slots()]
 
 
 def sensor_type(name: str) -> type[SensorOptions]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
 import numpy as np
@@ -63,7 +63,7 @@ class RobotOptions(Options):
     model: str
     """The model: MJCF or URDF text. The base stands on the ground at z = 0 of the model's frame, x forward."""
     assets: dict[str, str] = {}
-    """Files that the model needs (meshes, textures): name -> content in base64."""
+    """Files that the model needs (meshes, textures, parts of it in MJCF): name -> content in base64."""
     base: str
     """The link whose pose is the robot's, and on which sensors sit by default."""
     actions: tuple[Action, ...]
@@ -90,7 +90,9 @@ class RobotOptions(Options):
         if not self.assets:
             return load_spec(self.model)
         files = {name: base64.b64decode(content) for name, content in self.assets.items()}
-        return mujoco.MjSpec.from_string(self.model, assets=files)
+        parts = {name: content for name, content in files.items() if name.endswith(".xml")}
+        others = {name: content for name, content in files.items() if name not in parts}
+        return mujoco.MjSpec.from_string(self.model, include=parts, assets=others)
 
 
 class Robot(Part[RobotOptions]):
@@ -108,19 +110,26 @@ class Robot(Part[RobotOptions]):
         groups: its move groups by name: "base", a :class:`Drive`, where it has the actions "forward" and "turn".
     """
 
-    options_type = RobotOptions
+    options_type: ClassVar[type[RobotOptions]] = RobotOptions
 
     def __init__(self, options: RobotOptions | None = None, **values: Any) -> None:
         super().__init__(options, **values)
         self.name = ""
         self._entity: Entity
         self._world: World | None = None
-        spec = self.options.load_model()
+        self._spec = spec = self.options.load_model()
         self._own = {each.name for kind in (spec.bodies, spec.sites, spec.joints) for each in kind if each.name}
         _check_model(self.options, spec)
-        self.radius = self.options.radius or _radius(spec, self.options.base)
+        self.radius = self.options.radius or _radius(*self._at_start(spec), self.options.base)
         drives = {"forward", "turn"} <= {action.name for action in self.options.actions}
         self.groups: Mapping[str, Any] = {"base": Drive(self)} if drives else {}
+
+    def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
+        """The robot by itself, as it stands at the start."""
+        model = spec.compile()
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        return model, data
 
     # -- what it can be told ------------------------------------------------------------------------------------------
 
@@ -246,7 +255,7 @@ class Robot(Part[RobotOptions]):
     def attach(self, scene: Scene, name: str) -> None:
         """Add the model and the sensors to the scene."""
         options = self.options
-        self._entity = scene.add_robot(options.load_model(), name=name, pos=options.pos, euler=(0, 0, options.yaw))
+        self._entity = scene.add_robot(self._spec, name=name, pos=options.pos, euler=(0, 0, options.yaw))
         self.name = name
         self.rig = Rig(options.rig, scene, name, f"{name}/{options.base}", self._own)
 
@@ -299,7 +308,7 @@ class Robot(Part[RobotOptions]):
 
     def _update_state(self) -> None:
         self._built("update_state")
-        self._entity.update_state()
+        self._entity._update_state()  # it has nothing below it: a cascade would only walk the tree
         for buffer, value in zip((self.linear_velocity, self.angular_velocity), self.get_velocity(), strict=True):
             buffer.load(value)
         if not self._is_root:
@@ -331,11 +340,8 @@ def _check_model(options: RobotOptions, spec: mujoco.MjSpec) -> None:
                 raise NameNotFoundError(f"the model has no {what} named {name!r}{hint}")
 
 
-def _radius(spec: mujoco.MjSpec, base: str) -> float:
-    """Horizontal distance from the base to the farthest corner of a box around any of the robot's geoms, at start."""
-    model = spec.compile()
-    data = mujoco.MjData(model)
-    mujoco.mj_kinematics(model, data)
+def _radius(model: mujoco.MjModel, data: mujoco.MjData, base: str) -> float:
+    """Horizontal distance from the base to the farthest corner of a box around any of the robot's geoms."""
     corners = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, 8).T
     turn, origin, farthest = data.body(base).xmat.reshape(3, 3), data.body(base).xpos, 0.0
     for geom in np.flatnonzero(model.geom_bodyid > 0):

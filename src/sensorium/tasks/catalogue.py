@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from sensorium.robots import Robot
+from sensorium.tasks.door_opening import DoorOpening
 from sensorium.tasks.multi import MultiTask
 from sensorium.tasks.nav import NavToObj
 from sensorium.tasks.objects import look_up
+from sensorium.tasks.opening import Opening
 from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.task import Task
 
-TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in (Pick, PickAndPlace, NavToObj, MultiTask)}
+_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask)
+TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """The tasks, by name."""
 VIEWS: dict[str, dict[str, Any]] = {
     "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},

@@ -11,9 +11,9 @@ from pydantic import Field, field_validator
 from sensorium import poses
 from sensorium.errors import OptionError
 from sensorium.robots import Manipulator
-from sensorium.sensors import Contact
 from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.config import TaskConfig
+from sensorium.tasks.grasps import Grasps
 from sensorium.tasks.objects import Thing, find
 from sensorium.tasks.task import Task
 from sensorium.worlds import Box, Scene
@@ -24,7 +24,7 @@ _TABLE = Box(size=(0.8, 1.4, HEIGHT), rgba=(0.55, 0.4, 0.28, 1.0))
 _TABLE_AT = (0.68, 0.0, HEIGHT / 2)
 _AREA = ((0.38, 0.62), (-0.28, 0.28))
 """Where things stand: x and y, m."""
-_PARKED = (-3.0, 0.0)
+_PARKED = (-20.0, 0.0)
 """Where those wait that are not there."""
 _GAP = 0.035
 """Least distance between things, m."""
@@ -84,18 +84,7 @@ class TableTask(Task[TableT]):
             scene.add_object(thing.shape, name=name, pos=pos, free=True)
 
     def _add_sensors(self, scene: Scene) -> None:
-        """Which finger touches which thing; these are no part of the suite."""
-        grippers = [group for group in self.robot.options.move_groups if group.kind == "gripper"]
-        self._touch = {
-            (gripper.name, thing): [
-                scene.add_sensor(
-                    Contact(uuid=f"_{gripper.name}_{side}_{thing}", link=f"robot/{finger}", touching=thing)
-                )
-                for side, finger in enumerate(gripper.fingers)
-            ]
-            for gripper in grippers
-            for thing in self.touchable()
-        }
+        self._grasps = Grasps(scene, self.robot, self.touchable())
 
     def touchable(self) -> list[str]:
         """Entities of which it is known whether a gripper holds them."""
@@ -175,15 +164,7 @@ class TableTask(Task[TableT]):
     def grips(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Gripper -> (B, 2) bool: whether one of its fingers touches the thing named for each env, and whether it is
         held between them."""
-        result = {}
-        for gripper in {gripper for gripper, _ in self._touch}:
-            fingers = {
-                thing: np.concatenate([sensor.read_ground_truth().numpy() for sensor in self._touch[gripper, thing]], 1)
-                for thing in set(names)
-            }
-            rows = np.stack([fingers[name][env] for env, name in enumerate(names)])
-            result[gripper] = np.stack([rows.any(axis=1), rows.all(axis=1)], axis=1)
-        return result
+        return self._grasps.read(names)
 
     def pickup_grips(self) -> dict[str, np.ndarray]:
         """:meth:`grips` on the thing that is meant."""

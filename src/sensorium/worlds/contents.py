@@ -19,7 +19,7 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,13 +189,9 @@ def encode_call(call: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"call": call, **forms}
 
 
-def repeat_calls(
-    scene: Scene, contents: list[dict[str, Any]], folder: Path, skip: Callable[[dict[str, Any]], bool] | None = None
-) -> None:
+def repeat_calls(scene: Scene, contents: list[dict[str, Any]], folder: Path) -> None:
     """Add to a scene what :attr:`Scene.contents` says."""
     for entry in contents:
-        if skip is not None and skip(entry):
-            continue
         arguments = {
             name: decode_model(form, folder) if name == "model" else decode(form)
             for name, form in entry.items()
@@ -209,6 +205,8 @@ def repeat_calls(
             scene.add_light(**{name: getattr(light, name) for name in light.model_fields_set})
         elif call == "add_sensor":
             scene.add_sensor(arguments["options"])
+        elif call in ("remove_sensor", "replace_sensor"):
+            getattr(scene, call)(**arguments)
         elif call == "add_module":
             scene.add_module(arguments["name"], arguments["part"])
         else:

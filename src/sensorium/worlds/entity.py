@@ -128,11 +128,15 @@ class Entity(Module):
 
     def get_joint_positions(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Positions (B, n) of the named joints (default: all), rad or m, float32."""
-        return self._built().bind("qpos")[:, self._qpos[self._joint_index(joints)]].float()
+        world = self._built()
+        index = self._qpos if joints is None else self._qpos[self._joint_index(joints)]
+        return world.bind("qpos")[:, index].float()
 
     def get_joint_velocities(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Velocities (B, n) of the named joints (default: all), rad/s or m/s, float32."""
-        return self._built().bind("qvel")[:, self._dofs[self._joint_index(joints)]].float()
+        world = self._built()
+        index = self._dofs if joints is None else self._dofs[self._joint_index(joints)]
+        return world.bind("qvel")[:, index].float()
 
     def set_joint_positions(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set joint positions, rad or m: a number, (n,), or (envs, n). ``scene.forward(envs)`` shows it to sensors;
@@ -183,7 +187,7 @@ class Entity(Module):
 
     def _write_replay_data(self) -> None:
         """Write buffers that were loaded, where they differ from the simulation (which is more precise than they)."""
-        if self._world is None:
+        if self._world is None or not any(buffer.loaded for _, buffer in self.named_buffers()):
             return
         for name, now in self._now().items():
             buffer = getattr(self, name)

@@ -18,7 +18,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
+from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
 from sensorium.errors import OptionError
 from sensorium.worlds.changes import Changes
@@ -86,6 +86,9 @@ class MujocoWorld:
 
     def update_constants(self, envs: Envs = None) -> None:
         self.batch.set_const(env_ids(envs, self.n_envs))
+        for field in set(MODEL_FIELDS) - self.expanded.keys() - {"opt.disableflags"}:  # the last is for _lead()
+            if self.batch.expanded(field) is not None:
+                self.expand(field)
 
     def step(self) -> dict[int, str]:
         failed, self._late = self._late, {}

@@ -19,6 +19,7 @@ from sensorium.errors import (
     NotBuiltError,
     OptionError,
     did_you_mean,
+    shorten,
 )
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
@@ -26,6 +27,7 @@ from sensorium.worlds.contents import encode_call, repeat_calls
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.lights import Light, light_scene
+from sensorium.worlds.model_fields import ModelFields
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
@@ -66,7 +68,8 @@ class Scene(Module):
 
     After ``build()``: entities and sensors are children of the scene in the component tree, each under its own name;
     ``physics`` is a buffer (tag "physics") of the full physics state, filled by ``update_state()`` and written back by
-    ``write_replay_data()``.
+    ``write_replay_data()``; ``world.body_mass`` and the like (tag "model") are the fields of the model that
+    ``scene.world.expand`` has given values per env.
     """
 
     def __init__(self, dt: float = 0.01, substeps: int = 5, **options: Any) -> None:
@@ -80,12 +83,14 @@ class Scene(Module):
         self._attaching: Part[Any] | None = None
         self._added: list[tuple[str, dict[str, Any]]] = []
         self._adapt: Callable[[Any], Any] | None = None
+        self._expanded: Mapping[str, np.ndarray | None] = {}
         self._journal = Journal()
         self._composed: mujoco.MjSpec | None = None
         self._sensing: Sensing | None = None
         self._world: World | None = None
         self._failed: dict[int, str] = {}
         self._viewer: Viewer | None = None
+        self._steps = 0
         self._closed = False
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -201,6 +206,43 @@ class Scene(Module):
         self._note("add_sensor", options=options)
         return sensor
 
+    def remove_sensor(self, uuid: str) -> None:
+        """Take a sensor out again, before ``build()``; also one that a part added, such as those of a robot's rig."""
+        self._take_out("remove_sensor", uuid, None)
+        self._note("remove_sensor", uuid=uuid)
+
+    def replace_sensor(self, uuid: str, options: SensorSpec[SensorT]) -> SensorT:
+        """Put another sensor into the place of one, before ``build()``; also of one that a part added.
+
+        The new one has the uuid of the old one, whatever its options say, and its place in the component tree.
+        """
+        if not hasattr(options, "make_sensor"):
+            raise OptionError(f"replace_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
+        if self._adapt is not None:
+            options = self._adapt(options)
+        given = {name: getattr(options, name) for name in options.model_fields_set}  # type: ignore[attr-defined]
+        options = type(options)(**(given | {"uuid": uuid}))
+        sensor = options.make_sensor(set())
+        self._take_out("replace_sensor", uuid, sensor)
+        self._note("replace_sensor", uuid=uuid, options=options)
+        return sensor
+
+    def _take_out(self, call: str, uuid: str, other: Any) -> None:
+        self._before_build(call)
+        if uuid not in self._sensors:
+            hint = did_you_mean(uuid, self._sensors) or f"; there are {shorten(self._sensors)}"
+            raise NameNotFoundError(f"{call}: the scene has no sensor {uuid!r}{hint}")
+        sensor = self._sensors[uuid]
+        for _, module in list(self.named_modules()):
+            module.replace_child(sensor, other)
+        assert self._sensing is not None
+        self._sensing.forget([sensor])
+        if other is None:
+            del self._sensors[uuid]
+        else:
+            self._sensing.add(other)
+            self._sensors[uuid] = other
+
     def add_module(self, name: str, part: PartT) -> PartT:
         """Add a part: a robot with its sensors (``sn.robots.make``), a room, or a :class:`Part` of your own.
 
@@ -257,7 +299,7 @@ class Scene(Module):
         options: Mapping[str, Any] | None = None,
         folder: str | Path = ".",
         adapt: Callable[[Any], Any] | None = None,
-        skip: Callable[[dict[str, Any]], bool] | None = None,
+        expanded: Mapping[str, np.ndarray | None] | None = None,
     ) -> Scene:
         """A scene, not built, with the same contents as another.
 
@@ -266,11 +308,12 @@ class Scene(Module):
             options: options of the scene, by name; see :class:`SceneOptions`.
             folder: where relative model files are.
             adapt: called with the options of every sensor; gives those to use instead.
-            skip: called with every entry; those for which it gives true are left out.
+            expanded: fields of the model that ``build()`` gives values per env, (B, ...); None for the model's own.
         """
         scene = cls(**(options or {}))
+        scene._expanded = expanded or {}
         scene._adapt = adapt
-        repeat_calls(scene, contents, Path(folder), skip)
+        repeat_calls(scene, contents, Path(folder))
         return scene
 
     def _new_name(self, name: str | None, stem: str) -> str:
@@ -340,15 +383,17 @@ class Scene(Module):
                 raise OptionError(f"{option} must be an integer of at least {least}, got {value!r}")
         world = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
         world.lights = tuple(self._lights.values())
-        if self._sensing is not None:
-            try:
+        try:
+            self._expand(world)
+            if self._sensing is not None:
                 self._sensing.build(world, int(seed), self.options.dt)
-            except BaseException:
-                world.close()
-                raise
+        except BaseException:
+            world.close()
+            raise
         for entity in self._entities.values():
             entity.attach_world(world)
         self.physics = Buffer(world.get_state(), {"physics", "state"})
+        self.__dict__.setdefault("_children", {})["world"] = ModelFields(world)
         self._seed = int(seed)
         self._world = world
         self._journal = Journal()
@@ -380,6 +425,19 @@ class Scene(Module):
         from sensorium.worlds.warp_world import WarpWorld  # Warp is imported when it is used, not before
 
         return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
+
+    def _expand(self, world: World) -> None:
+        for name, values in self._expanded.items():
+            target = world.expand(name)
+            if values is not None and tuple(values.shape) != tuple(target.shape):
+                raise OptionError(
+                    f"the model field {name!r} has values of shape {tuple(values.shape)}, and {tuple(target.shape)} is "
+                    "needed; build the scene with as many envs as they are for"
+                )
+            if values is not None:
+                target.copy_(torch.from_numpy(values))
+        if self._expanded:
+            world.reset()
 
     def to_xml(self) -> str:
         """The scene as one MJCF document, for other tools: rounded to six digits, without the files that it names."""
@@ -423,6 +481,7 @@ class Scene(Module):
         for _ in range(count):
             failed |= world.step()
             self._journal.step()
+            self._steps += 1
             if self._sensing is not None:
                 self._sensing.step()
             if self._viewer is not None:
@@ -533,7 +592,13 @@ class Scene(Module):
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
         self._note_restart(envs, None if call == "reset" else world.get_state)
-        self._after_restart(envs, getattr(world, call)(envs))
+        failed = getattr(world, call)(envs)
+        parts = [part for part in self._parts.values() if type(part).on_reset is not Part.on_reset]
+        if call == "reset" and parts:
+            for part in parts:
+                part.on_reset(envs)
+            failed |= world.forward(envs)
+        self._after_restart(envs, failed)
 
     def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
         if self.world.captures:  # looking at envs and states would wait for the device
@@ -580,6 +645,7 @@ class Scene(Module):
             self.set_state(torch.as_tensor(after))
             return
         world.retrace(before, after)
+        self._steps = step
         if self._sensing is not None:
             self._sensing.step_count = step - 1
             self._sensing.step()
@@ -662,10 +728,11 @@ class Scene(Module):
     def step_count(self) -> int:
         """Steps that the sensors have made since ``build()``: with the seed, all that randomness depends on."""
         self._world or self._unbuilt("step_count")
-        return 0 if self._sensing is None else self._sensing.step_count
+        return self._steps if self._sensing is None else self._sensing.step_count
 
     @step_count.setter
     def step_count(self, count: int) -> None:
+        self._steps = count
         if self._sensing is not None and not self.world.captures:
             self._sensing.step_count = count
 

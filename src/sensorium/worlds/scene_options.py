@@ -15,7 +15,6 @@ INTEGRATORS = {
     "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
     "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
 }
-
 CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC}
 
 
@@ -33,9 +32,10 @@ class SceneOptions(Options):
     integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
     """MuJoCo's integrator."""
     cone: Literal["pyramidal", "elliptic"] = "pyramidal"
-    """MuJoCo's friction cones: elliptic ones are true to the friction law, and grippers hold better with them."""
+    """Friction cones of contacts: "elliptic" ones are those of nature, and what grippers hold creeps less by them."""
     impratio: float = Field(default=1.0, gt=0)
-    """How stiff friction is beside normal forces; above 1, what is gripped slips less (with elliptic cones)."""
+    """How much stiffer contacts are along the surface than across it. What grippers hold creeps less by 10, with
+    elliptic cones."""
     exact_sensing: bool = True
     """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
     step is a little cheaper."""

@@ -1,0 +1,57 @@
+"""Which finger of a robot touches which thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sensorium.robots import Manipulator
+from sensorium.sensors import Contact
+from sensorium.worlds import Scene
+
+
+class Grasps:
+    """Contact switches between the fingers of a robot's grippers and some links. They are no part of a suite.
+
+    Args:
+        scene: the scene, before it is built, with the robot in it.
+        robot: the robot, called "robot".
+        links: names of the links that may be gripped.
+    """
+
+    def __init__(self, scene: Scene, robot: Manipulator, links: Sequence[str]) -> None:
+        self.grippers = [group for group in robot.options.move_groups if group.kind == "gripper"]
+        self._touch: dict[tuple[str, str], list[Any]] = {
+            (gripper.name, link): [
+                scene.add_sensor(
+                    Contact(
+                        uuid=f"_{gripper.name}_{side}_{link.replace('/', '_')}", link=f"robot/{finger}", touching=link
+                    )
+                )
+                for side, finger in enumerate(gripper.fingers)
+            ]
+            for gripper in self.grippers
+            for link in links
+        }
+
+    @property
+    def shape(self) -> dict[str, tuple[int]]:
+        """Of what :meth:`read` gives for one env."""
+        return {gripper.name: (2,) for gripper in self.grippers}
+
+    def read(self, links: Sequence[str]) -> dict[str, np.ndarray]:
+        """Gripper -> (B, 2) bool: whether one of its fingers touches the link named for each env, and whether it is
+        held between them."""
+        result = {}
+        for gripper in self.grippers:
+            fingers = {
+                link: np.concatenate(
+                    [sensor.read_ground_truth().numpy() for sensor in self._touch[gripper.name, link]], 1
+                )
+                for link in set(links)
+            }
+            rows = np.stack([fingers[link][env] for env, link in enumerate(links)])
+            result[gripper.name] = np.stack([rows.any(axis=1), rows.all(axis=1)], axis=1)
+        return result

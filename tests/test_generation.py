@@ -1,0 +1,327 @@
+"""Data sets: what is in them, that nothing is lost whoever is killed, and that the same comes out again."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.datasets.streams import KINDS, from_stored, to_stored
+from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
+from sensorium.generation import GenerateOptions, generate
+from sensorium.suites import decode
+
+OPTIONS = GenerateOptions(task="pick", episodes=6, envs=2, seed=3)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != "index.json"]
+    return {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A data set that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "pick"
+    generate(OPTIONS, folder)
+    return folder
+
+
+# -- what is in it ----------------------------------------------------------------------------------------------------
+
+
+def test_every_sensor_is_in_the_file(whole):
+    task = sn.tasks.make("pick", n_envs=2, seed=3)
+    task.register_policy(sn.policies.make("planner", task))
+    for episode in sn.datasets.open(whole):
+        assert set(episode.suite) == set(task.suite)
+        with h5py.File(episode.path) as file:
+            group = file[f"traj_{episode.number}"]
+            for entry in episode.suite.values():
+                assert entry["at"] in group
+            for name in ("rewards", "terminated", "truncated", "success", "fail"):
+                assert group[name].shape == (episode.length,)
+            assert group["obs/agent/qpos"].shape == (episode.length + 1, 9)
+            assert json.loads(group["obs_scene"][()])["pickup_obj"] in task.things
+            attributes = dict(group.attrs)
+        assert attributes["fps"] == "50/1"
+        assert {"schema_version", "seed", "options", "versions", "task", "robot", "policy"} <= set(attributes)
+
+
+def test_the_file_holds_what_was_observed(whole):
+    """Against a run of the task by hand, of one episode alone, in another number of envs."""
+    task = sn.tasks.make("pick", n_envs=1, seed=3)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset(numbers=[3])
+    observations, actions, rewards = [observation], [], []
+    while not task.is_done().all():
+        actions.append(policy.get_action(observation)[0])
+        observation, reward, *_ = task.step(actions[-1][None])
+        observations.append(observation)
+        rewards.append(reward[0])
+    stored = sn.datasets.open(whole)[3]
+    assert stored.number == 3
+    assert stored.success == task.judge_success()[0]
+    np.testing.assert_array_equal(stored["actions/action"], np.array(actions, np.float32))
+    np.testing.assert_array_equal(stored["rewards"], rewards)
+    np.testing.assert_array_equal(stored["obs/agent/qpos"][:, :7], [row["qpos"]["arm"][0] for row in observations])
+    np.testing.assert_array_equal(stored["obs/extra/tcp_pose"], [row["tcp_pose"][0] for row in observations])
+    for name in task.things:
+        rows = [row["env_states"]["actors"][name][0] for row in observations]
+        np.testing.assert_array_equal(stored[f"env_states/actors/{name}"], rows)
+    assert stored.text("actions/joint_pos")[-1] == {}
+    assert stored.text("task_info") == [row["task_info"][0] | {"episode": 3} for row in observations]
+    assert stored.text("policy_phase") == [row["policy_phase"][0] for row in observations]
+    assert decode(stored["obs/extra/policy_phase"]) == stored.text("policy_phase")
+
+
+def test_ends_are_as_they_happened(whole):
+    for episode in sn.datasets.open(whole):
+        assert episode["terminated"].tolist() == [False] * (episode.length - 1) + [True]
+        assert not episode["truncated"].any()
+        assert not episode["fail"].any()
+
+
+def test_videos_have_a_frame_for_every_observation(tmp_path):
+    cameras = [{"name": "front", "depth": True, "segmentation": True, "resolution": [96, 64]}]
+    options = GenerateOptions(
+        task="pick", episodes=2, envs=2, options={"cameras": cameras, "max_steps": 6}, keep_failed=True, max_attempts=2
+    )
+    with pytest.raises(GenerationError, match="0 of 2 episodes succeeded after 2 attempts"):
+        generate(options, tmp_path / "a")
+    kept = sorted((tmp_path / "a" / "failed").glob("*.h5"))
+    assert len(kept) == 2
+    episode = sn.datasets.Trajectory(kept[0])
+    assert episode.cameras == ["front", "front_depth", "front_segmentation"]
+    assert not episode.success
+    assert episode["fail"].tolist() == [False] * 5 + [True]
+    task = sn.tasks.make("pick", n_envs=1, cameras=cameras, max_steps=6)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset(numbers=[episode.number])
+    seen = [observation]
+    while not task.is_done().all():
+        observation, *_ = task.step(policy.get_action(observation))
+        seen.append(observation)
+    depth = episode.video("front_depth")
+    true = np.stack([row["front_depth"][0] for row in seen])
+    assert depth.shape == true.shape == (7, 64, 96)
+    there = np.isfinite(true)
+    assert np.abs(depth[there] - true[there]).max() <= 0.00051
+    np.testing.assert_array_equal(
+        episode.video("front_segmentation"), np.stack([row["front_segmentation"][0] for row in seen])
+    )
+    colour = np.stack([row["front"][0] for row in seen]).astype(int)
+    assert np.abs(episode.video("front").astype(int) - colour).mean() < 4
+    with h5py.File(kept[0]) as file:
+        data = file[f"traj_{episode.number}/obs/sensor_data/front_depth"]
+        assert (data.attrs["codec"], data.attrs["unit"], data.attrs["scale"]) == ("ffv1", "m", 0.001)
+        assert (kept[0].parent / data[()].decode()).is_file()
+
+
+def test_depth_keeps_half_a_millimetre_over_its_whole_range():
+    depth = np.array([[0.0004, 0.0123456, 0.5, 1.23456, 9.9996, 65.53, np.inf]], np.float32)
+    back = from_stored(to_stored(depth, "depth"), "depth")
+    assert np.isinf(back[0, -1])
+    assert np.abs(back[0, 1:-1] - depth[0, 1:-1]).max() <= 0.000501
+    assert to_stored(np.array([[100.0]]), "depth")[0, 0] == 65535
+    assert KINDS["depth"]["scale"] == 0.001
+
+
+# -- the same again ---------------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_redoes_nothing(whole):
+    before = {path: path.stat().st_mtime_ns for path in whole.glob("episode_*")}
+    made = generate(OPTIONS, whole)
+    assert made.made == 0
+    assert made.episodes == 6
+    assert {path: path.stat().st_mtime_ns for path in whole.glob("episode_*")} == before
+
+
+def test_more_episodes_are_added_to_those_that_are_there(whole, tmp_path):
+    folder = tmp_path / "more"
+    few = generate(OPTIONS.model_copy(update={"episodes": 4}), folder)
+    assert few.made == 4
+    more = generate(OPTIONS, folder)
+    assert more.made == 2
+    expected = {name: digest for name, digest in digests(whole).items() if name.startswith("episode_00000")}
+    found = digests(folder)
+    # the first four say in their options how many were asked for at the time
+    assert {name for name in found if name.startswith("episode")} == set(expected)
+    for number in (4, 5):
+        assert found[f"episode_00000{number}.h5"] == expected[f"episode_00000{number}.h5"]
+
+
+def test_processes_make_what_one_makes_and_one_that_dies_is_replaced(whole, tmp_path):
+    killed = []
+
+    def kill_once(ledger, env_steps):
+        if not killed and env_steps > 40:
+            process = multiprocessing.active_children()[0]
+            killed.append(process.pid)
+            process.kill()
+
+    made = generate(OPTIONS, tmp_path / "pool", workers=2, progress=kill_once)
+    assert killed
+    assert made.episodes == 6
+    assert digests(tmp_path / "pool") == digests(whole)
+
+
+@pytest.mark.parametrize("moment", [0.2, 0.5, 0.8])
+def test_a_killed_generation_is_resumed_to_the_same_data_set(whole, tmp_path, moment):
+    folder = tmp_path / "killed"
+    words = ["generate", "pick", "--episodes", "6", "--envs", "2", "--seed", "3", "--out", str(folder)]
+    process = subprocess.Popen([sys.executable, "-m", "sensorium.cli", *words], stderr=subprocess.DEVNULL)
+    most = int(moment * 6)
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("episode_*.h5"))) < most and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(moment / 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    there = {path.name: path.stat().st_mtime_ns for path in folder.glob("episode_*.h5")}
+    assert len(there) >= most
+    for name in there:  # what has its name is whole
+        sn.datasets.Trajectory(folder / name)
+    assert main(words) == 0
+    assert {name: (folder / name).stat().st_mtime_ns for name in there} == there
+    assert digests(folder) == digests(whole)
+    assert main(["validate", str(folder)]) == 0
+
+
+def test_a_cluster_that_loses_a_node_makes_the_same(whole, tmp_path):
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    lost = cluster.add_node(num_cpus=1)
+    try:
+        removed = []
+
+        def remove_once(ledger, env_steps):
+            if not removed:
+                removed.append(1)
+                threading.Thread(target=cluster.remove_node, args=(lost,), kwargs={"allow_graceful": False}).start()
+
+        made = generate(OPTIONS, tmp_path / "ray", cluster=cluster.address, progress=remove_once)
+        assert removed
+        assert made.episodes == 6
+        assert digests(tmp_path / "ray") == digests(whole)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+# -- validate ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole, folder)
+    return folder
+
+
+def test_a_valid_data_set_gets_an_index(copy, capsys):
+    assert main(["validate", str(copy)]) == 0
+    assert "6 episodes" in capsys.readouterr().out
+    entries = json.loads((copy / "index.json").read_text())["episodes"]
+    assert [entry["number"] for entry in entries] == list(range(6))
+    assert all(entry["success"] for entry in entries)
+
+
+def break_rows(path):
+    with h5py.File(path, "a") as file:
+        data = file["traj_2/obs/extra/tcp_pose"]
+        data.resize(len(data) - 1, axis=0)
+
+
+def break_sensor(path):
+    with h5py.File(path, "a") as file:
+        del file["traj_2/obs/extra/task_info"]
+
+
+def break_text(path):
+    with h5py.File(path, "a") as file:
+        file["traj_2/obs/extra/task_info"][3, 20:] = 0
+
+
+def break_end(path):
+    with h5py.File(path, "a") as file:
+        file["traj_2/terminated"][-1] = False
+
+
+def break_file(path):
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        (break_rows, "tcp_pose has .* rows instead of"),
+        (break_sensor, "the sensor 'task_info' is missing"),
+        (break_text, ""),
+        (break_end, "do not end at the last step"),
+        (break_file, "cannot be read"),
+        (os.unlink, "there are 5 episodes, and 6 were asked for"),
+    ],
+)
+def test_what_is_broken_is_found_and_named(copy, capsys, how, text):
+    import re
+
+    how(copy / "episode_000002.h5")
+    assert main(["validate", str(copy)]) == 1
+    out = capsys.readouterr().out
+    assert re.search(text, out)
+    assert "NOT valid" in out
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_other_options_or_foreign_folders_are_refused(copy, tmp_path):
+    before = digests(copy)
+    with pytest.raises(DatasetError, match="seed = 3, and now it is 4"):
+        generate(OPTIONS.model_copy(update={"seed": 4}), copy)
+    with pytest.raises(DatasetError, match="6 episodes, and now 2"):
+        generate(OPTIONS.model_copy(update={"episodes": 2}), copy)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("keep me")
+    with pytest.raises(DatasetError, match="not empty, and no data set"):
+        generate(OPTIONS, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+    assert digests(copy) == before
+
+
+def test_names_and_numbers(whole, capsys):
+    data = sn.datasets.open(whole)
+    assert len(data) == 6
+    with pytest.raises(IndexError, match="6 episodes"):
+        data[6]
+    with pytest.raises(NameNotFoundError, match="did you mean 'obs/agent/qpos'"):
+        data[0]["obs/agent/qpo"]
+    with pytest.raises(NameNotFoundError, match="no images 'front'"):
+        data[0].video("front")
+    with pytest.raises(DatasetError, match="no data set"):
+        sn.datasets.Dataset(whole.parent)
+    assert main(["generate", "pik", "--out", str(whole.parent / "x")]) == 2
+    assert "did you mean 'pick'" in capsys.readouterr().err
+    assert main(["generate", "pick", "--out", str(whole.parent / "x"), "--cameras", "frnt"]) == 2
+    assert "did you mean 'front'" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="numbers must be one for each"):
+        sn.tasks.make("pick", n_envs=2).reset(numbers=[1])

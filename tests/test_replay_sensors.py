@@ -1,0 +1,204 @@
+"""Replay with other sensors: in the place of a rig's own, instead of all, and what is said where it is not exact."""
+
+import json
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+from conftest import drop_scene
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.datasets.events import events_sum
+from sensorium.datasets.replay import ReplayOptions, replay
+from sensorium.robots import RigSensor, SensorRig
+
+RING = {"kind": "RingPattern", "n_points": 12}
+RIG = SensorRig(
+    sensors=(
+        RigSensor(name="imu", type="IMU", options={"acc_noise": 0.1, "gyro_random_walk": 0.01, "delay": 0.02}),
+        RigSensor(name="lidar", type="Lidar", options={"pattern": RING, "noise": 0.01}),
+    )
+)
+
+
+def drive(folder, robots=("robot",), n_steps=12):
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_object(sn.Plane(), name="ground")
+    scene.add_object(sn.Box(size=(0.2, 2, 1)), name="wall", pos=(2, 0, 0.5))
+    for number, name in enumerate(robots):
+        scene.add_module(name, sn.robots.make("diffdrive", rig=RIG, pos=(0, number, 0)))
+    scene.build(n_envs=2, seed=3)
+    with sn.datasets.Recorder(scene, folder) as recorder:
+        for step in range(n_steps):
+            for name in robots:
+                scene[name].act([0.5, 0.3])
+            if step == 5:
+                for name in robots:
+                    scene[name].rig["imu"].set(acc_noise=0.4)
+            scene.step()
+            recorder.step()
+    scene.close()
+    return sn.datasets.open(folder)
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory):
+    return drive(tmp_path_factory.mktemp("driven") / "a")
+
+
+@pytest.mark.parametrize("uuid", ["robot_imu", "imu"])
+def test_a_sensor_of_a_rig_is_replaced(driven, tmp_path, uuid):
+    file = tmp_path / "suite.json"
+    file.write_text(json.dumps([{"type": "IMU", "uuid": uuid, "link": "robot/base"}]))
+    assert main(["replay", str(driven.folder), "--out", str(tmp_path / "b"), "--sensors", str(file)]) == 0
+    seen = sn.datasets.open(tmp_path / "b")
+    assert seen.names == driven.names  # the new one hangs where the old one did
+    for step in range(len(driven)):
+        now, then = seen[step], driven[step]
+        np.testing.assert_array_equal(now["robot.rig.imu.measured"], now["robot.rig.imu.ground_truth"])
+        assert not np.array_equal(then["robot.rig.imu.measured"], then["robot.rig.imu.ground_truth"])
+        for name in set(driven.names) - {"robot.rig.imu.measured"}:
+            np.testing.assert_array_equal(now[name], then[name], err_msg=f"{name} of step {step}")
+    scene = seen.build_scene()
+    assert scene.sensors["robot_imu"].options.acc_noise == 0
+    assert scene["robot"].rig["imu"] is scene.sensors["robot_imu"]
+    again = replay(tmp_path / "b", tmp_path / "c")  # what was set in the old one is not said of the new one
+    np.testing.assert_array_equal(again[11]["robot.rig.imu.measured"], seen[11]["robot.rig.imu.measured"])
+
+
+def test_a_name_that_two_rigs_have_must_be_said_in_full(tmp_path):
+    drive(tmp_path / "a", robots=("red", "blue"), n_steps=2)
+    with pytest.raises(sn.OptionError, match=r"several sensors.*'?red_imu'?, '?blue_imu'?"):
+        replay(tmp_path / "a", tmp_path / "b", ReplayOptions(sensors=(sn.IMU(uuid="imu", link="red/base"),)))
+    twice = (sn.IMU(uuid="red_imu", link="red/base"),) * 2
+    with pytest.raises(sn.OptionError, match="two of the sensors take the place of 'red_imu'"):
+        replay(tmp_path / "a", tmp_path / "b", ReplayOptions(sensors=twice))
+    assert not (tmp_path / "b").exists()
+
+
+def test_another_suite_instead_of_the_old_one(driven, tmp_path):
+    file = tmp_path / "suite.json"
+    file.write_text(json.dumps([{"type": "FramePose", "uuid": "pose", "link": "robot/base"}]))
+    words = ["replay", str(driven.folder), "--out", str(tmp_path / "b"), "--sensors", str(file), "--only-sensors"]
+    assert main(words) == 0
+    seen = sn.datasets.open(tmp_path / "b")
+    assert not [name for name in seen.names if ".rig." in name]
+    assert {name.split(".")[0] for name in seen.names} >= {"pose", "robot", "physics"}
+    scene = seen.build_scene()
+    assert list(scene.sensors) == ["pose"]
+    assert scene["robot"].rig.names == []
+    np.testing.assert_array_equal(seen[9]["robot.position"], driven[9]["robot.position"])
+    scene.load_state_dict(seen.read_state_dict(9))
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_what_was_set_in_a_sensor_is_not_set_in_another(driven, tmp_path, only):
+    """a lidar has no acc_noise"""
+    lidar = sn.Lidar(uuid="robot_imu", link="robot/base", pattern=sn.RingPattern(n_points=5))
+    seen = replay(driven.folder, tmp_path / "b", ReplayOptions(sensors=(lidar,), only_sensors=only))
+    assert seen[11]["robot.rig.imu.measured"].shape == (2, 20)
+    assert ("robot.rig.lidar.measured" in seen.names) is not only
+    assert len(replay(tmp_path / "b", tmp_path / "c")) == 12
+
+
+def sign(events):
+    """Have the check sums of steps agree with a file of events that was edited, as a program would that writes one."""
+    with h5py.File(events.with_suffix(".h5"), "a") as file:
+        checks = file["check"][()]
+        for line in events.read_bytes().splitlines():
+            row = json.loads(line)["row"]
+            checks[row] = int(checks[row]) & ~(0x7FFFFFFF << 32) | events_sum(line) << 32
+        file["check"][...] = checks
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ('"acc_noise"', '"acc_nose"', r"step 5 has set\(acc_nose=...\) of the sensor 'robot_imu'"),
+        ('"method": "set"', '"method": "_detach"', r"step 5 has _detach\(\)"),
+    ],
+)
+def test_changes_that_cannot_be_made_are_found_before_anything_is_written(tmp_path, old, new, match):
+    drive(tmp_path / "a", n_steps=8)
+    events = tmp_path / "a" / "state" / "common" / "00000000.jsonl"
+    events.write_text(events.read_text().replace(old, new))
+    sign(events)
+    with pytest.raises(sn.DatasetError, match=match):
+        replay(tmp_path / "a", tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+# -- what is not exact ------------------------------------------------------------------------------------------------
+
+
+def falling(folder):
+    scene = drop_scene()
+    scene.add_sensor(sn.IMU(link="box", uuid="imu", gyro_random_walk=0.1))
+    scene.build(n_envs=2, seed=1)
+    with sn.datasets.Recorder(scene, folder) as recorder:
+        recorder.record(12)
+    scene.close()
+
+
+def test_a_replay_of_some_steps_is_not_exact_and_says_so(tmp_path):
+    falling(tmp_path / "a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen = replay(tmp_path / "a", tmp_path / "b", ReplayOptions(interval=3))
+    with pytest.warns(UserWarning, match="one step in 3 of .*replay that recording instead"):
+        again = replay(tmp_path / "b", tmp_path / "c")
+    np.testing.assert_array_equal(again[3]["box.position"], seen[3]["box.position"])
+    assert not np.array_equal(again[3]["imu.measured"], seen[3]["imu.measured"])
+
+
+def test_another_device_is_not_exact_and_says_so(tmp_path):
+    falling(tmp_path / "a")
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    config["scene"]["device"] = "cuda"
+    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    with pytest.warns(UserWarning, match="recorded on cuda and is replayed on cpu.*not to the bit"):
+        seen = replay(tmp_path / "a", tmp_path / "b", ReplayOptions(device="cpu"))
+    assert seen.config["scene"]["device"] == "cpu"
+
+
+# -- scenes -----------------------------------------------------------------------------------------------------------
+
+
+class Station(sn.Part):
+    """Holds its sensors in all the ways that a module can."""
+
+    def attach(self, scene, name):
+        self.first = scene.add_sensor(sn.IMU(link="box", uuid="first"))
+        self.listed = [scene.add_sensor(sn.IMU(link="box", uuid=f"listed_{number}")) for number in range(2)]
+        self.named = {"left": scene.add_sensor(sn.IMU(link="box", uuid="left"))}
+
+
+def paths(scene):
+    uuids = {id(sensor): uuid for uuid, sensor in scene.sensors.items()}
+    return {path: uuids[id(module)] for path, module in scene.named_modules() if id(module) in uuids}
+
+
+def test_sensors_are_taken_out_and_replaced_wherever_they_hang():
+    scene = drop_scene()
+    scene.add_module("station", Station())
+    scene.add_sensor(sn.IMU(link="box", uuid="own"))
+    places = paths(scene)
+    for uuid in ("first", "listed_1", "left", "own"):
+        pose = scene.replace_sensor(uuid, sn.FramePose(link="box", uuid="another"))
+        assert scene.sensors[uuid] is pose
+    assert paths(scene) == places
+    for uuid in ("first", "listed_0", "left"):
+        scene.remove_sensor(uuid)
+    with pytest.raises(sn.NameNotFoundError, match="did you mean 'listed_1'"):
+        scene.remove_sensor("listed_0")
+    with pytest.raises(sn.OptionError, match="replace_sensor takes"):
+        scene.replace_sensor("own", "IMU")
+    assert paths(scene) == {"station.listed.1": "listed_1", "own": "own"}
+    scene.build(n_envs=2)
+    again = sn.Scene.from_contents(json.loads(json.dumps(scene.contents)), {"substeps": 2})
+    again.build(n_envs=2)
+    assert list(again.state_dict()) == list(scene.state_dict())
+    with pytest.raises(sn.AlreadyBuiltError):
+        scene.remove_sensor("own")
