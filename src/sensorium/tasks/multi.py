@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,10 @@ class MultiTask(Task[MultiTaskConfig]):
             task.reseed(_seed(self.seed, number))
         self.episode[:] = -1
 
+    def set_sensor_step(self, step: int) -> None:
+        for task in self.tasks:
+            task.set_sensor_step(step)
+
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         for task, envs in self._shares():
             own = np.flatnonzero(np.isin(envs, ids)).astype(np.int32)
@@ -157,12 +161,10 @@ class MultiTask(Task[MultiTaskConfig]):
             reward[envs] = task._reward()
         return reward
 
-    def task_info(self) -> list[dict[str, Any]]:
-        """Of each env, what its task says."""
-        infos: dict[int, Mapping[str, Any]] = {}
-        for task, envs in self._shares():
-            infos |= dict(zip(envs.tolist(), task.task_info(), strict=True))
-        return [dict(infos[env]) for env in range(self.n_envs)]
+    def describe_env(self, env: int) -> dict[str, Any]:
+        """What its task says of an env, and which it is."""
+        own, number = divmod(env, len(self.tasks))
+        return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
 
     def close(self) -> None:
         """Free the scenes."""

@@ -195,7 +195,11 @@ class Task(Generic[ConfigT]):
         """
         self.seed = checked_seed(seed)
         self.episode[:] = -1
-        self.scene.step_count = 0
+        self.set_sensor_step(0)
+
+    def set_sensor_step(self, step: int) -> None:
+        """Let the noise of sensors, which depends on the seed and on a count of steps, go on from another count."""
+        self.scene.step_count = step
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         if numbers is None:
