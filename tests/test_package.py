@@ -11,15 +11,21 @@ import sensorium as sn
 
 SOURCE = Path(sn.__file__).parent
 BASE = {"errors", "options"}
+SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 MAY_IMPORT = {
     "tree": BASE,
     "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
     "viewer": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"},
-    "robots": BASE | {"tree", "worlds", "pipeline", "sensors"},
-    "scenarios": BASE | {"tree", "worlds", "pipeline", "sensors", "robots"},
-    "datasets": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras", "robots"},
+    "poses": set(),
+    "suites": SENSING | {"poses"},
+    "robots": SENSING | {"poses", "suites"},
+    "scenarios": SENSING | {"robots"},
+    "tasks": SENSING | {"poses", "suites", "robots", "scenarios"},
+    "policies": SENSING | {"poses", "suites", "robots", "scenarios", "tasks"},
+    "datasets": SENSING | {"poses", "suites", "robots"},
+    "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
 }
 

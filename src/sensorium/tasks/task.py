@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -14,13 +14,11 @@ from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks import views
+from sensorium.tasks.acting import Acting
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
 from sensorium.worlds import Envs, Plane, Scene, env_ids
-
-if TYPE_CHECKING:
-    from sensorium.policies import Policy
 
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
@@ -80,7 +78,7 @@ class Task(Generic[ConfigT]):
         """Make what counts episodes and steps, and the spaces of actions."""
         self.seed = self.config.seed
         """What is drawn comes from it; see :meth:`reseed`."""
-        self.policy: Policy | None = None
+        self.policy: Acting | None = None
         self.terminated, self.truncated, self.succeeded = np.zeros((3, self.n_envs), bool)
         self.step_count = np.zeros(self.n_envs, np.int64)
         """Steps of each env's episode so far."""
@@ -146,7 +144,7 @@ class Task(Generic[ConfigT]):
         """What the robot contributes: where its tools are, and the sensors of its rig."""
         return self.robot.create_robot_sensors()
 
-    def register_policy(self, policy: Policy) -> None:
+    def register_policy(self, policy: Acting) -> None:
         """Add what a policy contributes to the suite, and tell it of resets from now on.
 
         Raises:
