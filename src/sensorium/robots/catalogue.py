@@ -53,7 +53,19 @@ def _holonomic() -> dict[str, Any]:
     }
 
 
-_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic, **ARMS}
+def _balancer() -> dict[str, Any]:
+    """A torso on two wheels that falls over unless it is balanced."""
+    return {
+        "base": "torso",
+        "radius": 0.14,
+        "actions": tuple(
+            Action(name=f"{side}_torque", limits=(-1.0, 1.0), actuators={f"{side}_wheel": 1.0})
+            for side in ("left", "right")
+        ),
+    }
+
+
+_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic, "balancer": _balancer, **ARMS}
 
 
 def names() -> list[str]:

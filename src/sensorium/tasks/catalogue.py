@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sensorium.robots import Robot
+from sensorium.tasks.balance import Balance
 from sensorium.tasks.door_opening import DoorOpening
 from sensorium.tasks.multi import MultiTask
 from sensorium.tasks.nav import NavToObj
@@ -15,7 +16,7 @@ from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.task import Task
 
-_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask)
+_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """The tasks, by name."""
 VIEWS: dict[str, dict[str, Any]] = {

@@ -45,10 +45,14 @@ class Task(Generic[ConfigT]):
     name: ClassVar[str] = ""
     """What it is called in ``tasks.make``."""
     config_type: ClassVar[type[TaskConfig]] = TaskConfig
+    ends_on_success: ClassVar[bool] = True
+    """Whether an episode ends when the goal is reached; or goes on to its last step."""
     roles: ClassVar[tuple[str, ...]] = ()
     """What parts the things of the task play: "pickup_obj", ..."""
     robot_type: ClassVar[type[Robot]] = Manipulator
-    """What robot it needs, which has move groups in any case."""
+    """What robot it needs."""
+    needs_groups: ClassVar[bool] = True
+    """Whether the robot must have move groups."""
 
     def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
         self.config: ConfigT = config
@@ -56,7 +60,7 @@ class Task(Generic[ConfigT]):
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
         robot = make(config.robot) if robot is None else robot
-        if not isinstance(robot, self.robot_type) or not robot.groups:
+        if not isinstance(robot, self.robot_type) or (self.needs_groups and not robot.groups):
             arms = "arms as " if self.robot_type is Manipulator else ""
             raise OptionError(f"the task {self.name!r} needs a robot with {arms}move groups; {config.robot!r} has none")
         self.robot: Any = self._place_robot(robot)
@@ -117,6 +121,10 @@ class Task(Generic[ConfigT]):
     def _judge(self) -> np.ndarray:
         """Which envs have reached the goal now, (B,) bool."""
         raise TypeError(f"{type(self).__name__} must define _judge()")
+
+    def _is_lost(self) -> np.ndarray:
+        """In which envs the goal cannot be reached any more, which ends their episodes, (B,) bool."""
+        return np.zeros(self.n_envs, bool)
 
     def _reward(self) -> np.ndarray:
         """Reward of the step, (B,). Default: 1 where the goal was reached in it."""
@@ -282,7 +290,9 @@ class Task(Generic[ConfigT]):
         self.succeeded[ids] = self._judge()[ids]
         broken = np.isin(np.arange(self.n_envs), list(failed))
         self.succeeded &= ~broken
-        self.terminated |= self.succeeded
+        if self.ends_on_success:
+            self.terminated |= self.succeeded
+        self.terminated[ids] |= self._is_lost()[ids]
         self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
         self.actions.terminal[acting & self.is_done()] = True
         return failed
