@@ -30,12 +30,18 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         n_envs: B.
         sensors: to begin with.
         owner: who contributes those.
+        privileged: whether it may hold ground truth of a robot's sensors.
     """
 
     def __init__(
-        self, n_envs: int, sensors: Iterable[ObservationSensor | Sensor[Any]] = (), owner: str = "suite"
+        self,
+        n_envs: int,
+        sensors: Iterable[ObservationSensor | Sensor[Any]] = (),
+        owner: str = "suite",
+        privileged: bool = False,
     ) -> None:
         self.n_envs = n_envs
+        self.privileged = privileged
         self._sensors: dict[str, ObservationSensor] = {}
         self._owners: dict[str, str] = {}
         self.extend(sensors, owner)
@@ -61,6 +67,8 @@ class SensorSuite(Mapping[str, ObservationSensor]):
                 raise DuplicateNameError(
                     f"the uuid {sensor.uuid!r} is contributed by {first} and by {owner}; give one of the two another"
                 )
+            if isinstance(sensor, ObservationSensor) and sensor.privileged and not self.privileged:
+                raise OptionError(f"{sensor.uuid!r} shows ground truth; make the suite with privileged=True for that")
             new[sensor.uuid] = PipelineSensor(sensor) if isinstance(sensor, Sensor) else sensor
         self._sensors |= new
         self._owners |= dict.fromkeys(new, owner)

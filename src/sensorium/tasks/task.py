@@ -14,7 +14,7 @@ from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks import views
-from sensorium.tasks.acting import Acting
+from sensorium.tasks.acting import Acting, Embodied
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
@@ -54,7 +54,7 @@ class Task(Generic[ConfigT]):
     needs_groups: ClassVar[bool] = True
     """Whether the robot must have move groups."""
 
-    def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
+    def __init__(self, config: ConfigT, robot: Robot | None = None, entity: Embodied | None = None) -> None:
         self.config: ConfigT = config
         self.n_envs = config.n_envs
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
@@ -74,7 +74,9 @@ class Task(Generic[ConfigT]):
         self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
         self._start()
         self.suite: SensorSuite | None = None
-        if config.use_sensors:
+        if entity is not None:
+            self.suite = entity.bind(self.robot, self.n_envs)
+        elif config.use_sensors:
             self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
             self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
 
@@ -377,6 +379,12 @@ class Task(Generic[ConfigT]):
         """Poses (B, 7) in the world frame of one link in each env, (B,) ids."""
         world, rows = self.scene.world, np.arange(self.n_envs)
         return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
+
+    def as_gymnasium(self) -> Any:
+        """The task as a ``gymnasium.vector.VectorEnv``; see :func:`sensorium.tasks.as_vector`."""
+        from sensorium.tasks.gym import as_vector
+
+        return as_vector(self)
 
     def close(self) -> None:
         """Free the scene."""
