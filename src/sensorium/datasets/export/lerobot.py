@@ -29,9 +29,7 @@ _FILES = 1000
 """In a chunk."""
 _DATA_MB, _VIDEO_MB = 100, 200
 """At which size a file is full."""
-_INDICES = {"timestamp": "float32", "frame_index": "int64", "episode_index": "int64", "index": "int64"} | {
-    "task_index": "int64"
-}
+_INDICES = {"timestamp": "float32", **dict.fromkeys(["frame_index", "episode_index", "index", "task_index"], "int64")}
 _STEPS = {
     "next.reward": "rewards",
     "next.done": "",
@@ -99,8 +97,10 @@ class _Writer:
                 scenes.write(scene_line(number, episode))
                 start += episode.length
                 progress(1)
-        for each in (data, episodes, *self._videos.values()):
-            each.close()
+        data.close()
+        episodes.close()
+        for video in self._videos.values():
+            video.close()
         self._write_meta(meta)
 
     # -- what there is ------------------------------------------------------------------------------------------------
@@ -146,9 +146,7 @@ class _Writer:
     def _rows(self, episode: Trajectory, number: int, start: int) -> dict[str, Any]:
         """Feature -> values of each step (T, *shape), or texts."""
         length, source = episode.length, self._source
-        rows: dict[str, Any] = {
-            name: source.read(episode, signal)[:length] for name, signal in self._signals.items()
-        }
+        rows: dict[str, Any] = {name: source.read(episode, signal)[:length] for name, signal in self._signals.items()}
         rows["action"] = episode[ACTION]
         for name, path in _STEPS.items():
             values = episode[path] if path else episode["terminated"] | episode["truncated"]
@@ -200,7 +198,8 @@ class _Writer:
             "features": self._features,
         }
         (meta / "info.json").write_text(json.dumps(info, indent=4))
-        stats = {name: each.get() for name, each in [*self._stats.items(), *self._images.items()]}
+        stats = {name: each.get() for name, each in self._stats.items()}
+        stats |= {name: each.get() for name, each in self._images.items()}
         plain = {name: {which: value.tolist() for which, value in each.items()} for name, each in stats.items()}
         (meta / "stats.json").write_text(json.dumps(plain, indent=4, allow_nan=False))
         write_tasks(meta / "tasks.parquet", self._tasks)

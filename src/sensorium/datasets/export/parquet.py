@@ -58,13 +58,13 @@ class ParquetFiles:
         self._most_bytes, self._most_files = most_bytes, most_files
         self._together, self._waiting = together, list[Any]()
         self._number = 0
-        self._file: Any = None
+        self._path = folder
         self._writer: Any = None
 
     @property
     def place(self) -> tuple[int, int]:
         """Chunk and file that the next table goes to."""
-        if self._writer is not None and not self._waiting and self._file.tell() >= self._most_bytes:
+        if self._writer is not None and not self._waiting and self._path.stat().st_size >= self._most_bytes:
             self.close()
             self._number += 1
         return divmod(self._number, self._most_files)
@@ -76,10 +76,9 @@ class ParquetFiles:
 
         chunk, file = self.place
         if self._writer is None:
-            path = self._folder / f"chunk-{chunk:03d}" / f"file-{file:03d}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "wb")
-            self._writer = pq.ParquetWriter(self._file, self._schema, compression="snappy")
+            self._path = self._folder / f"chunk-{chunk:03d}" / f"file-{file:03d}.parquet"
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
         self._waiting.append(pa.table(columns, schema=self._schema))
         if len(self._waiting) >= self._together:
             self._flush()
@@ -97,7 +96,6 @@ class ParquetFiles:
         if self._writer is not None:
             self._flush()
             self._writer.close()
-            self._file.close()
             self._writer = None
 
 

@@ -21,6 +21,13 @@ from sensorium.errors import DatasetError
 STEPS = ("rewards", "terminated", "truncated", "success", "fail")
 """Arrays with one row a step, beside the actions."""
 ACTION = "actions/action"
+_BASE_FRAME = "frame of the robot's base"
+_UNITS_BELOW = {
+    "obs/extra/object_poses/": f"m and (w, x, y, z), {_BASE_FRAME}",
+    "env_states/actors/": "m, (w, x, y, z), m/s and rad/s, world frame",
+    "env_states/articulations/": "rad or m, then rad/s or m/s",
+}
+"""Units of nested sensors, of which the files do not say any."""
 _POSE = ["x", "y", "z", "qw", "qx", "qy", "qz"]
 _BODY = [*_POSE, "vx", "vy", "vz", "wx", "wy", "wz"]
 
@@ -44,6 +51,16 @@ class Signal:
     dtype: np.dtype
     unit: str
     columns: list[str]
+
+    @property
+    def is_pose(self) -> bool:
+        """Whether a row begins with a position and a quaternion (w, x, y, z)."""
+        return self.columns[:7] == _POSE
+
+    @property
+    def in_base_frame(self) -> bool:
+        """Whether it is told in the frame of the robot's base, and not of the world."""
+        return self.unit.endswith(_BASE_FRAME)
 
 
 @dataclass(frozen=True)
@@ -196,9 +213,7 @@ def _entries(dataset: Dataset) -> list[dict[str, Any]]:
         raise DatasetError(f"{folder} has no episodes: generate some")
     wanted = dataset.about["options"]["episodes"]
     if [entry["number"] for entry in entries] != dataset.numbers:
-        raise DatasetError(
-            f"{folder} has {len(dataset)} episodes, of which {len(entries)} were found valid; {advice}"
-        )
+        raise DatasetError(f"{folder} has {len(dataset)} episodes, of which {len(entries)} were found valid; {advice}")
     if len(dataset) != wanted:
         raise DatasetError(f"{folder} has {len(dataset)} episodes of the {wanted} that were asked for; {advice}")
     return list(entries)
@@ -243,6 +258,7 @@ def _signal(episode: Trajectory, path: str, shape: tuple[int, ...], dtype: np.dt
     )
     with h5py.File(episode.path, "r", locking=False) as file:
         unit = str(file[f"traj_{episode.number}/{path}"].attrs.get("unit", ""))
+    unit = unit or next((unit for below, unit in _UNITS_BELOW.items() if path.startswith(below)), "")
     shape = shape or (1,)
     return Signal(path, dotted(uuid + path.removeprefix(at)), shape, dtype, unit, _columns(episode, path, shape))
 

@@ -1,7 +1,7 @@
 """Statistics of signals and images over episodes, in bounded memory.
 
-Means, deviations and extremes are exact, and so are quantiles over up to 65,536 steps; over more they are those of every
-k-th step. Numbers that are not finite (a ray that hit nothing) do not count; a column without any other has zeros.
+Means, deviations and extremes are exact, and so are quantiles over up to 65,536 steps; over more they are those of
+every k-th step. Numbers that are not finite (a ray that hit nothing) do not count; a column of nothing else has zeros.
 """
 
 from __future__ import annotations
