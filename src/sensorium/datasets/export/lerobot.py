@@ -20,7 +20,7 @@ import numpy as np
 
 from sensorium.datasets.dataset import Trajectory
 from sensorium.datasets.export.parquet import ParquetFiles, column, column_type, write_tasks
-from sensorium.datasets.export.source import ACTION, ImageSource, Source, image_note, scene_line
+from sensorium.datasets.export.source import ACTION, ImageSource, Signal, Source, dotted, image_note, scene_line
 from sensorium.datasets.export.stats import ImageStats, RunningStats, Statistics
 from sensorium.datasets.export.videos import Place, VideoJoiner
 
@@ -30,6 +30,7 @@ _FILES = 1000
 _DATA_MB, _VIDEO_MB = 100, 200
 """At which size a file is full."""
 _INDICES = {"timestamp": "float32", **dict.fromkeys(["frame_index", "episode_index", "index", "task_index"], "int64")}
+_STATE = "obs/agent/qpos"
 _STEPS = {
     "next.reward": "rewards",
     "next.done": "",
@@ -50,7 +51,7 @@ class _Writer:
     def __init__(self, source: Source, folder: Path) -> None:
         self._source, self._folder = source, folder
         self._cameras = {
-            f"observation.images.{camera.uuid}": camera
+            f"observation.images.{dotted(camera.uuid)}": camera
             for camera in source.leave_out(
                 ("depth", "segmentation"), "a video of LeRobot has 8 bits and loses some; read it from the source"
             )
@@ -213,14 +214,13 @@ class _Writer:
         source.note(meta, kept)
 
 
-def _name_signals(source: Source) -> dict[str, Any]:
+def _name_signals(source: Source) -> dict[str, Signal]:
     """Feature -> signal. LeRobot takes every name with "image" in it for that of images, so no other may have it."""
-    names: dict[str, Any] = {}
-    for signal in source.signals:
-        plain = "state" if signal.path == "obs/agent/qpos" else signal.name.replace("image", "img")
-        name = f"observation.{plain}"
-        while name in names or (plain == "state" and signal.path != "obs/agent/qpos"):
-            name, plain = f"{name}_", f"{plain}_"
+    names: dict[str, Signal] = {}
+    for signal in sorted(source.signals, key=lambda signal: signal.path != _STATE):
+        name = "observation.state" if signal.path == _STATE else f"observation.{signal.name.replace('image', 'img')}"
+        while name in names:
+            name += "_"
         names[name] = signal
     return names
 
