@@ -188,7 +188,7 @@ def test_joined_videos_have_every_frame_once_and_as_it_was(tmp_path):
         was, now = read_video(path, "rgb")[:length].astype(int), frames[start : start + length]
         copied = length - length % 12
         assert (now[:copied] == was[:copied]).all()
-        assert np.abs(now - was).mean() < 1.5  # an edge that moves by a step changes the mean by 2.5
+        assert np.abs(now - was).mean() < 1.5  # a step more or less is 1.9
         start += length
 
 
@@ -317,7 +317,7 @@ def test_lerobot_videos_show_the_step_of_their_row(data, exported):
     source = np.concatenate([episode.video("front")[:-1] for episode in data])
     assert frames.shape == source.shape
     error = np.abs(frames.astype(int) - source).mean(axis=(1, 2, 3))
-    assert error.max() < 0.5
+    assert error.max() < 1.5  # a step more or less is 1.9
     assert (error == 0).mean() > 0.8
 
 
@@ -340,7 +340,9 @@ def test_lerobots_own_loader_reads_it(data, exported, tmp_path, monkeypatch):
             item = read[start + step]
             assert torch.equal(item["observation.state"], torch.from_numpy(episode["obs/agent/qpos"][step]))
             assert torch.equal(item["action"][0], torch.from_numpy(episode["actions/action"][step]))
-            assert np.abs(item["observation.images.front"].permute(1, 2, 0).numpy() - images[step]).mean() < 0.002
+            assert (
+                np.abs(item["observation.images.front"].permute(1, 2, 0).numpy() - images[step]).mean() < 0.006
+            )  # a step is 0.0075
             assert item["task"] == episode.scene["instruction"]
             assert item["action_is_pad"].tolist() == [False] + [step == episode.length - 1] * 2
         start += episode.length
@@ -527,6 +529,9 @@ def test_data_sets_that_are_not_whole_are_refused(data, tmp_path):
     images = [picture("rgb", step) for step in range(5)]
     encode(folder / "episode_000001_front.mp4", images)  # changed since
     with pytest.raises(DatasetError, match=r"episode_000001_front.mp4 has 5 frames, unlike.*run `sensorium validate"):
+        sn.datasets.export(folder, "robomimic", out)
+    (folder / "episode_000001_front.mp4").write_bytes(b"no video")
+    with pytest.raises(DatasetError, match=r"cannot export .*episode_000001_front.mp4.* run `sensorium validate"):
         sn.datasets.export(folder, "robomimic", out)
     assert not sn.datasets.validate(folder).valid
     with pytest.raises(DatasetError, match="has 2 episodes, of which 1 were found valid"):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.export.folder import check_free, whole_folder
 from sensorium.datasets.export.source import Source
-from sensorium.errors import OptionError, did_you_mean
+from sensorium.errors import DatasetError, OptionError, SensoriumError, did_you_mean
 
 
 class _Format(NamedTuple):
@@ -68,7 +69,25 @@ def export(
         raise OptionError(f"the format {format!r} needs {package}: pip install 'sensorium[{extra}]'")
     out = Path(out)
     check_free(out)
-    source = Source.of(dataset if isinstance(dataset, Dataset) else Dataset(dataset), images)
-    with whole_folder(out) as folder:
-        importlib.import_module(module).write(source, folder, progress)
+    dataset = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    with _explained(dataset.folder, out):
+        source = Source.of(dataset, images)
+        with whole_folder(out) as folder:
+            importlib.import_module(module).write(source, folder, progress)
     return out
+
+
+@contextmanager
+def _explained(folder: Path, out: Path) -> Iterator[None]:
+    """Turn what the system or a library says into an error that says what to do."""
+    import av
+
+    try:
+        yield
+    except SensoriumError:
+        raise
+    except (OSError, RuntimeError, av.FFmpegError) as error:
+        raise DatasetError(
+            f"cannot export {folder} to {out}: {error}. If the disk is not full, a file of the data set is broken: "
+            f"run `sensorium validate {folder}`"
+        ) from error

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sensorium.datasets.files import PART, named, sync_folder, writing
+from sensorium.datasets.files import PART, sync_folder, writing
 from sensorium.errors import DatasetError
 
 
@@ -26,15 +26,13 @@ def whole_folder(out: Path) -> Iterator[Path]:
     check_free(out)
     out = out.absolute()
     part = out.with_name(out.name + PART)
-    with named(part):
-        part.mkdir(parents=True, exist_ok=True)
+    part.mkdir(parents=True, exist_ok=True)
     with writing(part):
         try:
-            with named(part):
-                _empty(part)  # what a killed process left
-                yield part
-                _sync(part)
-                os.replace(part, out)
+            _empty(part)  # what a killed process left
+            yield part
+            _sync(part)
+            os.replace(part, out)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
