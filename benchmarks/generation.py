@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -104,13 +105,18 @@ def memory(report: Report, folder: Path) -> None:
 
 
 def kills(report: Report, folder: Path, count: int) -> None:
-    """SIGKILL of the process, or of one of its workers, at random moments; then the rest, and the same bytes."""
+    """SIGKILL of the process, of one of its workers, or of a node of a cluster, at random moments; then the rest, and
+    the same bytes."""
     words = ["generate", "pick", "--episodes", "6", "--envs", "2", "--seed", "3"]
     generate(GenerateOptions(task="pick", episodes=6, envs=2, seed=3), folder / "whole")
     expected = _digests(folder / "whole")
     rng, same = random.Random(0), 0
     for number in range(count):
         out = folder / f"killed{number}"
+        if number % 5 == 4:
+            _lose_node(out, rng.uniform(1, 9))
+            same += _digests(out) == expected
+            continue
         workers = str(1 + number % 2)
         command = [sys.executable, "-m", "sensorium.cli", *words, "--workers", workers, "--out", str(out)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -124,6 +130,23 @@ def kills(report: Report, folder: Path, count: int) -> None:
         same += _digests(out) == expected
         shutil.rmtree(out)
     report.add(f"of {count} kills, resumed to other bytes", count - same, "", 0.0)
+
+
+def _lose_node(out: Path, moment: float) -> None:
+    """Generate on a Ray cluster of two nodes, of which one is killed."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    node = cluster.add_node(num_cpus=1)
+    timer = threading.Timer(moment, cluster.remove_node, args=(node,), kwargs={"allow_graceful": False})
+    timer.start()
+    try:
+        generate(GenerateOptions(task="pick", episodes=6, envs=2, seed=3), out, cluster=cluster.address)
+    finally:
+        timer.cancel()
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def _children(pid: int) -> list[int]:

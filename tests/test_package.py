@@ -26,13 +26,14 @@ MAY_IMPORT = {
     "policies": SENSING | {"poses", "suites", "robots", "scenarios", "tasks"},
     "datasets": SENSING | {"poses", "suites", "robots"},
     "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
+    "entities": SENSING | {"poses", "suites", "robots", "datasets"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
 }
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_imports_point_one_way(package):
-    files = [SOURCE / f"{package}.py"] if (SOURCE / f"{package}.py").exists() else (SOURCE / package).glob("*.py")
+    files = [SOURCE / f"{package}.py"] if (SOURCE / f"{package}.py").exists() else (SOURCE / package).rglob("*.py")
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) else []
