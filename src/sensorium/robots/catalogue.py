@@ -98,7 +98,7 @@ def make(
             groups: see :class:`ManipulatorOptions`.
     """
     if isinstance(model, str) and model in _ROBOTS:
-        values = _ROBOTS[model]()
+        values = {**_ROBOTS[model](), "kind": model}
         values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
         values["assets"] = _parts(MODELS / f"{model}.xml")
     else:

@@ -158,6 +158,11 @@ class Manipulator(Robot):
             self.groups[name].aim(target, rows)
             self._note(rows, self._slices[name], told[name])
 
+    def set_noise_step(self, step: int) -> None:
+        """Let the noise of actions, which depends on the scene's seed and on a count of actions, go on from another."""
+        if self._keys is not None:
+            self._drawn[:] = step
+
     def _split(self, told: np.ndarray) -> dict[str, np.ndarray]:
         return {name: told[:, columns] for name, columns in self._slices.items()}
 

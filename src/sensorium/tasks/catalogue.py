@@ -56,9 +56,10 @@ def make(name: str, robot: str | Robot | None = None, *, entity: Embodied | None
     if entity is not None:
         if robot is not None:
             raise OptionError("an entity brings its robot along; leave robot out")
-        return cls(cls.config_type(robot="own", **options), entity.make_robot(), entity)
+        body = entity.make_robot()
+        return cls(cls.config_type(robot=body.options.kind or "own", **options), body, entity)
     if isinstance(robot, Robot):
-        return cls(cls.config_type(robot="own", **options), robot)
+        return cls(cls.config_type(robot=robot.options.kind or "own", **options), robot)
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
 
 

@@ -103,6 +103,7 @@ class MultiTask(Task[MultiTaskConfig]):
         if len(spans) > 1:
             raise OptionError(f"the tasks have steps of {sorted(spans)} s: give dt, which holds for all of them")
         self.robot = self.tasks[0].robot
+        self.cameras = self.tasks[0].cameras
         self._start_episodes()
         self.suite = None
         if config.use_sensors:
@@ -165,6 +166,11 @@ class MultiTask(Task[MultiTaskConfig]):
         """What its task says of an env, and which it is."""
         own, number = divmod(env, len(self.tasks))
         return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
+
+    def describe_scene(self, env: int) -> dict[str, Any]:
+        """What there is in one env, in the scene of its task."""
+        own, number = divmod(env, len(self.tasks))
+        return self.tasks[number].describe_scene(own)
 
     def close(self) -> None:
         """Free the scenes."""

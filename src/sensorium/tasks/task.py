@@ -59,7 +59,8 @@ class Task(Generic[ConfigT]):
         self.n_envs = config.n_envs
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
-        robot = make(config.robot) if robot is None else robot
+        # a part is in one scene: the robot that was given may be in another
+        robot = make(config.robot) if robot is None else type(robot)(robot.options)
         if not isinstance(robot, self.robot_type) or (self.needs_groups and not robot.groups):
             arms = "arms as " if self.robot_type is Manipulator else ""
             raise OptionError(f"the task {self.name!r} needs a robot with {arms}move groups; {config.robot!r} has none")
@@ -164,9 +165,14 @@ class Task(Generic[ConfigT]):
             raise OptionError(
                 f"the task has the policy {type(self.policy).__name__} already; make another task for another policy"
             )
+        if not hasattr(policy, "create_policy_sensors") or getattr(policy, "task", self) is not self:
+            raise OptionError(f"a policy must be made for this task, as policies.make('planner', task); got {policy!r}")
         if self.suite is not None:
             self.suite.extend(policy.create_policy_sensors(), f"policy {type(policy).__name__}")
         self.policy = policy
+        running = np.flatnonzero((self.episode >= 0) & ~self.is_done())
+        if len(running):
+            policy.reset(running)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -186,8 +192,8 @@ class Task(Generic[ConfigT]):
         ids = env_ids(envs, self.n_envs)
         if ids is None:
             ids = np.arange(self.n_envs, dtype=np.int32)
-        if numbers is not None and (len(numbers) != len(ids) or min(numbers, default=0) < 0):
-            raise OptionError(f"numbers must be one for each of {len(ids)} envs, not negative, got {list(numbers)}")
+        if numbers is not None:
+            numbers = _sorted_numbers(numbers, envs, len(ids))
         self._reset(ids, numbers)
         self._observation = self._observe()
         if len(ids) == self.n_envs:
@@ -206,8 +212,9 @@ class Task(Generic[ConfigT]):
         self.set_sensor_step(0)
 
     def set_sensor_step(self, step: int) -> None:
-        """Let the noise of sensors, which depends on the seed and on a count of steps, go on from another count."""
+        """Let the noise of sensors and actions, which depends on the seed and a count of steps, go on from another."""
         self.scene.step_count = step
+        self.robot.set_noise_step(step)
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         if numbers is None:
@@ -314,8 +321,13 @@ class Task(Generic[ConfigT]):
                     f"an action has the move groups {shorten(parts)}; got {shorten(action)}"
                     f"{did_you_mean(unknown[0], parts) if unknown else ''}"
                 )
-            action = np.concatenate([np.asarray(action[name]) for name in parts], axis=-1)
-        told = np.asarray(action)
+            rows = {name: _numbers(action[name]) for name in parts}
+            for name, part in parts.items():
+                expected = (self.n_envs, part.stop - part.start)
+                if rows[name].shape != expected:
+                    raise OptionError(f"the action of {name!r} must have shape {expected}, got {rows[name].shape}")
+            action = np.concatenate(list(rows.values()), axis=1)
+        told = _numbers(action)
         if told.dtype.kind not in "fiu":
             raise OptionError(f"an action must be numbers, got dtype {told.dtype}")
         if told.shape != shape:
@@ -399,3 +411,20 @@ def checked_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
     return int(seed)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """An action as an array, of whatever kind."""
+    try:
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except ValueError:
+        raise OptionError("an action must be an array of numbers, and this one is ragged") from None
+
+
+def _sorted_numbers(numbers: Sequence[int], envs: Envs, count: int) -> list[int]:
+    """Numbers of episodes in the order of ascending envs, checked."""
+    if len(numbers) != count or not all(isinstance(each, int | np.integer) and each >= 0 for each in numbers):
+        raise OptionError(f"numbers must be integers, one for each of {count} envs, not negative; got {list(numbers)}")
+    given = None if envs is None else np.asarray(envs)
+    order = np.arange(count) if given is None or given.dtype == bool else np.argsort(given, kind="stable")
+    return [int(numbers[place]) for place in order]
