@@ -44,6 +44,17 @@ class Mirror:
                 changed |= name.startswith(_LOOKS)
         return changed
 
+    def crowd(self) -> tuple[np.ndarray, float]:
+        """Middle and size, m, of where most geoms are: things that are put aside, far away, do not count."""
+        model = self.model
+        shown = (model.geom_rbound > 0) & (model.geom_group <= 2)
+        if not shown.any():
+            return np.array(model.stat.center), float(model.stat.extent)
+        places, radii = self.data.geom_xpos[shown], model.geom_rbound[shown]
+        center = np.median(places, axis=0)
+        away = np.linalg.norm(places - center, axis=1)
+        return center, float(max(2 * np.quantile(away, 0.8), 4 * np.median(radii)))
+
     @property
     def geom_quats(self) -> np.ndarray:
         """Orientations of all geoms in the world, (n, 4)."""
