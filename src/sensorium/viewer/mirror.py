@@ -53,7 +53,7 @@ class Mirror:
         places, radii = self.data.geom_xpos[shown], model.geom_rbound[shown]
         center = np.median(places, axis=0)
         away = np.linalg.norm(places - center, axis=1)
-        return center, float(max(2 * np.quantile(away, 0.8), 4 * np.median(radii)))
+        return center, float(max(3 * np.quantile(away, 0.8), 4 * np.median(radii)))
 
     @property
     def geom_quats(self) -> np.ndarray:
