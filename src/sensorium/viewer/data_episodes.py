@@ -64,31 +64,28 @@ class EpisodeSource:
         """Open an episode, and begin it in the scene."""
         episode = Trajectory(self._paths[key])
         states = {path: episode[path] for path in episode.paths() if path.startswith("env_states/")}
-        scene, env = self._begin(key)
+        scene, env = self._begin(episode)
         self.close_videos()
         self.key, self._episode, self._states, self.scene, self.env = key, episode, states, scene, env
         self.n_steps, self.dt = episode.length + 1, float(1 / episode.fps)
         self.images = {name: kind_of(name) for name in episode.cameras}
         self.names = sorted(episode.paths(), key=_rank)
 
-    def _begin(self, number: int) -> tuple[Scene, int]:
+    def _begin(self, episode: Trajectory) -> tuple[Scene, int]:
         """Reset the task to the start of an episode; the scene and env in which it is."""
-        options = self._options
+        options, number = self._options, episode.number
         if self._task is None:
-            whole = options["task"] == tasks.MultiTask.name  # there, the env decides on the task
+            look = episode.scene["config"]["randomize"]
             without = {"use_sensors": False, "keep_history": False, "autoreset": False}
             self._task = tasks.make(
                 options["task"],
                 robot=options["robot"],
                 seed=options["seed"],
-                n_envs=options["envs"] if whole else 1,
+                n_envs=options["envs"] if look["colors"] or look["lights"] else 1,  # looks depend on the env as well
                 **{**options["options"], **without},
             )
         task, env = self._task, number % self._task.n_envs
         task.reset(envs=[env], numbers=[number])
-        if isinstance(task, tasks.MultiTask):
-            part = env % len(task.tasks)
-            return task.tasks[part].scene, env // len(task.tasks)
         return task.scene, env
 
     # -- a step -------------------------------------------------------------------------------------------------------
@@ -128,14 +125,18 @@ class EpisodeSource:
     # -- over time ----------------------------------------------------------------------------------------------------
 
     def series(self, name: str) -> Series | Texts:
-        """What an array holds; actions at the step at which they were told, rewards where they were given."""
+        """What an array holds, or what a sensor said, where that is more than numbers.
+
+        What was told is at the step before which it was told, rewards are at the step with which they were given.
+        """
         episode, values = self._episode, self._episode[name]
         if name in {about["at"] for about in episode.suite.values() if about["text"]}:
             told = episode.text(name)
             numbers = [_numbers(each) for each in told]
-            if not numbers[0] or any(each.keys() != numbers[0].keys() for each in numbers):
+            known = list(next(filter(None, numbers), ()))
+            if not known or any(list(row) != known for row, each in zip(numbers, told, strict=True) if each):
                 return Texts([json.dumps(each, indent=1, ensure_ascii=False) for each in told])
-            values, known = np.array([list(each.values()) for each in numbers]), list(numbers[0])
+            values = np.array([list(row.values()) or [np.nan] * len(known) for row in numbers])
         else:
             known = self._column_names(name)
         first = 1 if len(values) == episode.length and not name.startswith("actions/") else 0
