@@ -380,7 +380,7 @@ def test_an_episode_is_chosen_and_gone_through(episodes, opened):
     page.mouse.move(track["x"] + 2, middle)
     page.mouse.down()
     page.mouse.move(track["x"] + track["width"] / 3, middle, steps=3)
-    page.mouse.move(track["x"] + track["width"] - 1, middle, steps=3)
+    page.mouse.move(track["x"] + track["width"] + 2, middle, steps=3)
     page.mouse.up()
     assert patiently(page, lambda: viewer.step == len(second))
     assert patiently(page, lambda: mark_of(page) == pytest.approx(len(second) * 0.02))

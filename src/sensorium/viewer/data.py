@@ -34,7 +34,8 @@ def open_data(path: str | Path, port: int | None, host: str, open_browser: bool)
         import viser  # noqa: F401
     except ImportError as error:
         raise DeviceError("the page in the browser needs viser: pip install 'sensorium[view]'") from error
-    return DataViewer(open_source(Path(path)), host, find_port(host, port), open_browser)
+    free = find_port(host, port)
+    return DataViewer(open_source(Path(path)), host, free, open_browser)
 
 
 def open_source(folder: Path) -> Source:
@@ -374,7 +375,7 @@ class DataViewer:
             self._mirror.update(source.env)
             sensors = source.scene.sensors.items()
             cameras = [each for uuid, each in sensors if isinstance(each, CameraSensor) and uuid not in source.hidden]
-            self._stage = Stage(self._server, self._mirror, cameras, self._mirror.crowd())
+            self._stage = Stage(self._server, self._mirror, cameras, self._mirror.middle())
             for name, on in self._switches.items():
                 setattr(self._stage, name, on)
             self._stage.set_visible()
