@@ -2,6 +2,8 @@
 
 import os
 import random
+import shutil
+import time
 
 import pytest
 from hypothesis import settings
@@ -45,6 +47,32 @@ def arm_scene(**options) -> sn.Scene:
     scene.add_object(sn.Plane())
     scene.add_robot(ARM, name="arm")
     return scene
+
+
+SOFTWARE_GL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, driven by playwright."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=SOFTWARE_GL)
+        yield chromium
+        chromium.close()
+
+
+def patiently(page, condition, seconds=60.0):
+    """Whether something becomes true, while the page lives on."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        page.wait_for_timeout(100)
+    return False
 
 
 def pytest_addoption(parser):

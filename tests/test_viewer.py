@@ -1,7 +1,6 @@
 """The live window: meshes of geoms, pace and pause, the panel, and the whole in a real browser."""
 
 import io
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from conftest import ARM, drop_scene
+from conftest import ARM, drop_scene, patiently
 from matplotlib.image import imread
 
 import sensorium as sn
@@ -510,20 +509,6 @@ def test_it_shows_envs_of_a_gpu():
 
 # -- in a real browser ------------------------------------------------------------------------------------------------
 
-SOFTWARE_GL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine: apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=SOFTWARE_GL)
-        yield chromium
-        chromium.close()
-
 
 @pytest.fixture(scope="module")
 def shown(browser):
@@ -569,16 +554,6 @@ def shown_time(page):
 
 def press(page, name):
     page.get_by_role("button", name=name, exact=True).click()
-
-
-def patiently(page, condition, seconds=60.0):
-    """Like ``eventually``, while the page lives on."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        page.wait_for_timeout(100)
-    return False
 
 
 def test_the_scene_is_drawn_and_moves(shown):

@@ -27,7 +27,7 @@ _USAGE = """usage: sensorium COMMAND ...
   record       drive a robot and record it
   replay       sense a recording again
   validate     say whether a data set is what it says
-  view         show a model in a live window
+  view         show a model, a data set or a recording in the browser
   --version    print the version
 
 `sensorium COMMAND --help` says more."""

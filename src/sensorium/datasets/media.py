@@ -205,11 +205,18 @@ def _is_sealed(path: Path) -> bool | None:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-class _Video:
-    """A video that stays open, so that frames one after the other need no seeking."""
+class VideoReader:
+    """A video that stays open, so that frames one after the other need no seeking.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file.
+        form: PyAV's name of the pixels to give: "rgb24", "gray16le".
+    """
+
+    def __init__(self, path: Path, form: str = "rgb24") -> None:
         import av
+
+        self._form = form
 
         self._file = av.open(str(path))
         stream: Any = self._file.streams.video[0]
@@ -220,6 +227,11 @@ class _Video:
         self._tick: Fraction = 1 / (stream.average_rate * stream.time_base)
 
     def read(self, index: int) -> np.ndarray:
+        """One frame, (H, W, ...).
+
+        Raises:
+            EOFError: there are not as many.
+        """
         if not self._next <= index < self._next + KEY_FRAMES:
             self._file.seek(int(index * self._tick), stream=self._stream, backward=True)
             self._frames = self._file.decode(self._stream)
@@ -227,7 +239,7 @@ class _Video:
             number = round(frame.pts / self._tick)
             self._next = number + 1
             if number == index:
-                return np.asarray(frame.to_ndarray(format="rgb24"))
+                return np.asarray(frame.to_ndarray(format=self._form))
         self._next = -KEY_FRAMES
         raise EOFError(f"it ends before frame {index}")
 
@@ -237,6 +249,7 @@ class _Video:
         return sum(not frame.is_corrupt for frame in self._file.decode(self._stream)) == self.count
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
@@ -257,16 +270,16 @@ class _Arrays:
         self._file.close()
 
 
-_open: OrderedDict[Path, _Video | _Arrays] = OrderedDict()
+_open: OrderedDict[Path, VideoReader | _Arrays] = OrderedDict()
 _MOST = 16
 
 
-def _reader(path: Path) -> _Video | _Arrays:
+def _reader(path: Path) -> VideoReader | _Arrays:
     if path not in _open:
         if not path.is_file():
             raise DatasetError(f"the file {path} is missing; render it again with `sensorium replay`")
         try:
-            _open[path] = _Video(path) if path.suffix == ".mp4" else _Arrays(path)
+            _open[path] = VideoReader(path) if path.suffix == ".mp4" else _Arrays(path)
         except (OSError, KeyError, IndexError, ValueError) as error:
             raise _unreadable(path, error) from None
         while len(_open) > _MOST:

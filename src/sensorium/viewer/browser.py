@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import rich
-import viser
 
 from sensorium.cameras import CameraSensor
 from sensorium.cameras.plotting import as_picture
 from sensorium.sensors.base import Sensor
+from sensorium.viewer import page
 from sensorium.viewer.base import Viewer
 from sensorium.viewer.mirror import Mirror
 from sensorium.viewer.plots import Recording, add_plot, fields_of, update_plot
@@ -63,22 +61,17 @@ class BrowserViewer(Viewer):
         self._recording: Recording | None = None
         self._recorded = False
         self._plot: Any = None
-        with _quiet():
-            self._server = viser.ViserServer(host=host, port=port, label="Sensorium", verbose=False)
+        self._server = page.start_server(host, port)
         self.address = f"http://{host}:{self._server.get_port()}"
         try:
             self._stage = Stage(self._server, self._mirror, self._cameras)
-            self._look()
+            page.arrange(self._server, self._stage)
             self._build_panel()
             self.update()
         except BaseException:
             self._shut()
             raise
-        print(f"Sensorium: the scene is shown at {self.address}", flush=True)
-        if open_browser:
-            import webbrowser
-
-            webbrowser.open(self.address)
+        page.tell_address("the scene", self.address, open_browser)
 
     def set_speed(self, speed: float | None) -> None:
         super().set_speed(speed)
@@ -88,18 +81,6 @@ class BrowserViewer(Viewer):
         self._speed.value = next(label for label, value in self._speeds.items() if value == speed)
 
     # -- what is there ------------------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        """Light, theme, and where the person stands at first."""
-        server, center, extent = self._server, self._stage.center, self._stage.extent
-        server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
-        server.gui.main_panel.dock_right()
-        server.scene.configure_default_lights(cast_shadow=True)
-        camera = server.initial_camera
-        camera.position = center + extent * np.array([1.1, -1.1, 0.8])
-        camera.look_at = center
-        camera.fov = np.deg2rad(45.0)
-        camera.near, camera.far = extent / 200, extent * 200
 
     def _build_panel(self) -> None:
         self._status = self._server.gui.add_html("")
@@ -125,8 +106,7 @@ class BrowserViewer(Viewer):
         if self.scene.n_envs > 1:
             choice = gui.add_number("Env", self.env, min=0, max=self.scene.n_envs - 1, step=1)
             choice.on_update(lambda event: control.ask("env", int(event.target.value)))
-        model = self.scene.model
-        bodies = {model.body(i).name: i for i in range(1, model.nbody) if model.body(i).name}
+        bodies = page.bodies_to_follow(self.scene.model)
         if bodies:
             follow = gui.add_dropdown("Follow", ("nothing", *bodies), initial_value="nothing")
             follow.on_update(lambda event: control.ask("follow", bodies.get(event.target.value, -1)))
@@ -259,34 +239,7 @@ class BrowserViewer(Viewer):
         self._list_images()
         for camera, output, element in self._images:
             own = getattr(camera.read(), output)[self.env]
-            element.image = _displayed(output, as_picture(output, own[0] if camera.options.history_length else own))
+            element.image = page.displayed(as_picture(output, own[0] if camera.options.history_length else own))
 
     def _shut(self) -> None:
-        with _quiet():
-            self._server.stop()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep viser's own messages from the terminal."""
-    console = rich.get_console()
-    quiet, console.quiet = console.quiet, True
-    try:
-        yield
-    finally:
-        console.quiet = quiet
-
-
-def _displayed(output: str, picture: np.ndarray) -> np.ndarray:
-    """A picture as (H, W, 3) uint8."""
-    if picture.dtype == np.uint8:
-        return picture
-    if picture.ndim == 2:
-        from matplotlib import colormaps
-
-        finite = picture[np.isfinite(picture)]
-        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-        coloured = colormaps["viridis_r"]((picture - low) / max(high - low, 1e-9))[..., :3]
-        coloured[~np.isfinite(picture)] = 1.0
-        picture = coloured
-    return (np.clip(np.nan_to_num(picture), 0, 1) * 255).astype(np.uint8)
+        page.stop_server(self._server)

@@ -12,6 +12,8 @@ from sensorium.worlds import World
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _LOOKS = ("geom_", "mat_", "site_")
 """Model fields by which geometry looks as it does."""
+_ASIDE = 4.0
+"""How much larger the model is than where most geoms are, if some are put aside."""
 
 
 class Mirror:
@@ -43,6 +45,20 @@ class Mirror:
                 target[:] = own
                 changed |= name.startswith(_LOOKS)
         return changed
+
+    def middle(self) -> tuple[np.ndarray, float]:
+        """Middle and size, m, of what there is to see; things that are put aside, far away, do not count."""
+        model = self.model
+        center, extent = np.array(model.stat.center), float(model.stat.extent)
+        shown = (model.geom_rbound > 0) & (model.geom_group <= 2)
+        if shown.any():
+            places, radii = self.data.geom_xpos[shown], model.geom_rbound[shown]
+            crowd = np.median(places, axis=0)
+            away = np.linalg.norm(places - crowd, axis=1)
+            size = float(max(3 * np.quantile(away, 0.8), 4 * np.median(radii)))
+            if extent > _ASIDE * size:
+                return crowd, size
+        return center, extent
 
     @property
     def geom_quats(self) -> np.ndarray:

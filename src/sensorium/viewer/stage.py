@@ -22,12 +22,18 @@ _BALL = capsule(1.0, 0.0)
 class Stage:
     """Nodes under "/world"; that one is moved to follow a body, so that the person's own view stays as it is."""
 
-    def __init__(self, server: Any, mirror: Mirror, cameras: Sequence[CameraSensor]) -> None:
+    def __init__(
+        self,
+        server: Any,
+        mirror: Mirror,
+        cameras: Sequence[CameraSensor],
+        around: tuple[np.ndarray, float] | None = None,
+    ) -> None:
         self._api = server.scene
         self._mirror = mirror
         self._cameras = cameras
         model = mirror.model
-        self.center, self.extent = np.array(model.stat.center), float(model.stat.extent)
+        self.center, self.extent = around or (np.array(model.stat.center), float(model.stat.extent))
         self._root = self._api.add_frame("/world", show_axes=False)
         self._sites = np.array([i for i in range(model.nsite) if model.site(i).name.endswith(":site")], int)
         self._geoms: list[tuple[Any, Part]] = []
