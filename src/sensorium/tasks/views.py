@@ -84,8 +84,8 @@ def _aim(task: Task[Any], camera: TaskCamera, envs: np.ndarray, draws: Sequence[
         if not waiting:
             return
     warnings.warn(
-        f"camera {camera.name!r} does not see {', '.join(camera.must_see)} in the envs {envs[waiting].tolist()}, at any "
-        f"of {_DRAWS} poses within {camera.jitter} m; give it more room, or another place",
+        f"camera {camera.name!r} does not see {', '.join(camera.must_see)} in the envs {envs[waiting].tolist()}, at any"
+        f" of {_DRAWS} poses within {camera.jitter} m; give it more room, or another place",
         stacklevel=6,
     )
 
