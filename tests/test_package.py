@@ -17,14 +17,14 @@ MAY_IMPORT = {
     "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
-    "viewer": BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"},
+    "viewer": SENSING | {"suites", "datasets", "robots", "tasks", "generation"},
     "poses": set(),
     "suites": SENSING | {"poses"},
     "robots": SENSING | {"poses", "suites"},
     "scenarios": SENSING | {"robots"},
     "tasks": SENSING | {"poses", "suites", "robots", "scenarios"},
     "policies": SENSING | {"poses", "suites", "robots", "scenarios", "tasks"},
-    "datasets": SENSING | {"poses", "suites", "robots"},
+    "datasets": SENSING | {"poses", "suites", "robots", "viewer"},  # view() imports it when it is called
     "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
     "entities": SENSING | {"poses", "suites", "robots", "datasets"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
