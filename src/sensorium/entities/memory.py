@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -137,6 +138,7 @@ class Memory:
         self.name = rings.segment.name if rings.segment is not None else None
         """By which other processes attach; None if it is not shared."""
         self.generator = torch.Generator(device=rings.device).manual_seed(seed)
+        self._process = os.getpid()
         self._rings = rings
         self._picks = Picks(0, rings.device)
         self._batch = self.layout.batch(0, rings.device)
@@ -167,11 +169,9 @@ class Memory:
         Raises:
             OptionError: a shape, type or key does not fit, or this process only reads; nothing is stored.
         """
-        if self.writer is None:
-            raise OptionError("writer: this memory was attached to read; attach with writer=0, 1, ... to add")
-        self._check_open()
+        writer = self._check_writer()
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated, self.n_envs)
-        self._rings.write(self.writer, values)
+        self._rings.write(writer, values)
 
     def clear(self) -> None:
         """Forget all transitions of the ring that this process writes; other writers clear their own.
@@ -179,10 +179,7 @@ class Memory:
         Raises:
             OptionError: this process only reads.
         """
-        if self.writer is None:
-            raise OptionError("writer: this memory was attached to read; a writer clears its own ring")
-        self._check_open()
-        self._rings.clear(self.writer)
+        self._rings.clear(self._check_writer())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -267,6 +264,10 @@ class Memory:
             "writer(s)); raise capacity"
         )
 
+    def writes(self, writer: int) -> int:
+        """How many writes of B transitions a writer has made; the number of its next one. :meth:`clear` skips some."""
+        return self._rings.writes(writer)
+
     def read_since(self, writer: int, number: int, out: Transitions) -> tuple[int, slice, int]:
         """What a writer added from its write ``number`` on, in order; each write is of B transitions.
 
@@ -325,6 +326,17 @@ class Memory:
         if not self._close.alive:
             raise OptionError("the memory is closed")
 
+    def _check_writer(self) -> int:
+        self._check_open()
+        if self.writer is None:
+            raise OptionError("writer: this memory was opened to read; attach with writer=0, 1, ... to write")
+        if self._process != os.getpid():
+            raise OptionError(
+                f"writer: ring {self.writer} belongs to process {self._process}, from which this one was forked; "
+                "call Memory.attach(memory.name, writer=...) here"
+            )
+        return self.writer
+
     def __reduce__(self) -> NoReturn:
         raise OptionError(
             "a memory is not copied to other processes: hand over memory.name, and call Memory.attach there"
@@ -353,6 +365,6 @@ def usable_device(device: str | torch.device) -> torch.device:
 
 
 def _close(rings: Rings, writer: int | None) -> None:
-    if writer is not None and len(rings.counters):
+    if writer is not None:
         rings.release(writer)
     rings.close()

@@ -91,13 +91,14 @@ class Rings:
         self.counters[writer, OWNER] = os.getpid()
 
     def release(self, writer: int) -> None:
-        """Ring ``writer`` is free for another."""
-        self.counters[writer, OWNER] = 0
+        """Ring ``writer`` is free for another, if it was this process's: one that was forked from it has a copy."""
+        if self.counters[writer, OWNER] == os.getpid():
+            self.counters[writer, OWNER] = 0
 
     def write(self, writer: int, values: Sequence[Rows]) -> None:
         """The next slot of a ring takes the values of B envs, in the order of the layout's fields."""
         counters = self.counters[writer]
-        number = int(counters[WRITTEN])
+        number = self.writes(writer)
         slot = writer * self.n_slots + number % self.n_slots
         kernels.open_slot(self.sequences, slot, number)
         if self.guarded:
@@ -122,6 +123,10 @@ class Rings:
         slots = np.clip(self.counters[:, WRITTEN] - self.counters[:, BASE], 0, self.n_slots)
         return slots * self.n_envs
 
+    def writes(self, writer: int) -> int:
+        """The number of a ring's next write."""
+        return int(self.counters[writer, WRITTEN])
+
     def read(self, picks: Picks, out: Sequence[Tensor]) -> int:
         """Rows ``picks.rows`` into ``out``, one tensor per field.
 
@@ -142,7 +147,7 @@ class Rings:
             overwritten before they could be read.
         """
         number = max(number, int(self.counters[writer, BASE]))
-        written = int(self.counters[writer, WRITTEN])
+        written = self.writes(writer)
         first = max(number, written - self.n_slots)
         place = first % self.n_slots
         n = max(min(written - first, self.n_slots - place, len(out) // self.n_envs), 0)
