@@ -343,6 +343,9 @@ def test_each_ring_has_one_writer():
                 reader.add(**transitions(range(4)))
         with pytest.raises(sn.OptionError, match=r"call Memory\.attach there"):
             pickle.dumps(memory)
+        memory._process += 1  # as a forked process sees it
+        with pytest.raises(sn.OptionError, match="from which this one was forked"):
+            memory.add(**transitions(range(4)))
 
 
 def test_a_write_that_was_cut_off_is_never_seen():
@@ -421,7 +424,8 @@ def one_thread():
 
 @pytest.mark.usefixtures("one_thread")
 def test_readers_never_see_half_written_transitions():
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sensorium.entities", "test_memory"])  # imported once, not by each writer
     stop = context.Event()
     with Memory(HAMMERED, ACTION, 3 * 4 * 256, 256, shared=True, writers=3, writer=None) as memory:
         writers = [context.Process(target=hammer, args=(memory.name, writer, stop)) for writer in range(3)]

@@ -157,11 +157,9 @@ class VectorizedClusterBuffer:
         Raises:
             OptionError: a shape, type or key does not fit; nothing is stored.
         """
-        values = self.layout.collect(
-            observation, action, reward, next_observation, terminated, truncated, n_rows=len(reward)
-        )
-        arrays = [value.numpy(force=True) if isinstance(value, Tensor) else value for value in values]
-        self._store(arrays, len(reward))
+        values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
+        n = len(reward)
+        self._store(self.layout.arrays(values, self.layout.sizes(n)), n)
 
     def gather(self, memory: Memory) -> int:
         """Take what a memory's writers added since the last call, in the order of each writer.

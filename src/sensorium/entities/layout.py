@@ -13,7 +13,7 @@ A memory keeps one block of rows per field. For an observation space with the ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -59,10 +59,10 @@ class Field:
         """Bytes of one row."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
-    def explain(self, value: Rows, n_rows: int) -> NoReturn:
-        """Raise what is wrong with a value that was to be ``n_rows`` rows of this field."""
-        if tuple(value.shape) != (n_rows, *self.shape):
-            raise OptionError(f"{self.name}: expected the shape {(n_rows, *self.shape)}, got {tuple(value.shape)}")
+    def explain(self, value: Rows, size: tuple[int, ...]) -> NoReturn:
+        """Raise what is wrong with a value that was to be rows of this field, of that shape together."""
+        if tuple(value.shape) != size:
+            raise OptionError(f"{self.name}: expected the shape {size}, got {tuple(value.shape)}")
         raise OptionError(f"{self.name}: {value.dtype} does not fit {self.dtype}; convert it first")
 
 
@@ -152,6 +152,10 @@ class Layout:
         shape, dtype = data["action"]
         return cls(observation, Field("action", tuple(shape), dtype))
 
+    def sizes(self, n_rows: int) -> list[tuple[int, ...]]:
+        """The shape of each field's values for ``n_rows`` transitions."""
+        return [(n_rows, *each.shape) for each in self.fields]
+
     def collect(
         self,
         observation: Mapping[str, Rows],
@@ -160,31 +164,67 @@ class Layout:
         next_observation: Mapping[str, Rows],
         terminated: Rows,
         truncated: Rows,
-        n_rows: int,
     ) -> list[Rows]:
-        """The values of ``n_rows`` transitions in the order of :attr:`fields`, checked.
+        """The values of transitions in the order of :attr:`fields`.
 
         Raises:
-            OptionError: a key is missing or unknown, or a value has the wrong shape or type.
+            OptionError: a key is missing or unknown.
         """
-        names = self.keys
-        for what, given in (("observation", observation), ("next_observation", next_observation)):
-            if len(given) != len(names) or any(name not in given for name in names):
-                _explain_keys(what, given, names)
-        values = [
-            *(observation[name] for name in names),
-            action,
-            reward,
-            *(next_observation[name] for name in names),
-            terminated,
-            truncated,
+        keys = self.keys
+        if not len(observation) == len(next_observation) == len(keys):
+            self._explain_keys(observation, next_observation)
+        try:
+            return [
+                *[observation[key] for key in keys],
+                action,
+                reward,
+                *[next_observation[key] for key in keys],
+                terminated,
+                truncated,
+            ]
+        except KeyError:
+            self._explain_keys(observation, next_observation)
+
+    def arrays(self, values: Sequence[Rows], sizes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+        """Collected values as arrays of the host, checked.
+
+        Raises:
+            OptionError: a value has the wrong shape, or a type that does not fit its field; names it.
+        """
+        arrays = [
+            value.numpy(force=True)
+            if isinstance(value, Tensor) and value.dtype in _FITS["float32"]
+            else np.asarray(value)
+            for value in values
         ]
-        for place, (each, value) in enumerate(zip(self.fields, values, strict=True)):
-            if not isinstance(value, Tensor):
-                value = values[place] = np.asarray(value)
-            if value.shape != (n_rows, *each.shape) or value.dtype not in _FITS[each.dtype]:
-                each.explain(value, n_rows)
-        return values
+        for array, size, each in zip(arrays, sizes, self.fields, strict=True):
+            if array.shape != size or array.dtype not in _FITS[each.dtype]:
+                each.explain(array, size)
+        return arrays
+
+    def tensors(self, values: Sequence[Rows], sizes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+        """Collected values as tensors, where they are, checked.
+
+        Raises:
+            OptionError: as :meth:`arrays`.
+        """
+        tensors = [torch.as_tensor(value) for value in values]
+        for tensor, size, each in zip(tensors, sizes, self.fields, strict=True):
+            if tensor.shape != size or tensor.dtype not in _FITS[each.dtype]:
+                each.explain(tensor, size)
+        return tensors
+
+    def _explain_keys(self, observation: Mapping[str, Rows], next_observation: Mapping[str, Rows]) -> NoReturn:
+        missing = [key for key in self.keys if key not in observation]
+        what, given = ("next_observation", next_observation)
+        if missing or len(observation) != len(self.keys):
+            what, given = "observation", observation
+        missing = [key for key in self.keys if key not in given]
+        unknown = [key for key in given if key not in self.keys]
+        hint = did_you_mean(unknown[0], missing or self.keys) if unknown else ""
+        raise OptionError(
+            f"{what}: missing {shorten(missing)}; unknown {shorten(unknown)}{hint}; the keys are {shorten(self.keys)}"
+        )
 
     def batch(self, n_rows: int, device: torch.device | str = "cpu", pinned: bool = False) -> Transitions:
         """Room for ``n_rows`` transitions on a device, or in page-locked memory of the host."""
@@ -228,12 +268,3 @@ def _field(name: str, space: spaces.Space[Any]) -> Field:
     if not isinstance(space, spaces.Box):
         raise OptionError(f"{name}: a memory stores Boxes, got {space}; flatten nested spaces first")
     return Field(name, tuple(space.shape), "uint8" if space.dtype in (np.uint8, np.bool_) else "float32")
-
-
-def _explain_keys(what: str, given: Mapping[str, Rows], names: tuple[str, ...]) -> NoReturn:
-    missing = [name for name in names if name not in given]
-    unknown = [name for name in given if name not in names]
-    hint = did_you_mean(unknown[0], missing or names) if unknown else ""
-    raise OptionError(
-        f"{what}: missing {shorten(missing)}; unknown {shorten(unknown)}{hint}; the keys are {shorten(names)}"
-    )

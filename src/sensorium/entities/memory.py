@@ -170,7 +170,7 @@ class Memory:
             OptionError: a shape, type or key does not fit, or this process only reads; nothing is stored.
         """
         writer = self._check_writer()
-        values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated, self.n_envs)
+        values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         self._rings.write(writer, values)
 
     def clear(self) -> None:

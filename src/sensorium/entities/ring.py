@@ -44,6 +44,7 @@ class Rings:
     ) -> None:
         self.layout, self.n_slots, self.n_envs, self.writers, self.device = layout, n_slots, n_envs, writers, device
         self.segment = segment
+        self.sizes = layout.sizes(n_envs)
         # On a GPU one process writes and reads, in the order of its stream: nothing can be torn.
         self.guarded = device.type == "cpu"
         shapes = self.shapes(layout, n_slots, n_envs, writers)
@@ -96,17 +97,22 @@ class Rings:
             self.counters[writer, OWNER] = 0
 
     def write(self, writer: int, values: Sequence[Rows]) -> None:
-        """The next slot of a ring takes the values of B envs, in the order of the layout's fields."""
+        """The next slot of a ring takes the values of B envs, in the order of the layout's fields.
+
+        A refused value changes nothing.
+        """
+        check = self.layout.arrays if self.guarded else self.layout.tensors
+        values = check(values, self.sizes)
         counters = self.counters[writer]
         number = self.writes(writer)
         slot = writer * self.n_slots + number % self.n_slots
         kernels.open_slot(self.sequences, slot, number)
         if self.guarded:
-            for block, value in zip(self.by_slot, values, strict=True):
-                block[slot] = value.numpy(force=True) if isinstance(value, Tensor) else value
+            for block, array in zip(self.by_slot, values, strict=True):
+                block[slot] = array
         else:
-            for block, value in zip(self.by_slot, values, strict=True):
-                block[slot].copy_(torch.as_tensor(value))
+            for block, tensor in zip(self.by_slot, values, strict=True):
+                block[slot].copy_(tensor)
         kernels.close_slot(self.sequences, slot, number, counters)
 
     def clear(self, writer: int) -> None:
