@@ -1,0 +1,177 @@
+"""The memory beside plain tensor copies: what storing and drawing transitions costs.
+
+.venv/bin/python benchmarks/training.py [--threads 1] [--json out/training.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import Report, interleave, ratio
+from gymnasium import spaces
+
+from sensorium.entities import ClusterOptions, Memory, VectorizedClusterBuffer
+
+ENVS = 1024
+BATCH = 4096
+ACTION = spaces.Box(-1, 1, (8,))
+VECTORS = {"imu": spaces.Box(-9, 9, (6,)), "joints": spaces.Box(-9, 9, (24,)), "target": spaces.Box(-9, 9, (3,))}
+IMAGE = {"camera": spaces.Box(0, 255, (64, 64, 3), np.uint8)}
+KINDS = {"vectors": (spaces.Dict(VECTORS), 1_000_000), "vectors and an image": (spaces.Dict(VECTORS | IMAGE), 40_000)}
+"""What is observed, and how many transitions of it are held: memory far larger than the processor's caches."""
+
+
+def transitions(space: spaces.Dict, generator: torch.Generator) -> dict[str, Any]:
+    """What ``Memory.add`` takes, of all envs."""
+
+    def observe() -> dict[str, torch.Tensor]:
+        return {
+            key: torch.randint(0, 255, (ENVS, *box.shape), dtype=torch.uint8, generator=generator)
+            if box.dtype == np.uint8
+            else torch.randn((ENVS, *box.shape), generator=generator)
+            for key, box in space.spaces.items()
+        }
+
+    return {
+        "observation": observe(),
+        "action": torch.randn((ENVS, *ACTION.shape), generator=generator),
+        "reward": torch.randn(ENVS, generator=generator),
+        "next_observation": observe(),
+        "terminated": torch.zeros(ENVS, dtype=torch.bool),
+        "truncated": torch.zeros(ENVS, dtype=torch.bool),
+    }
+
+
+def as_arrays(value: Any) -> Any:
+    """Tensors as arrays."""
+    return {key: as_arrays(each) for key, each in value.items()} if isinstance(value, dict) else value.numpy()
+
+
+def allocated(call: Callable[[], Any]) -> tuple[float, float]:
+    """Most bytes of Python and NumPy at a time beyond the start of 20 calls, and bytes of torch's, per call."""
+    call()
+    tracemalloc.start()
+    call()
+    start = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    for _ in range(20):
+        call()
+    peak = tracemalloc.get_traced_memory()[1] - start
+    tracemalloc.stop()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        for _ in range(20):
+            call()
+    return peak, sum(max(event.self_cpu_memory_usage, 0) for event in profile.key_averages()) / 20
+
+
+def memory(report: Report, kind: str, shared: bool) -> None:
+    """Writing of 1,024 envs and drawing of 4,096 transitions, each beside the plain operation on the same bytes."""
+    space, capacity = KINDS[kind]
+    where = f"{kind}{', shared' if shared else ''}"
+    tensors = transitions(space, torch.Generator().manual_seed(0))
+    arrays = {name: as_arrays(value) for name, value in tensors.items()}  # as tasks give them
+    with Memory(space, ACTION, capacity, ENVS, shared=shared) as ours:
+
+        def write() -> None:
+            ours.add(**arrays)
+
+        while not ours.is_full:
+            write()
+        n_bytes = ENVS * ours.layout.row_bytes
+        source = torch.randint(0, 255, (n_bytes,), dtype=torch.uint8).view(torch.float32)
+        target = torch.empty((ours.capacity // ENVS, n_bytes // 4)).zero_()  # as large as the memory
+        places, one = itertools.cycle(range(len(target))), torch.empty_like(source)
+
+        def copy() -> None:
+            target[next(places)].copy_(source)
+
+        contenders = {
+            "ours": write,
+            "plain": copy,
+            "tensors": lambda: ours.add(**tensors),
+            "cached": lambda: one.copy_(source),
+        }
+        times = interleave(contenders, rounds=25, calls=20)
+        report.add(f"write of {ENVS:,} envs, {where} ({n_bytes / 1e3:.0f} kB)", _median(times["ours"]), "µs")
+        report.add("  a tensor of the same bytes into a ring as large", _median(times["plain"]), "µs")
+        report.add("  ours / that, median of the rounds", ratio(times, "ours", "plain"), "x", 2.0)
+        report.add("  the same, given tensors instead of arrays / that", ratio(times, "tensors", "plain"), "x")
+        report.add("  a tensor of the same bytes over itself, in cache if it fits", _median(times["cached"]), "µs")
+        python, torchs = allocated(write)
+        report.add("  Python's and NumPy's memory meanwhile, at most", python / 1e3, "kB", 4.0)
+        report.add("  torch's memory a call", torchs / 1e3, "kB", 0.0)
+        target = target[:0]
+
+        drawn = [torch.randint(0, len(ours), (BATCH,)) for _ in range(50)]
+        turns, out = itertools.cycle(drawn), ours.batch(BATCH)
+        blocks = ours._rings.flat
+
+        def select() -> None:
+            rows = next(turns)
+            for block, tensor in zip(blocks, out.tensors, strict=True):
+                torch.index_select(block, 0, rows, out=tensor)
+
+        times = interleave({"ours": lambda: ours.sample(BATCH), "plain": select}, rounds=25, calls=8)
+        report.add(
+            f"sample of {BATCH:,}, {where} ({BATCH * ours.layout.row_bytes / 1e6:.2f} MB)", _median(times["ours"]), "µs"
+        )
+        report.add("  index_select of the same fields at rows drawn before", _median(times["plain"]), "µs")
+        report.add("  ours / that, median of the rounds", ratio(times, "ours", "plain"), "x", 1.5)
+        python, torchs = allocated(lambda: ours.sample(BATCH))
+        report.add("  Python's and NumPy's memory meanwhile, at most", python / 1e3, "kB", 4.0)
+        report.add("  torch's memory a call", torchs / 1e3, "kB", 0.0)
+        blocks = []
+
+
+def clusters(report: Report) -> None:
+    """The same of the cluster buffer, beside the memory."""
+    space, capacity = KINDS["vectors"]
+    ours = Memory(space, ACTION, capacity, ENVS)
+    sorted_ = VectorizedClusterBuffer(space, ACTION, ClusterOptions(capacity=capacity, clusters=32))
+    given = [transitions(space, torch.Generator().manual_seed(seed)) for seed in range(20)]
+    turns = itertools.cycle(given)
+    while not ours.is_full:
+        values = next(turns)
+        ours.add(**values)
+        sorted_.add(**values)
+    contenders = {"clusters": lambda: sorted_.add(**next(turns)), "memory": lambda: ours.add(**next(turns))}
+    times = interleave(contenders, rounds=15, calls=20)
+    report.add(
+        f"cluster buffer, 32 clusters: routing and writing {ENVS:,} transitions", _median(times["clusters"]), "µs"
+    )
+    report.add("  the memory's write of the same", _median(times["memory"]), "µs")
+    contenders = {"clusters": lambda: sorted_.sample(BATCH), "memory": lambda: ours.sample(BATCH)}
+    times = interleave(contenders, rounds=15, calls=8)
+    report.add(f"cluster buffer, 32 clusters: sample of {BATCH:,}", _median(times["clusters"]), "µs")
+    report.add("  the memory's sample of the same", _median(times["memory"]), "µs")
+
+
+def _median(times: list[float]) -> float:
+    return statistics.median(times) * 1e6
+
+
+def main() -> None:
+    """Run all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1, help="of torch, ours and plain alike")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    report = Report(f"Training, {args.threads} thread(s)", ("torch", "numpy", "numba"))
+    for kind in KINDS:
+        memory(report, kind, shared=False)
+    memory(report, "vectors", shared=True)
+    clusters(report)
+    report.finish(args.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Memories on disk: a folder of one ``.npy`` file per field, with JSON that says what they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.entities.kernels import BASE, WRITTEN
+from sensorium.entities.layout import Layout
+from sensorium.entities.ring import Rings
+from sensorium.errors import DatasetError
+
+ABOUT = "memory.json"
+GENERATOR = "generator.npy"
+FORMAT = 1
+
+
+def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
+    """Write what the rings hold, first beside the folder and then, whole, in its place.
+
+    Raises:
+        DatasetError: the folder holds something else than a saved memory, or a writer wrote meanwhile.
+    """
+    if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DatasetError(f"{folder} holds something else than a saved memory; save to another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write(rings, generator, new)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            folder.rename(old / "replaced")
+            new.rename(folder)
+            shutil.rmtree(old)
+        else:
+            new.rename(folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:
+    before = rings.sequences.copy()
+    held = rings.held()
+    writes = rings.counters[:, WRITTEN] - rings.counters[:, BASE]
+    stride = rings.n_slots * rings.n_envs
+    for place, (each, block) in enumerate(zip(rings.layout.fields, rings.blocks, strict=True)):
+        rows = [
+            block[writer * stride : writer * stride + held[writer]].cpu().numpy() for writer in range(rings.writers)
+        ]
+        file = np.lib.format.open_memmap(folder / _file(place), "w+", each.dtype, (int(held.sum()), *each.shape))
+        start = 0
+        for part in rows:
+            file[start : start + len(part)] = part
+            start += len(part)
+        file.flush()
+    np.save(folder / GENERATOR, generator.get_state().numpy(), allow_pickle=False)
+    if not np.array_equal(before, rings.sequences):
+        raise DatasetError("a writer wrote while the memory was being saved; save while all writers rest")
+    about = {
+        "format": FORMAT,
+        "layout": rings.layout.to_json(),
+        "fields": {each.name: _file(place) for place, each in enumerate(rings.layout.fields)},
+        "n_envs": rings.n_envs,
+        "n_slots": rings.n_slots,
+        "writers": rings.writers,
+        "writes": [int(n) for n in writes],
+        "generator": rings.device.type,
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+
+class Saved:
+    """A saved memory, checked before anything is made of it.
+
+    Raises:
+        DatasetError: it is none, or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / ABOUT).is_file():
+            raise DatasetError(f"{folder} holds no saved memory: {ABOUT} is missing")
+        try:
+            about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
+            if about["format"] != FORMAT:
+                raise DatasetError(f"{folder} is of format {about['format']}; this version reads {FORMAT}")
+            self.layout = Layout.from_json(about["layout"])
+            self.n_envs, self.n_slots, self.writers = about["n_envs"], about["n_slots"], about["writers"]
+            self.writes = np.array(about["writes"], np.int64)
+            self.generator_device = about["generator"]
+            self.generator = np.load(folder / GENERATOR, allow_pickle=False)
+            self.fields = [
+                np.load(folder / _file(place), mmap_mode="r", allow_pickle=False)
+                for place in range(len(self.layout.fields))
+            ]
+        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+            raise DatasetError(f"{folder} holds a damaged memory: {error}; save it again") from None
+        self.held = np.minimum(self.writes, self.n_slots) * self.n_envs
+        for each, array in zip(self.layout.fields, self.fields, strict=True):
+            if array.shape != (self.held.sum(), *each.shape) or array.dtype != each.dtype:
+                raise DatasetError(f"{folder} holds a damaged memory: {each.name} is {array.dtype} {array.shape}")
+
+    def restore(self, rings: Rings, generator: torch.Generator) -> None:
+        """Put it into empty rings of the same sizes."""
+        stride = rings.n_slots * rings.n_envs
+        for block, array in zip(rings.blocks, self.fields, strict=True):
+            start = 0
+            for writer, n in enumerate(self.held):
+                part = torch.from_numpy(np.array(array[start : start + n]))
+                block[writer * stride : writer * stride + n].copy_(part)
+                start += n
+        slots = np.arange(rings.n_slots)
+        for writer, writes in enumerate(self.writes):
+            # A full ring is one whose first lap is over; which lap it is in does not matter.
+            writes = writes if writes <= rings.n_slots else rings.n_slots + writes % rings.n_slots
+            numbers = slots + np.where(slots < writes - rings.n_slots, rings.n_slots, 0)
+            rings.sequences[writer * rings.n_slots + slots] = np.where(slots < writes, 2 * numbers + 2, 0)
+            rings.counters[writer, WRITTEN] = writes
+        if generator.device.type == self.generator_device:
+            generator.set_state(torch.from_numpy(self.generator))
+
+
+def _file(place: int) -> str:
+    return f"field_{place:02d}.npy"
