@@ -10,21 +10,24 @@ import numpy as np
 
 from sensorium.errors import ModelError, OptionError
 from sensorium.worlds.primitives import Primitive, quaternion
+from sensorium.worlds.tile_map import TileMap
 
-Model = Primitive | mujoco.MjSpec | str | os.PathLike[str]
-"""What can be added to a scene: a primitive, an MjSpec, or an MJCF or URDF file or string."""
+Model = Primitive | TileMap | mujoco.MjSpec | str | os.PathLike[str]
+"""What can be added to a scene: a primitive, a tile map, an MjSpec, or an MJCF or URDF file or string."""
 
 _FREE = mujoco.mjtJoint.mjJNT_FREE
 
 
-def load_spec(model: mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
-    """An MjSpec of its own from an MJCF or URDF file, an XML string, or another MjSpec (which is copied)."""
+def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
+    """An MjSpec of its own from an MJCF or URDF file, an XML string, a tile map, or another MjSpec (it is copied)."""
     if isinstance(model, mujoco.MjSpec):
         return model.copy()
+    if isinstance(model, TileMap):
+        return model.to_spec()
     if not isinstance(model, str | os.PathLike):
         raise ModelError(
-            f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), an MJCF or URDF file or string, "
-            "or a mujoco.MjSpec"
+            f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), a sn.TileMap, an MJCF or URDF file or "
+            "string, or a mujoco.MjSpec"
         )
     is_text = isinstance(model, str) and model.lstrip().startswith("<")
     if not is_text and not Path(model).is_file():

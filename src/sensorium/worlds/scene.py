@@ -103,7 +103,8 @@ class Scene(Module):
         """Add an object.
 
         Args:
-            model: a primitive (``sn.Box(...)``), an MJCF or URDF file or XML string, or a ``mujoco.MjSpec``.
+            model: a primitive (``sn.Box(...)``), a ``sn.TileMap``, an MJCF or URDF file or XML string, the name of a robot
+                that ``sn.robots.register_urdf`` has registered, or a ``mujoco.MjSpec``.
             name: its name; default: the model's, numbered where taken. A primitive is one link of that name; the
                 elements of a model get the prefix ``name/``.
             pos: position in metres in the world frame.
