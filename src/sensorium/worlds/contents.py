@@ -119,7 +119,8 @@ def _class(path: str, base: type) -> Any:
 
 
 def encode_model(model: Any) -> Any:
-    """What was added to a scene, as JSON: a primitive or tile map, XML text with the files that it names, or the path of a file."""
+    """What was added to a scene, as JSON: a primitive or tile map, XML text with the files that it names, or the path
+    of a file."""
     if isinstance(model, Primitive | TileMap):
         return encode(model)
     if isinstance(model, mujoco.MjSpec):

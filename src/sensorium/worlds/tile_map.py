@@ -119,14 +119,14 @@ class TileMap(Options):
     def _kinds(self) -> TileMap:
         kinds = dict.fromkeys(tile for row in self.grid for tile in row)
         if self.heights is None:
-            wrong = next((kind for kind in kinds if isinstance(kind, str)), None)
-            if wrong is not None:
-                raise ValueError(f"heights must say how high tiles of the kind {wrong!r} are")
+            letters = [kind for kind in kinds if isinstance(kind, str)]
+            if letters:
+                raise ValueError(f"heights must say how high tiles of the kind {letters[0]!r} are")
         else:
-            wrong = next((kind for kind in kinds if _key(kind) not in self.heights), None)
-            if wrong is not None:
-                hint = did_you_mean(_key(wrong), self.heights) or f"; it has {shorten(self.heights)}"
-                raise ValueError(f"heights has no kind {_key(wrong)!r}, which the grid has{hint}")
+            unknown = [_key(kind) for kind in kinds if _key(kind) not in self.heights]
+            if unknown:
+                hint = did_you_mean(unknown[0], self.heights) or f"; it has {shorten(self.heights)}"
+                raise ValueError(f"heights has no kind {unknown[0]!r}, which the grid has{hint}")
         if all(self._height(kind) is None for kind in kinds):
             raise ValueError("at least one tile must have a height")
         if self.form == "height_field" and any(self._height(kind) is None for kind in kinds):
@@ -193,7 +193,7 @@ class TileMap(Options):
             problems.add(node, str(error))
             return None
 
-    # -- what it is -----------------------------------------------------------------------------------------------------
+    # -- what it is ---------------------------------------------------------------------------------------------------
 
     @property
     def height_map(self) -> np.ndarray:
@@ -319,5 +319,3 @@ def _row(node: Node, kinds: bool, problems: Problems) -> list[Kind]:
     except ValueError:
         problems.add(node, f"<row> must hold heights in metres where there is no <tile>, got {node.text.strip()!r}")
         return []
-
-
