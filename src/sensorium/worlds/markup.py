@@ -13,6 +13,8 @@ from sensorium.errors import ModelError, OptionError
 
 _DEPTH = 64
 """How deeply elements may be nested; robots need six."""
+_SHOWN = 20
+"""How many problems an error lists."""
 
 
 @dataclass
@@ -53,10 +55,11 @@ class Problems:
         return len(self._lines)
 
     def check(self) -> None:
-        """Raise :class:`ModelError` with every problem and its line, if there are any."""
+        """Raise :class:`ModelError` with the problems, each with its line, if there are any."""
         if self._lines:
             lines = dict.fromkeys(f"{self.source}:{line}: {text}" for line, text in sorted(self._lines))
-            raise ModelError("\n".join(lines))
+            more = [f"... and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+            raise ModelError("\n".join([*list(lines)[:_SHOWN], *more]))
 
     def numbers(self, node: Node, name: str, count: int, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
         """``count`` finite numbers of an attribute; ``default`` where it is not there, or zeros and a problem."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -89,13 +90,17 @@ def read_urdf(
     used = {meshes.name(shape) for link in links for shape in _shapes(link) if shape.kind == "mesh"}
     assets = {name: content for name, content in meshes.assets.items() if name in used}
     try:
-        spec = mujoco.MjSpec.from_string(_text(robot, meshes), assets=dict(assets))
-        _finish(spec, robot, free)
-        touching = _part_touching(spec)
-        model = UrdfModel(spec.to_xml(), assets, _report(robot, replacements, touching, notes))
-        model.spec().compile()
-    except ValueError as error:
-        explain([shape for link in links for shape in _shapes(link) if shape.kind == "mesh"], meshes, problems)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # what MuJoCo warns of while it compiles, no robot should have
+            spec = mujoco.MjSpec.from_string(_text(robot, meshes), assets=dict(assets))
+            _finish(spec, robot, free)
+            touching = _part_touching(spec)
+            model = UrdfModel(spec.to_xml(), assets, _report(robot, replacements, touching, notes))
+            model.spec().compile()
+    except (ValueError, UserWarning) as error:
+        if isinstance(error, ModelError):
+            raise
+        explain(links, meshes, problems)
         problems.check()
         raise ModelError(f"{source}: MuJoCo cannot use this robot: {' '.join(str(error).split())}") from error
     return model
@@ -243,7 +248,8 @@ def _part_touching(spec: mujoco.MjSpec) -> tuple[tuple[str, str], ...]:
     limited = np.flatnonzero(model.jnt_limited)
     places = model.jnt_qposadr[limited]
     data.qpos[places] = np.clip(data.qpos[places], model.jnt_range[limited, 0], model.jnt_range[limited, 1])
-    mujoco.mj_forward(model, data)
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_collision(model, data)
     pairs = {tuple(sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)) for contact in data.contact}
     named = tuple((model.body(first).name, model.body(second).name) for first, second in sorted(pairs) if first > 0)
     for first, second in named:

@@ -9,8 +9,9 @@ import numpy as np
 from sensorium.worlds.markup import Problems
 from sensorium.worlds.urdf.description import Inertial, Link
 
-_SLACK = 4e-6
-"""What the greatest principal moment may lack to the sum of the others, as a part of itself, by rounding."""
+_SLACK = 2e-5
+"""By how much the greatest principal moment may exceed the sum of the others, as a part of itself: the model is written
+down with six digits."""
 _RADIUS = 1e-3
 """Metres: a mended mass is spread at least as far as this."""
 _LEAST = 1e-12

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from sensorium.worlds.markup import Problems
-from sensorium.worlds.urdf.description import Description, Shape
+from sensorium.worlds.urdf.description import Description, Link, Shape
 
 FORMATS = (".stl", ".obj", ".msh")
 """What MuJoCo reads."""
@@ -71,16 +71,20 @@ class Meshes:
         Raises:
             ValueError: MuJoCo cannot read it.
         """
+        model = self.compile(shape, collides=False)
+        turn = np.zeros(9)
+        mujoco.mju_quat2Mat(turn, model.mesh_quat[0])
+        return model.mesh_vert.astype(np.float64) @ turn.reshape(3, 3).T + model.mesh_pos[0]
+
+    def compile(self, shape: Shape, collides: bool) -> mujoco.MjModel:
+        """A model of nothing but a mesh that was loaded, with its hull where it collides."""
         name, spec = self.name(shape), mujoco.MjSpec()
         mesh = spec.add_mesh(name="mesh", file=name, scale=shape.size)
         mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # which open and flat ones have too
         geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname="mesh")
-        geom.contype = geom.conaffinity = 0
+        geom.contype = geom.conaffinity = int(collides)
         spec.assets = {name: self.assets[name]}
-        model = spec.compile()
-        turn = np.zeros(9)
-        mujoco.mju_quat2Mat(turn, model.mesh_quat[0])
-        return model.mesh_vert.astype(np.float64) @ turn.reshape(3, 3).T + model.mesh_pos[0]
+        return spec.compile()
 
     def _places(self, file: str) -> list[Path]:
         """Where a file may be, best first."""
@@ -112,10 +116,12 @@ def _shared(package: str, inner: str) -> list[Path]:
     return [Path(prefix, "share", package, inner) for prefix in prefixes if prefix]
 
 
-def explain(shapes: Sequence[Shape], meshes: Meshes, problems: Problems) -> None:
-    """Find the meshes that MuJoCo cannot read, when it has said that it cannot read some."""
-    for shape in shapes:
-        try:
-            meshes.vertices(shape)
-        except ValueError as error:
-            problems.add(shape.node, f"mesh {shape.file!r} cannot be used: {' '.join(str(error).split())}")
+def explain(links: Sequence[Link], meshes: Meshes, problems: Problems) -> None:
+    """Find the meshes that MuJoCo cannot use, when it has said that it cannot use some."""
+    for link in links:
+        for collides, shapes in ((False, link.visuals), (True, link.collisions)):
+            for shape in (each for each in shapes if each.kind == "mesh"):
+                try:
+                    meshes.compile(shape, collides)
+                except ValueError as error:
+                    problems.add(shape.node, f"mesh {shape.file!r} cannot be used: {' '.join(str(error).split())}")
