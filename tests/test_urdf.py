@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sensorium as sn
-from sensorium.robots import MoveGroup, make, names, register_urdf
-from sensorium.worlds.urdf import find, read_urdf, registered
+from sensorium.robots import MoveGroup, make, register_urdf
+from sensorium.worlds.urdf import find, read_urdf, registered, registry
 from sensorium.worlds.urdf.approximate import roll_pitch_yaw, rotation
 from sensorium.worlds.urdf.fitting import convex_hull, enclosing_circle, fit_box, fit_cylinder
 
@@ -124,6 +124,12 @@ GOLDEN = """
   </actuator>
 </mujoco>
 """
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What tests register is gone afterwards."""
+    monkeypatch.setattr(registry, "_KNOWN", {})
 
 
 @pytest.fixture
@@ -344,7 +350,6 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path, old, wrong, words, n
         or "already" in words
     )
     assert new not in registered()
-    assert new not in names()
 
 
 def test_the_link_world_is_the_root():
@@ -391,6 +396,15 @@ def test_what_mujoco_passes_over_is_refused(text):
 def test_documents_that_are_no_urdf(document, words):
     with pytest.raises(sn.ModelError, match=words):
         read_urdf(document)
+
+
+def test_lines_are_those_of_the_text():
+    for blank in ("", "\n", "\ufeff\r\n \n"):
+        lines = blank.count("\n")
+        with pytest.raises(sn.ModelError, match=f"text:{lines + 2}: <link> needs"):
+            read_urdf(blank + "<robot name='r'>\n<link/></robot>")
+        with pytest.raises(sn.ModelError, match=f"text:{lines + 2}: malformed"):
+            read_urdf(blank + "<robot name='r'>\n<link></robot>")
 
 
 def test_options_that_cannot_be(new):
@@ -723,7 +737,7 @@ def test_what_replaces_a_mesh_lies_where_the_mesh_was(tmp_path, by):
 def test_a_name_is_one_robot(new):
     register_urdf(new, ARM)
     register_urdf(new, ARM)  # the same again
-    assert new in names()
+    assert new in registered()
     with pytest.raises(sn.DuplicateNameError, match="replace=True"):
         register_urdf(new, BLOCK)
     assert len(make(new).link_names) == 6

@@ -59,8 +59,8 @@ OWN = {"diffdrive": _diffdrive, "holonomic": _holonomic, **ARMS}
 
 
 def names() -> list[str]:
-    """Names of our own robots, and of those that :func:`register_urdf` has registered."""
-    return [*OWN, *registered()]
+    """Names of our own robots."""
+    return list(OWN)
 
 
 def make(
@@ -75,8 +75,9 @@ def make(
     """A robot, for ``scene.add_module("robot", ...)``.
 
     Args:
-        model: a name ("diffdrive", "franka", ...: see :func:`names`), or a model of your own: an MJCF or URDF file or
-            text, or an MjSpec. Options of one that was registered are the defaults of those below.
+        model: a name ("diffdrive", "franka", ...: see :func:`names`), one that :func:`register_urdf` has registered,
+            whose options are then the defaults of those below, or a model of your own: an MJCF or URDF file or text, or
+            an MjSpec.
         base: the link whose pose is the robot's. Default: the model's only root link.
         actions: what the robot can be told, as :class:`Action` or as its options. Default: one for each actuator that
             has a control range, by its name and in its unit.
@@ -156,9 +157,10 @@ def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
 def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str, str], mujoco.MjSpec]:
     """A model as text, the files that it needs, and its spec: all that another machine needs to have it too."""
     if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
-        hint = did_you_mean(model, names())
+        known = [*OWN, *registered()]
+        hint = did_you_mean(model, known)
         raise NameNotFoundError(
-            f"there is no robot or model file {model!r}{hint}; the robots are {shorten(names())}, or give an MJCF or "
+            f"there is no robot or model file {model!r}{hint}; the robots are {shorten(known)}, or give an MJCF or "
             "URDF file"
         )
     spec = load_spec(model)

@@ -13,8 +13,11 @@ from sensorium.errors import ModelError, OptionError
 
 _DEPTH = 64
 """How deeply elements may be nested; robots need six."""
+_BLANKS = "\ufeff \t\r\n"
 _SHOWN = 20
 """How many problems an error lists."""
+_GREATEST = 1e20
+"""Numbers beyond this are no measure of anything, and overflow when they are multiplied."""
 
 
 @dataclass
@@ -72,7 +75,7 @@ class Problems:
             values = tuple(float(word) for word in text.split())
         except ValueError:
             values = ()
-        if len(values) != count or not np.isfinite(values).all():
+        if len(values) != count or not (np.abs(values) < _GREATEST).all():
             wanted = "a finite number" if count == 1 else f"{count} finite numbers"
             self.add(node, f"{name} of <{node.tag}> must be {wanted}, got {text!r}")
             return default or (0.0,) * count
@@ -90,7 +93,7 @@ def read_document(document: str | os.PathLike[str], what: str) -> tuple[str | by
         document: a file, or text, which starts with "<".
         what: what it should be, for errors: "URDF".
     """
-    if isinstance(document, str) and document.lstrip("\ufeff \t\r\n").startswith("<"):
+    if isinstance(document, str) and document.lstrip(_BLANKS).startswith("<"):
         return document, f"the {what} text", None
     if not isinstance(document, str | os.PathLike):
         raise OptionError(f"give a {what} file or text, got {type(document).__name__}")
@@ -107,35 +110,38 @@ def parse(document: str | bytes, source: str) -> Node:
     Raises:
         ModelError: it is not well-formed XML, or declares entities, with the line.
     """
+    text = document.lstrip(_BLANKS) if isinstance(document, str) else document  # none may be before a declaration
+    skipped = document[: len(document) - len(text)].count("\n") if isinstance(document, str) else 0
     parser = expat.ParserCreate()
     parser.buffer_text = True
     stack = [Node("", {}, 0)]
 
-    def refuse(text: str) -> None:
-        raise ModelError(f"{source}:{parser.CurrentLineNumber}: {text}")
+    def refuse(why: str) -> None:
+        raise ModelError(f"{source}:{parser.CurrentLineNumber + skipped}: {why}")
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(stack) > _DEPTH:
             refuse(f"<{tag}> is nested too deeply")
-        node = Node(tag, attributes, parser.CurrentLineNumber)
+        node = Node(tag, attributes, parser.CurrentLineNumber + skipped)
         stack[-1].children.append(node)
         stack.append(node)
 
     def end(_: str) -> None:
         stack.pop()
 
-    def text(data: str) -> None:
+    def characters(data: str) -> None:
         stack[-1].text += data
 
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
     parser.EntityDeclHandler = lambda *_: refuse("entities must be written out, they are not read")
     try:
-        parser.Parse(document.lstrip("\ufeff \t\r\n") if isinstance(document, str) else document, True)
+        parser.Parse(text, True)
     except expat.ExpatError as error:
         message = expat.ErrorString(error.code)
-        raise ModelError(f"{source}:{error.lineno}: malformed XML: {message} (column {error.offset + 1})") from error
+        line = error.lineno + skipped
+        raise ModelError(f"{source}:{line}: malformed XML: {message} (column {error.offset + 1})") from error
     except (ValueError, LookupError) as error:  # letters that cannot be encoded, or an unknown encoding
         if isinstance(error, ModelError):
             raise
-        raise ModelError(f"{source}:{parser.CurrentLineNumber}: malformed XML: {error}") from error
+        raise ModelError(f"{source}:{parser.CurrentLineNumber + skipped}: malformed XML: {error}") from error
     return stack[0].children[0]

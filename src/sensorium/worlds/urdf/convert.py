@@ -97,7 +97,7 @@ def read_urdf(
             touching = _part_touching(spec)
             model = UrdfModel(spec.to_xml(), assets, _report(robot, replacements, touching, notes))
             model.spec().compile()
-    except (ValueError, UserWarning) as error:
+    except (ValueError, UserWarning, mujoco.FatalError) as error:
         if isinstance(error, ModelError):
             raise
         explain(links, meshes, problems)
