@@ -55,7 +55,7 @@ from sensorium.sensors import (
     WheelOdometry,
 )
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere
+from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere, TileMap
 
 if TYPE_CHECKING:
     from sensorium import datasets, policies, robots, scenarios, suites, tasks
@@ -161,6 +161,7 @@ __all__ = [
     "SurfaceDistanceProbe",
     "TactileArray",
     "TemperatureGrid",
+    "TileMap",
     "Trace",
     "TreeError",
     "WheelOdometry",

@@ -7,6 +7,7 @@ from sensorium.robots.manipulator import Manipulator, ManipulatorOptions
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.rig import Rig, RigSensor, SensorMount, SensorRig
 from sensorium.robots.robot import Action, Robot, RobotOptions
+from sensorium.robots.urdf import register_urdf
 
 __all__ = [
     "Action",
@@ -23,4 +24,5 @@ __all__ = [
     "SensorRig",
     "make",
     "names",
+    "register_urdf",
 ]

@@ -17,6 +17,7 @@ from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.rig import SensorRig
 from sensorium.robots.robot import Action, Robot, RobotOptions
 from sensorium.worlds.compose import load_spec
+from sensorium.worlds.urdf import UrdfModel, find, registered
 
 MODELS = Path(__file__).parent / "models"
 """Where the models of our own robots lie."""
@@ -65,12 +66,13 @@ def _balancer() -> dict[str, Any]:
     }
 
 
-_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic, "balancer": _balancer, **ARMS}
+OWN = {"diffdrive": _diffdrive, "holonomic": _holonomic, "balancer": _balancer, **ARMS}
+"""Our own robots: name -> what makes their options."""
 
 
 def names() -> list[str]:
     """Names of our own robots."""
-    return list(_ROBOTS)
+    return list(OWN)
 
 
 def make(
@@ -85,8 +87,9 @@ def make(
     """A robot, for ``scene.add_module("robot", ...)``.
 
     Args:
-        model: a name ("diffdrive", "franka", ...: see :func:`names`), or a model of your own: an MJCF or URDF file or
-            text, or an MjSpec.
+        model: a name ("diffdrive", "franka", ...: see :func:`names`), one that :func:`register_urdf` has registered,
+            whose options are then the defaults of those below, or a model of your own: an MJCF or URDF file or text, or
+            an MjSpec.
         base: the link whose pose is the robot's. Default: the model's only root link.
         actions: what the robot can be told, as :class:`Action` or as its options. Default: one for each actuator that
             has a control range, by its name and in its unit.
@@ -97,8 +100,13 @@ def make(
         **options: ``radius``, ``pos``, ``yaw``: see :class:`RobotOptions`; ``controllers``, ... of robots with move
             groups: see :class:`ManipulatorOptions`.
     """
-    if isinstance(model, str) and model in _ROBOTS:
-        values = {**_ROBOTS[model](), "kind": model}
+    given: dict[str, Any] = {"base": base, "actions": actions, "move_groups": move_groups, "rig": rig}
+    known = find(model)
+    if known is not None:
+        asked = {name: value for name, value in given.items() if value is not None}
+        return make_of(known.model, {**known.options, **asked, **options})
+    if isinstance(model, str) and model in OWN:
+        values = {**OWN[model](), "kind": model}
         values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
         values["assets"] = _parts(MODELS / f"{model}.xml")
     else:
@@ -106,6 +114,28 @@ def make(
         values = {"model": text, "assets": assets, "base": base or _root(spec)}
         if actions is None and move_groups is None:
             values["actions"] = _every_actuator(spec)
+    return _assemble(values, **given, **options)
+
+
+def make_of(model: UrdfModel, options: Mapping[str, Any]) -> Robot:
+    """A robot of a URDF model; the options are those of :func:`make`."""
+    spec = model.spec()
+    assets = {name: base64.b64encode(content).decode("ascii") for name, content in model.assets.items()}
+    values: dict[str, Any] = {"model": model.xml, "assets": assets, "base": options.get("base") or _root(spec)}
+    if options.get("actions") is None and options.get("move_groups") is None:
+        values["actions"] = _every_actuator(spec)
+    return _assemble(values, **options)
+
+
+def _assemble(
+    values: dict[str, Any],
+    base: str | None = None,
+    actions: Sequence[Action | Mapping[str, Any]] | None = None,
+    move_groups: Sequence[MoveGroup | Mapping[str, Any]] | None = None,
+    rig: SensorRig | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Robot:
+    """A robot of a model's values, and of what was asked for instead."""
     if base is not None:
         values["base"] = base
     if actions is not None:
@@ -122,8 +152,10 @@ def make(
 
 def _parts(file: Path) -> dict[str, str]:
     """The other files of ours that a model is made of: name -> content in base64."""
-    names = (Path(path).name for path in mujoco.mju_getXMLDependencies(str(file)))
-    return {name: base64.b64encode((MODELS / name).read_bytes()).decode("ascii") for name in names if name != file.name}
+    needed = (Path(path).name for path in mujoco.mju_getXMLDependencies(str(file)))
+    return {
+        name: base64.b64encode((MODELS / name).read_bytes()).decode("ascii") for name in needed if name != file.name
+    }
 
 
 def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
@@ -137,9 +169,10 @@ def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
 def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str, str], mujoco.MjSpec]:
     """A model as text, the files that it needs, and its spec: all that another machine needs to have it too."""
     if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
-        hint = did_you_mean(model, _ROBOTS)
+        known = [*OWN, *registered()]
+        hint = did_you_mean(model, known)
         raise NameNotFoundError(
-            f"there is no robot or model file {model!r}{hint}; the robots are {shorten(_ROBOTS)}, or give an MJCF or "
+            f"there is no robot or model file {model!r}{hint}; the robots are {shorten(known)}, or give an MJCF or "
             "URDF file"
         )
     spec = load_spec(model)

@@ -12,6 +12,7 @@ from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.scene import Scene
 from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.sensing import Sensing
+from sensorium.worlds.tile_map import TileMap
 from sensorium.worlds.world import CapturingWorld, Envs, World, env_ids, env_index
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "SceneOptions",
     "Sensing",
     "Sphere",
+    "TileMap",
     "World",
     "env_ids",
     "env_index",

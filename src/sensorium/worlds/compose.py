@@ -4,35 +4,48 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 import mujoco
 import numpy as np
 
-from sensorium.errors import ModelError, OptionError
+from sensorium.errors import ModelError, OptionError, did_you_mean
 from sensorium.worlds.primitives import Primitive, quaternion
+from sensorium.worlds.tile_map import TileMap
+from sensorium.worlds.urdf import find, registered
 
-Model = Primitive | mujoco.MjSpec | str | os.PathLike[str]
-"""What can be added to a scene: a primitive, an MjSpec, or an MJCF or URDF file or string."""
+Model: TypeAlias = Primitive | TileMap | mujoco.MjSpec | str | os.PathLike[str]
+"""What can be added to a scene: a primitive, a tile map, an MjSpec, an MJCF or URDF file or string, or the name
+of a registered robot."""
 
 _FREE = mujoco.mjtJoint.mjJNT_FREE
 
 
-def load_spec(model: mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
-    """An MjSpec of its own from an MJCF or URDF file, an XML string, or another MjSpec (which is copied)."""
+def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
+    """An MjSpec of its own from an MJCF or URDF file, an XML string, a tile map, or another MjSpec (it is copied)."""
     if isinstance(model, mujoco.MjSpec):
         return model.copy()
+    if isinstance(model, TileMap):
+        return model.to_spec()
     if not isinstance(model, str | os.PathLike):
         raise ModelError(
-            f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), an MJCF or URDF file or string, "
-            "or a mujoco.MjSpec"
+            f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), a sn.TileMap, an MJCF or URDF file or "
+            "string, or a mujoco.MjSpec"
         )
     is_text = isinstance(model, str) and model.lstrip().startswith("<")
     if not is_text and not Path(model).is_file():
-        raise ModelError(f"there is no model file {os.fspath(model)!r} (an XML string must start with '<')")
+        hint = did_you_mean(os.fspath(model), registered())
+        raise ModelError(f"there is no model file {os.fspath(model)!r}{hint} (an XML string must start with '<')")
     try:
         return mujoco.MjSpec.from_string(model) if is_text else mujoco.MjSpec.from_file(os.fspath(model))
     except ValueError as error:
         raise ModelError(f"cannot read {'the XML string' if is_text else os.fspath(model)}: {error}") from error
+
+
+def by_name(model: Model) -> Model:
+    """The model that is registered under a name, where it is one; else what was given."""
+    known = find(model)
+    return model if known is None else known.model.spec()
 
 
 def pose(

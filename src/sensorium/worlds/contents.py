@@ -32,6 +32,7 @@ from sensorium.errors import ModelError, OptionError
 from sensorium.options import Options
 from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Primitive
+from sensorium.worlds.tile_map import TileMap
 
 if TYPE_CHECKING:
     from sensorium.worlds.scene import Scene
@@ -118,8 +119,9 @@ def _class(path: str, base: type) -> Any:
 
 
 def encode_model(model: Any) -> Any:
-    """What was added to a scene, as JSON: a primitive, XML text with the files that it names, or the path of a file."""
-    if isinstance(model, Primitive):
+    """What was added to a scene, as JSON: a primitive or tile map, XML text with the files that it names, or the path
+    of a file."""
+    if isinstance(model, Primitive | TileMap):
         return encode(model)
     if isinstance(model, mujoco.MjSpec):
         return {"xml": model.to_xml(), "assets": _assets(model)}

@@ -22,7 +22,7 @@ from sensorium.errors import (
     shorten,
 )
 from sensorium.tree import Buffer, Module
-from sensorium.worlds.compose import Model, add_model, add_primitive, load_spec, pose
+from sensorium.worlds.compose import Model, add_model, add_primitive, by_name, load_spec, pose
 from sensorium.worlds.contents import encode_call, repeat_calls
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.journal import Journal
@@ -103,7 +103,8 @@ class Scene(Module):
         """Add an object.
 
         Args:
-            model: a primitive (``sn.Box(...)``), an MJCF or URDF file or XML string, or a ``mujoco.MjSpec``.
+            model: a primitive (``sn.Box(...)``), a ``sn.TileMap``, an MJCF or URDF file or XML string, the name of a
+                robot that ``sn.robots.register_urdf`` has registered, or a ``mujoco.MjSpec``.
             name: its name; default: the model's, numbered where taken. A primitive is one link of that name; the
                 elements of a model get the prefix ``name/``.
             pos: position in metres in the world frame.
@@ -133,6 +134,7 @@ class Scene(Module):
     ) -> Entity:
         self._before_build(f"add_{kind}")
         position, orientation = pose(pos, quat, euler)
+        model = by_name(model)
         child = None if isinstance(model, Primitive) else load_spec(model)
         stem = type(model).__name__.lower() if child is None else child.modelname
         if stem in ("", "MuJoCo Model"):  # what MuJoCo calls a model without a name

@@ -1,0 +1,171 @@
+"""Whether what a URDF file says makes one robot that can move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from sensorium.errors import did_you_mean, shorten
+from sensorium.worlds.markup import Node, Problems
+from sensorium.worlds.urdf.description import JOINTS, SINGLE, Description, Joint
+
+WORLD = "world"
+"""The link that stands for the world where it is the root."""
+
+
+def check_robot(robot: Description, problems: Problems, free: bool) -> None:
+    """Note all that is wrong with the robot as a whole, and with its joints.
+
+    Args:
+        robot: what the file says, with inertias settled.
+        problems: where it is noted.
+        free: whether its root link moves freely, and so must weigh something.
+    """
+    if not robot.links:
+        problems.add(robot.root, f"robot {robot.name!r} has no links")
+        return
+    _unique("link", ((link.name, link.node) for link in robot.links), problems)
+    _unique("joint", ((joint.name, joint.node) for joint in robot.joints), problems)
+    whole = _check_tree(robot, problems)
+    for joint in robot.joints:
+        _check_joint(joint, robot, problems)
+    _check_mimics(robot, problems)
+    if whole:
+        _check_weight(robot, problems, free)
+
+
+def roots(robot: Description) -> list[str]:
+    """Links that are no joint's child."""
+    children = {joint.child for joint in robot.joints}
+    return [link.name for link in robot.links if link.name not in children]
+
+
+def _unique(what: str, named: Iterable[tuple[str, Node]], problems: Problems) -> None:
+    seen: dict[str, int] = {}
+    for name, node in named:
+        if name in seen:
+            problems.add(node, f"there is a {what} named {name!r} already, at line {seen[name]}")
+        seen.setdefault(name, node.line)
+
+
+def _check_tree(robot: Description, problems: Problems) -> bool:
+    """Whether the links make one tree."""
+    before = len(problems)
+    names = [link.name for link in robot.links]
+    parents: dict[str, Joint] = {}
+    for joint in robot.joints:
+        for role, link in (("parent", joint.parent), ("child", joint.child)):
+            if link not in names:
+                node = joint.node.first(role) or joint.node
+                hint = did_you_mean(link, names) or f"; there are {shorten(names)}"
+                problems.add(node, f"joint {joint.name!r}: its {role} link {link!r} does not exist{hint}")
+        if joint.child in parents:
+            other = parents[joint.child].name
+            problems.add(joint.node, f"joint {joint.name!r}: link {joint.child!r} is the child of {other!r} already")
+        parents[joint.child] = joint
+    if len(problems) > before:
+        return False
+    nodes = {link.name: link.node for link in robot.links}
+    tops = roots(robot)
+    for extra in tops[1:]:
+        problems.add(
+            nodes[extra], f"there are {len(tops)} root links, {shorten(tops)}: join them, a robot has one root"
+        )
+    for name in _in_cycles(names, {child: joint.parent for child, joint in parents.items()}):
+        problems.add(
+            nodes[name], f"link {name!r} is in a cycle: it is its own ancestor, by joint {parents[name].name!r}"
+        )
+    if WORLD in names and WORLD not in tops:
+        problems.add(nodes[WORLD], "a link named 'world' must be the root, for it stands for the world")
+    return len(problems) == before
+
+
+def _in_cycles(names: list[str], above: dict[str, str]) -> list[str]:
+    """Those that meet themselves on the way up."""
+    found: list[str] = []
+    done: set[str] = set()
+    for name in names:
+        path: dict[str, None] = {}
+        here: str | None = name
+        while here is not None and here not in path and here not in done:
+            path[here] = None
+            here = above.get(here)
+        if here is not None and here in path:
+            chain = list(path)
+            found += chain[chain.index(here) :]
+        done |= path.keys()
+    return found
+
+
+def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
+    named = f"joint {joint.name!r}"
+    if joint.type not in JOINTS:
+        hint = did_you_mean(joint.type, JOINTS) or f"; there are {shorten(JOINTS)}"
+        problems.add(joint.node, f"{named}: there is no joint type {joint.type!r}{hint}")
+        return
+    if joint.type == "floating" and joint.parent != WORLD:
+        problems.add(
+            joint.node,
+            f"{named}: a floating joint must join a link to the root link 'world'. For a free base, leave it out and "
+            "give free=True",
+        )
+    if joint.type in SINGLE and np.linalg.norm(joint.axis) < 1e-6:
+        problems.add(joint.node.first("axis") or joint.node, f"{named}: its axis must not be zero")
+    for what, value in (("damping", joint.damping), ("friction", joint.friction)):
+        if value < 0:
+            problems.add(
+                joint.node.first("dynamics") or joint.node, f"{named}: {what} must not be negative, got {value}"
+            )
+    if joint.limit is None:
+        if joint.type in ("revolute", "prismatic"):
+            other = "; a joint that turns without end is 'continuous'" if joint.type == "revolute" else ""
+            problems.add(joint.node, f"{named}: a {joint.type} joint needs <limit>{other}")
+        return
+    for what, value in (("effort", joint.effort), ("velocity", joint.velocity)):
+        if value < 0:
+            problems.add(joint.limit, f"{named}: {what} must not be negative, got {value}")
+    if joint.type in ("revolute", "prismatic") and joint.lower >= joint.upper:
+        fix = "; one that cannot move is 'fixed'" if joint.lower == joint.upper else ""
+        problems.add(
+            joint.limit, f"{named}: lower must be less than upper, got lower={joint.lower} and upper={joint.upper}{fix}"
+        )
+
+
+def _check_mimics(robot: Description, problems: Problems) -> None:
+    joints = {joint.name: joint for joint in robot.joints}
+    leaders = {joint.name: joint.mimic.joint for joint in robot.joints if joint.mimic is not None}
+    for joint in robot.joints:
+        if joint.mimic is None:
+            continue
+        named, leader = f"joint {joint.name!r}", joints.get(joint.mimic.joint)
+        if leader is None:
+            hint = did_you_mean(joint.mimic.joint, joints) or f"; there are {shorten(joints)}"
+            problems.add(joint.mimic.node, f"{named} mimics {joint.mimic.joint!r}, which does not exist{hint}")
+        else:
+            for each in (joint, leader):
+                if each.type in JOINTS and each.type not in SINGLE:
+                    problems.add(
+                        joint.mimic.node, f"{named}: {each.name!r} is {each.type}, and takes no part in a mimic"
+                    )
+    for name in _in_cycles(list(leaders), leaders):
+        problems.add(joints[name].node, f"joint {name!r} mimics itself, by {leaders[name]!r}")
+
+
+def _check_weight(robot: Description, problems: Problems, free: bool) -> None:
+    """Whether everything that moves weighs something, itself or by what is fixed to it."""
+    joints = {joint.child: joint for joint in robot.joints}
+    weights: Counter[str] = Counter()
+    for link in robot.links:
+        top = link.name
+        while top in joints and joints[top].type == "fixed":
+            top = joints[top].parent
+        weights[top] += 0 if link.inertial is None else 1
+    for link in robot.links:
+        if weights.get(link.name) == 0 and link.name != WORLD and (link.name in joints or free):
+            problems.add(
+                link.node,
+                f"link {link.name!r} moves, so it needs <inertial> with a mass, or another link that is fixed to it "
+                "and has one",
+            )

@@ -1,0 +1,147 @@
+"""Which elements and attributes a URDF file may have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from sensorium.errors import did_you_mean, shorten
+from sensorium.worlds.markup import Node, Problems
+
+
+@dataclass(frozen=True)
+class _Element:
+    """What an element may hold. A child's number of times is (least, most), most None for any."""
+
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    children: tuple[tuple[str, int, int | None], ...] = ()
+
+
+_ONE, _MAYBE, _ANY = (1, 1), (0, 1), (0, None)
+
+
+def _children(**times: tuple[int, int | None]) -> tuple[tuple[str, int, int | None], ...]:
+    return tuple((tag, *bounds) for tag, bounds in times.items())
+
+
+_GRAMMAR = {
+    "robot": _Element(
+        needs=("name",),
+        takes=("version",),
+        children=_children(
+            link=_ANY,
+            joint=_ANY,
+            material=_ANY,
+            mujoco=_MAYBE,
+            gazebo=_ANY,
+            transmission=_ANY,
+            sensor=_ANY,
+            ros2_control=_ANY,
+        ),
+    ),
+    "link": _Element(needs=("name",), children=_children(inertial=_MAYBE, visual=_ANY, collision=_ANY)),
+    "inertial": _Element(children=_children(origin=_MAYBE, mass=_ONE, inertia=_ONE)),
+    "mass": _Element(needs=("value",)),
+    "inertia": _Element(needs=("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
+    "visual": _Element(takes=("name",), children=_children(origin=_MAYBE, geometry=_ONE, material=_MAYBE)),
+    "collision": _Element(takes=("name",), children=_children(origin=_MAYBE, geometry=_ONE)),
+    "origin": _Element(takes=("xyz", "rpy")),
+    "geometry": _Element(
+        children=_children(box=_MAYBE, cylinder=_MAYBE, sphere=_MAYBE, capsule=_MAYBE, mesh=_MAYBE, tile_map=_MAYBE)
+    ),
+    "box": _Element(needs=("size",)),
+    "cylinder": _Element(needs=("radius", "length")),
+    "sphere": _Element(needs=("radius",)),
+    "capsule": _Element(needs=("radius", "length")),
+    "mesh": _Element(needs=("filename",), takes=("scale",)),
+    "material": _Element(needs=("name",), children=_children(color=_MAYBE, texture=_MAYBE)),
+    "color": _Element(needs=("rgba",)),
+    "texture": _Element(takes=("filename",)),
+    "joint": _Element(
+        needs=("name", "type"),
+        children=_children(
+            origin=_MAYBE,
+            parent=_ONE,
+            child=_ONE,
+            axis=_MAYBE,
+            limit=_MAYBE,
+            dynamics=_MAYBE,
+            mimic=_MAYBE,
+            calibration=_MAYBE,
+            safety_controller=_MAYBE,
+        ),
+    ),
+    "parent": _Element(needs=("link",)),
+    "child": _Element(needs=("link",)),
+    "axis": _Element(needs=("xyz",)),
+    "limit": _Element(needs=("effort", "velocity"), takes=("lower", "upper")),
+    "dynamics": _Element(takes=("damping", "friction")),
+    "mimic": _Element(needs=("joint",), takes=("multiplier", "offset")),
+    "calibration": _Element(takes=("rising", "falling", "reference_position")),
+    "safety_controller": _Element(needs=("k_velocity",), takes=("k_position", "soft_lower_limit", "soft_upper_limit")),
+    "mujoco": _Element(children=_children(compiler=_MAYBE)),
+    "compiler": _Element(takes=("meshdir", "strippath", "balanceinertia", "discardvisual", "fusestatic", "angle")),
+}
+_OTHERS = {"gazebo", "transmission", "sensor", "ros2_control"}
+"""What is for other programs: passed over, whatever it holds."""
+_READ_ELSEWHERE = _OTHERS | {"tile_map"}
+
+
+def check_grammar(root: Node, problems: Problems, ignore: Collection[str] = ()) -> Node:
+    """Note every element and attribute that does not belong, or is missing; return the tree without what is ignored.
+
+    Args:
+        root: the document's root.
+        problems: where they are noted.
+        ignore: what to pass over though URDF does not have it: elements ("contact", "collision/material") and
+            attributes ("limit@current").
+    """
+    if root.tag != "robot":
+        problems.add(root, f"the root of a URDF file is <robot>, not <{root.tag}>")
+        return root
+    return _check(root, problems, frozenset(ignore))
+
+
+def _check(node: Node, problems: Problems, ignore: frozenset[str]) -> Node:
+    element = _GRAMMAR[node.tag]
+    attributes = {}
+    for name, value in node.attributes.items():
+        known = (*element.needs, *element.takes)
+        if name in known:
+            attributes[name] = value
+        elif f"{node.tag}@{name}" not in ignore and not name.startswith("xmlns"):
+            hint = did_you_mean(name, known) or f"; it has {shorten(known)}"
+            problems.add(
+                node, f"<{node.tag}> has no attribute {name!r}{hint}. To pass over it: ignore=['{node.tag}@{name}']"
+            )
+    for name in element.needs:
+        if not attributes.get(name, "").strip() and not (node.tag == "material" and name in attributes):
+            problems.add(node, f"<{node.tag}> needs the attribute {name!r}")
+    tags = [tag for tag, *_ in element.children]
+    children = []
+    for child in node.children:
+        if child.tag in ignore or f"{node.tag}/{child.tag}" in ignore:
+            continue
+        if child.tag not in tags:
+            problems.add(child, _unknown(node, child, tags))
+        elif child.tag in _READ_ELSEWHERE:
+            children.append(child)
+        else:
+            children.append(_check(child, problems, ignore))
+    for tag, least, most in element.children:
+        found = [child for child in children if child.tag == tag]
+        if len(found) < least:
+            problems.add(node, f"<{node.tag}> needs <{tag}>")
+        elif most is not None and len(found) > most:
+            problems.add(found[most], f"<{node.tag}> has more than one <{tag}>")
+    if node.tag == "geometry" and len(children) != 1:
+        problems.add(node, f"<geometry> needs one of {', '.join(f'<{tag}>' for tag in tags)}; it has {len(children)}")
+    return replace(node, attributes=attributes, children=children)
+
+
+def _unknown(node: Node, child: Node, tags: list[str]) -> str:
+    if child.tag.startswith("xacro:"):
+        return f"<{child.tag}>: this is a xacro file; run xacro on it first"
+    hint = did_you_mean(child.tag, tags) or f"; it has {shorten(tags)}"
+    return f"<{node.tag}> has no <{child.tag}>{hint}. To pass over it: ignore=['{node.tag}/{child.tag}']"
