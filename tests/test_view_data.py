@@ -20,7 +20,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import DatasetError, DeviceError, GenerationError, OptionError
 from sensorium.generation import GenerateOptions, generate
-from sensorium.viewer.data import open_source
+from sensorium.viewer.data_opening import open_source
 from sensorium.viewer.data_plots import _marked, _picture, _with_mark
 from sensorium.viewer.data_source import Series, Texts
 
@@ -195,8 +195,8 @@ def test_a_program_goes_to_a_step(episodes, capsys):
         page.show(1, -1, array="obs/extra/tcp_pose")
         assert (page.episode, page.step, page.n_steps) == (1, trajectory.length, trajectory.length + 1)
         robot = trajectory["obs/extra/tcp_pose"][-1]
-        assert f"<b>{robot[0]:.4g}</b>" in page._plot._legend.content
-        assert page._images["front"].image.shape == (48, 64, 3)
+        assert f"<b>{robot[0]:.4g}</b>" in page._panel.plot._legend.content
+        assert page._panel._images["front"].image.shape == (48, 64, 3)
         for wrong, message in (
             ({"episode": 7}, "has no episode 7; it has '0', '1'"),
             ({"episode": 0, "step": 100_000}, "step must be an integer in"),
@@ -226,12 +226,12 @@ def test_damaged_files_are_told_and_the_page_stays(episodes, tmp_path):
     with sn.datasets.view(copy) as page:
         page.control.ask("number", 1)
         for _ in range(200):
-            if "has no image of step 0" in page._status.content:
+            if "has no image of step 0" in page._panel._status.content:
                 break
             time.sleep(0.05)
-        assert "episode_000001_front.mp4 has no image of step 0" in page._status.content
+        assert "episode_000001_front.mp4 has no image of step 0" in page._panel._status.content
         page.show(0, 2)
-        assert "has no image" not in page._status.content
+        assert "has no image" not in page._panel._status.content
 
 
 def test_what_cannot_be_shown_is_said(recording, tmp_path, capsys, monkeypatch):
@@ -273,12 +273,12 @@ def test_the_command_shows_a_recording(recording):
 
 
 def test_many_episodes_are_listed_in_parts(recording, monkeypatch):
-    monkeypatch.setattr("sensorium.viewer.data._LISTED", 1)
+    monkeypatch.setattr("sensorium.viewer.data_panel.LISTED", 1)
     with sn.datasets.view(recording) as page:
-        assert tuple(page._choice.options) == ("0",)
+        assert tuple(page._panel._choice.options) == ("0",)
         page.show(1)
-        assert tuple(page._choice.options) == ("1",)
-        assert page._number.value == 1
+        assert tuple(page._panel._choice.options) == ("1",)
+        assert page._panel._number.value == 1
 
 
 # -- in a real browser ------------------------------------------------------------------------------------------------
