@@ -551,6 +551,24 @@ def test_home_places_and_holding_are_of_the_envs_that_are_named():
     assert flying.groups["arm"].tcp_pose()[1, :3] == pytest.approx([0.3, -0.4, 0.4], abs=1e-3)
 
 
+def test_a_reset_brings_envs_home_as_a_build_does():
+    scene, robot = build("franka", n_envs=3)
+    fresh = scene.get_state()
+    robot.act({"arm": robot.groups["arm"].target + 0.2, "gripper": [0.0]})
+    scene.step(20)
+    moved = scene.get_state()
+    scene.reset(envs=[1])
+    assert torch.equal(scene.get_state()[1], fresh[1])
+    assert torch.equal(scene.get_state()[[0, 2]], moved[[0, 2]])
+    assert robot.groups["arm"].target[1] == pytest.approx(robot.groups["arm"].description.home)
+    assert robot.groups["arm"].target[0] != pytest.approx(robot.groups["arm"].description.home)
+    assert robot.groups["arm"].tcp_pose()[1, :3] == pytest.approx([0.307, 0, 0.487], abs=1e-3)
+    scene.step(20)
+    assert robot.groups["arm"].qpos[1] == pytest.approx(robot.groups["arm"].description.home, abs=1e-4)
+    scene.reset()
+    assert torch.equal(scene.get_state(), fresh)
+
+
 def test_targets_are_buffers_that_come_back():
     scene, robot = build("bimanual", n_envs=2, controllers={"left_arm": "joint_position_relative"})
     assert {f"robot.groups.{name}.target" for name in robot.groups} <= set(scene.state_dict())
@@ -588,6 +606,22 @@ def test_a_recording_of_an_arm_replays(tmp_path):
     scene.load_state_dict(first.read_state_dict(20))
     scene.write_replay_data()
     assert np.array_equal(scene.parts["robot"].groups["arm"].target, first[20]["robot.groups.arm.target"])
+
+
+def test_a_recording_with_a_reset_replays(tmp_path):
+    scene, robot = build("franka", n_envs=2)
+    with sn.datasets.Recorder(scene, tmp_path / "run") as recorder:
+        for step in range(20):
+            robot.act({"arm": robot.groups["arm"].target + 0.01, "gripper": [step / 20]})
+            scene.step()
+            recorder.step()
+            if step == 9:
+                scene.reset(envs=[1])
+    sn.datasets.replay(tmp_path / "run", tmp_path / "again")
+    first, second = (sn.datasets.open(tmp_path / name) for name in ("run", "again"))
+    for name in first.names:
+        assert np.array_equal(first.column(name), second.column(name)), name
+    assert first.column("robot.groups.arm.target")[12, 1] != pytest.approx(first[12]["robot.groups.arm.target"][0])
 
 
 @pytest.mark.parametrize("name", ARMS)

@@ -193,7 +193,7 @@ def test_base_is_a_move_group():
         assert obs["actions/ee_pose"][env] == {}
 
 
-@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("robot", [*ROBOTS, "mobile_franka"])
 def test_the_planner_gets_there(robot):
     task = make(8, seed=11, robot=robot)
     planner = sn.policies.make("planner", task)

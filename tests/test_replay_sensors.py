@@ -202,3 +202,26 @@ def test_sensors_are_taken_out_and_replaced_wherever_they_hang():
     assert list(again.state_dict()) == list(scene.state_dict())
     with pytest.raises(sn.AlreadyBuiltError):
         scene.remove_sensor("own")
+
+
+# -- a replay in the place of another ---------------------------------------------------------------------------------
+
+
+def test_a_replaced_replay_is_kept_until_there_is_a_frame(driven, tmp_path, monkeypatch):
+    from sensorium.datasets.job import Job
+
+    replay(driven.folder, tmp_path / "b")
+    before = {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()}
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "run", fail)
+        with pytest.raises(KeyboardInterrupt):
+            replay(driven.folder, tmp_path / "b", ReplayOptions(interval=2), overwrite=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()} == before
+    with pytest.raises(sn.DatasetError, match="not empty"):
+        replay(driven.folder, tmp_path / "b", ReplayOptions(interval=2))
+    assert len(replay(driven.folder, tmp_path / "b", ReplayOptions(interval=2), overwrite=True)) == 6
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b"]

@@ -56,7 +56,7 @@ def test_what_json_cannot_hold_is_not_in_the_space(value):
 
 
 def test_nan_never_reaches_the_disk():
-    with pytest.raises(ValueError, match="JSON"):
+    with pytest.raises(OptionError, match="no JSON"):
         encode("info", [{"a": float("nan")}], None)
 
 
@@ -187,3 +187,23 @@ def test_moving_towards_arrives_together_and_not_beyond():
 def test_tensors_of_the_scene_are_arrays_in_the_suite():
     _, suite = suite_of_scene()
     assert all(not isinstance(value, torch.Tensor) for value in suite.read()["imu"].values())
+
+
+def test_sensors_that_read_something_else_than_they_declare_are_named():
+    suite = SensorSuite(2, [ArraySensor("height", lambda: np.zeros(2), (1,))], "task 'mine'")
+    with pytest.raises(OptionError, match=r"'height' of task 'mine' reads float32 \(2,\)"):
+        suite.read()
+    suite = SensorSuite(2, [DictSensor("info", lambda: [{}])], "task 'mine'")
+    with pytest.raises(OptionError, match="'info' of task 'mine' reads 1 dicts"):
+        suite.read()
+    for wrong in ({"a": np.float32(1)}, {"a": float("nan")}, {1: 2}, {"a": {1, 2}}, {"a": "\ud800"}):
+        with pytest.raises(OptionError, match="'info': what env 0 says is no JSON"):
+            encode("info", [wrong], None)
+
+
+def test_a_suite_is_a_mapping():
+    _, suite = suite_of_scene()
+    assert suite.get("nothing", 3) == 3
+    assert suite.get("height") is suite["height"]
+    with pytest.raises(OptionError, match="lacks 'imu'"):
+        suite.to_disk({})

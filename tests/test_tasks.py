@@ -464,3 +464,116 @@ def test_a_second_policy_is_refused_and_the_first_stays(pick):
 def test_a_robot_without_move_groups_is_refused():
     with pytest.raises(OptionError, match="move groups"):
         sn.tasks.make("pick", robot="diffdrive")
+
+
+# -- what others stumbled over ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("poses_drawn", [True, False])
+def test_nobody_starts_in_the_goal(poses_drawn):
+    task = sn.tasks.make("pick_and_place", n_envs=12, seed=6, n_objects=3, randomize={"poses": poses_drawn})
+    task.reset()
+    for _ in range(15):
+        task.step(home_action(task))
+    assert not task.is_done().any()
+    if not poses_drawn:
+        first = task.plate_pose()[:, :2]
+        np.testing.assert_allclose(first, np.tile(first[0], (12, 1)), atol=1e-3)
+    with pytest.raises(OptionError, match="no room for 4 things"):
+        sn.tasks.make("pick_and_place", n_objects=3, area=((0.4, 0.5), (0.0, 0.1))).reset()
+    with pytest.raises(OptionError, match="on the table"):
+        sn.tasks.make("pick", area=((2.0, 3.0), (0.0, 0.1)))
+
+
+def test_looks_come_from_the_seed_and_the_number_alone():
+    options = {"cameras": CAMERAS[:1], "randomize": {"colors": 0.5, "lights": 0.5}}
+    first, second = sn.tasks.make("pick", seed=1, **options), sn.tasks.make("pick", seed=9, **options)
+    first.reseed(9)
+    np.testing.assert_array_equal(first.reset()[0]["front"], second.reset()[0]["front"])
+    many = sn.tasks.make("pick", n_envs=3, seed=9, **options)
+    seen = many.reset(numbers=[5, 6, 7])[0]["front"]
+    np.testing.assert_array_equal(second.reset(numbers=[6])[0]["front"][0], seen[1])
+
+
+def test_noise_of_actions_begins_anew_with_the_seed():
+    robot = sn.robots.make("franka", action_noise=0.02)
+    view = sn.tasks.as_gym(sn.tasks.make("pick", robot=robot), keys=("qpos",), flatten=True)
+    runs = []
+    for _ in range(2):
+        view.reset(seed=7)
+        action = view.task.robot.groups["arm"].target[0]
+        runs.append([view.step(np.append(action, 1.0).astype(np.float32))[0] for _ in range(5)])
+    np.testing.assert_array_equal(*runs)
+
+
+def test_numbers_go_to_the_envs_that_they_were_given_for():
+    task = sn.tasks.make("pick", n_envs=3)
+    task.reset()
+    task.reset([2, 0], numbers=[10, 20])
+    assert task.episode.tolist() == [20, 0, 10]
+    for wrong in ([1.7, 2.2], ["a", "b"], [1], [-1, 2]):
+        with pytest.raises(OptionError, match="numbers must be integers"):
+            task.reset([0, 1], numbers=wrong)
+
+
+def test_a_planner_makes_its_plan_whenever_it_comes():
+    task = sn.tasks.make("pick", n_envs=2, seed=0)
+    observation, _ = task.reset()
+    late = sn.policies.make("planner", task)
+    task.register_policy(late)
+    assert late.phase(0) == "approach"
+    other = sn.tasks.make("pick", n_envs=2, seed=0)
+    observation, _ = other.reset()
+    unknown = sn.policies.make("planner", other)
+    unknown.get_action(observation)
+    assert unknown.phase(1) == "approach"
+    with pytest.raises(OptionError, match="made for this task"):
+        sn.tasks.make("pick").register_policy(late)
+    with pytest.raises(OptionError, match="made for this task"):
+        sn.tasks.make("pick").register_policy(3)
+    with pytest.raises(OptionError, match="did you mean 'max_retries'"):
+        sn.policies.make("planner", other, retries=2)
+    with pytest.raises(OptionError, match="needs the option 'actions'"):
+        sn.policies.make("playback", other)
+
+
+def test_parts_of_an_action_must_have_their_widths():
+    task = sn.tasks.make("pick", n_envs=2)
+    task.reset()
+    with pytest.raises(OptionError, match=r"'arm' must have shape \(2, 7\), got \(2, 1\)"):
+        task.step({"arm": np.zeros((2, 1)), "gripper": np.zeros((2, 7))})
+    with pytest.raises(OptionError, match="ragged"):
+        task.step([[0.0] * 8, [0.0]])
+
+
+def test_a_robot_stands_the_same_by_name_or_as_an_object_and_may_be_in_several_tasks():
+    robot = sn.robots.make("franka")
+    tasks = [sn.tasks.make("pick", robot=each, seed=2) for each in ("franka", robot, robot)]
+    seen = [task.reset()[0] for task in tasks]
+    for other in seen[1:]:
+        np.testing.assert_array_equal(other["robot_base_pose"], seen[0]["robot_base_pose"])
+        np.testing.assert_array_equal(other["obj_start_pose"], seen[0]["obj_start_pose"])
+    assert tasks[1].config.robot == "franka"
+
+
+def test_a_history_is_not_what_was_handed_out():
+    task = sn.tasks.make("pick")
+    observation, _ = task.reset()
+    kept = observation["qpos"]["arm"].copy()
+    observation["qpos"]["arm"][:] = 99
+    np.testing.assert_array_equal(task.get_history()["observations"][0]["qpos"]["arm"], kept)
+
+
+def test_cameras_that_cannot_see_say_so():
+    away = {
+        "name": "front",
+        "pos": (1.5, 0, 1),
+        "lookat": (3, 0, 1),
+        "resolution": (32, 24),
+        "must_see": ("pickup_obj",),
+    }
+    task = sn.tasks.make("pick", cameras=[away])
+    with pytest.warns(UserWarning, match=r"'front' does not see pickup_obj in the envs \[0\]"):
+        task.reset()
+    with pytest.raises(OptionError, match="carried by 'hand'"):
+        sn.tasks.make("pick", cameras=[{"name": "wrist", "link": "hand", "jitter": 0.1}])

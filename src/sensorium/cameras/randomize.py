@@ -25,6 +25,7 @@ def randomize_look(
     entities: Iterable[str] | None = None,
     draw: int = 0,
     envs: Envs = None,
+    seeds: Sequence[int] | None = None,
 ) -> None:
     """Give every env a look of its own: its lights, and the colours and textures of things.
 
@@ -43,6 +44,7 @@ def randomize_look(
         entities: whose colours and materials change; default: all.
         draw: another number, from 0 to 2**32 - 1, gives another look.
         envs: which envs; None for all.
+        seeds: one for each of those envs, from which its look is drawn, instead of the scene's seed and the env.
 
     Example:
         >>> randomize_look(scene, intensity=(0.6, 1.4), tint=0.1, direction=0.3, colors=0.2, draw=episode)
@@ -62,14 +64,21 @@ def randomize_look(
     geoms = _geoms(scene, entities) if colors or choices else []
     ids = env_ids(envs, world.n_envs)
     ids = np.arange(world.n_envs) if ids is None else ids
+    if seeds is not None and len(seeds) != len(ids):
+        raise OptionError(f"seeds must be one for each of {len(ids)} envs, got {len(seeds)}")
     rows = torch.from_numpy(ids.astype(np.int64)).to(world.device)
+
+    def uniform(what: str, count: int) -> np.ndarray:
+        if seeds is None:
+            return _uniform(scene.seed, what, ids, draw, count)
+        return np.concatenate([_uniform(seed, what, np.zeros(1, np.int64), draw, count) for seed in seeds])
 
     def write(field: str, number: int, values: np.ndarray) -> None:
         target = world.expand(field)
         target[rows, number, : values.shape[1]] = torch.from_numpy(values).to(target)
 
     for light in range(model.nlight if lit else 0):
-        u = _uniform(scene.seed, f"light:{model.light(light).name or light}", ids, draw, 10)
+        u = uniform(f"light:{model.light(light).name or light}", 10)
         low, high = intensity
         factor = (low + (high - low) * u[:, :1]) * (1 + tint * (2 * u[:, 1:4] - 1))
         for field in ("light_diffuse", "light_specular"):
@@ -84,10 +93,10 @@ def randomize_look(
     if choices:
         numbers = world.expand("geom_matid")
         for geom in geoms:
-            u = _uniform(scene.seed, f"material:{model.geom(geom).name or geom}", ids, draw, 1)[:, 0]
+            u = uniform(f"material:{model.geom(geom).name or geom}", 1)[:, 0]
             numbers[rows, geom] = torch.tensor(choices)[(u * len(choices)).astype(np.int64)].to(numbers)
     for field, kind, number in _painted(scene, geoms, choices) if colors else ():
-        u = _uniform(scene.seed, f"{kind}:{getattr(model, kind)(number).name or number}", ids, draw, 3)
+        u = uniform(f"{kind}:{getattr(model, kind)(number).name or number}", 3)
         write(field, number, np.clip(getattr(model, field)[number, :3] + colors * (2 * u - 1), 0, 1))
     world.changes.write(envs)
 

@@ -9,6 +9,7 @@ import tyro
 
 from sensorium import __version__
 from sensorium.cli.check import Check
+from sensorium.cli.export import Export
 from sensorium.cli.generate import Generate
 from sensorium.cli.plot import Plot
 from sensorium.cli.record import Record
@@ -20,6 +21,7 @@ from sensorium.errors import SensoriumError
 _USAGE = """usage: sensorium COMMAND ...
 
   check        say whether a recording is whole, and repair it
+  export       write a data set in the format of another project
   generate     make a data set of a task's episodes
   plot         draw what a sensor reads beside ground truth
   record       drive a robot and record it
@@ -33,6 +35,7 @@ _USAGE = """usage: sensorium COMMAND ...
 
 _COMMANDS: dict[str, type[Any]] = {
     "check": Check,
+    "export": Export,
     "generate": Generate,
     "plot": Plot,
     "record": Record,

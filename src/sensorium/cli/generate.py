@@ -59,10 +59,9 @@ class Generate:
         options: dict[str, Any] = dict(_option(text) for text in self.option)
         if self.cameras:
             options["cameras"] = tasks.views_named(self.cameras, self.resolution, self.depth)
-        given = {} if self.robot is None else {"robot": self.robot}
         what = GenerateOptions(
             task=self.task,
-            **({"robot": tasks.default_robot(self.task)} | given),
+            robot=self.robot or tasks.default_robot(self.task),
             policy=self.policy,
             episodes=self.episodes,
             envs=self.envs,

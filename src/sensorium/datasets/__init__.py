@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sensorium.datasets.check import Report, check
 from sensorium.datasets.dataset import ABOUT, Dataset, Trajectory
 from sensorium.datasets.episode import Episode
+from sensorium.datasets.export import export
 from sensorium.datasets.recorder import Recorder
 from sensorium.datasets.replay import replay
 from sensorium.datasets.replay_options import ReplayOptions
@@ -32,6 +33,7 @@ __all__ = [
     "TrajectoryWriter",
     "Validation",
     "check",
+    "export",
     "load_sensors",
     "open",
     "replay",

@@ -200,7 +200,7 @@ def _check_images(folder: Path, config: dict[str, Any], chunk: Chunk, report: Re
         for env in range(config.get("scene", {}).get("n_envs", 0)):
             path = folder / kind / quote(name) / f"env{env:04d}" / f"{chunk.first:08d}{media.KINDS[kind]['file']}"
             try:
-                frames = media.verify(path)
+                frames = media.verify(path, int(config["version"]))
                 if frames != len(chunk):
                     raise DatasetError(f"{path} has {frames} frames instead of {len(chunk)}")
             except DatasetError as error:

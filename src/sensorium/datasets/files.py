@@ -17,7 +17,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -135,17 +134,6 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
             raise DatasetError(f"{folder} is not empty; give another folder, or replace what is there with overwrite")
         if not was_begun(folder):
             read_config(folder)  # replace nothing but recordings
-    return folder
-
-
-def new_folder(path: str | Path, overwrite: bool = False) -> Path:
-    """Make an empty folder for a recording."""
-    folder = check_new(path, overwrite)
-    with named(folder):
-        if folder.exists() and any(folder.iterdir()):
-            with writing(folder):
-                shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

@@ -15,7 +15,7 @@ from sensorium.cameras.camera import CameraSensor
 from sensorium.datasets.changes import CameraChanges
 from sensorium.datasets.describe import save_scene, versions
 from sensorium.datasets.episode import Episode
-from sensorium.datasets.files import named, write_config
+from sensorium.datasets.files import VERSION, named, write_config
 from sensorium.datasets.media import KEY_FRAMES
 from sensorium.datasets.replay_options import ReplayOptions
 from sensorium.datasets.retrace import Retracer
@@ -142,7 +142,7 @@ class Job:
 
     def run(self, folder: Path, runs: Sequence[Run], progress: Progress | None) -> None:
         """Write runs of frames, one after the other. What is whole when it is interrupted is kept."""
-        layout = Layout(folder, {stream.name: stream.about for stream in self.streams}, self.scene.n_envs)
+        layout = Layout(folder, {stream.name: stream.about for stream in self.streams}, self.scene.n_envs, VERSION)
         encoders = Encoders(max(1, min(4, len(os.sched_getaffinity(0)) - 1)))
         every = self.options.interval
         done = progress or (lambda count: None)

@@ -27,7 +27,8 @@ class Place:
             self._set_aside(overwrite)
             self.folder.mkdir(parents=True, exist_ok=True)
         self._stack = ExitStack()
-        self._stack.enter_context(writing(self.folder))
+        self.lock = self._stack.enter_context(writing(self.folder))
+        """Descriptor by which the folder is held; processes that inherit it hold it too."""
 
     def _set_aside(self, overwrite: bool) -> None:
         if self._aside.exists():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sensorium.datasets.episode import Episode
-from sensorium.datasets.files import STATE, named, new_folder, read_config, writing
+from sensorium.datasets.files import STATE, named, read_config, writing
 from sensorium.datasets.job import Job, Progress
+from sensorium.datasets.place import Place, has_step
 from sensorium.datasets.replay_options import ReplayOptions
 from sensorium.datasets.runs import Layout, missing_runs, recover_runs, share, whole_runs
 from sensorium.datasets.workers import run_in_processes
@@ -59,12 +62,8 @@ def replay(
     job = Job(episode, options)  # before anything is written: names and options are checked by it
     try:
         _warn_of_limits(episode, job.device)
-        if not resumed:
-            new_folder(folder, overwrite)
-        with writing(folder) as lock:
+        with _held(folder, overwrite, resumed, progress) as (lock, progress):
             if not resumed:
-                if any(folder.iterdir()):
-                    raise DatasetError(f"another process has begun to write into {folder}; give another folder")
                 with named(folder):
                     (folder / STATE).mkdir(parents=True)
                 job.write_config(folder, form)
@@ -88,6 +87,35 @@ def replay(
     finally:
         job.close()
     return Episode(folder)
+
+
+@contextmanager
+def _held(
+    folder: Path, overwrite: bool, resumed: bool, progress: Progress | None
+) -> Iterator[tuple[int, Progress | None]]:
+    """Hold a folder for writing. What is replaced is kept until there is a frame, and comes back if there is none."""
+    if resumed:
+        with writing(folder) as lock:
+            yield lock, progress
+        return
+    place = Place(folder, overwrite)
+
+    def count(frames: int) -> None:
+        if frames and place.replaces:
+            place.keep()
+        if progress is not None:
+            progress(frames)
+
+    try:
+        yield place.lock, count
+    except BaseException:
+        if has_step(folder):
+            place.release()
+        else:
+            place.abandon()
+        raise
+    place.keep()
+    place.release()
 
 
 def _check_resumed(folder: Path, form: dict[str, Any], episode: Episode) -> None:

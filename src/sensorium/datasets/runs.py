@@ -23,11 +23,13 @@ class Layout(NamedTuple):
     images: dict[str, dict[str, Any]]
     """Dotted name -> what it is, as ``config.json`` says."""
     n_envs: int
+    version: int
+    """Of the recording's format."""
 
     @classmethod
     def of(cls, folder: Path, config: dict[str, Any]) -> Layout:
         """As ``config.json`` says."""
-        return cls(folder, config["replay"]["images"], int(config["scene"]["n_envs"]))
+        return cls(folder, config["replay"]["images"], int(config["scene"]["n_envs"]), int(config["version"]))
 
     def steps(self, first: int) -> Path:
         """The file of steps of a run of frames, which comes last."""
@@ -140,6 +142,6 @@ def _join(runs: Sequence[Run], most: int) -> list[Run]:
 
 def _images_are_whole(layout: Layout, first: int, count: int) -> bool:
     try:
-        return all(media.verify(image) == count for image, _ in layout.files(first))
+        return all(media.verify(image, layout.version) == count for image, _ in layout.files(first))
     except DatasetError:
         return False

@@ -37,13 +37,21 @@ def kind_of(uuid: str) -> str:
 
 
 class Stream:
-    """One video, under another name until it is complete."""
+    """One video, under another name until it is complete.
 
-    def __init__(self, path: Path, kind: str, shape: tuple[int, ...], rate: Fraction) -> None:
+    Args:
+        path: its final name.
+        kind: of images, as in :data:`KINDS`.
+        shape: of an image.
+        rate: frames in a second.
+        x264: further parameters of the encoder of colour images, as "zones=0,9,q=16".
+    """
+
+    def __init__(self, path: Path, kind: str, shape: tuple[int, ...], rate: Fraction, x264: str = "") -> None:
         import av
 
         self.path, self._part = path, part_of(path)
-        self._kind, self.count = kind, 0
+        self._kind, self._rate, self.count = kind, rate, 0
         height, width = shape[:2]
         with named(path):
             form = "mp4" if kind == "rgb" else "matroska"
@@ -54,7 +62,7 @@ class Stream:
             if kind == "rgb":
                 stream.pix_fmt = "yuv444p" if width % 2 or height % 2 else "yuv420p"
                 stream.codec_context.gop_size = 12
-                stream.options = {"preset": "veryfast", "crf": "23"}
+                stream.options = {"preset": "veryfast", "crf": "23"} | ({"x264-params": x264} if x264 else {})
             else:
                 stream.pix_fmt = "gray16le"
             self._stream = stream
@@ -66,7 +74,12 @@ class Stream:
         form = "rgb24" if self._kind == "rgb" else "gray16le"
         with named(self.path):
             frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(to_stored(image, self._kind)), format=form)
-            frame.pts = self.count
+        self.write_frame(frame)
+
+    def write_frame(self, frame: Any) -> None:
+        """Add a frame of PyAV, as a video of the same kind gave it."""
+        with named(self.path):
+            frame.pts, frame.time_base = self.count, 1 / self._rate
             self._file.mux(self._stream.encode(frame))
         self.count += 1
 

@@ -152,6 +152,7 @@ def generate(
                 "as many as are allowed; those that did are kept. Raise max_attempts, or look at what fails with "
                 "keep_failed"
             )
+        _clean(folder)
         _write_manifest(folder, numbers)
     seconds = time.perf_counter() - start
     return Generated(folder, len(numbers), len(ledger.done), made_now, env_steps, seconds)
@@ -205,8 +206,13 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
         raise DatasetError(f"{folder} is not empty, and no data set; give another folder")
     about = {"format": FORMAT, "version": VERSION, "options": options.model_dump(mode="json"), "versions": versions()}
     write_whole(path, json.dumps(about, indent=1).encode())
+    _clean(folder)
+
+
+def _clean(folder: Path) -> None:
+    """Remove what processes left that ended before their time."""
     for left in (*folder.glob(f"*{PART}"), *(folder / FAILED).glob(f"*{PART}")):
-        left.unlink()
+        left.unlink(missing_ok=True)
 
 
 def _write_manifest(folder: Path, numbers: list[int]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sensorium.options import Options
+from sensorium.tasks import TASKS, default_robot
 
 
 class GenerateOptions(Options):
@@ -14,8 +15,8 @@ class GenerateOptions(Options):
 
     task: str
     """Name of the task."""
-    robot: str = "franka"
-    """Name of the robot."""
+    robot: str = ""
+    """Name of the robot. Default: the task's own."""
     policy: str = "planner"
     """Name of the policy."""
     episodes: int = Field(default=10, ge=1)
@@ -30,6 +31,13 @@ class GenerateOptions(Options):
     """Whether episodes that fail are kept, in a folder ``failed``."""
     max_attempts: int | None = Field(default=None, ge=1)
     """How many episodes to try at most. Default: ten for each to keep, and one unit of ``envs``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_robot(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if not values.get("robot") and values.get("task") in TASKS:
+            values = {**values, "robot": default_robot(values["task"])}
+        return values
 
     @property
     def attempts(self) -> int:

@@ -62,7 +62,7 @@ class UnitMaker:
         task, options = self.task, self.options
         numbers = [unit * options.envs + env for env in range(options.envs)]
         # what noisy sensors draw depends on the step: each unit has steps of its own, whoever makes it and when
-        task.scene.step_count = unit * (task.config.max_steps + 1) % 2**30
+        task.set_sensor_step(unit * (task.config.max_steps + 1) % 2**30)
         observation, _ = task.reset(numbers=numbers)
         writer = TrajectoryWriter(self.folder, task, numbers, self._about)
         try:

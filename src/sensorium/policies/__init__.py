@@ -1,5 +1,6 @@
 """What tells robots what to do: ``sn.policies.make("planner", task)``."""
 
+import inspect
 from typing import Any
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
@@ -40,10 +41,22 @@ def make(name: str, task: Any, **options: Any) -> Policy:
     if name == "planner":
         if task.name not in PLANNERS:
             raise OptionError(f"there is no planner for the task {task.name!r}; there are some for {shorten(PLANNERS)}")
-        planner: Policy = PLANNERS[task.name](task, **options)
-        return planner
-    made = {"playback": PlaybackPolicy, "function": FunctionPolicy, "checkpoint": CheckpointPolicy}[name]
-    return made(task, **options)
+        made: Any = PLANNERS[task.name]
+    else:
+        made = {"playback": PlaybackPolicy, "function": FunctionPolicy, "checkpoint": CheckpointPolicy}[name]
+    known = {
+        each: form for each, form in inspect.signature(made).parameters.items() if form.kind is not form.VAR_KEYWORD
+    }
+    open_ended = len(known) < len(inspect.signature(made).parameters)
+    for option in options:
+        if (option not in known and not open_ended) or option == "task":
+            hint = did_you_mean(option, known) or f"; it has {shorten(list(known)[1:])}"
+            raise OptionError(f"the policy {name!r} has no option {option!r}{hint}")
+    lacking = [each for each, form in known.items() if form.default is form.empty and each not in ("task", *options)]
+    if lacking:
+        raise OptionError(f"the policy {name!r} needs the option {lacking[0]!r}")
+    policy: Policy = made(task, **options)
+    return policy
 
 
 __all__ = [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sensorium import poses
+from sensorium.errors import OptionError
 from sensorium.policies.commands import command
 from sensorium.policies.policy import Policy
 from sensorium.suites import ArraySensor, DictSensor, ObservationSensor
@@ -69,7 +70,10 @@ class Planner(Policy):
         super().__init__(task)
         robot, n = task.robot, task.n_envs
         self.robot = robot
+        if max_retries < 0:
+            raise OptionError(f"max_retries must not be negative, got {max_retries}")
         self.max_retries = max_retries
+        self._begun = False
         self.arms = {name: group for name, group in robot.groups.items() if group.description.kind == "arm"}
         self.retries = np.zeros(n, np.int64)
         self._plans: list[Plan | None] = [None] * n
@@ -99,6 +103,7 @@ class Planner(Policy):
     def reset(self, envs: Envs = None) -> None:
         """Make a plan for each env."""
         ids = env_ids(envs, self.task.n_envs)
+        self._begun = True
         for env in range(self.task.n_envs) if ids is None else ids.tolist():
             self.retries[env] = 0
             for name, group in self.arms.items():
@@ -126,7 +131,9 @@ class Planner(Policy):
             self._bent_to[plan.arm][env] = waypoint.joints
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
-        """One step along the plans."""
+        """One step along the plans, which are made now where the task did not tell of its reset."""
+        if not self._begun:
+            self.reset()
         dt = self.task.config.dt
         running = ~self.task.is_done()
         for name, group in self.arms.items():

@@ -53,7 +53,19 @@ def _holonomic() -> dict[str, Any]:
     }
 
 
-_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic, **ARMS}
+def _balancer() -> dict[str, Any]:
+    """A torso on two wheels that falls over unless it is balanced."""
+    return {
+        "base": "torso",
+        "radius": 0.14,
+        "actions": tuple(
+            Action(name=f"{side}_torque", limits=(-1.0, 1.0), actuators={f"{side}_wheel": 1.0})
+            for side in ("left", "right")
+        ),
+    }
+
+
+_ROBOTS = {"diffdrive": _diffdrive, "holonomic": _holonomic, "balancer": _balancer, **ARMS}
 
 
 def names() -> list[str]:
@@ -86,7 +98,7 @@ def make(
             groups: see :class:`ManipulatorOptions`.
     """
     if isinstance(model, str) and model in _ROBOTS:
-        values = _ROBOTS[model]()
+        values = {**_ROBOTS[model](), "kind": model}
         values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
         values["assets"] = _parts(MODELS / f"{model}.xml")
     else:

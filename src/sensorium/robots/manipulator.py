@@ -158,6 +158,11 @@ class Manipulator(Robot):
             self.groups[name].aim(target, rows)
             self._note(rows, self._slices[name], told[name])
 
+    def set_noise_step(self, step: int) -> None:
+        """Let the noise of actions, which depends on the scene's seed and on a count of actions, go on from another."""
+        if self._keys is not None:
+            self._drawn[:] = step
+
     def _split(self, told: np.ndarray) -> dict[str, np.ndarray]:
         return {name: told[:, columns] for name, columns in self._slices.items()}
 
@@ -200,7 +205,8 @@ class Manipulator(Robot):
     # -- where it is --------------------------------------------------------------------------------------------------
 
     def set_home(self, envs: Envs = None) -> None:
-        """Put joints and targets of envs to home, at rest; call ``scene.forward(envs)`` after it."""
+        """Put joints and targets of envs to home, at rest, as ``scene.reset(envs)`` does; call ``scene.forward(envs)``
+        after it."""
         world = self._built("set_home")
         for group in self.groups.values():
             group.put_home(self._rows(envs))
@@ -279,6 +285,10 @@ class Manipulator(Robot):
             group.start(scene.world, self.name, self._body)
         self.set_home()
         scene.forward()
+
+    def on_reset(self, envs: Envs) -> None:
+        """Stand at home again."""
+        self.set_home(envs)
 
     def _start_actions(self, world: World) -> None:
         if self.options.action_noise:

@@ -60,6 +60,8 @@ class Action(Options):
 class RobotOptions(Options):
     """All about a robot; ``robots.make`` fills it in."""
 
+    kind: str = ""
+    """Which of our own robots it is, as "franka"; empty for others."""
     model: str
     """The model: MJCF or URDF text. The base stands on the ground at z = 0 of the model's frame, x forward."""
     assets: dict[str, str] = {}
@@ -237,6 +239,9 @@ class Robot(Part[RobotOptions]):
     def set_home(self, envs: Envs = None) -> None:
         """Tell the robot in envs nothing more, after ``scene.reset(envs)``, by which it stands where it started."""
         self.act(torch.zeros(self.n_actions), envs)
+
+    def set_noise_step(self, step: int) -> None:
+        """Its actions have no noise."""
 
     def disturb(self, envs: np.ndarray, most: float, draws: Sequence[np.random.Generator]) -> None:
         """It has no arm whose joints could be off."""

@@ -26,6 +26,8 @@ class ObservationSensor:
 
     is_dict = False
     """Whether it reads as one JSON-able dict per env."""
+    privileged = False
+    """Whether it shows ground truth that a robot could not know."""
     str_max_len: int | None = None
     """Of dicts: how many bytes of UTF-8 one takes on disk; None for strings of any length."""
 
@@ -115,17 +117,23 @@ class PipelineSensor(ObservationSensor):
     """A sensor of the scene (IMU, lidar, camera, ...) as an entry of a suite: what its ``read()`` gives.
 
     A reading of one tensor is an array; one of several is a dict of those that are there.
+
+    Args:
+        sensor: of a scene that was built.
+        uuid: its name in the suite. Default: its own.
+        privileged: whether it shows ground truth, which takes a suite that is privileged, too.
     """
 
-    def __init__(self, sensor: Sensor[Any]) -> None:
-        self.sensor = sensor
-        reading = _fields(sensor.read())
+    def __init__(self, sensor: Sensor[Any], uuid: str | None = None, privileged: bool = False) -> None:
+        self._read = sensor.read_ground_truth if privileged else sensor.read
+        reading = _fields(self._read())
         images = isinstance(reading, dict) and "rgb" in reading
-        super().__init__(sensor.uuid, _space_of(reading), images)
+        super().__init__(uuid or sensor.uuid, _space_of(reading), images)
+        self.privileged = privileged
 
     def read(self) -> Any:
         """The reading as NumPy arrays, copied."""
-        reading = _fields(self.sensor.read())
+        reading = _fields(self._read())
         if isinstance(reading, dict):
             return {name: value.cpu().numpy().copy() for name, value in reading.items()}
         return reading.cpu().numpy().copy()

@@ -30,14 +30,21 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         n_envs: B.
         sensors: to begin with.
         owner: who contributes those.
+        privileged: whether it may hold ground truth of a robot's sensors.
     """
 
     def __init__(
-        self, n_envs: int, sensors: Iterable[ObservationSensor | Sensor[Any]] = (), owner: str = "suite"
+        self,
+        n_envs: int,
+        sensors: Iterable[ObservationSensor | Sensor[Any]] = (),
+        owner: str = "suite",
+        privileged: bool = False,
     ) -> None:
         self.n_envs = n_envs
+        self.privileged = privileged
         self._sensors: dict[str, ObservationSensor] = {}
         self._owners: dict[str, str] = {}
+        self._seen: set[str] = set()
         self.extend(sensors, owner)
 
     # -- what it holds ------------------------------------------------------------------------------------------------
@@ -61,6 +68,8 @@ class SensorSuite(Mapping[str, ObservationSensor]):
                 raise DuplicateNameError(
                     f"the uuid {sensor.uuid!r} is contributed by {first} and by {owner}; give one of the two another"
                 )
+            if isinstance(sensor, ObservationSensor) and sensor.privileged and not self.privileged:
+                raise OptionError(f"{sensor.uuid!r} shows ground truth; make the suite with privileged=True for that")
             new[sensor.uuid] = PipelineSensor(sensor) if isinstance(sensor, Sensor) else sensor
         self._sensors |= new
         self._owners |= dict.fromkeys(new, owner)
@@ -75,6 +84,10 @@ class SensorSuite(Mapping[str, ObservationSensor]):
             hint = did_you_mean(uuid, self._sensors) or f"; it has {shorten(self._sensors)}"
             raise NameNotFoundError(f"the suite has no sensor {uuid!r}{hint}")
         return self._sensors[uuid]
+
+    def get(self, uuid: str, default: Any = None) -> Any:
+        """A sensor, or ``default`` where there is none of that name."""
+        return self._sensors.get(uuid, default)
 
     def __contains__(self, uuid: object) -> bool:
         return uuid in self._sensors
@@ -103,7 +116,20 @@ class SensorSuite(Mapping[str, ObservationSensor]):
 
     def read(self) -> dict[str, Any]:
         """The observations of all envs, by uuid: values that later steps do not change."""
-        return {uuid: sensor.read() for uuid, sensor in self._sensors.items()}
+        observation = {uuid: sensor.read() for uuid, sensor in self._sensors.items()}
+        if len(self._seen) < len(observation):
+            self._look_at(observation)
+        return observation
+
+    def _look_at(self, observation: dict[str, Any]) -> None:
+        """See that what sensors read for the first time lies in their spaces."""
+        for uuid, value in observation.items():
+            if uuid not in self._seen and not self.space[uuid].contains(value):
+                raise OptionError(
+                    f"the sensor {uuid!r} of {self._owners[uuid]} reads {_form(value)}, which is not in the space that "
+                    f"it declares, of {self.n_envs} envs: {self.space[uuid]}"
+                )
+            self._seen.add(uuid)
 
     def reset(self, envs: Envs = None) -> None:
         """Some envs begin an episode."""
@@ -112,6 +138,9 @@ class SensorSuite(Mapping[str, ObservationSensor]):
 
     def to_disk(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         """What :meth:`read` gave in the form of files: dicts as fixed-length UTF-8, see :func:`suites.encode`."""
+        lacking = [uuid for uuid in self._sensors if uuid not in observation]
+        if lacking:
+            raise OptionError(f"the observation lacks {shorten(lacking)}: give what read() gave")
         return {uuid: sensor.to_disk(observation[uuid]) for uuid, sensor in self._sensors.items()}
 
     def describe(self) -> list[dict[str, str]]:
@@ -128,6 +157,15 @@ class SensorSuite(Mapping[str, ObservationSensor]):
 def _in_order(by_name: dict[str, spaces.Space[Any]]) -> spaces.Dict:
     """A Dict space that keeps the order; given a dict, Gymnasium would sort it."""
     return spaces.Dict(list(by_name.items()))  # type: ignore[arg-type]
+
+
+def _form(value: Any) -> str:
+    """Shapes and types of an observation, for messages."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {_form(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, tuple):
+        return f"{len(value)} dicts"
+    return f"{getattr(value, 'dtype', type(value).__name__)} {getattr(value, 'shape', '')}"
 
 
 def pick_env(value: Any, env: int) -> Any:

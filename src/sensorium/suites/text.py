@@ -48,7 +48,14 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     Raises:
         OptionError: some text does not fit; nothing is ever cut off.
     """
-    texts = [json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False) for value in values]
+    texts = []
+    for env, value in enumerate(values):
+        if not (isinstance(value, dict) and _is_json(value)):
+            raise OptionError(
+                f"{uuid!r}: what env {env} says is no JSON: keys must be strings, and values strings, finite numbers, "
+                f"booleans, None, lists or dicts; got {value!r}"
+            )
+        texts.append(json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False))
     if length is None:
         return texts
     rows = np.zeros((len(texts), length), np.uint8)
@@ -75,4 +82,6 @@ def _is_json(x: Any) -> bool:
         return all(isinstance(key, str) and _is_json(value) for key, value in x.items())
     if isinstance(x, list):
         return all(map(_is_json, x))
-    return x is None or isinstance(x, str | bool | int) or (isinstance(x, float) and math.isfinite(x))
+    if isinstance(x, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in x)  # which have no UTF-8
+    return x is None or isinstance(x, bool | int) or (isinstance(x, float) and math.isfinite(x))

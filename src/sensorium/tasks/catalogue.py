@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sensorium.errors import OptionError
 from sensorium.robots import Robot
+from sensorium.tasks.acting import Embodied
+from sensorium.tasks.balance import Balance
 from sensorium.tasks.door_opening import DoorOpening
 from sensorium.tasks.multi import MultiTask
 from sensorium.tasks.nav import NavToObj
@@ -15,7 +18,7 @@ from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.task import Task
 
-_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask)
+_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """The tasks, by name."""
 VIEWS: dict[str, dict[str, Any]] = {
@@ -37,20 +40,26 @@ def find(name: str) -> type[Task[Any]]:
     return TASKS[name]
 
 
-def make(name: str, robot: str | Robot | None = None, **options: Any) -> Task[Any]:
+def make(name: str, robot: str | Robot | None = None, *, entity: Embodied | None = None, **options: Any) -> Task[Any]:
     """A task, ready to be reset.
 
     Args:
         name: which: "pick", "pick_and_place", ...; see :func:`names`.
         robot: a name of ``sn.robots.names()``, or a robot of your own with move groups. Default: the task's own.
+        entity: who acts (a ``TrainableEntity``), instead of a robot: what it senses is all that is observed.
         **options: of the task, as ``n_envs``, ``seed``, ``max_steps``, ``cameras``; see the task's ``config_type``.
 
     Example:
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
     """
     cls = find(name)
+    if entity is not None:
+        if robot is not None:
+            raise OptionError("an entity brings its robot along; leave robot out")
+        body = entity.make_robot()
+        return cls(cls.config_type(robot=body.options.kind or "own", **options), body, entity)
     if isinstance(robot, Robot):
-        return cls(cls.config_type(robot="own", **options), robot)
+        return cls(cls.config_type(robot=robot.options.kind or "own", **options), robot)
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
 
 

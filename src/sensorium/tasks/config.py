@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from sensorium.options import Options
 
@@ -31,6 +31,14 @@ class TaskCamera(Options):
     must_see: tuple[str, ...] = ()
     """Roles of objects ("pickup_obj", ...) that have to be in view when an episode begins: its pose is drawn again
     until they are."""
+
+    @model_validator(mode="after")
+    def _check_link(self) -> TaskCamera:
+        if self.link is not None and (self.jitter or self.must_see):
+            raise ValueError(
+                f"camera {self.name!r} is carried by {self.link!r}: jitter and must_see need one that stands"
+            )
+        return self
 
 
 class Randomize(Options):

@@ -91,10 +91,6 @@ class _Shown:
             return np.concatenate([flat(observation[uuid]) for uuid in self._keys], axis=1)
         return {uuid: observation[uuid] for uuid in self._keys}
 
-    def of_one(self, shown: Any, env: int) -> Any:
-        """What one env sees, of what all do."""
-        return pick_env(shown, env)
-
 
 class GymView(gymnasium.Env[Any, np.ndarray]):
     """See :func:`as_gym`.
@@ -134,7 +130,7 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
         return self._see(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), told_of
 
     def _see(self, observation: dict[str, Any]) -> Any:
-        return self._shown.of_one(self._shown.of_all(observation), 0)
+        return pick_env(self._shown.of_all(observation), 0)
 
     def close(self) -> None:
         """Free the scene."""
@@ -180,7 +176,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
             last = self._shown.of_all(info.get("final_obs", observation))
             final = np.full(self.num_envs, None, object)
             for env in np.flatnonzero(ended):
-                final[env] = self._shown.of_one(last, int(env))
+                final[env] = pick_env(last, int(env))
             told |= {
                 "final_obs": final,
                 "_final_obs": ended,

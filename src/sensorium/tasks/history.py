@@ -59,7 +59,13 @@ class History:
         return {"observations": list(self._observations), **stacked, "left_out": list(self._left_out)}
 
     def _kept(self, observation: dict[str, Any], suite: SensorSuite | None) -> dict[str, Any]:
-        if self._keep_images or suite is None:
-            return observation
-        self._left_out = [uuid for uuid in observation if suite[uuid].is_image]
-        return {uuid: value for uuid, value in observation.items() if not suite[uuid].is_image}
+        if suite is not None and not self._keep_images:
+            self._left_out = [uuid for uuid in observation if suite[uuid].is_image]
+        return {uuid: _copied(value) for uuid, value in observation.items() if uuid not in self._left_out}
+
+
+def _copied(value: Any) -> Any:
+    """Arrays of its own, since whoever was handed the observation may change it."""
+    if isinstance(value, dict):
+        return {name: _copied(each) for name, each in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,7 @@ class MultiTask(Task[MultiTaskConfig]):
         if len(spans) > 1:
             raise OptionError(f"the tasks have steps of {sorted(spans)} s: give dt, which holds for all of them")
         self.robot = self.tasks[0].robot
+        self.cameras = self.tasks[0].cameras
         self._start_episodes()
         self.suite = None
         if config.use_sensors:
@@ -117,6 +118,10 @@ class MultiTask(Task[MultiTaskConfig]):
         for number, task in enumerate(self.tasks):
             task.reseed(_seed(self.seed, number))
         self.episode[:] = -1
+
+    def set_sensor_step(self, step: int) -> None:
+        for task in self.tasks:
+            task.set_sensor_step(step)
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         for task, envs in self._shares():
@@ -157,12 +162,15 @@ class MultiTask(Task[MultiTaskConfig]):
             reward[envs] = task._reward()
         return reward
 
-    def task_info(self) -> list[dict[str, Any]]:
-        """Of each env, what its task says."""
-        infos: dict[int, Mapping[str, Any]] = {}
-        for task, envs in self._shares():
-            infos |= dict(zip(envs.tolist(), task.task_info(), strict=True))
-        return [dict(infos[env]) for env in range(self.n_envs)]
+    def describe_env(self, env: int) -> dict[str, Any]:
+        """What its task says of an env, and which it is."""
+        own, number = divmod(env, len(self.tasks))
+        return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
+
+    def describe_scene(self, env: int) -> dict[str, Any]:
+        """What there is in one env, in the scene of its task."""
+        own, number = divmod(env, len(self.tasks))
+        return self.tasks[number].describe_scene(own)
 
     def close(self) -> None:
         """Free the scenes."""

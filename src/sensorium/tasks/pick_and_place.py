@@ -48,10 +48,12 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
         self._plate = int(self.scene.model.body(PLATE).id)
         self._rested = np.zeros(self.n_envs, np.int64)
 
-    def _obstacles(self, env: int, draw: np.random.Generator) -> list[tuple[float, float, float]]:
-        xy = self._spot(draw, _RADIUS, [])
-        self.scene[PLATE].set_pose((*xy, HEIGHT + _THICK / 2 + 0.001), (1, 0, 0, 0), [env])  # type: ignore[operator, attr-defined]
-        return [(*xy, _RADIUS)]
+    def _other_radii(self) -> list[float]:
+        return [_RADIUS]
+
+    def _put_others(self, env: int, spots: Sequence[tuple[float, float]]) -> None:
+        plate: Any = self.scene[PLATE]
+        plate.set_pose((*spots[0], HEIGHT + _THICK / 2 + 0.001), (1, 0, 0, 0), [env])
 
     def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
         super()._begin(envs, draws)

@@ -24,6 +24,8 @@ _TABLE = Box(size=(0.8, 1.4, HEIGHT), rgba=(0.55, 0.4, 0.28, 1.0))
 _TABLE_AT = (0.68, 0.0, HEIGHT / 2)
 _AREA = ((0.38, 0.62), (-0.28, 0.28))
 """Where things stand: x and y, m."""
+_TOP = ((0.32, 1.02), (-0.64, 0.64))
+"""Where they may stand at all, m."""
 _PARKED = (-20.0, 0.0)
 """Where those wait that are not there."""
 _GAP = 0.035
@@ -48,6 +50,14 @@ class TableConfig(TaskConfig):
         find(value)
         return value
 
+    @field_validator("area")
+    @classmethod
+    def _area(cls, value: tuple[tuple[float, float], tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+        for (low, high), (least, most), axis in zip(value, _TOP, "xy", strict=True):
+            if not least <= low < high <= most:
+                raise ValueError(f"{axis} must be (min, max) on the table, within {least} to {most}; got {(low, high)}")
+        return value
+
 
 TableT = TypeVar("TableT", bound=TableConfig)
 
@@ -59,7 +69,7 @@ class TableTask(Task[TableT]):
     roles: ClassVar[tuple[str, ...]] = ("pickup_obj",)
 
     def _place_robot(self, robot: Manipulator) -> Manipulator:
-        place = _ROBOTS.get(self.config.robot)
+        place = _ROBOTS.get(robot.options.kind)
         if place is None or robot.options.pos != (0.0, 0.0, 0.0):
             return robot
         return type(robot)(robot.options.model_copy(update={"pos": place}))
@@ -67,6 +77,8 @@ class TableTask(Task[TableT]):
     def _add_scene(self, scene: Scene) -> None:
         super()._add_scene(scene)
         self.things: dict[str, Thing] = find(self.config.objects)
+        if not any(group.kind == "gripper" for group in self.robot.options.move_groups):
+            raise OptionError(f"the task {self.name!r} needs a robot with a gripper; its move groups have none")
         if self.config.n_objects > len(self.things):
             raise OptionError(
                 f"n_objects is {self.config.n_objects}, and objects names {len(self.things)}; name more or lower it"
@@ -104,13 +116,14 @@ class TableTask(Task[TableT]):
     def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
         for env, draw in zip(envs.tolist(), draws, strict=True):
             names = self._choose(env, draw)
-            taken = self._obstacles(env, draw)
-            for name in names:
-                thing = self.things[name]
-                xy = self._spot(draw, thing.radius, taken)
-                taken.append((*xy, thing.radius))
-                turn = draw.uniform(-np.pi, np.pi) if self.config.randomize.poses else 0.0
-                self.scene[name].set_pose((*xy, HEIGHT + thing.half[2] + 0.001), poses.yaw(turn), [env])  # type: ignore[operator, attr-defined]
+            places = draw if self.config.randomize.poses else np.random.default_rng(0)
+            others = self._other_radii()
+            spots = self._arrange([*others, *(self.things[name].radius for name in names)], places)
+            self._put_others(env, spots[: len(others)])
+            for name, spot in zip(names, spots[len(others) :], strict=True):
+                height = HEIGHT + self.things[name].half[2] + 0.001
+                entity: Any = self.scene[name]
+                entity.set_pose((*spot, height), poses.yaw(places.uniform(-np.pi, np.pi)), [env])
             self.pickup[env] = self._names.index(names[0])
         self.scene.world.settle()
         here = self.pickup_pose()
@@ -122,27 +135,32 @@ class TableTask(Task[TableT]):
         order = draw.permutation(len(self._names)) if self.config.randomize.objects else np.arange(len(self._names))
         return [self._names[i] for i in order[: self.config.n_objects]]
 
-    def _obstacles(self, env: int, draw: np.random.Generator) -> list[tuple[float, float, float]]:
-        """x, y and radius of what stands on the table besides the things."""
+    def _other_radii(self) -> list[float]:
+        """Radii of what stands on the table besides the things, m."""
         return []
 
-    def _spot(
-        self, draw: np.random.Generator, radius: float, taken: list[tuple[float, float, float]]
-    ) -> tuple[float, float]:
-        """A free place on the table; the best one of many if there is none."""
+    def _put_others(self, env: int, spots: Sequence[tuple[float, float]]) -> None:
+        """Put those where they are to stand."""
+
+    def _arrange(self, radii: Sequence[float], draw: np.random.Generator) -> list[tuple[float, float]]:
+        """Places on the table for round things, so that all stand apart."""
         (x0, x1), (y0, y1) = self.config.area
-        if not self.config.randomize.poses:
-            count = len(taken) + 1
-            return (x0 + x1) / 2, y0 + (y1 - y0) * (count % 7 + 0.5) / 7
-        best, room = (x0, y0), -np.inf
-        for _ in range(200):
-            x, y = float(draw.uniform(x0, x1)), float(draw.uniform(y0, y1))
-            free = min((np.hypot(x - a, y - b) - radius - r for a, b, r in taken), default=np.inf)
-            if free > room:
-                best, room = (x, y), free
-            if room > _GAP:
-                break
-        return best
+        for _ in range(100):
+            spots = np.column_stack([draw.uniform(x0, x1, len(radii)), draw.uniform(y0, y1, len(radii))])
+            for number, radius in enumerate(radii):
+                for _ in range(100):
+                    gaps = np.linalg.norm(spots[:number] - spots[number], axis=1) - radius - radii[:number]
+                    if (gaps > _GAP).all():
+                        break
+                    spots[number] = draw.uniform(x0, x1), draw.uniform(y0, y1)
+                else:
+                    break
+            else:
+                return [(float(x), float(y)) for x, y in spots]
+        raise OptionError(
+            f"area: there is no room for {len(radii)} things {_GAP} m apart in x {x0} to {x1}, y {y0} to {y1}; make it "
+            "larger, or lower n_objects"
+        )
 
     def _goal(self) -> np.ndarray:
         """Where the thing is to be at the end, (B, 7)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -14,13 +14,11 @@ from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks import views
+from sensorium.tasks.acting import Acting, Embodied
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
 from sensorium.worlds import Envs, Plane, Scene, env_ids
-
-if TYPE_CHECKING:
-    from sensorium.policies import Policy
 
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
@@ -47,18 +45,23 @@ class Task(Generic[ConfigT]):
     name: ClassVar[str] = ""
     """What it is called in ``tasks.make``."""
     config_type: ClassVar[type[TaskConfig]] = TaskConfig
+    ends_on_success: ClassVar[bool] = True
+    """Whether an episode ends when the goal is reached; or goes on to its last step."""
     roles: ClassVar[tuple[str, ...]] = ()
     """What parts the things of the task play: "pickup_obj", ..."""
     robot_type: ClassVar[type[Robot]] = Manipulator
-    """What robot it needs, which has move groups in any case."""
+    """What robot it needs."""
+    needs_groups: ClassVar[bool] = True
+    """Whether the robot must have move groups."""
 
-    def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
+    def __init__(self, config: ConfigT, robot: Robot | None = None, entity: Embodied | None = None) -> None:
         self.config: ConfigT = config
         self.n_envs = config.n_envs
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
-        robot = make(config.robot) if robot is None else robot
-        if not isinstance(robot, self.robot_type) or not robot.groups:
+        # a part is in one scene: the robot that was given may be in another
+        robot = make(config.robot) if robot is None else type(robot)(robot.options)
+        if not isinstance(robot, self.robot_type) or (self.needs_groups and not robot.groups):
             arms = "arms as " if self.robot_type is Manipulator else ""
             raise OptionError(f"the task {self.name!r} needs a robot with {arms}move groups; {config.robot!r} has none")
         self.robot: Any = self._place_robot(robot)
@@ -72,7 +75,9 @@ class Task(Generic[ConfigT]):
         self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
         self._start()
         self.suite: SensorSuite | None = None
-        if config.use_sensors:
+        if entity is not None:
+            self.suite = entity.bind(self.robot, self.n_envs)
+        elif config.use_sensors:
             self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
             self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
 
@@ -80,7 +85,7 @@ class Task(Generic[ConfigT]):
         """Make what counts episodes and steps, and the spaces of actions."""
         self.seed = self.config.seed
         """What is drawn comes from it; see :meth:`reseed`."""
-        self.policy: Policy | None = None
+        self.policy: Acting | None = None
         self.terminated, self.truncated, self.succeeded = np.zeros((3, self.n_envs), bool)
         self.step_count = np.zeros(self.n_envs, np.int64)
         """Steps of each env's episode so far."""
@@ -120,6 +125,10 @@ class Task(Generic[ConfigT]):
         """Which envs have reached the goal now, (B,) bool."""
         raise TypeError(f"{type(self).__name__} must define _judge()")
 
+    def _is_lost(self) -> np.ndarray:
+        """In which envs the goal cannot be reached any more, which ends their episodes, (B,) bool."""
+        return np.zeros(self.n_envs, bool)
+
     def _reward(self) -> np.ndarray:
         """Reward of the step, (B,). Default: 1 where the goal was reached in it."""
         return self.succeeded.astype(np.float32)
@@ -146,7 +155,7 @@ class Task(Generic[ConfigT]):
         """What the robot contributes: where its tools are, and the sensors of its rig."""
         return self.robot.create_robot_sensors()
 
-    def register_policy(self, policy: Policy) -> None:
+    def register_policy(self, policy: Acting) -> None:
         """Add what a policy contributes to the suite, and tell it of resets from now on.
 
         Raises:
@@ -156,9 +165,14 @@ class Task(Generic[ConfigT]):
             raise OptionError(
                 f"the task has the policy {type(self.policy).__name__} already; make another task for another policy"
             )
+        if not hasattr(policy, "create_policy_sensors") or getattr(policy, "task", self) is not self:
+            raise OptionError(f"a policy must be made for this task, as policies.make('planner', task); got {policy!r}")
         if self.suite is not None:
             self.suite.extend(policy.create_policy_sensors(), f"policy {type(policy).__name__}")
         self.policy = policy
+        running = np.flatnonzero((self.episode >= 0) & ~self.is_done())
+        if len(running):
+            policy.reset(running)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -178,8 +192,8 @@ class Task(Generic[ConfigT]):
         ids = env_ids(envs, self.n_envs)
         if ids is None:
             ids = np.arange(self.n_envs, dtype=np.int32)
-        if numbers is not None and (len(numbers) != len(ids) or min(numbers, default=0) < 0):
-            raise OptionError(f"numbers must be one for each of {len(ids)} envs, not negative, got {list(numbers)}")
+        if numbers is not None:
+            numbers = _sorted_numbers(numbers, envs, len(ids))
         self._reset(ids, numbers)
         self._observation = self._observe()
         if len(ids) == self.n_envs:
@@ -195,7 +209,12 @@ class Task(Generic[ConfigT]):
         """
         self.seed = checked_seed(seed)
         self.episode[:] = -1
-        self.scene.step_count = 0
+        self.set_sensor_step(0)
+
+    def set_sensor_step(self, step: int) -> None:
+        """Let the noise of sensors and actions, which depends on the seed and a count of steps, go on from another."""
+        self.scene.step_count = step
+        self.robot.set_noise_step(step)
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         if numbers is None:
@@ -280,7 +299,9 @@ class Task(Generic[ConfigT]):
         self.succeeded[ids] = self._judge()[ids]
         broken = np.isin(np.arange(self.n_envs), list(failed))
         self.succeeded &= ~broken
-        self.terminated |= self.succeeded
+        if self.ends_on_success:
+            self.terminated |= self.succeeded
+        self.terminated[ids] |= self._is_lost()[ids]
         self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
         self.actions.terminal[acting & self.is_done()] = True
         return failed
@@ -300,8 +321,13 @@ class Task(Generic[ConfigT]):
                     f"an action has the move groups {shorten(parts)}; got {shorten(action)}"
                     f"{did_you_mean(unknown[0], parts) if unknown else ''}"
                 )
-            action = np.concatenate([np.asarray(action[name]) for name in parts], axis=-1)
-        told = np.asarray(action)
+            rows = {name: _numbers(action[name]) for name in parts}
+            for name, part in parts.items():
+                expected = (self.n_envs, part.stop - part.start)
+                if rows[name].shape != expected:
+                    raise OptionError(f"the action of {name!r} must have shape {expected}, got {rows[name].shape}")
+            action = np.concatenate(list(rows.values()), axis=1)
+        told = _numbers(action)
         if told.dtype.kind not in "fiu":
             raise OptionError(f"an action must be numbers, got dtype {told.dtype}")
         if told.shape != shape:
@@ -366,6 +392,12 @@ class Task(Generic[ConfigT]):
         world, rows = self.scene.world, np.arange(self.n_envs)
         return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
 
+    def as_gymnasium(self) -> Any:
+        """The task as a ``gymnasium.vector.VectorEnv``; see :func:`sensorium.tasks.as_vector`."""
+        from sensorium.tasks.gym import as_vector
+
+        return as_vector(self)
+
     def close(self) -> None:
         """Free the scene."""
         self.scene.close()
@@ -379,3 +411,20 @@ def checked_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
     return int(seed)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """An action as an array, of whatever kind."""
+    try:
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except ValueError:
+        raise OptionError("an action must be an array of numbers, and this one is ragged") from None
+
+
+def _sorted_numbers(numbers: Sequence[int], envs: Envs, count: int) -> list[int]:
+    """Numbers of episodes in the order of ascending envs, checked."""
+    if len(numbers) != count or not all(isinstance(each, int | np.integer) and each >= 0 for each in numbers):
+        raise OptionError(f"numbers must be integers, one for each of {count} envs, not negative; got {list(numbers)}")
+    given = None if envs is None else np.asarray(envs)
+    order = np.arange(count) if given is None or given.dtype == bool else np.argsort(given, kind="stable")
+    return [int(numbers[place]) for place in order]

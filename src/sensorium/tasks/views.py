@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +33,16 @@ def renew(task: Task[Any], envs: np.ndarray, draws: Sequence[np.random.Generator
     """New looks and new poses of cameras, for episodes that begin in these envs."""
     look = task.config.randomize
     if task.cameras and (look.colors or look.lights):
-        for env in envs.tolist():
-            randomize_look(
-                task.scene,
-                intensity=(1 - look.lights, 1 + look.lights),
-                direction=look.lights,
-                colors=look.colors,
-                draw=int(np.random.SeedSequence([task.seed, int(task.episode[env])]).generate_state(1)[0]),
-                envs=[env],
-            )
+        randomize_look(
+            task.scene,
+            intensity=(1 - look.lights, 1 + look.lights),
+            direction=look.lights,
+            colors=look.colors,
+            envs=envs,
+            seeds=[int(draw.integers(2**31)) for draw in draws],
+        )
     for camera in task.config.cameras:
-        if camera.link is None and (camera.jitter or camera.must_see):
+        if camera.jitter or camera.must_see:
             _aim(task, camera, envs, draws)
 
 
@@ -83,6 +83,11 @@ def _aim(task: Task[Any], camera: TaskCamera, envs: np.ndarray, draws: Sequence[
         waiting = [i for i in waiting if not seen[envs[i]]]
         if not waiting:
             return
+    warnings.warn(
+        f"camera {camera.name!r} does not see {', '.join(camera.must_see)} in the envs {envs[waiting].tolist()}, at any"
+        f" of {_DRAWS} poses within {camera.jitter} m; give it more room, or another place",
+        stacklevel=6,
+    )
 
 
 def sees(task: Task[Any], camera: Any, points: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from sensorium.tree import Module
 
 if TYPE_CHECKING:
     from sensorium.worlds.scene import Scene
+    from sensorium.worlds.world import Envs
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -42,3 +43,7 @@ class Part(Module, Generic[OptionsT]):
 
     def start(self, scene: Scene) -> None:
         """The scene was built: make buffers of B rows. Called at the end of ``scene.build()``."""
+
+    def on_reset(self, envs: Envs) -> None:
+        """``scene.reset(envs)`` put envs to the model's initial state: write what the part's own initial state differs
+        by. What depends on it is recomputed afterwards."""

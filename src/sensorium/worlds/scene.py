@@ -592,7 +592,13 @@ class Scene(Module):
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
         self._note_restart(envs, None if call == "reset" else world.get_state)
-        self._after_restart(envs, getattr(world, call)(envs))
+        failed = getattr(world, call)(envs)
+        parts = [part for part in self._parts.values() if type(part).on_reset is not Part.on_reset]
+        if call == "reset" and parts:
+            for part in parts:
+                part.on_reset(envs)
+            failed |= world.forward(envs)
+        self._after_restart(envs, failed)
 
     def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
         if self.world.captures:  # looking at envs and states would wait for the device

@@ -1,0 +1,54 @@
+"""A folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sensorium.datasets.files import PART, sync_folder, writing
+from sensorium.errors import DatasetError
+
+
+def check_free(out: Path) -> None:
+    """Whether a folder may be written: it does not exist, or is empty."""
+    if out.exists() and not out.is_dir():
+        raise DatasetError(f"{out} is a file; give another folder to write into")
+    if out.exists() and any(out.iterdir()):
+        raise DatasetError(f"{out} is not empty; give another folder to write into, or remove it")
+
+
+@contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """A folder under another name, which becomes ``out`` if nothing goes wrong, and is removed otherwise."""
+    check_free(out)
+    out = out.absolute()
+    part = out.with_name(out.name + PART)
+    part.mkdir(parents=True, exist_ok=True)
+    with writing(part):
+        try:
+            _empty(part)  # what a killed process left
+            yield part
+            _sync(part)
+            os.replace(part, out)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    sync_folder(out.parent)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _sync(folder: Path) -> None:
+    """Have everything below a folder on the disk."""
+    for path in folder.rglob("*"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,273 @@
+"""LeRobot data sets, version 3.0: Parquet, MP4 and JSON.
+
+::
+
+    data/chunk-000/file-000.parquet             one row a step, of many episodes
+    videos/KEY/chunk-000/file-000.mp4           one frame a step, of many episodes
+    meta/info.json, stats.json, tasks.parquet   features, statistics of all steps, instructions
+    meta/episodes/chunk-000/file-000.parquet    one row an episode: where its steps and frames are; its statistics
+    meta/sensorium.json, scenes.jsonl           what became of every sensor; the scenes
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.datasets.dataset import Trajectory
+from sensorium.datasets.export.parquet import ParquetFiles, column, column_type, write_tasks
+from sensorium.datasets.export.source import ACTION, ImageSource, Signal, Source, dotted, image_note, scene_line
+from sensorium.datasets.export.stats import ImageStats, RunningStats, Statistics
+from sensorium.datasets.export.videos import Place, VideoJoiner
+
+VERSION = "v3.0"
+_FILES = 1000
+"""In a chunk."""
+_DATA_MB, _VIDEO_MB = 100, 200
+"""At which size a file is full."""
+_INDICES = {"timestamp": "float32", **dict.fromkeys(["frame_index", "episode_index", "index", "task_index"], "int64")}
+_STATE = "obs/agent/qpos"
+_STEPS = {
+    "next.reward": "rewards",
+    "next.done": "",
+    "next.success": "success",
+    "next.fail": "fail",
+    "next.terminated": "terminated",
+    "next.truncated": "truncated",
+}
+"""Feature -> array of the data set, of which there is one row a step."""
+
+
+def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+    """Write a data set into an empty folder."""
+    _Writer(source, folder).write(progress)
+
+
+class _Writer:
+    def __init__(self, source: Source, folder: Path) -> None:
+        self._source, self._folder = source, folder
+        self._cameras = {
+            f"observation.images.{dotted(camera.uuid)}": camera
+            for camera in source.leave_out(
+                ("depth", "segmentation"), "a video of LeRobot has 8 bits and loses some; read it from the source"
+            )
+        }
+        self._signals = _name_signals(source)
+        self._texts = {f"text.{name}": uuid for uuid, name in source.texts.items()}
+        self._features = self._describe()
+        self._videos = {
+            key: VideoJoiner(folder / "videos" / key, source.fps, _VIDEO_MB << 20, _FILES) for key in self._cameras
+        }
+        numbers = [name for name, about in self._features.items() if about["dtype"] not in ("video", "string")]
+        self._stats = {name: RunningStats(self._features[name]["shape"], source.n_steps) for name in numbers}
+        self._images = {key: ImageStats() for key in self._cameras}
+        self._tasks: dict[str, int] = {}
+
+    def write(self, progress: Callable[[int], None]) -> None:
+        source, meta = self._source, self._folder / "meta"
+        meta.mkdir()
+        types = {n: column_type(f["dtype"], f["shape"]) for n, f in self._features.items() if f["dtype"] != "video"}
+        data = ParquetFiles(self._folder / "data", types, _DATA_MB << 20, _FILES)
+        episodes = ParquetFiles(meta / "episodes", self._episode_types(), _DATA_MB << 20, _FILES, together=100)
+        start = 0
+        with open(meta / "scenes.jsonl", "w") as scenes:
+            for number, episode in enumerate(source.episodes()):
+                rows = self._rows(episode, number, start)
+                chunk, file = data.add({name: column(rows[name]) for name in types})
+                about: dict[str, Any] = {
+                    "episode_index": number,
+                    "tasks": [_instruction(episode)],
+                    "length": episode.length,
+                    "data/chunk_index": chunk,
+                    "data/file_index": file,
+                    "dataset_from_index": start,
+                    "dataset_to_index": start + episode.length,
+                }
+                for key, camera in self._cameras.items():
+                    place = self._videos[key].add(episode.video_path(camera.uuid), episode.length)
+                    about |= _place(key, place)
+                for name, stats in self._episode_stats(episode, rows).items():
+                    about |= {f"stats/{name}/{which}": value.tolist() for which, value in stats.items()}
+                chunk, file = episodes.place
+                about |= {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
+                episodes.add({name: [value] for name, value in about.items()})
+                scenes.write(scene_line(number, episode))
+                start += episode.length
+                progress(1)
+        data.close()
+        episodes.close()
+        for video in self._videos.values():
+            video.close()
+        self._write_meta(meta)
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def _describe(self) -> dict[str, dict[str, Any]]:
+        source = self._source
+        features: dict[str, dict[str, Any]] = {}
+        for name, signal in self._signals.items():
+            names = signal.columns or None
+            features[name] = {"dtype": signal.dtype.name, "shape": signal.shape, "names": names, "unit": signal.unit}
+        for key, camera in self._cameras.items():
+            features[key] = _video_feature(camera, source)
+        names = source.action_names
+        features["action"] = {"dtype": "float32", "shape": (len(names),), "names": names}
+        features["action"]["unit"] = "as the robot's controllers take them"
+        for name in _STEPS:
+            kind = "float32" if name == "next.reward" else "bool"
+            features[name] = {"dtype": kind, "shape": (1,), "names": None}
+        for name in self._texts:
+            features[name] = {"dtype": "string", "shape": (1,), "names": None}
+        for name, kind in _INDICES.items():
+            features[name] = {"dtype": kind, "shape": (1,), "names": None}
+        return features
+
+    def _episode_types(self) -> dict[str, Any]:
+        types = {"episode_index": column_type("int64"), "tasks": column_type("string", (0,), of_any_length=True)}
+        whole = ["length", "data/chunk_index", "data/file_index", "dataset_from_index", "dataset_to_index"]
+        types |= {name: column_type("int64") for name in whole}
+        for key in self._cameras:
+            for name in ("chunk_index", "file_index"):
+                types[f"videos/{key}/{name}"] = column_type("int64")
+            for name in ("from_timestamp", "to_timestamp"):
+                types[f"videos/{key}/{name}"] = column_type("float64")
+        shapes = {name: self._features[name]["shape"] for name in self._stats} | dict.fromkeys(self._images, (3, 1, 1))
+        for name, shape in shapes.items():
+            for which in ("min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"):
+                kind, form = ("int64", (1,)) if which == "count" else ("float64", shape)
+                types[f"stats/{name}/{which}"] = column_type(kind, form, of_any_length=True)
+        return types | {f"meta/episodes/{name}": column_type("int64") for name in ("chunk_index", "file_index")}
+
+    # -- one episode --------------------------------------------------------------------------------------------------
+
+    def _rows(self, episode: Trajectory, number: int, start: int) -> dict[str, Any]:
+        """Feature -> values of each step (T, *shape), or texts."""
+        length, source = episode.length, self._source
+        rows: dict[str, Any] = {name: source.read(episode, signal)[:length] for name, signal in self._signals.items()}
+        rows["action"] = episode[ACTION]
+        for name, path in _STEPS.items():
+            values = episode[path] if path else episode["terminated"] | episode["truncated"]
+            rows[name] = values.reshape(length, 1)
+        for name, uuid in self._texts.items():
+            rows[name] = [json.dumps(said) for said in episode.text(uuid)[:length]]
+        task = self._tasks.setdefault(_instruction(episode), len(self._tasks))
+        steps = np.arange(length).reshape(length, 1)
+        rows["timestamp"] = (steps / float(source.fps)).astype(np.float32)
+        rows["frame_index"] = steps
+        rows["episode_index"] = np.full_like(steps, number)
+        rows["index"] = steps + start
+        rows["task_index"] = np.full_like(steps, task)
+        return rows
+
+    def _episode_stats(self, episode: Trajectory, rows: dict[str, Any]) -> dict[str, Statistics]:
+        found = {}
+        for name, running in self._stats.items():
+            alone = RunningStats(self._features[name]["shape"], episode.length)
+            alone.add(rows[name])
+            running.add(rows[name])
+            found[name] = alone.get()
+        for key, camera in self._cameras.items():
+            images = _sample(episode.video_path(camera.uuid), episode.length)
+            self._images[key].merge(images)
+            found[key] = images.get()
+        return found
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _write_meta(self, meta: Path) -> None:
+        source = self._source
+        fps = source.fps.numerator if source.fps.denominator == 1 else float(source.fps)
+        n_episodes = len(source.entries)
+        file = "chunk-{chunk_index:03d}/file-{file_index:03d}"
+        info = {
+            "codebase_version": VERSION,
+            "robot_type": source.options["robot"],
+            "total_episodes": n_episodes,
+            "total_frames": source.n_steps,
+            "total_tasks": len(self._tasks),
+            "chunks_size": _FILES,
+            "data_files_size_in_mb": _DATA_MB,
+            "video_files_size_in_mb": _VIDEO_MB,
+            "fps": fps,
+            "splits": {"train": f"0:{n_episodes}"},
+            "data_path": f"data/{file}.parquet",
+            "video_path": f"videos/{{video_key}}/{file}.mp4" if self._cameras else None,
+            "features": self._features,
+        }
+        (meta / "info.json").write_text(json.dumps(info, indent=4))
+        stats = {name: each.get() for name, each in self._stats.items()}
+        stats |= {name: each.get() for name, each in self._images.items()}
+        plain = {name: {which: value.tolist() for which, value in each.items()} for name, each in stats.items()}
+        (meta / "stats.json").write_text(json.dumps(plain, indent=4, allow_nan=False))
+        write_tasks(meta / "tasks.parquet", self._tasks)
+        kept: dict[str, dict[str, Any]] = {
+            signal.path: {"name": name, "unit": signal.unit, "shape": list(signal.shape)}
+            for name, signal in self._signals.items()
+        }
+        kept |= {camera.uuid: image_note(camera, key) for key, camera in self._cameras.items()}
+        kept |= {uuid: {"name": name, "form": "JSON"} for name, uuid in self._texts.items()}
+        kept |= {path: {"name": name} for name, path in _STEPS.items() if path} | {ACTION: {"name": "action"}}
+        source.note(meta, kept)
+
+
+def _name_signals(source: Source) -> dict[str, Signal]:
+    """Feature -> signal. LeRobot takes every name with "image" in it for that of images, so no other may have it."""
+    names: dict[str, Signal] = {}
+    for signal in sorted(source.signals, key=lambda signal: signal.path != _STATE):
+        name = "observation.state" if signal.path == _STATE else f"observation.{signal.name.replace('image', 'img')}"
+        while name in names:
+            name += "_"
+        names[name] = signal
+    return names
+
+
+def _instruction(episode: Trajectory) -> str:
+    return str(episode.scene.get("instruction") or episode.attributes["task"])
+
+
+def _place(key: str, place: Place) -> dict[str, Any]:
+    return {
+        f"videos/{key}/chunk_index": place.chunk,
+        f"videos/{key}/file_index": place.file,
+        f"videos/{key}/from_timestamp": place.start,
+        f"videos/{key}/to_timestamp": place.end,
+    }
+
+
+def _sample(path: Path, length: int) -> ImageStats:
+    """Statistics of the key frames of a video: every twelfth image."""
+    import av
+
+    stats = ImageStats()
+    with av.open(str(path)) as file:
+        stream: Any = file.streams.video[0]
+        stream.codec_context.skip_frame = "NONKEY"
+        end = length / (stream.average_rate * stream.time_base)
+        for frame in file.decode(stream):
+            if frame.pts < end:
+                stats.add(frame.to_ndarray(format="rgb24"))
+    return stats
+
+
+def _video_feature(camera: ImageSource, source: Source) -> dict[str, Any]:
+    import av
+
+    with av.open(str(source.dataset[0].video_path(camera.uuid))) as file:
+        stream: Any = file.streams.video[0]
+        codec, form = stream.codec_context.codec.canonical_name, stream.pix_fmt
+    info = {
+        "video.height": camera.height,
+        "video.width": camera.width,
+        "video.codec": codec,
+        "video.pix_fmt": form,
+        "video.is_depth_map": False,
+        "video.fps": float(source.fps) if source.fps.denominator != 1 else source.fps.numerator,
+        "video.channels": 3,
+        "has_audio": False,
+    }
+    shape = (camera.height, camera.width, 3)
+    return {"dtype": "video", "shape": shape, "names": ["height", "width", "channels"], "unit": "sRGB", "info": info}

@@ -1,0 +1,132 @@
+"""Data sets of Minari, for offline reinforcement learning with Gymnasium's spaces.
+
+::
+
+    sensorium/TASK/ROBOT-POLICY-v0/data/        what ``minari.load_dataset`` reads below ``MINARI_DATASETS_PATH``
+        observations        a Dict of Boxes: numbers by name; images of cameras, as JPEG
+        infos               success, fail; texts as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from sensorium import __version__
+from sensorium.datasets.dataset import Trajectory
+from sensorium.datasets.export.source import ACTION, ImageSource, Source, image_note, scene_line
+
+_NAMESPACE = "namespace_metadata.json"
+_LEAST = 32
+"""Pixels along the shorter side below which Minari takes an image for a plain array."""
+
+
+def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+    """Write a data set into an empty folder."""
+    import minari
+    from minari.dataset.minari_storage import MinariStorage
+
+    why = "Minari keeps arrays of this size uncompressed; read it from the source"
+    source.cameras = source.leave_out(("depth", "segmentation"), why)
+    name = dataset_id(source)
+    data = folder / name / "data"
+    data.mkdir(parents=True)
+    for parent in Path(name).parents:
+        if parent.name:
+            (folder / parent / _NAMESPACE).write_text("{}")
+    storage = MinariStorage.new(data, _observation_space(source), _action_space(source))
+    about = source.options
+    storage.update_metadata(
+        {
+            "dataset_id": name,
+            "minari_version": minari.__version__,
+            "algorithm_name": str(about["policy"]),
+            "description": f"{about['task']} by {about['robot']}, seed {about['seed']}, of Sensorium {__version__}",
+            "requirements": [f"sensorium=={__version__}"],
+        }
+    )
+    with open(folder / "scenes.jsonl", "w") as scenes:
+        storage.update_episodes(_buffers(source, scenes, progress))
+    source.note(folder, _kept(source))
+
+
+def dataset_id(source: Source) -> str:
+    """What ``minari.load_dataset`` is given: "sensorium/pick/franka-planner-v0"."""
+    task, robot, policy = (re.sub(r"[^\w]", "_", str(source.options[name])) for name in ("task", "robot", "policy"))
+    return f"sensorium/{task}/{robot}-{policy}-v0"
+
+
+class _Frames:
+    """The images of a video, decoded while they are iterated."""
+
+    def __init__(self, source: Source, episode: Trajectory, camera: ImageSource) -> None:
+        self._source, self._episode, self._camera = source, episode, camera
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return self._source.frames(self._episode, self._camera)
+
+
+def _buffers(source: Source, scenes: Any, progress: Callable[[int], None]) -> Iterator[Any]:
+    """One episode after the other, in the form that Minari stores."""
+    from minari.data_collector import EpisodeBuffer
+
+    for index, episode in enumerate(source.episodes()):
+        observations: dict[str, Any] = {signal.name: source.read(episode, signal) for signal in source.signals}
+        for camera in source.cameras:
+            frames = _Frames(source, episode, camera)
+            large = min(camera.height, camera.width) >= _LEAST
+            observations[camera.uuid] = frames if large else np.stack(list(frames))
+        infos: dict[str, Any] = {
+            name: np.concatenate([[False], episode[name]]) for name in ("success", "fail")
+        }  # at the reset nothing had happened
+        infos |= {name: [json.dumps(each) for each in episode.text(uuid)] for uuid, name in source.texts.items()}
+        scenes.write(scene_line(index, episode))
+        yield EpisodeBuffer(
+            id=index,
+            seed=int(episode.attributes["seed"]),
+            observations=observations,
+            actions=episode[ACTION],  # type: ignore[arg-type]
+            rewards=episode["rewards"],  # type: ignore[arg-type]
+            terminations=episode["terminated"],  # type: ignore[arg-type]
+            truncations=episode["truncated"],  # type: ignore[arg-type]
+            infos=infos,
+        )
+        progress(1)
+
+
+def _observation_space(source: Source) -> gymnasium.spaces.Dict:
+    spaces: dict[str, gymnasium.Space] = {signal.name: _box(signal.shape, signal.dtype) for signal in source.signals}
+    for camera in source.cameras:
+        spaces[camera.uuid] = gymnasium.spaces.Box(0, 255, (camera.height, camera.width, 3), np.uint8)
+    return gymnasium.spaces.Dict(spaces)
+
+
+def _action_space(source: Source) -> gymnasium.spaces.Box:
+    return _box((len(source.action_names),), np.dtype(np.float32))
+
+
+def _box(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:
+    if dtype.kind == "f":
+        return gymnasium.spaces.Box(-np.inf, np.inf, shape, dtype.type)
+    if dtype.kind == "b":
+        return gymnasium.spaces.Box(0, 1, shape, np.bool_)  # type: ignore[arg-type]
+    limits = np.iinfo(dtype)
+    return gymnasium.spaces.Box(limits.min, limits.max, shape, dtype.type)
+
+
+def _kept(source: Source) -> dict[str, dict[str, Any]]:
+    kept: dict[str, dict[str, Any]] = {
+        signal.path: {"name": f"observations/{signal.name}", "unit": signal.unit, "columns": signal.columns}
+        for signal in source.signals
+    }
+    kept |= {camera.uuid: image_note(camera, f"observations/{camera.uuid}") for camera in source.cameras}
+    kept |= {uuid: {"name": f"infos/{name}", "form": "JSON"} for uuid, name in source.texts.items()}
+    kept |= {"success": {"name": "infos/success"}, "fail": {"name": "infos/fail"}, "rewards": {"name": "rewards"}}
+    kept |= {"terminated": {"name": "terminations"}, "truncated": {"name": "truncations"}}
+    return kept | {ACTION: {"name": "actions", "columns": source.action_names}}

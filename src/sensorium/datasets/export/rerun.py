@@ -1,0 +1,164 @@
+"""Recordings for Rerun's viewer: ``episode_000000.rrd``, ...
+
+::
+
+    world/actors/NAME                   transforms of all bodies, in the world frame
+    world/robot_base/NAME               poses that are told in the frame of the robot's base
+    world/cameras/NAME                  transform and pinhole; below it rgb (the video as it is), depth, segmentation
+    observation/NAME, action, step/NAME numbers, as plots
+    text/NAME                           what sensors said that read as dicts
+
+Timelines are ``time`` in seconds of simulation since the reset, and ``step``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.datasets.dataset import Trajectory
+from sensorium.datasets.export.source import ACTION, STEPS, ImageSource, Signal, Source, image_note
+from sensorium.datasets.streams import to_stored
+from sensorium.datasets.trajectory import episode_name
+
+_BASE = "obs/extra/robot_base_pose"
+_MILLIMETRES = 1000.0
+
+
+def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+    """Write a data set into an empty folder."""
+    for episode in source.episodes():
+        _Recording(source, episode, folder / f"{episode_name(episode.number)}.rrd").write()
+        progress(1)
+    source.note(folder, _kept(source))
+
+
+class _Recording:
+    """One episode as one recording."""
+
+    def __init__(self, source: Source, episode: Trajectory, path: Path) -> None:
+        import rerun as rr
+
+        self._source, self._episode = source, episode
+        name = f"{source.options['task']} {episode.number}"
+        self._stream = rr.RecordingStream("sensorium", recording_id=f"{name}, seed {episode.attributes['seed']}")
+        self._stream.save(path)
+        self._stream.set_log_time_enabled(False)  # when it was exported says nothing
+        self._stream.set_log_tick_enabled(False)
+        self._stream.send_recording_name(name)
+        self._numbers = np.arange(episode.length + 1)
+        self._times = self._numbers / float(source.fps)
+
+    def write(self) -> None:
+        import rerun as rr
+
+        source, episode, stream = self._source, self._episode, self._stream
+        stream.log("world", rr.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
+        for signal in source.signals:
+            rows = source.read(episode, signal)
+            self._plot(f"observation/{_path(signal.name)}", rows.reshape(len(rows), -1), signal.columns)
+            if signal.is_pose:
+                self._transform(_place(signal), rows)
+        for camera in source.cameras:
+            self._camera(camera)
+        self._plot("action", episode[ACTION], source.action_names)
+        for name in STEPS:
+            self._plot(f"step/{name}", episode[name].reshape(-1, 1), [])
+        for uuid, name in source.texts.items():
+            said = [json.dumps(each) for each in episode.text(uuid)]
+            stream.send_columns(f"text/{_path(name)}", self._when(0), rr.TextDocument.columns(text=said))
+        stream.log("scene", rr.TextDocument(json.dumps(episode.scene, indent=1)), static=True)
+        stream.flush()
+        stream.disconnect()
+
+    def _when(self, first: int) -> list[Any]:
+        import rerun as rr
+
+        return [
+            rr.TimeColumn("time", duration=self._times[first:]),
+            rr.TimeColumn("step", sequence=self._numbers[first:]),
+        ]
+
+    def _plot(self, path: str, rows: np.ndarray, names: list[str]) -> None:
+        """Rows of observations, or of steps: what a step gave is there when it is over."""
+        import rerun as rr
+
+        if names:
+            self._stream.log(path, rr.SeriesLines(names=names), static=True)
+        values = rows.astype(np.float64)
+        first = len(self._numbers) - len(rows)
+        self._stream.send_columns(path, self._when(first), rr.Scalars.columns(scalars=values))
+
+    def _transform(self, path: str, rows: np.ndarray) -> None:
+        import rerun as rr
+
+        columns = rr.Transform3D.columns(translation=rows[:, :3], quaternion=np.roll(rows[:, 3:7], -1, axis=1))
+        self._stream.send_columns(path, self._when(0), columns)
+
+    def _camera(self, camera: ImageSource) -> None:
+        import rerun as rr
+
+        name = camera.uuid.removesuffix(f"_{camera.kind}")
+        path = f"world/cameras/{_part(name)}"
+        if camera.kind == "rgb":
+            self._pinhole(path, name, camera)
+            video = rr.AssetVideo(path=self._episode.video_path(camera.uuid))
+            self._stream.log(f"{path}/rgb", video, static=True)
+            shown = video.read_frame_timestamps_nanos()
+            self._stream.send_columns(f"{path}/rgb", self._when(0), rr.VideoFrameReference.columns_nanos(shown))
+            return
+        for step, image in enumerate(self._source.frames(self._episode, camera)):
+            self._stream.set_time("time", duration=self._times[step])
+            self._stream.set_time("step", sequence=step)
+            if camera.kind == "depth":
+                picture: Any = rr.DepthImage(to_stored(image, "depth"), meter=_MILLIMETRES)
+            else:
+                picture = rr.SegmentationImage((image[..., 0] + 1).astype(np.uint16))
+            self._stream.log(f"{path}/{camera.kind}", picture)
+        self._stream.reset_time()
+
+    def _pinhole(self, path: str, name: str, camera: ImageSource) -> None:
+        import rerun as rr
+
+        poses = self._episode[f"obs/sensor_param/{name}/cam2world_gl"]
+        columns = rr.Transform3D.columns(translation=poses[:, :3, 3], mat3x3=poses[:, :3, :3])
+        self._stream.send_columns(path, self._when(0), columns)
+        intrinsic = self._episode[f"obs/sensor_param/{name}/intrinsic_cv"][0]
+        size = (camera.width, camera.height)
+        lens = rr.Pinhole(image_from_camera=intrinsic, resolution=size, camera_xyz=rr.ViewCoordinates.RUB)
+        self._stream.log(path, lens, static=True)
+
+
+def _part(name: str) -> str:
+    """A name as one part of an entity's path."""
+    import rerun as rr
+
+    return rr.escape_entity_path_part(name)
+
+
+def _path(name: str) -> str:
+    return "/".join(_part(part) for part in name.split("."))
+
+
+def _place(signal: Signal) -> str:
+    """Where a pose is in the scene."""
+    if signal.path == _BASE:
+        return "world/robot_base"
+    if signal.path.startswith("env_states/actors/"):
+        return f"world/actors/{_part(signal.path.rpartition('/')[2])}"
+    return f"world/robot_base/{_path(signal.name)}" if signal.in_base_frame else f"world/{_path(signal.name)}"
+
+
+def _kept(source: Source) -> dict[str, dict[str, Any]]:
+    kept: dict[str, dict[str, Any]] = {
+        signal.path: {"name": f"observation/{_path(signal.name)}", "unit": signal.unit} for signal in source.signals
+    }
+    for camera in source.cameras:
+        name = camera.uuid.removesuffix(f"_{camera.kind}")
+        kept[camera.uuid] = image_note(camera, f"world/cameras/{_part(name)}/{camera.kind}")
+    kept |= {uuid: {"name": f"text/{_path(name)}", "form": "JSON"} for uuid, name in source.texts.items()}
+    return kept | {name: {"name": f"step/{name}"} for name in STEPS} | {ACTION: {"name": "action"}}

@@ -1,0 +1,71 @@
+"""Balance: keep a wheeled inverted pendulum upright, and about where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from sensorium import poses
+from sensorium.robots import Robot
+from sensorium.tasks.config import TaskConfig
+from sensorium.tasks.task import Task
+
+
+class BalanceConfig(TaskConfig):
+    """Options of :class:`Balance`."""
+
+    robot: str = "balancer"
+    """Which robot: one that stands on wheels, with its torso as base."""
+    dt: float = Field(default=0.02, gt=0)
+    """Seconds of one step."""
+    substeps: int = Field(default=4, ge=1)
+    """Physics steps in one step."""
+    max_steps: int = Field(default=500, ge=1)
+    """Steps of an episode."""
+    tilt: float = Field(default=0.12, ge=0)
+    """Most by which the torso leans at the start, rad."""
+    fall: float = Field(default=0.6, gt=0)
+    """Lean at which it has fallen, rad."""
+    range: float = Field(default=1.5, gt=0)
+    """How far it may roll from where it began, m."""
+
+
+class Balance(Task[BalanceConfig]):
+    """Stay upright until the time is up. The reward of a step is 1 at the start's place, and less farther away."""
+
+    name = "balance"
+    config_type = BalanceConfig
+    robot_type: ClassVar[type[Robot]] = Robot
+    needs_groups = False
+    ends_on_success = False
+
+    def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        tilt, heading = (np.array([draw.uniform(-1, 1) for draw in draws]) * most for most in (self.config.tilt, np.pi))
+        half = np.column_stack([np.cos(tilt / 2), np.zeros_like(tilt), np.sin(tilt / 2), np.zeros_like(tilt)])
+        quat = poses.multiply(poses.yaw(heading), half)
+        start = np.tile([0.0, 0.0, 0.081], (len(envs), 1))
+        self.robot._entity.set_pose(start, quat, envs)
+
+    def _where(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lean (B,) rad, and distance from the start (B,) m."""
+        pose = self.robot.base_pose()
+        up = poses.rotate(pose[:, 3:], (0.0, 0.0, 1.0))
+        return np.arccos(np.clip(up[:, 2], -1, 1)), np.linalg.norm(pose[:, :2], axis=1)
+
+    def _is_lost(self) -> np.ndarray:
+        lean, away = self._where()
+        return (lean > self.config.fall) | (away > self.config.range)
+
+    def _judge(self) -> np.ndarray:
+        return (self.step_count >= self.config.max_steps) & ~self._is_lost()
+
+    def _reward(self) -> np.ndarray:
+        lean, away = self._where()
+        kept = 1.0 - 0.2 * (away / self.config.range) ** 2 - 0.2 * (lean / self.config.fall) ** 2
+        return np.where(self._is_lost(), 0.0, kept).astype(np.float32)
+
+    def describe_env(self, env: int) -> dict[str, Any]:
+        return {"instruction": "stay upright"}

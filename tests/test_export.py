@@ -1,0 +1,568 @@
+"""Exports hold what the episodes hold, number by number and frame by frame; and other projects' loaders read them."""
+
+import json
+import shutil
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.datasets.export.stats import ImageStats, RunningStats
+from sensorium.datasets.export.videos import VideoJoiner
+from sensorium.datasets.streams import KINDS, Stream, read_video
+from sensorium.errors import DatasetError, OptionError
+
+QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
+FPS = Fraction(50)
+SIZE = (48, 64)
+
+
+def picture(kind: str, step: int, number: int = 0) -> np.ndarray:
+    """An image that tells which step it shows: of an edge that moves over a gradient."""
+    height, width = SIZE
+    rows, columns = np.mgrid[:height, :width]
+    if kind == "depth":
+        return np.where(columns < step % width, np.inf, 0.5 + 0.01 * rows + 0.001 * step).astype(np.float32)
+    if kind == "segmentation":
+        return np.stack([np.full(SIZE, step % 50), columns - 1], axis=-1).astype(np.int32)
+    image = np.stack([rows * 4, columns * 3, np.full(SIZE, 40 + 60 * number)], axis=-1)
+    image[:, : abs((3 * step) % (2 * width) - width)] += 40
+    return np.minimum(image, 255).astype(np.uint8)
+
+
+def encode(path: Path, images: list[np.ndarray], kind: str = "rgb") -> Path:
+    stream = Stream(path, kind, images[0].shape, FPS)
+    for image in images:
+        stream.write(image)
+    stream.close(path.parent)
+    return path
+
+
+def add_camera(path: Path, name: str, kinds: tuple[str, ...]) -> None:
+    """Give an episode a camera, as the recorder would have written it; rendering would take a minute."""
+    number = int(path.stem.removeprefix("episode_"))
+    with h5py.File(path, "r+") as file:
+        group = file[f"traj_{number}"]
+        suite, length = json.loads(group["suite"][()]), len(group["rewards"])
+        for kind in kinds:
+            uuid = name if kind == "rgb" else f"{name}_{kind}"
+            images = [picture(kind, step, number) for step in range(length + 1)]
+            video = encode(path.with_name(f"{path.stem}_{uuid}{KINDS[kind]['ending']}"), images, kind)
+            group[f"obs/sensor_data/{uuid}"] = video.name
+            space = f"Box of {images[0].shape}"
+            suite[uuid] = {"at": f"obs/sensor_data/{uuid}", "space": space, "text": False, "owner": "task"}
+        suite[f"sensor_param_{name}"] = {"at": f"obs/sensor_param/{name}", "space": "", "text": False, "owner": "task"}
+        turn = np.array([[0, -1, 0, 1.5], [1, 0, 0, 0.2], [0, 0, 1, 1.1], [0, 0, 0, 1]], np.float32)
+        lens = np.array([[60, 0, 32], [0, 61, 24], [0, 0, 1]], np.float32)
+        for leaf, value in (("cam2world_gl", turn), ("extrinsic_cv", turn[:3]), ("intrinsic_cv", lens)):
+            group[f"obs/sensor_param/{name}/{leaf}"] = np.tile(value, (length + 1, 1, 1))
+        del group["suite"]
+        group["suite"] = json.dumps(suite)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two episodes of a task, with a camera of every kind, found valid."""
+    from sensorium.generation import GenerateOptions, generate
+
+    folder = tmp_path_factory.mktemp("export") / "pick"
+    generate(GenerateOptions(task="pick", robot="franka", policy="planner", episodes=2, envs=2, seed=3), folder)
+    for path in sorted(folder.glob("*.h5")):
+        add_camera(path, "front", ("rgb", "depth", "segmentation"))
+    assert sn.datasets.validate(folder).valid
+    return sn.datasets.open(folder)
+
+
+@pytest.fixture(scope="module")
+def exported(data, tmp_path_factory):
+    """Exports of the data set, each made once: ``exported("lerobot")``."""
+    folder, made = tmp_path_factory.mktemp("exported"), {}
+
+    def get(name: str) -> Path:
+        if name not in made:
+            made[name] = sn.datasets.export(data, name, folder / name)
+        return made[name]
+
+    return get
+
+
+def everything(data) -> set[str]:
+    """Paths of arrays and uuids of texts, images and sensors that are silent: all that an export must account for."""
+    episode = data[0]
+    texts = {uuid for uuid, about in episode.suite.items() if about["text"]}
+    arrays = set(episode.paths()) - {episode.suite[uuid]["at"] for uuid in texts}
+    silent = {"object_image_points"}  # the task had no camera to see its objects with
+    return arrays | texts | silent | set(episode.cameras)
+
+
+def key_frames(path: Path, length: int) -> np.ndarray:
+    """Those that were encoded on their own, of the first frames of a video."""
+    import av
+
+    with av.open(str(path)) as file:
+        return np.stack([f.to_ndarray(format="rgb24") for f in list(file.decode(video=0))[:length] if f.key_frame])
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+
+def test_statistics_are_those_of_numpy():
+    rows = np.random.default_rng(0).normal(5.0, 3.0, (1000, 2, 3)).astype(np.float32)
+    running = RunningStats((2, 3), len(rows))
+    for part in np.split(rows, [1, 10, 400]):
+        running.add(part)
+    found = running.get()
+    exact = rows.astype(np.float64)
+    assert found["count"].tolist() == [1000]
+    for name, value in {"min": exact.min(0), "max": exact.max(0), "mean": exact.mean(0), "std": exact.std(0)}.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-12)
+    for name, which in QUANTILES.items():
+        np.testing.assert_allclose(found[name], np.quantile(exact, which, axis=0), rtol=1e-12)
+
+
+def test_numbers_that_are_not_finite_do_not_count():
+    rows = np.array([[1.0, np.inf], [np.nan, np.inf], [3.0, -np.inf]])
+    running = RunningStats((2,), 3)
+    running.add(rows[:1])
+    running.add(rows[1:])
+    found = running.get()
+    assert found["mean"].tolist() == [2.0, 0.0]
+    assert found["std"].tolist() == [1.0, 0.0]
+    assert found["q50"].tolist() == [2.0, 0.0]
+    assert (found["min"].tolist(), found["max"].tolist()) == ([1.0, 0.0], [3.0, 0.0])
+
+
+def test_quantiles_of_many_steps_are_those_of_an_even_sample():
+    values = np.random.default_rng(1).normal(size=300_000)
+    running = RunningStats((1,), len(values))
+    for part in np.split(values[:, None], 77 * np.arange(1, 3000)):
+        running.add(part)
+    found = running.get()
+    for name, which in QUANTILES.items():
+        assert found[name][0] == np.quantile(values[::5], which)
+    np.testing.assert_allclose(found["mean"], values.mean(), atol=1e-12)
+    np.testing.assert_allclose(found["std"], values.std(), rtol=1e-12)
+
+
+def test_statistics_of_images_are_those_of_numpy():
+    images = np.random.default_rng(2).integers(0, 256, (5, 40, 30, 3)).astype(np.uint8)
+    images[..., 2] //= 4
+    stats, rest = ImageStats(), ImageStats()
+    for image in images[:2]:
+        stats.add(image)
+    for image in images[2:]:
+        rest.add(image)
+    stats.merge(rest)
+    found, plain = stats.get(), images / 255.0
+    assert found["count"].tolist() == [5]
+    for name, call in {"min": np.min, "max": np.max, "mean": np.mean, "std": np.std}.items():
+        np.testing.assert_allclose(found[name][:, 0, 0], call(plain, axis=(0, 1, 2)), rtol=1e-12)
+    for name, which in QUANTILES.items():
+        expected = np.quantile(plain, which, axis=(0, 1, 2), method="lower")
+        np.testing.assert_allclose(found[name][:, 0, 0], expected, rtol=1e-12)
+
+
+# -- videos -----------------------------------------------------------------------------------------------------------
+
+
+def test_joined_videos_have_every_frame_once_and_as_it_was(tmp_path):
+    lengths = [12, 25, 1, 30]
+    videos = [
+        encode(tmp_path / f"{number}.mp4", [picture("rgb", step, number) for step in range(length + 1)])
+        for number, length in enumerate(lengths)
+    ]
+    joiner = VideoJoiner(tmp_path / "joined", FPS, 1 << 30, 1000)
+    places = [joiner.add(path, length) for path, length in zip(videos, lengths, strict=True)]
+    joiner.close()
+    frames = read_video(tmp_path / "joined" / "chunk-000" / "file-000.mp4", "rgb").astype(int)
+    assert len(frames) == sum(lengths)
+    start = 0
+    for path, length, place in zip(videos, lengths, places, strict=True):
+        assert (place.chunk, place.file) == (0, 0)
+        assert (place.start * 50, place.end * 50) == pytest.approx((start, start + length))
+        was, now = read_video(path, "rgb")[:length].astype(int), frames[start : start + length]
+        copied = length - length % 12
+        assert (now[:copied] == was[:copied]).all()
+        assert np.abs(now - was).mean() < 1.5  # a step more or less is 1.9
+        start += length
+
+
+def test_a_full_file_or_another_encoder_begins_a_new_file(tmp_path):
+    images = [picture("rgb", step) for step in range(14)]
+    first = encode(tmp_path / "first.mp4", images)
+    other = tmp_path / "other.mp4"
+    import av
+
+    with av.open(str(other), "w") as file:  # other parameters: a decoder of one cannot read the other
+        stream = file.add_stream("libx264", rate=FPS)
+        stream.height, stream.width, stream.pix_fmt = *SIZE, "yuv420p"
+        stream.options = {"preset": "ultrafast", "crf": "5"}
+        for image in images:
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        file.mux(stream.encode())
+    joiner = VideoJoiner(tmp_path / "joined", FPS, 1 << 30, 2)
+    places = [joiner.add(path, 13) for path in (first, other, first, first)]
+    joiner.close()
+    assert [(place.chunk, place.file, place.start) for place in places[:3]] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
+    assert (places[3].chunk, places[3].file, places[3].start) == (1, 0, 0.26)
+    for name, source, count in (("000/file-000", first, 13), ("000/file-001", other, 13), ("001/file-000", first, 26)):
+        frames = read_video(tmp_path / "joined" / f"chunk-{name}.mp4", "rgb").astype(int)
+        assert len(frames) == count
+        assert np.abs(frames[:13] - read_video(source, "rgb")[:13]).mean() < 1.5
+
+    small = VideoJoiner(tmp_path / "small", FPS, 1, 1000)
+    assert [small.add(first, 13).file for _ in range(3)] == [0, 1, 2]
+    small.close()
+    with pytest.raises(DatasetError, match="14 frames instead of 21; run `sensorium validate"):
+        small.add(first, 20)
+
+
+# -- LeRobot ----------------------------------------------------------------------------------------------------------
+
+
+def as_array(column, shape) -> np.ndarray:
+    return np.array(column.to_pylist()).reshape(-1, *shape)
+
+
+def test_lerobot_has_every_number_of_every_step(data, exported):
+    pq = pytest.importorskip("pyarrow.parquet")
+    folder = exported("lerobot")
+    table = pq.read_table(folder / "data" / "chunk-000" / "file-000.parquet")
+    info = json.loads((folder / "meta" / "info.json").read_text())
+    about = json.loads((folder / "meta" / "sensorium.json").read_text())
+    lengths = [episode.length for episode in data]
+    assert info["codebase_version"] == "v3.0"
+    assert (info["total_episodes"], info["total_frames"], info["fps"]) == (2, sum(lengths), 50)
+    assert info["splits"] == {"train": "0:2"}
+    assert table.num_rows == sum(lengths)
+    assert set(table.column_names) | {"observation.images.front"} == set(info["features"])
+    assert not any("/" in name for name in info["features"])
+
+    def of_all(path: str) -> np.ndarray:
+        return np.concatenate([episode[path][: episode.length] for episode in data])
+
+    for path, kept in about["kept"].items():
+        if path in ("front",) or "form" in kept:
+            continue
+        feature = info["features"][kept["name"]]
+        rows = as_array(table[kept["name"]], feature["shape"])
+        assert np.array_equal(rows, of_all(path).reshape(rows.shape)), path
+        assert feature["dtype"] == of_all(path).dtype.name
+    for uuid in ("task_info", "actions/joint_pos"):
+        said = [json.loads(text) for text in table[about["kept"][uuid]["name"]].to_pylist()]
+        assert said == [each for episode in data for each in episode.text(uuid)[:-1]]
+    assert table["index"].to_pylist() == list(range(sum(lengths)))
+    assert table["episode_index"].to_pylist() == [n for n, length in enumerate(lengths) for _ in range(length)]
+    frames = [step for length in lengths for step in range(length)]
+    assert table["frame_index"].to_pylist() == frames
+    assert np.array_equal(as_array(table["timestamp"], ()), np.float32(np.array(frames) / 50))
+    done = np.flatnonzero(as_array(table["next.done"], ()))
+    assert done.tolist() == (np.cumsum(lengths) - 1).tolist()
+    assert info["features"]["observation.state"]["names"][:2] == ["arm.joint1", "arm.joint2"]
+    assert info["features"]["observation.state"]["unit"] == "rad or m"
+    assert info["features"]["action"]["names"][-1] == "gripper.opening"
+
+
+def test_lerobot_statistics_and_places_are_true(data, exported):
+    pq = pytest.importorskip("pyarrow.parquet")
+    folder = exported("lerobot")
+    stats = json.loads((folder / "meta" / "stats.json").read_text())
+    info = json.loads((folder / "meta" / "info.json").read_text())
+    about = json.loads((folder / "meta" / "sensorium.json").read_text())["kept"]
+    episodes = pq.read_table(folder / "meta" / "episodes" / "chunk-000" / "file-000.parquet").to_pylist()
+    assert set(stats) == {name for name, feature in info["features"].items() if feature["dtype"] != "string"}
+    for path in ("obs/agent/qpos", "actions/action", "env_states/actors/robot", "obs/sensor_param/front/intrinsic_cv"):
+        name = about[path]["name"]
+        each = [episode[path][: episode.length].astype(np.float64) for episode in data]
+        told = [
+            {key.rpartition("/")[2]: row[key] for key in row if key.startswith(f"stats/{name}/")} for row in episodes
+        ]
+        for rows, found in ((np.concatenate(each), stats[name]), (each[0], told[0]), (each[1], told[1])):
+            assert found["count"] == [len(rows)]
+            np.testing.assert_allclose(found["mean"], rows.mean(0), atol=1e-9)
+            np.testing.assert_allclose(found["std"], rows.std(0), atol=1e-9)
+            assert np.array_equal(found["min"], rows.min(0))
+            assert np.array_equal(found["max"], rows.max(0))
+            for quantile, which in QUANTILES.items():
+                np.testing.assert_allclose(found[quantile], np.quantile(rows, which, axis=0), atol=1e-9)
+    keys = [key_frames(episode.video_path("front"), episode.length) / 255.0 for episode in data]
+    seen = stats["observation.images.front"]
+    assert seen["count"] == [sum(map(len, keys))]
+    np.testing.assert_allclose(np.ravel(seen["mean"]), np.concatenate(keys).mean((0, 1, 2)), atol=1e-9)
+    np.testing.assert_allclose(np.ravel(seen["std"]), np.concatenate(keys).std((0, 1, 2)), atol=1e-9)
+
+    start = 0
+    for number, (row, episode) in enumerate(zip(episodes, data, strict=True)):
+        assert (row["episode_index"], row["length"]) == (number, episode.length)
+        assert (row["dataset_from_index"], row["dataset_to_index"]) == (start, start + episode.length)
+        assert row["tasks"] == [episode.scene["instruction"]]
+        key = "videos/observation.images.front"
+        seconds = (row[f"{key}/from_timestamp"], row[f"{key}/to_timestamp"])
+        assert seconds == pytest.approx((start / 50, (start + episode.length) / 50))
+        start += episode.length
+    tasks = pq.read_table(folder / "meta" / "tasks.parquet").to_pydict()
+    assert tasks["task"] == list(dict.fromkeys(episode.scene["instruction"] for episode in data))
+
+
+def test_lerobot_videos_show_the_step_of_their_row(data, exported):
+    pytest.importorskip("pyarrow")
+    frames = read_video(
+        exported("lerobot") / "videos" / "observation.images.front" / "chunk-000" / "file-000.mp4", "rgb"
+    )
+    source = np.concatenate([episode.video("front")[:-1] for episode in data])
+    assert frames.shape == source.shape
+    error = np.abs(frames.astype(int) - source).mean(axis=(1, 2, 3))
+    assert error.max() < 1.5  # a step more or less is 1.9
+    assert (error == 0).mean() > 0.8
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lerobots_own_loader_reads_it(data, exported, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("lerobot")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    torch = pytest.importorskip("torch")
+    loader = pytest.importorskip("lerobot.datasets.lerobot_dataset")
+    stats = pytest.importorskip("lerobot.datasets.compute_stats")
+    ahead = {"action": [0.0, 0.02, 0.04]}
+    read = loader.LeRobotDataset("sensorium/pick", root=exported("lerobot"), delta_timestamps=ahead)
+    assert (read.num_episodes, read.num_frames, read.fps) == (2, sum(len(episode) for episode in data), 50)
+    start = 0
+    for episode in data:
+        images = episode.video("front") / 255.0
+        for step in (0, 30, episode.length - 1):
+            item = read[start + step]
+            assert torch.equal(item["observation.state"], torch.from_numpy(episode["obs/agent/qpos"][step]))
+            assert torch.equal(item["action"][0], torch.from_numpy(episode["actions/action"][step]))
+            assert (
+                np.abs(item["observation.images.front"].permute(1, 2, 0).numpy() - images[step]).mean() < 0.006
+            )  # a step is 0.0075
+            assert item["task"] == episode.scene["instruction"]
+            assert item["action_is_pad"].tolist() == [False] + [step == episode.length - 1] * 2
+        start += episode.length
+    merged = stats.aggregate_stats([read.meta.stats, read.meta.stats])  # raises if a statistic has a strange form
+    np.testing.assert_allclose(merged["action"]["mean"], read.meta.stats["action"]["mean"])
+
+
+# -- robomimic --------------------------------------------------------------------------------------------------------
+
+
+def test_robomimic_has_every_number_and_image(data, exported):
+    folder = exported("robomimic")
+    about = json.loads((folder / "sensorium.json").read_text())["kept"]
+    with h5py.File(folder / "demos.hdf5") as file:
+        assert file["data"].attrs["total"] == sum(len(episode) for episode in data)
+        assert json.loads(file["data"].attrs["env_args"])["env_kwargs"]["robot"] == "franka"
+        assert file["mask/train"][()].tolist() == [b"demo_0"]
+        assert file["mask/valid"][()].tolist() == [b"demo_1"]
+        actions = np.concatenate([episode["actions/action"] for episode in data])
+        assert np.array_equal(file["data"].attrs["action_max"], actions.max(0))
+        for number, episode in enumerate(data):
+            demo, length = file[f"data/demo_{number}"], episode.length
+            assert demo.attrs["num_samples"] == length
+            assert np.array_equal(demo["actions"], episode["actions/action"])
+            assert np.array_equal(demo["rewards"], episode["rewards"])
+            assert demo["dones"][()].tolist() == [0] * (length - 1) + [1]
+            for path, kept in about.items():
+                if path.startswith(("obs/", "env_states/")):
+                    name = kept["name"].removeprefix("obs/")
+                    rows = episode[path].reshape(length + 1, -1)
+                    assert np.array_equal(demo["obs"][name], rows[:-1]), path
+                    assert np.array_equal(demo["next_obs"][name], rows[1:]), path
+            assert np.array_equal(demo["obs/front_image"], episode.video("front")[:-1])
+            assert np.array_equal(demo["next_obs/front_image"], episode.video("front")[1:])
+            depth = episode.video("front_depth")
+            assert np.array_equal(demo["obs/front_depth"][..., 0], np.where(np.isinf(depth), 0, depth)[:-1])
+            assert np.array_equal(demo["next_obs/front_segmentation"], episode.video("front_segmentation")[1:])
+            bodies = sum(np.prod(shape) for shape in json.loads(file["data"].attrs["state_columns"]).values())
+            assert demo["states"].shape == (length, bodies)
+            assert [json.loads(text) for text in demo["info/task_info"]] == episode.text("task_info")[:-1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_robomimics_own_loader_reads_it(data, exported):
+    pytest.importorskip("robomimic")
+    utils = pytest.importorskip("robomimic.utils.obs_utils")
+    loader = pytest.importorskip("robomimic.utils.dataset")
+    utils.initialize_obs_utils_with_obs_specs({"obs": {"low_dim": ["qpos", "tcp_pose"], "rgb": ["front_image"]}})
+    read = loader.SequenceDataset(
+        str(exported("robomimic") / "demos.hdf5"),
+        obs_keys=["qpos", "tcp_pose", "front_image"],
+        dataset_keys=["actions", "rewards", "dones"],
+        seq_length=4,
+        filter_by_attribute="valid",
+    )
+    episode = data[1]
+    assert len(read) == episode.length
+    item = read[7]
+    assert np.array_equal(item["obs"]["qpos"], episode["obs/agent/qpos"][7:11])
+    assert np.array_equal(item["next_obs"]["front_image"], episode.video("front")[8:12])
+    assert np.array_equal(item["actions"], episode["actions/action"][7:11])
+
+
+# -- Minari and Rerun -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_loads_it(data, exported, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(exported("minari")))
+    assert list(minari.list_local_datasets()) == ["sensorium/pick/franka-planner-v0"]
+    read = minari.load_dataset("sensorium/pick/franka-planner-v0")
+    assert (read.total_episodes, read.total_steps) == (2, sum(len(episode) for episode in data))
+    about = json.loads((exported("minari") / "sensorium.json").read_text())
+    assert set(about["left_out"]) == {"front_depth", "front_segmentation", "object_image_points"}
+    for found, episode in zip(read.iterate_episodes(), data, strict=True):
+        assert np.array_equal(found.actions, episode["actions/action"])
+        assert np.array_equal(found.rewards, episode["rewards"])
+        assert np.array_equal(found.terminations | found.truncations, episode["terminated"] | episode["truncated"])
+        for path, kept in about["kept"].items():
+            if path.startswith(("obs/", "env_states/")):
+                assert np.array_equal(found.observations[kept["name"].removeprefix("observations/")], episode[path])
+        assert np.abs(found.observations["front"].astype(int) - episode.video("front")).mean() < 4
+        assert [json.loads(text) for text in found.infos["task_info"]] == episode.text("task_info")
+        assert found.infos["success"].tolist() == [False, *episode["success"].tolist()]
+        first = {name: values[0] for name, values in found.observations.items()}
+        assert read.observation_space.contains(first)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rerun_reads_it(data, exported):
+    pytest.importorskip("rerun")
+    reader = pytest.importorskip("rerun.chunk")
+    for episode in data:
+        recording = reader.RrdReader(exported("rerun") / f"{episode.path.stem}.rrd")
+        columns: dict[str, list] = {}
+        for chunk in recording.stream():
+            batch = chunk.to_record_batch()
+            for name in batch.schema.names:
+                columns.setdefault(f"{chunk.entity_path} {name}", []).extend(batch.column(name).to_pylist())
+        assert np.array_equal(columns["/observation/qpos Scalars:scalars"], episode["obs/agent/qpos"])
+        assert np.array_equal(columns["/action Scalars:scalars"], episode["actions/action"])
+        assert columns["/action step"] == list(range(1, episode.length + 1))
+        turned = np.array(columns["/world/robot_base/tcp_pose Transform3D:quaternion"])[:, 0]
+        assert np.array_equal(turned[:, [3, 0, 1, 2]], episode["obs/extra/tcp_pose"][:, 3:])
+        moved = np.array(columns["/world/actors/soda_can Transform3D:translation"])[:, 0]
+        assert np.array_equal(moved, episode["env_states/actors/soda_can"][:, :3])
+        pose = np.array(columns["/world/cameras/front Transform3D:mat3x3"])[0].reshape(3, 3).T
+        assert np.array_equal(pose, episode["obs/sensor_param/front/cam2world_gl"][0, :3, :3])
+        assert len(columns["/world/cameras/front/rgb VideoFrameReference:timestamp"]) == episode.length + 1
+        assert (
+            bytes(columns["/world/cameras/front/rgb AssetVideo:blob"][0][0]) == episode.video_path("front").read_bytes()
+        )
+        depths = columns["/world/cameras/front/depth DepthImage:buffer"]
+        assert len(depths) == episode.length + 1
+        stored = np.frombuffer(bytes(depths[9][0]), np.uint16).reshape(SIZE) * 0.001
+        depth = episode.video("front_depth")[9]
+        np.testing.assert_allclose(stored, np.where(np.isinf(depth), 0, depth), atol=1e-6)
+        assert [json.loads(text) for [text] in columns["/text/task_info TextDocument:text"]] == episode.text(
+            "task_info"
+        )
+
+
+# -- what holds for all -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("lerobot", "pyarrow"), ("robomimic", "h5py"), ("minari", "minari"), ("rerun", "rerun")]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_is_missing_silently(name, package, data, exported):
+    pytest.importorskip(package)
+    (about,) = [json.loads(path.read_text()) for path in exported(name).rglob("sensorium.json")]
+    assert about["kept"].keys() | about["left_out"].keys() == everything(data)
+    assert not about["kept"].keys() & about["left_out"].keys()
+    assert all(about["left_out"].values())
+
+
+def test_what_not_every_episode_has_is_left_out_and_said(data, tmp_path):
+    folder = shutil.copytree(data.folder, tmp_path / "data")
+    with h5py.File(folder / "episode_000001.h5", "r+") as file:
+        del file["traj_1/env_states/actors/soda_can"]
+        rows = file["traj_1/obs/extra/tcp_pose"][()]
+        del file["traj_1/obs/extra/tcp_pose"]
+        file["traj_1/obs/extra/tcp_pose"] = rows[:, :3]
+    assert sn.datasets.validate(folder).valid
+    out = sn.datasets.export(folder, "robomimic", tmp_path / "out", images=False)
+    left = json.loads((out / "sensorium.json").read_text())["left_out"]
+    assert left["env_states/actors/soda_can"] == "not every episode has it"
+    assert left["obs/extra/tcp_pose"] == "its shape or type differs between episodes"
+    assert left["front"] == "images were not asked for"
+    with h5py.File(out / "demos.hdf5") as file:
+        assert "env_states.actors.soda_can" not in file["data/demo_0/obs"]
+        assert "front_image" not in file["data/demo_0/obs"]
+
+
+def test_an_export_is_there_whole_or_not_at_all(data, tmp_path):
+    def stop(count: int) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        sn.datasets.export(data, "robomimic", out, images=False, progress=stop)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out.part").mkdir()
+    (tmp_path / "out.part" / "rest").write_text("of a process that was killed")
+    out.mkdir()
+    done: list[int] = []
+    assert sn.datasets.export(data.folder, "robomimic", out, images=False, progress=done.append) == out
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["demos.hdf5", "out", "sensorium.json"]
+    assert done == [1, 1]
+    with pytest.raises(DatasetError, match="out is not empty"):
+        sn.datasets.export(data, "robomimic", out)
+    with pytest.raises(DatasetError, match=r"demos.hdf5 is a file"):
+        sn.datasets.export(data, "robomimic", out / "demos.hdf5")
+
+
+def test_data_sets_that_are_not_whole_are_refused(data, tmp_path):
+    folder, out = shutil.copytree(data.folder, tmp_path / "data"), tmp_path / "out"
+    (folder / "index.json").unlink()
+    with pytest.raises(DatasetError, match=r"was not validated yet.*run `sensorium validate"):
+        sn.datasets.export(folder, "robomimic", out)
+    shutil.copy(data.folder / "index.json", folder)
+    images = [picture("rgb", step) for step in range(5)]
+    encode(folder / "episode_000001_front.mp4", images)  # changed since
+    with pytest.raises(DatasetError, match=r"episode_000001_front.mp4 has 5 frames, unlike.*run `sensorium validate"):
+        sn.datasets.export(folder, "robomimic", out)
+    (folder / "episode_000001_front.mp4").write_bytes(b"no video")
+    with pytest.raises(DatasetError, match=r"cannot export .*episode_000001_front.mp4.* run `sensorium validate"):
+        sn.datasets.export(folder, "robomimic", out)
+    assert not sn.datasets.validate(folder).valid
+    with pytest.raises(DatasetError, match="has 2 episodes, of which 1 were found valid"):
+        sn.datasets.export(folder, "robomimic", out)
+    for path in folder.glob("episode_000001*"):
+        path.unlink()
+    with pytest.raises(DatasetError, match="1 episodes of the 2 that were asked for"):
+        sn.datasets.export(folder, "robomimic", out)
+    with pytest.raises(DatasetError, match="is no data set"):
+        sn.datasets.export(tmp_path, "robomimic", out)
+    assert not out.exists()
+
+
+def test_formats_and_packages_that_are_missing_are_named(data, tmp_path, monkeypatch):
+    with pytest.raises(
+        OptionError, match=r"no format 'robomimik' to export to \(did you mean 'robomimic' or 'lerobot'\?\)"
+    ):
+        sn.datasets.export(data, "robomimik", tmp_path / "out")
+    with pytest.raises(OptionError, match="there are lerobot, robomimic, minari, rerun"):
+        sn.datasets.export(data, "xyz", tmp_path / "out")
+    for name, package, extra in (("lerobot", "pyarrow", "export"), ("rerun", "rerun", "rerun")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(OptionError, match=rf"needs {package}: pip install 'sensorium\[{extra}\]'"):
+            sn.datasets.export(data, name, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(data, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["export", str(data.folder), "--format", "robomimic", "--no-images", "--out", str(out)]) == 0
+    assert f"{out}: 2 episodes as robomimic" in capsys.readouterr().out
+    assert (out / "demos.hdf5").is_file()
+    assert main(["export", str(data.folder), "--format", "robomimic", "--out", str(out)]) == 2
+    assert "not empty" in capsys.readouterr().err
