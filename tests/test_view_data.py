@@ -105,10 +105,10 @@ def test_an_episode_looks_as_it_did(episodes):
 
 @pytest.mark.parametrize(
     ("task", "robot"),
-    [("opening", "franka"), ("nav_to_obj", "mobile_franka"), ("door_opening", "")],
+    [("opening", "franka"), ("nav_to_obj", "mobile_franka"), ("multi", "franka"), ("door_opening", "")],
 )
 def test_things_of_every_task_are_in_their_places(task, robot, tmp_path):
-    """Cabinets, doors and rooms; the episodes were cut short, so they failed, and are listed as such."""
+    """Cabinets, doors, rooms, and each of several tasks. The episodes were cut short: they failed, and are listed so."""
     robot = robot or sn.tasks.default_robot(task)
     options = GenerateOptions(
         task=task, robot=robot, envs=2, episodes=1, max_attempts=4, keep_failed=True, options={"max_steps": 4}

@@ -31,7 +31,6 @@ class EpisodeSource:
     """
 
     kind = "Episode"
-    env = 0
     hidden: frozenset[str] = frozenset()
 
     def __init__(self, data: Dataset) -> None:
@@ -65,23 +64,28 @@ class EpisodeSource:
         """Open an episode, and begin it in the scene."""
         episode = Trajectory(self._paths[key])
         states = {path: episode[path] for path in episode.paths() if path.startswith("env_states/")}
-        scene = self._begin(key)
+        scene, env = self._begin(key)
         self.close_videos()
-        self.key, self._episode, self._states, self.scene = key, episode, states, scene
+        self.key, self._episode, self._states, self.scene, self.env = key, episode, states, scene, env
         self.n_steps, self.dt = episode.length + 1, float(1 / episode.fps)
         self.images = {name: kind_of(name) for name in episode.cameras}
         self.names = sorted(episode.paths(), key=_rank)
 
-    def _begin(self, number: int) -> Scene:
-        """Reset the task to the start of an episode; its scene."""
+    def _begin(self, number: int) -> tuple[Scene, int]:
+        """Reset the task to the start of an episode; the scene and the env in which it is."""
         options = self._options
         if self._task is None:
-            without = {"n_envs": 1, "use_sensors": False, "keep_history": False, "autoreset": False}
+            several = options["task"] == tasks.MultiTask.name  # of which the env, in which it was, decides on one
+            set_here = {"n_envs": options["envs"] if several else 1, "use_sensors": False, "keep_history": False}
             self._task = tasks.make(
-                options["task"], robot=options["robot"], seed=options["seed"], **{**options["options"], **without}
+                options["task"], robot=options["robot"], seed=options["seed"], **{**options["options"], **set_here}
             )
-        self._task.reset(numbers=[number])
-        return self._task.scene
+        task, env = self._task, number % self._task.n_envs
+        task.reset(envs=[env], numbers=[number])
+        if isinstance(task, tasks.MultiTask):
+            own, part = divmod(env, len(task.tasks))
+            return task.tasks[part].scene, own
+        return task.scene, env
 
     # -- a step -------------------------------------------------------------------------------------------------------
 
