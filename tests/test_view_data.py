@@ -108,7 +108,7 @@ def test_an_episode_looks_as_it_did(episodes):
     [("opening", "franka"), ("nav_to_obj", "mobile_franka"), ("multi", "franka"), ("door_opening", "")],
 )
 def test_things_of_every_task_are_in_their_places(task, robot, tmp_path):
-    """Cabinets, doors, rooms, and each of several tasks. The episodes were cut short: they failed, and are listed so."""
+    """Cabinets, doors, rooms, and each of several tasks. The episodes were cut short: they failed, and it is said."""
     robot = robot or sn.tasks.default_robot(task)
     options = GenerateOptions(
         task=task, robot=robot, envs=2, episodes=1, max_attempts=4, keep_failed=True, options={"max_steps": 4}
@@ -295,7 +295,7 @@ def opened(browser):
 
     def open_folder(folder):
         viewer = sn.datasets.view(folder)
-        page = browser.new_page(viewport={"width": 640, "height": 480})  # small: software draws it, on few cores
+        page = browser.new_page(viewport={"width": 560, "height": 400})  # small: software draws it, on few cores
         held.append((viewer, page))
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -315,6 +315,18 @@ def seen(page):
     """The 3D view, (H, W, 3)."""
     page.mouse.move(5, 5)
     return imread(io.BytesIO(page.locator("canvas").first.screenshot()))[..., :3]
+
+
+def settled(page):
+    """The 3D view, once it does not change any more."""
+    last = [seen(page)]
+
+    def same():
+        last.append(seen(page))
+        return np.array_equal(last[-1], last[-2])
+
+    assert patiently(page, same)
+    return last[-1]
 
 
 def red_rows(page):
@@ -367,7 +379,7 @@ def test_an_episode_is_chosen_and_gone_through(episodes, opened):
         return np.abs(data.reshape(48, 64, 4)[..., :3] - video[step]).mean() if data.size == 48 * 64 * 4 else 255
 
     assert patiently(page, lambda: off(0) < 6)
-    before = seen(page)
+    before = settled(page)
     slider = page.get_by_role("slider").first
     slider.focus()
     for _ in range(3):
@@ -385,7 +397,7 @@ def test_an_episode_is_chosen_and_gone_through(episodes, opened):
     assert patiently(page, lambda: viewer.step == len(second))
     assert patiently(page, lambda: mark_of(page) == pytest.approx(len(second) * 0.02))
     assert patiently(page, lambda: off(len(second)) < 6)
-    assert patiently(page, lambda: np.abs(seen(page) - before).mean() > 0.01)
+    assert patiently(page, lambda: (np.abs(seen(page) - before).max(axis=2) > 0.2).sum() > 60)
     shown = second["obs/agent/qpos"][-1, 1]
     assert patiently(page, lambda: page.get_by_text(f"{shown:.4g}", exact=True).count() >= 1)
 
@@ -393,7 +405,7 @@ def test_an_episode_is_chosen_and_gone_through(episodes, opened):
 def test_a_recording_is_played(recording, opened):
     viewer, page = opened(recording)
     assert patiently(page, lambda: len(red_rows(page)) > 30)
-    page.wait_for_timeout(1000)
+    settled(page)
     high = red_rows(page).mean()
     assert patiently(page, lambda: plotted(page) is not None)
     assert len(plotted(page)) == 1 + 2 * 3 + 1  # accelerations, measured and true
