@@ -75,6 +75,6 @@ def view(
         DatasetError: the folder is neither, or is damaged; says what to do.
         DeviceError: viser is not installed.
     """
-    from sensorium.viewer.data import open_data  # what it needs is imported when it is used, not before
+    from sensorium.viewer.data_opening import open_data  # what it needs is imported when it is used, not before
 
     return open_data(folder, port, host, open_browser)

@@ -64,28 +64,27 @@ class EpisodeSource:
         """Open an episode, and begin it in the scene."""
         episode = Trajectory(self._paths[key])
         states = {path: episode[path] for path in episode.paths() if path.startswith("env_states/")}
-        scene, env = self._begin(episode)
+        scene, env = self._begin(key)
         self.close_videos()
         self.key, self._episode, self._states, self.scene, self.env = key, episode, states, scene, env
         self.n_steps, self.dt = episode.length + 1, float(1 / episode.fps)
         self.images = {name: kind_of(name) for name in episode.cameras}
         self.names = sorted(episode.paths(), key=_rank)
 
-    def _begin(self, episode: Trajectory) -> tuple[Scene, int]:
-        """Reset the task to the start of an episode; the scene and env in which it is."""
-        options, number = self._options, episode.number
+    def _begin(self, number: int) -> tuple[Scene, int]:
+        """Reset the task to the start of an episode; the scene and the env in which it is."""
+        options = self._options
         if self._task is None:
-            look = episode.scene["config"]["randomize"]
-            without = {"use_sensors": False, "keep_history": False, "autoreset": False}
+            several = options["task"] == tasks.MultiTask.name  # of which the env, in which it was, decides on one
+            set_here = {"n_envs": options["envs"] if several else 1, "use_sensors": False, "keep_history": False}
             self._task = tasks.make(
-                options["task"],
-                robot=options["robot"],
-                seed=options["seed"],
-                n_envs=options["envs"] if look["colors"] or look["lights"] else 1,  # looks depend on the env as well
-                **{**options["options"], **without},
+                options["task"], robot=options["robot"], seed=options["seed"], **{**options["options"], **set_here}
             )
         task, env = self._task, number % self._task.n_envs
         task.reset(envs=[env], numbers=[number])
+        if isinstance(task, tasks.MultiTask):
+            own, part = divmod(env, len(task.tasks))
+            return task.tasks[part].scene, own
         return task.scene, env
 
     # -- a step -------------------------------------------------------------------------------------------------------

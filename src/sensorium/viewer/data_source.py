@@ -33,7 +33,6 @@ class Series(NamedTuple):
     """Ground truth of the same shape, where it was recorded beside."""
     labels: Sequence[str]
     """Names of the columns."""
-    unit: str = ""
 
 
 class Texts(NamedTuple):

@@ -55,7 +55,7 @@ class Mirror:
             places, radii = self.data.geom_xpos[shown], model.geom_rbound[shown]
             crowd = np.median(places, axis=0)
             away = np.linalg.norm(places - crowd, axis=1)
-            size = float(max(3 * np.quantile(away, 0.8), 4 * np.median(radii)))
+            size = float(max(4 * np.quantile(away, 0.8), 4 * np.median(radii)))
             if extent > _ASIDE * size:
                 return crowd, size
         return center, extent

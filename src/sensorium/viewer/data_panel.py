@@ -1,0 +1,142 @@
+"""The panel beside recorded data: which episode, which step, plots and images."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import torch
+
+from sensorium.cameras.plotting import as_picture
+from sensorium.viewer import page
+from sensorium.viewer.control import Control
+from sensorium.viewer.data_plots import Plot
+from sensorium.viewer.data_source import Source
+
+LISTED = 200
+"""Episodes that the list has at once."""
+SPEEDS = {"0.1 ×": 0.1, "0.25 ×": 0.25, "0.5 ×": 0.5, "real time": 1.0, "2 ×": 2.0, "5 ×": 5.0}
+SWITCHES = {"show_sensors": "Sensor frames", "show_collision": "Collision geoms"}
+"""Attribute of the stage -> label."""
+
+
+class Panel:
+    """What the person chooses is left to ``control``, by name: "choice" and "number" (of episodes), "step", "button",
+    "speed", "follow", "array", and the switches."""
+
+    def __init__(self, gui: Any, source: Source, control: Control) -> None:
+        self._gui, self._source, self._control = gui, source, control
+        self._listed: list[int] = []
+        self._numbers: dict[str, int] = {}
+        self._images: dict[str, Any] = {}
+        self._status = gui.add_html("")
+        self._build_choice()
+        self._build_time()
+        folder = gui.add_folder("Plot")
+        with folder:
+            self._array = self._asking("array", gui.add_dropdown("Array", ("",)))
+        self.plot = Plot(gui, folder)
+        self._image_folder = gui.add_folder("Cameras")
+        with gui.add_folder("Show", expand_by_default=False):
+            for name, label in SWITCHES.items():
+                self._asking(name, gui.add_checkbox(label, name == "show_sensors"))
+
+    def _asking(self, what: str, element: Any) -> Any:
+        """Leave what the person chose to the thread that draws; what this program sets is none of that."""
+
+        def ask(event: Any) -> None:
+            if event.client is not None:
+                self._control.ask(what, event.target.value)
+
+        element.on_update(ask)
+        return element
+
+    def _build_choice(self) -> None:
+        gui, source = self._gui, self._source
+        with gui.add_folder(source.kind):
+            self._choice = self._asking("choice", gui.add_dropdown(source.kind, ("",)))
+            self._number: Any = None
+            if len(source.keys) > LISTED:
+                first, last = source.keys[0], source.keys[-1]
+                number = gui.add_number("Number", source.key, min=first, max=last, step=1)
+                self._number = self._asking("number", number)
+
+    def _build_time(self) -> None:
+        gui, control = self._gui, self._control
+        with gui.add_folder("Time"):
+            self._slider = self._asking("step", gui.add_slider("Step", 0, 1, 1, 0))
+            buttons = gui.add_button_group("Playback", ("Play", "Pause", "Back", "Next"))
+            buttons.on_click(lambda event: control.ask("button", event.target.value))
+            self._asking("speed", gui.add_dropdown("Speed", tuple(SPEEDS), initial_value="real time"))
+            self._follow = self._asking("follow", gui.add_dropdown("Follow", ("nothing",)))
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def number_of(self, choice: str) -> int | None:
+        """The episode of a line of the list."""
+        return self._numbers.get(choice)
+
+    def enter(self, array: str | None) -> None:
+        """Another episode is shown; of its arrays, ``array`` is plotted, or the one of before."""
+        source = self._source
+        self._list()
+        self._slider.max = max(source.n_steps - 1, 1)
+        if self._images.keys() != source.images.keys():
+            for element in self._images.values():
+                element.remove()
+            self._images = {}
+        self._image_folder.visible = bool(source.images)
+        if tuple(self._array.options) != tuple(source.names):
+            before = self._array.value
+            self._array.options = tuple(source.names)
+            array = array or before
+        array = array or self._array.value
+        self.show_array(array if array in source.names else source.names[0])
+
+    def _list(self) -> None:
+        """The episodes around the present one."""
+        keys, key = self._source.keys, self._source.key
+        first = keys.index(key) // LISTED * LISTED
+        listed = keys[first : first + LISTED]
+        if listed != self._listed:
+            self._listed = listed
+            self._numbers = {self._source.label(each): each for each in listed}
+            self._choice.options = tuple(self._numbers)
+        self._choice.value = next(label for label, each in self._numbers.items() if each == key)
+        if self._number is not None:
+            self._number.value = key
+
+    def list_bodies(self, names: list[str]) -> None:
+        """What can be followed; nothing is."""
+        self._follow.options = ("nothing", *names)
+        self._follow.value = "nothing"
+
+    def show_array(self, name: str) -> None:
+        """Plot another array."""
+        self._array.value = name
+        self.plot.show(self._source.series(name))
+
+    def set_step(self, step: int) -> None:
+        """Have the slider at a step."""
+        self._slider.value = step
+
+    def tell(self, step: int, problem: str = "") -> None:
+        """Say where the page is, and what is wrong."""
+        source = self._source
+        text = f"<b>{step * source.dt:.3f} s</b> &nbsp;·&nbsp; step {step} of {source.n_steps - 1}"
+        text += f"<br>{source.kind.lower()} {html.escape(self._choice.value)}"
+        if problem:
+            text += f"<br><span style='color:#b3261e'>{html.escape(problem)}</span>"
+        self._status.content = f"<div style='padding:0.5em 1em;font-size:0.9em'>{text}</div>"
+
+    def draw(self, step: int) -> None:
+        """Show plot and images of a step."""
+        self.plot.mark(step, step * self._source.dt)
+        self.tell(step)
+        for name, kind in self._source.images.items():
+            picture = page.displayed(as_picture(kind, torch.from_numpy(self._source.image(name, step))))
+            if name in self._images:
+                self._images[name].image = picture
+            else:
+                with self._image_folder:
+                    self._images[name] = self._gui.add_image(picture, label=name, format="jpeg")
