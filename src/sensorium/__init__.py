@@ -58,7 +58,7 @@ from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere, TileMap
 
 if TYPE_CHECKING:
-    from sensorium import datasets, policies, robots, scenarios, suites, tasks
+    from sensorium import datasets, entities, policies, robots, scenarios, suites, tasks
     from sensorium.cameras import (
         BatchRendererCamera,
         Camera,
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         RasterizerCamera,
         RaytracerCamera,
     )
+    from sensorium.entities import SACMLPBrain, TrainableEntity
     from sensorium.sensors import (
         ContactDepthProbe,
         ContactProbe,
@@ -86,7 +87,9 @@ __version__ = "0.1.0"
 
 _CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
 """What is imported from ``sensorium.cameras`` when it is used."""
-_PACKAGES = ("datasets", "policies", "robots", "scenarios", "suites", "tasks")
+_ENTITIES = ("SACMLPBrain", "TrainableEntity")
+"""What is imported from ``sensorium.entities`` when it is used."""
+_PACKAGES = ("datasets", "entities", "policies", "robots", "scenarios", "suites", "tasks")
 """Packages that are imported when they are used."""
 
 __all__ = [
@@ -146,6 +149,7 @@ __all__ = [
     "Raycaster",
     "RaytracerCamera",
     "RingPattern",
+    "SACMLPBrain",
     "Scene",
     "Sensor",
     "SensorGroup",
@@ -163,10 +167,12 @@ __all__ = [
     "TemperatureGrid",
     "TileMap",
     "Trace",
+    "TrainableEntity",
     "TreeError",
     "WheelOdometry",
     "__version__",
     "datasets",
+    "entities",
     "policies",
     "presets",
     "robots",
@@ -181,6 +187,8 @@ def __getattr__(name: str) -> Any:
         return getattr(sensors, name)
     if name in _CAMERAS:
         return getattr(importlib.import_module("sensorium.cameras"), name)
+    if name in _ENTITIES:
+        return getattr(importlib.import_module("sensorium.entities"), name)
     if name in _PACKAGES:
         return importlib.import_module(f"sensorium.{name}")
     raise AttributeError(f"module 'sensorium' has no attribute {name!r}")

@@ -1,8 +1,23 @@
-"""Trainable entities: what a robot remembers, and how many of them share it."""
+"""Trainable entities: robots that own their senses, brain and memory."""
 
+from sensorium.entities.brain import Brain, LearningBrain
 from sensorium.entities.cluster_buffer import ClusterOptions, VectorizedClusterBuffer
 from sensorium.entities.clusters import Clusters
+from sensorium.entities.entity import TrainableEntity
 from sensorium.entities.layout import Field, Layout, Transitions
 from sensorium.entities.memory import Memory
+from sensorium.entities.sac import SACMLPBrain
 
-__all__ = ["ClusterOptions", "Clusters", "Field", "Layout", "Memory", "Transitions", "VectorizedClusterBuffer"]
+__all__ = [
+    "Brain",
+    "ClusterOptions",
+    "Clusters",
+    "Field",
+    "Layout",
+    "LearningBrain",
+    "Memory",
+    "SACMLPBrain",
+    "TrainableEntity",
+    "Transitions",
+    "VectorizedClusterBuffer",
+]
