@@ -57,7 +57,7 @@ class SACMLPBrain:
         if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
             raise OptionError(f"action_space must be bounded, got {action_space}")
         self.observation_space, self.action_space = observation_space, action_space
-        self._options = {
+        self._options: dict[str, Any] = {
             "seed": seed,
             "hidden": list(hidden),
             "learning_rate": learning_rate,
@@ -146,7 +146,9 @@ class SACMLPBrain:
     def learn(self, memory: Any, gradient_steps: int) -> dict[str, float]:
         """Take gradient steps on batches of a memory; returns losses and temperature."""
         self._sac.replay_buffer = _Sampler(self, memory)
-        self._sac.train(gradient_steps, self._batch_size)
+        with torch.random.fork_rng():  # its actions are drawn from torch's own numbers, which others draw from, too
+            torch.manual_seed(int(self._options["seed"]) * 1_000_003 + self._sac._n_updates)
+            self._sac.train(gradient_steps, self._batch_size)
         return {name: float(value) for name, value in self._sac.logger.name_to_value.items()}
 
     # -- keeping ------------------------------------------------------------------------------------------------------
@@ -242,13 +244,13 @@ class _Sampler:
         low, high = (
             torch.from_numpy(each).to(brain.device) for each in (brain.action_space.low, brain.action_space.high)
         )
-        action = batch["action"].to(brain.device)
+        action = batch.action.to(brain.device)
         return DictReplayBufferSamples(
-            observations=self._shown(batch["observation"]),
+            observations=self._shown(batch.observation),
             actions=2 * (action - low) / (high - low) - 1,
-            next_observations=self._shown(batch["next_observation"]),
-            dones=batch["terminated"].to(brain.device).float().reshape(-1, 1),
-            rewards=batch["reward"].to(brain.device).float().reshape(-1, 1),
+            next_observations=self._shown(batch.next_observation),
+            dones=batch.terminated.to(brain.device).float().reshape(-1, 1),
+            rewards=batch.reward.to(brain.device).float().reshape(-1, 1),
         )
 
     def _shown(self, observation: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
