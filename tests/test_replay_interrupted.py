@@ -239,15 +239,15 @@ def flip(path):
 def test_files_that_are_damaged_are_made_again(recording, whole, tmp_path, damage, name):
     options = ReplayOptions(images=("rgb", "depth"), segment_frames=10, max_frames=25)
     first = replay(recording, tmp_path / "b", options)
-    before = {path: path.stat().st_ino for path in (tmp_path / "b").rglob("*") if path.suffix in (".h5", ".mp4")}
+    before = {path: path.stat().st_ctime_ns for path in (tmp_path / "b").rglob("*") if path.suffix in (".h5", ".mp4")}
     damage(tmp_path / "b" / name)
     reports = []
     with pytest.warns(UserWarning, match="frames 10 to 19 are missing or damaged"):
         again = replay(recording, tmp_path / "b", options, resume=True, progress=reports.append)
     assert reports[0] == 15
     assert sum(reports) == 25
-    for path, inode in before.items():
-        assert (path.stat().st_ino == inode) is (path.stem != "00000010"), path
+    for path, made in before.items():
+        assert (path.stat().st_ctime_ns == made) is (path.stem != "00000010"), path
     assert sn.datasets.check(tmp_path / "b").whole
     for index in range(25):
         np.testing.assert_array_equal(again.read_rgb("front", index), first.read_rgb("front", index))
@@ -263,7 +263,7 @@ def test_a_file_that_grows_too_large_is_a_clear_error(recording, whole, tmp_path
     _, text = running.process.communicate()
     assert running.process.returncode == 1
     last = text.strip().splitlines()[-1]
-    assert last.startswith("sensorium.errors.DatasetError: cannot write ")
+    assert last.startswith("sensorium.datasets.files.DiskFullError: cannot write ")
     assert last.endswith(": File too large. Free some space: what was written before is whole.")
     there = on_disk(tmp_path / "b")
     assert there >= running.told > 10

@@ -280,7 +280,7 @@ def test_a_robot_outside_a_scene_cannot_act():
 
 
 def test_robots_and_their_options_are_listed():
-    assert names() == ["diffdrive", "holonomic", "franka", "mobile_franka", "floating_gripper", "bimanual"]
+    assert names() == ["diffdrive", "holonomic", "balancer", "franka", "mobile_franka", "floating_gripper", "bimanual"]
     for name in names():
         options = make(name).options
         assert type(options)(**json.loads(json.dumps(options.model_dump(mode="json")))) == options
