@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ _ROWS = 64
 _PACKAGES = ("sensorium", "mujoco", "numpy", "torch", "h5py", "av", "gymnasium")
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of what has a part in it."""
     found = {"python": platform.python_version()}
@@ -63,6 +65,7 @@ class TrajectoryWriter:
         self._files: list[h5py.File | None] = [None] * task.n_envs
         self._streams: list[dict[str, Stream]] = [{} for _ in range(task.n_envs)]
         self._waiting: list[tuple[dict[str, Any], dict[str, np.ndarray], np.ndarray]] = []
+        self._suite_text = json.dumps(self._describe_suite())
         self._queue: queue.Queue[Any] = queue.Queue(_ROWS)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -197,7 +200,7 @@ class TrajectoryWriter:
         for name, value in about.items():
             group.attrs[name] = value
         group["obs_scene"] = json.dumps(self._task.describe_scene(env), allow_nan=False)
-        group["suite"] = json.dumps(self._describe_suite())
+        group["suite"] = self._suite_text
         group.require_group("obs/sensor_data")
         for uuid, stream in self._streams[env].items():
             kind = KINDS[kind_of(uuid)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium import policies, tasks
-from sensorium.datasets.files import write_whole
+from sensorium.datasets.files import named, write_whole
 from sensorium.datasets.trajectory import TrajectoryWriter, episode_name
 from sensorium.errors import OptionError
 from sensorium.generation.options import GenerateOptions
@@ -27,6 +27,8 @@ class UnitMaker:
 
     def __init__(self, options: GenerateOptions, folder: Path) -> None:
         self.options, self.folder = options, folder
+        with named(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self.task = tasks.make(
             options.task,
             robot=options.robot,

@@ -50,12 +50,18 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     """
     texts = []
     for env, value in enumerate(values):
-        if not (isinstance(value, dict) and _is_json(value)):
+        try:
+            text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+            text.encode("utf-8")
+            wrong = not isinstance(value, dict) or not all(isinstance(key, str) for key in value)
+        except (TypeError, ValueError):
+            wrong = True
+        if wrong:
             raise OptionError(
                 f"{uuid!r}: what env {env} says is no JSON: keys must be strings, and values strings, finite numbers, "
                 f"booleans, None, lists or dicts; got {value!r}"
             )
-        texts.append(json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False))
+        texts.append(text)
     if length is None:
         return texts
     rows = np.zeros((len(texts), length), np.uint8)
