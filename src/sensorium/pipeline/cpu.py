@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from sensorium.pipeline import kernels
 from sensorium.pipeline.flags import MIX_ROW, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
+from sensorium.pipeline.launch import Live, launch
 from sensorium.pipeline.layout import Block, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
 from sensorium.worlds import World
@@ -64,30 +64,41 @@ class CpuKernels:
         self.timed = True
         """Whether any sensor has a rate, a delay or drop-outs."""
 
-    def step(self, step: int) -> None:
+    @property
+    def threaded(self) -> bool:
+        """Whether any stage is cut into parts for several threads."""
+        return self._pool is not None
+
+    def step(self, step: int | Live) -> None:
         """All fused columns of all blocks, from the engine's data to the return cache."""
         timed = self.timed
         if timed and (not self._calls or len(self._calls[0]) != 1):  # else the first call does it
-            kernels.time_sensors(self._timing, self._time, self._dt, np.uint32(step))
+            launch(kernels.time_step, self._timing, self._time, self._dt, step)
             timed = False
         for calls in self._calls:
             waiting = []
             for arrays, part in calls[1:]:
                 assert self._pool is not None
-                waiting.append(self._pool.submit(partial(kernels.fused_step, *arrays, False, *part, step)))
+                waiting.append(self._pool.submit(launch, kernels.fused_step, *arrays, False, *part, step))
             if calls:
                 arrays, part = calls[0]
-                kernels.fused_step(*arrays, timed, *part, step)
+                launch(kernels.fused_step, *arrays, timed, *part, step)
                 timed = False
             for future in waiting:
                 future.result()
 
     def gather(self, block: Block, group: SensorGroup) -> None:
         """Raw signals of one group into its part of ``truth``."""
-        kernels.gather(self._columns[id(block)], group.columns.start, group.columns.stop, self._data)
+        launch(kernels.gather, self._columns[id(block)], group.columns.start, group.columns.stop, self._data)
 
     def hardware(
-        self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, hold: bool = False
+        self,
+        block: Block,
+        group: SensorGroup,
+        before: torch.Tensor,
+        out: torch.Tensor,
+        step: int | Live,
+        hold: bool = False,
     ) -> None:
         """The hardware stage of one group, from ``before`` to ``out``; ``hold`` keeps what is not due."""
         first, arrays = group.columns.start, self._arrays[id(block)]
@@ -99,8 +110,8 @@ class CpuKernels:
                 own = (*scratch, *cut)
             else:
                 assert self._pool is not None
-                waiting.append(self._pool.submit(partial(kernels.hardware_step, *arrays, *scratch, *cut, *common)))
-        kernels.hardware_step(*arrays, *own, *common)
+                waiting.append(self._pool.submit(launch, kernels.hardware_step, *arrays, *scratch, *cut, *common))
+        launch(kernels.hardware_step, *arrays, *own, *common)
         for future in waiting:
             future.result()
 
@@ -111,7 +122,7 @@ class CpuKernels:
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one of the groups' own tensors to another."""
-        np.copyto(self._view(target), self._view(source))
+        launch(kernels.copy, self._view(source), self._view(target))
 
     def deliver(
         self,
@@ -119,12 +130,13 @@ class CpuKernels:
         rows: slice,
         measured: torch.Tensor,
         truth: torch.Tensor,
-        step: int,
+        step: int | Live,
         serve: bool = True,
         remember: bool = True,
     ) -> None:
         """Snapshots of some return columns into rings, cache and histories."""
-        kernels.deliver(
+        launch(
+            kernels.deliver,
             self._deliveries[id(delivery)],
             rows.start,
             rows.stop,

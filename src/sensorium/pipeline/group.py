@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
+from sensorium.pipeline.launch import Live
 
 if TYPE_CHECKING:
     from sensorium.pipeline.manager import SensorManager
@@ -120,6 +121,16 @@ class SensorGroup:
     def step(self) -> int:
         """Steps since build."""
         return self._manager.step_count
+
+    @property
+    def clock(self) -> Live:
+        """The same as an argument of :func:`~sensorium.pipeline.launch.launch`, which replays look up again."""
+        return self._manager.clock
+
+    @property
+    def advancing(self) -> bool:
+        """Whether the hooks run in a step; in a reset no time passes."""
+        return self._manager._resetting is None
 
     @property
     def counter(self) -> torch.Tensor:

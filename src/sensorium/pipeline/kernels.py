@@ -650,6 +650,18 @@ def deliver(delivery, r0, r1, measured, truth, timing, step, serve, remember):
 
 
 @_jit
+def copy(source, target):
+    """All of ``source`` to ``target``."""
+    target[:] = source
+
+
+@_jit
+def time_step(timing, time, dt, step):
+    """``time_sensors``, with the step as other kernels take it."""
+    time_sensors(timing, time, dt, _U(step))
+
+
+@_jit
 def fused_step(
     # one by one, since unpacking named tuples at the call costs as much again; in the order of Columns, ...
     table,

@@ -7,6 +7,7 @@ dtype; the hooks of the others run once each, for all sensors of the class and a
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from sensorium.errors import OptionError
 from sensorium.pipeline.describe import describe_group
 from sensorium.pipeline.flags import HELD
 from sensorium.pipeline.group import SensorGroup
+from sensorium.pipeline.launch import Live, capture, is_replayable
 from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
@@ -31,6 +33,7 @@ class SensorManager:
     """All sensors of one scene. Users meet it through the scene and the sensors."""
 
     def __init__(self) -> None:
+        self.clock = Live(np.zeros(1, np.int64))
         self.step_count = 0
         self.on_change: Callable[[str, str, dict[str, Any]], None] = lambda uuid, method, arguments: None
         self.world: World
@@ -48,11 +51,20 @@ class SensorManager:
         self._raw: list[SensorGroup] = []
         self._rows_of: dict[int, list[int]] = {}
         self._held: set[int] = set()
-        self._before: list[Callable[[], None]] = []
-        self._after: list[Callable[[], None]] = []
+        self._plans: dict[Any, list[Callable[[], None]]] = {}
+        self._steps: list[Callable[[], None]] = []
         self._resetting: Any = None
         self._captured: list[SensorGroup] = []
         self._eager: list[SensorGroup] = []
+
+    @property
+    def step_count(self) -> int:
+        """Steps since build."""
+        return self._step_count
+
+    @step_count.setter
+    def step_count(self, count: int) -> None:
+        self._step_count = self.clock.cell[0] = count
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -144,8 +156,8 @@ class SensorManager:
             self._times.note(
                 self._rows[sensor.uuid], {name: getattr(sensor.options, name) for name in TIMING_PARAMETERS}
             )
+        self._plans = {}
         self._note_timing()
-        self._before, self._after = self._plan()
         everyone = torch.ones(n_envs, dtype=torch.bool, device=device)
         if world.captures:
             engine: Any = world
@@ -161,23 +173,47 @@ class SensorManager:
         # a graph is captured once, and rate or drop-outs may be set later
         flags, captures = self._times.flags, self.world.captures
         self._held = {key for key, rows in self._rows_of.items() if captures or any(flags[row] & HELD for row in rows)}
+        if not captures:
+            # all that the stages of a step decide by: a plan holds until one of them changes
+            idle = tuple(self.is_idle(group) for group in self._unfused if group.hooked and group.in_pipeline)
+            key = (self._times.timed, frozenset(self._held), idle)
+            if key not in self._plans:
+                self._plans[key] = self._plan()
+            self._steps = self._plans[key]
 
-    def _plan(self) -> tuple[list[Callable[[], None]], list[Callable[[], None]]]:
-        """The calls of a step on the CPU before and after the fused one, laid out once: looking up takes time, too."""
-        before: list[Callable[[], None]] = [
-            partial(group.cls._update_raw_data, group, group.truth) for group in self._raw
-        ]
-        after: list[Callable[[], None]] = []
+    def _plan(self) -> list[Callable[[], None]]:
+        """The calls of a step on the CPU, laid out once, for looking up takes time, too; those in a row that are
+        nothing but compiled kernels become one."""
+        stages: list[tuple[bool, Callable[[], None]]] = []  # whether it can be replayed, and the call itself
+        for group in self._raw:
+            raw = group.cls._update_raw_data
+            stages.append((is_replayable(raw), partial(raw, group, group.truth)))
+        stages.append((True, lambda: self._kernels.step(self.clock)))
         for group in self._unfused:
             if group.hooked:
-                after.append(partial(self._run_hooks, group))
+                stages.append((self._replays(group), partial(self._run_hooks, group)))
             if group.post_processed:
                 process = group.cls._post_process
-                after.append(partial(process, group, group.truth, group.return_truth, False))
-                after.append(partial(process, group, group.reading, group.snapshot, True))
+                stages.append((is_replayable(process), partial(process, group, group.truth, group.return_truth, False)))
+                stages.append((is_replayable(process), partial(process, group, group.reading, group.snapshot, True)))
             if group.stored:
-                after.append(partial(self._deliver, group))
-        return before, after
+                stages.append((not group.delayed, partial(self._deliver, group)))
+        if self._kernels.threaded:  # work so large that calls cost nothing beside it
+            return [call for _, call in stages]
+        from sensorium.pipeline.chain import chain
+
+        plan: list[Callable[[], None]] = []
+        for replays, members in itertools.groupby(stages, key=lambda stage: stage[0]):
+            calls = [call for _, call in members]
+            plan += [chain([one for call in calls for one in capture(call)])] if replays else calls
+        return plan
+
+    def _replays(self, group: SensorGroup) -> bool:
+        """Whether the hooks of a group before its post-processing are replayable in every part."""
+        if not group.in_pipeline or group.responds or id(group) in self._held:
+            return False
+        names = ("_update_shared_cache", "_update_raw_data", "_apply_hardware_imperfections")
+        return all(is_replayable(getattr(group.cls, name, None)) for name in names)
 
     def _make_kernels(self) -> Any:
         """The kernels for the world's device; Numba and Warp are imported here, and not before they are needed."""
@@ -259,10 +295,7 @@ class SensorManager:
         """Sense the world as it is now: one more step."""
         self.step_count += 1
         if not self.world.captures:
-            for call in self._before:
-                call()
-            self._kernels.step(self.step_count)
-            for call in self._after:
+            for call in self._steps:
                 call()
         elif self._eager:
             world: Any = self.world
@@ -300,7 +333,7 @@ class SensorManager:
 
     def _deliver(self, group: SensorGroup) -> None:
         delivery, measured, truth = self._delivery_of(group)
-        rows, step = group.delivery_rows, self.step_count
+        rows, step = group.delivery_rows, self.clock if not self.world.captures else self.step_count
         if group.delayed:
             self._kernels.deliver(delivery, rows, measured, truth, step, serve=False, remember=False)
             group.cls._apply_delay(group, group.ring, group.cache)
@@ -326,7 +359,7 @@ class SensorManager:
         """Raw signals of one group into ``out``."""
         self._kernels.gather(self._blocks[group.dtype], group)
         if out.data_ptr() != group.truth.data_ptr():
-            out.copy_(group.truth)
+            self._kernels.copy(group.truth, out)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one of the groups' own tensors to another."""
@@ -346,7 +379,8 @@ class SensorManager:
         before = group.before
         self._kernels.copy(data, before)
         if self._resetting is None:
-            self._kernels.hardware(block, group, before, data, self.step_count)
+            step = self.step_count if self.world.captures else self.clock
+            self._kernels.hardware(block, group, before, data, step)
         else:
             self._kernels.reset_hardware(block, group, before, data, self.step_count, self._resetting)
 
@@ -372,14 +406,14 @@ class SensorManager:
     ) -> None:
         """Restart the envs in ``mask`` (on the CPU also given as ids) in fused columns and in ``groups``."""
         envs = mask if ids is None else ids
-        if fused:
-            for group in self._raw:
-                self._reset_raw(group, mask)
-            for block in self._blocks.values():
-                self._kernels.reset_fused(block, self.step_count, envs)
-            self._kernels.reset_timing(envs)
         self._resetting = envs
         try:
+            if fused:
+                for group in self._raw:
+                    self._reset_raw(group, mask)
+                for block in self._blocks.values():
+                    self._kernels.reset_fused(block, self.step_count, envs)
+                self._kernels.reset_timing(envs)
             for group in groups:
                 if group.hooked:
                     self._reset_hooks(group, mask)

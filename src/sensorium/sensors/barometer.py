@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.atmosphere import EXPONENT, LAPSE_RATE, STANDARD_PRESSURE, STANDARD_TEMPERATURE, TROPOPAUSE
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
@@ -77,18 +78,20 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
             group.air = [torch.from_numpy(values).to(group.device).unsqueeze(-1) for values in group.air]
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if not group.world.captures:
-            group.kernels.pressures(group.sensed, group.at, *group.air, group.array(out))
+            launch(group.kernels.pressures, group.sensed, group.at, *group.air, group.array(out))
         else:
             origin, pressure, temperature = group.air
             height = (group.sensed[:, group.at].T + origin).clamp(max=TROPOPAUSE)
             out.copy_(pressure * (1 - LAPSE_RATE * height / temperature) ** EXPONENT)
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernels.pressure_altitudes(group.array(data), group.array(out))
+            launch(group.kernels.pressure_altitudes, group.array(data), group.array(out))
         else:
             out[0::2] = data
             ratio = data.clamp(min=1.0) / STANDARD_PRESSURE

@@ -37,6 +37,7 @@ import torch
 
 from sensorium.errors import NotBuiltError, OptionError, did_you_mean
 from sensorium.pipeline import SensorGroup, SensorManager, Slots, Source
+from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.layout import n_columns
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, as_numbers, broadcast, check
 from sensorium.sensors.options import SensorOptions
@@ -474,6 +475,7 @@ class SimpleSensor(Sensor[DataT]):
     _base: ClassVar[bool] = True
 
     @classmethod
+    @replayable
     def _update_shared_cache(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
         truth_line, measured_line = group.truth_timeline, group.measured_timeline
         if truth_line is None or measured_line is None:
@@ -497,6 +499,7 @@ class SimpleSensor(Sensor[DataT]):
         cls._apply_hardware_imperfections(group, measured)
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: SensorGroup, out: torch.Tensor) -> None:
         """Fill ``out`` (columns, B) with the raw signal as the world is now."""
         group.gather(out)
@@ -519,6 +522,7 @@ class SimpleSensor(Sensor[DataT]):
         """The response model, in place on ``data`` (columns, B); ``timeline[k]`` is its result of k steps ago."""
 
     @classmethod
+    @replayable
     def _apply_hardware_imperfections(cls, group: SensorGroup, data: torch.Tensor) -> None:
         """Change the working buffer ``data`` (columns, B) in place: electronics. Never enters the timeline."""
         group.imperfect(data)

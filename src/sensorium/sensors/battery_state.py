@@ -11,6 +11,7 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import PerAxis, SensorOptions, Spread
 from sensorium.worlds import Names
@@ -158,7 +159,7 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
         else:
             from sensorium.sensors import robot_kernels
 
-            group.kernel, group.sensed_step = robot_kernels.discharge, group.step
+            group.kernel = robot_kernels.discharge
             group.force, group.speed = group.force.numpy(), group.speed.numpy()
 
     @classmethod
@@ -169,14 +170,13 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
             group.drawn[rows, :, 0] = group.initial.numpy().T[rows]
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if group.world.captures:
             group.discharge.advance(out)
             return
-        now = group.step
-        advance = now != group.sensed_step  # at a reset, no time has passed
-        group.sensed_step = now
-        group.kernel(
+        launch(
+            group.kernel,
             group.force,
             group.speed,
             group.actuators,
@@ -186,6 +186,6 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
             group.speeds,
             group.drawn,
             group.dt,
-            advance,
+            group.advancing,
             group.array(out),
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import mujoco
-import numpy as np
 import torch
 from pydantic import Field
 
 from sensorium.pipeline import Source
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.worlds import Names
@@ -63,14 +63,19 @@ class ContactSensor(SimpleSensor[torch.Tensor], options=Contact):
     def _build_group(cls, group: Any) -> None:
         thresholds = torch.zeros(len(group.sensors), group.n_envs, device=group.device)
         group.parameters["threshold"] = thresholds
-        group.thresholds = None if group.world.captures else thresholds.numpy()
+        group.thresholds = None
+        if not group.world.captures:
+            from sensorium.sensors.robot_kernels import exceed
+
+            group.thresholds, group.exceed = thresholds.numpy(), exceed
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if group.thresholds is None:
             torch.gt(data, group.parameters["threshold"], out=out)
         else:  # at one env, torch takes several times as long
-            np.greater(group.array(data), group.thresholds, out=group.array(out))
+            launch(group.exceed, group.array(data), group.thresholds, group.array(out))
 
 
 def declare_contacts(

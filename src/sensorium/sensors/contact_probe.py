@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.compiled import compiled
 from sensorium.sensors.options import SimpleSensorOptions, Spread
@@ -111,11 +112,13 @@ class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthPro
         group.skin = Skin(group, [sensor._local()[0] for sensor in group.sensors], width=1)
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _fill(group.field.sensors, group.field.depth, 1, group.array(out))
+        launch(_fill, group.field.sensors, group.field.depth, 1, group.array(out))
 
     @classmethod
+    @replayable
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
         group.skin.imperfect(data)
 
@@ -153,20 +156,23 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
         group.closed = [group.state(branch, count).numpy() for branch in ("truth", "measured")]
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
         array = group.array(out)
-        _fill(group.field.sensors, group.field.depth, 2, array)
-        _switch(group.field.sensors, group.thresholds, group.closed[0], array)
+        launch(_fill, group.field.sensors, group.field.depth, 2, array)
+        launch(_switch, group.field.sensors, group.thresholds, group.closed[0], array)
 
     @classmethod
+    @replayable
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
         super()._apply_hardware_imperfections(group, data)
-        _switch(group.field.sensors, group.thresholds, group.closed[1], group.array(data))
+        launch(_switch, group.field.sensors, group.thresholds, group.closed[1], group.array(data))
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        _show(group.field.sensors, group.array(data), group.array(out))
+        launch(_show, group.field.sensors, group.array(data), group.array(out))
 
 
 @compiled

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.compiled import compiled
 from sensorium.sensors.options import SimpleSensorOptions
@@ -132,11 +133,13 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
         )
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _displace(*(*group.arguments, group.array(out)))
+        launch(_displace, *group.arguments, group.array(out))
 
     @classmethod
+    @replayable
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
         group.skin.imperfect(data)
 

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import Source
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, PerAxis, Range, SensorOptions, Spread
 from sensorium.worlds import Names, Painter
@@ -212,9 +213,10 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
             group.weights = torch.from_numpy(group.weights).to(group.device).T.unsqueeze(-1)
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernel(group.array(data), group.rows, group.weights, group.array(out))
+            launch(group.kernel, group.array(data), group.rows, group.weights, group.array(out))
         else:
             wrench, one, other = (data[rows] for rows in group.rows)
             out.copy_(wrench - group.weights[0] * one - group.weights[1] * other)

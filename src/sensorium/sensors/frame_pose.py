@@ -10,6 +10,7 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.pipeline import SensorGroup, Source
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import PerAxis, SensorOptions, Spread
@@ -177,9 +178,10 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
         group.normalise = normalise  # type: ignore[attr-defined]
 
     @classmethod
+    @replayable
     def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if group.device.type == "cpu":  # one call instead of twenty
-            group.normalise(group.array(data), group.array(out))  # type: ignore[attr-defined]
+            launch(group.normalise, group.array(data), group.array(out))  # type: ignore[attr-defined]
             return
         out.copy_(data)
         w, x, y, z = (quat := out.view(len(group.sensors), 13, -1)[:, 3:7]).unbind(1)

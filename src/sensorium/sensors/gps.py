@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import formula
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
 from sensorium.sensors.wgs84 import cartesian
@@ -153,7 +154,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
         group.parameters |= dict(zip(_RECEPTION, group.reception, strict=True))
         group.outage, group.no_outage = np.zeros((2, len(sensors), group.n_envs))
         group.due, group.due_rows = manager._timing.due, np.array([manager._rows[s.uuid] for s in sensors])
-        group.sensed, group.sensed_step = group.world.bind("sensordata"), group.step
+        group.sensed = group.world.bind("sensordata")
         if group.world.captures:
             from sensorium.sensors.robot_graph import Receiver
 
@@ -172,23 +173,22 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             group.outage[:, mask.numpy()] = 0.0
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if group.world.captures:
             out.copy_(group.sensed[:, group.at].T)
         else:
-            group.kernels.positions(group.sensed, group.at, group.array(out))
+            launch(group.kernels.positions, group.sensed, group.at, group.array(out))
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if group.world.captures:
             group.receiver.read(data, out, is_measured)
             return
         held, outage = False, group.no_outage
         if is_measured:
-            now = group.step
-            held = now != group.sensed_step  # at a reset, no time has passed, and there is nothing to hold
-            group.sensed_step, outage = now, group.outage
-            group.kernels.receive(*group.receive, now, held)
-        group.kernels.geodetic(
-            group.array(data), group.origins, outage, held, group.due, group.due_rows, group.array(out)
-        )
+            held, outage = group.advancing, group.outage  # at a reset there is nothing to hold
+            launch(group.kernels.receive, *group.receive, group.clock, held)
+        arrays = group.array(data), group.origins, outage, held, group.due, group.due_rows, group.array(out)
+        launch(group.kernels.geodetic, *arrays)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import model_validator
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.joint_encoder import resolve_joints
 from sensorium.sensors.options import SimpleSensorOptions
@@ -70,9 +71,10 @@ class JointTorqueSensor(SimpleSensor[torch.Tensor], options=JointTorque):
             group.shares = torch.from_numpy(group.shares).float().to(group.device).T.unsqueeze(-1)
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if not group.world.captures:
-            group.kernel(*group.fields, group.dofs, group.shares, group.array(out))
+            launch(group.kernel, *group.fields, group.dofs, group.shares, group.array(out))
         else:
             out.copy_(
                 sum(share * field[:, group.dofs].T for share, field in zip(group.shares, group.fields, strict=True))

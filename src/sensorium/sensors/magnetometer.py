@@ -10,6 +10,7 @@ import torch
 from pydantic import field_validator
 
 from sensorium.pipeline import Source
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.imu import Matrix3
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
@@ -96,9 +97,10 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
             group.level = torch.tensor([0.0, 0.0, 1.0], device=group.device).view(1, 3, 1)
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernel(group.array(data), group.levelled, group.declination, group.array(out))
+            launch(group.kernel, group.array(data), group.levelled, group.declination, group.array(out))
             return
         field, up = data.view(-1, 2, 3, group.n_envs).unbind(1)
         up = torch.where(group.levelled, up, group.level)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator, model_validator
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions, Spread
 from sensorium.worlds import Names
@@ -112,9 +113,10 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
             group.limits = torch.from_numpy(group.limits).float().to(group.device).T.unsqueeze(-1)
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         if not group.world.captures:
-            group.kernels.flows(group.sensed, group.at, group.turning, group.array(out))
+            launch(group.kernels.flows, group.sensed, group.at, group.turning, group.array(out))
             return
         velocity, rate, ranger = group.at.unbind(1)
         distance = group.sensed[:, ranger].T
@@ -125,9 +127,10 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
         rows[:, 2] = torch.where(distance > 0, distance, torch.inf)  # which no noise changes
 
     @classmethod
+    @replayable
     def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not group.world.captures:
-            group.kernels.flow_qualities(group.array(data), group.limits, group.array(out))
+            launch(group.kernels.flow_qualities, group.array(data), group.limits, group.array(out))
             return
         least, most, fastest = group.limits
         x, y, distance = data.view(-1, 3, group.n_envs).unbind(1)

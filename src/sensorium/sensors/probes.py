@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import OptionError
+from sensorium.pipeline.launch import launch
 from sensorium.sensors.base import DataT, SimpleSensor
 from sensorium.sensors.distance import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE, nearest_surfaces
 from sensorium.sensors.options import Mounted
@@ -113,7 +114,7 @@ class ProbeField:
 
     def update(self) -> None:
         """Look again, at the world as it is now."""
-        nearest_surfaces(*self._arguments)
+        launch(nearest_surfaces, *self._arguments)
 
 
 def tracked_geoms(model: mujoco.MjModel, bodies: Sequence[int]) -> list[int]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.compiled import compiled
 from sensorium.sensors.options import SimpleSensorOptions
@@ -77,9 +78,10 @@ class ProximitySensor(ProbeSensor[ProximityData], options=Proximity):
         group.arguments = field.sensors, frames, bind("xpos").numpy(), bind("xmat").numpy(), field.distance, field.point
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        _fill(*(*group.arguments, group.array(out)))
+        launch(_fill, *group.arguments, group.array(out))
 
 
 @compiled

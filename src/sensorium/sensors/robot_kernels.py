@@ -296,3 +296,11 @@ def _current(power, voltage, resistance):
     if resistance == 0:
         return power / voltage
     return (voltage - math.sqrt(max(voltage * voltage - 4 * resistance * power, 0.0))) / (2 * resistance)
+
+
+@_jit
+def exceed(values: np.ndarray, thresholds: np.ndarray, out: np.ndarray) -> None:
+    """Whether each of (n, B) values is above its threshold."""
+    for i in range(values.shape[0]):
+        for b in range(values.shape[1]):
+            out[i, b] = values[i, b] > thresholds[i, b]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions, Spread
 from sensorium.sensors.probes import Point, ProbeSensor, Probing, check_count, check_normals, per_probe, unit
@@ -217,15 +218,17 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
         )
 
     @classmethod
+    @replayable
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
         group.field.update()
-        array = (group.array(out),)
+        array = group.array(out)
         if group.sharing:
-            share_wrenches(*(group.share_arguments + array))
+            launch(share_wrenches, *group.share_arguments, array)
         if group.springs:
-            spring_forces(*(group.spring_arguments + array))
+            launch(spring_forces, *group.spring_arguments, array)
 
     @classmethod
+    @replayable
     def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
         group.skin.imperfect(data)
 

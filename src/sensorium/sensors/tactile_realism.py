@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from sensorium.options import Options
 from sensorium.pipeline import formula, kernels
+from sensorium.pipeline.launch import launch
 from sensorium.sensors.compiled import compiled
 
 _CUT = 3.0
@@ -133,11 +134,11 @@ class Skin:
         """The skin's imperfections and the generic ones, in place on ``data`` (columns, B)."""
         array = self._group.array(data)
         if self._group._manager.is_idle(self._group):
-            _respond_and_mute(*self._both, array)
+            launch(_respond_and_mute, *self._both, array)
         else:
-            _respond(*self._respond, array)
+            launch(_respond, *self._respond, array)
             self._group.imperfect(data)
-            _mute(*self._mute, array)
+            launch(_mute, *self._mute, array)
 
 
 def _crosstalk(options: Any, positions: np.ndarray) -> np.ndarray | None:

@@ -162,7 +162,7 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
         group.parameters["heat"] = torch.zeros(n_cells, group.n_envs, dtype=torch.float64)
         group.time_constant, group.ambient, group.convection = parameters.numpy()
         group.temperatures = np.zeros((group.n_envs, len(network.nodes)))
-        group.kernels, group.network, group.sensed_step = thermal_kernels, network, group.step
+        group.kernels, group.network = thermal_kernels, network
         group.arrays = (
             world.bind("sensordata").numpy(),
             world.bind("xpos").numpy(),
@@ -188,10 +188,7 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
 
     @classmethod
     def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        now = group.step
-        advance = now != group.sensed_step  # at a reset, no time has passed
-        group.sensed_step = now
-        group.kernels.conduct(*group.arrays, group.dt, advance, group.array(out))
+        group.kernels.conduct(*group.arrays, group.dt, group.advancing, group.array(out))
 
     @classmethod
     def _apply_transform(cls, group: Any, data: torch.Tensor, timeline: Any, is_measured: bool) -> None:

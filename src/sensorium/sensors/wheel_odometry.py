@@ -11,6 +11,7 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
+from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import PerAxis, SensorOptions, Spread
 from sensorium.worlds import Names
@@ -138,7 +139,6 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
 
             group.kernel, group.errors = robot_kernels.odometry, group.errors.numpy()
             group.qpos, group.qvel = group.qpos.numpy(), group.qvel.numpy()
-            group.sensed_step = group.step
 
     @classmethod
     def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
@@ -146,14 +146,13 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
             group.pose[mask.numpy()] = 0.0
 
     @classmethod
+    @replayable
     def _update_shared_cache(cls, group: Any, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
         if group.world.captures:
             group.reckoning.advance(ground_truth, measured)
         else:
-            now = group.step
-            advance = now != group.sensed_step  # at a reset, no time has passed
-            group.sensed_step = now
-            group.kernel(
+            launch(
+                group.kernel,
                 group.qpos,
                 group.qvel,
                 group.wheels,
@@ -164,7 +163,7 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
                 group.geometry,
                 group.errors,
                 group.dt,
-                advance,
+                group.advancing,
                 group.array(ground_truth),
                 group.array(measured),
             )
