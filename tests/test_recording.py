@@ -23,6 +23,7 @@ import sensorium as sn
 from sensorium.datasets import chunk as chunks
 from sensorium.datasets import media
 from sensorium.datasets.chunk import ChunkWriter
+from sensorium.datasets.colour import to_frame
 from sensorium.worlds.contents import decode, encode
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -737,6 +738,20 @@ def test_recordings_of_the_first_version_are_read(tmp_path):
 
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (20, 24, 32, 3), np.uint8)
+
+
+@pytest.mark.parametrize("size", [(24, 32), (25, 32), (24, 31)])
+def test_colour_is_what_ffmpeg_makes_of_it(size):
+    noise = np.random.default_rng(0).integers(0, 256, (*size, 3)).astype(np.uint8)
+    corners = np.stack(np.meshgrid(*[[0, 255]] * 3), -1).reshape(2, 4, 3).repeat(12, 0).repeat(8, 1).astype(np.uint8)
+    for image in (noise, corners[: size[0], : size[1]]):
+        ours = to_frame(image)
+        form = "yuv444p" if image.shape[0] % 2 or image.shape[1] % 2 else "yuv420p"
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+        theirs = av.video.reformatter.VideoReformatter().reformat(frame, format=form, interpolation="AREA")
+        assert ours.format.name == form
+        apart = ours.to_ndarray().astype(int) - theirs.to_ndarray().astype(int)
+        assert np.abs(apart).max() <= 1  # they round otherwise
 
 
 @pytest.mark.parametrize("kind", ["rgb", "depth"])

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -389,4 +390,9 @@ def _describe(value: Any) -> str:
 
 
 def _dtype_name(value: torch.Tensor | np.ndarray) -> str:
-    return str(value.dtype).removeprefix("torch.")
+    return _name_of(value.dtype)
+
+
+@cache
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
+from sensorium.datasets.colour import to_frame
 from sensorium.datasets.drafts import Draft, records
 from sensorium.datasets.files import PART, file_sum, named, publish
 from sensorium.errors import DatasetError
@@ -94,14 +95,11 @@ class VideoWriter:
         context.gop_size = 1 << 20  # they are asked for
         context.options = {"preset": "ultrafast", "tune": "zerolatency", "qp": "16", "forced-idr": "1"}
         self._context = context
-        self._reformatter = av.video.reformatter.VideoReformatter()
         self._draft = Draft(draft_of(path))
 
     def write(self, image: np.ndarray, key: bool) -> None:
-        """Add a frame."""
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-        # colour is the mean of the pixels that share it: faster than a filter, and closer
-        frame = self._reformatter.reformat(frame, format=self._context.pix_fmt, interpolation="AREA")
+        """Add a frame. Converting and coding let other threads go on meanwhile."""
+        frame = to_frame(image)
         frame.pts, frame.time_base = self._count, self._context.time_base
         if key:
             frame.pict_type = self._av.video.frame.PictureType.I

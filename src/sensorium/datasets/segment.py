@@ -114,12 +114,12 @@ class Segment:
     def write(self, step: Step, events: list[Any]) -> None:
         """Add a frame: the scene as it is."""
         key = self._is_key(self._first + self._chunk.count)
-        images = [stream.read().copy() for stream in self._streams]  # the renderer writes them anew
+        # copied, for the renderer writes its images anew
+        images = [image for stream in self._streams for image in stream.read().copy()]
         self._source.fill(self._slot, step.number, step.before)
         while len(self._pending) >= _AHEAD:
             self._wait()
-        flat = [image for stream in images for image in stream]
-        self._pending.append(self._encoders.submit(list(zip(self._writers, flat, strict=True)), key))
+        self._pending.append(self._encoders.submit(list(zip(self._writers, images, strict=True)), key))
         others = self._source.values()
         self._chunk.write(self._slot.block, [*events, {"values": others}] if others else events)
 
