@@ -56,8 +56,7 @@ class RasterRenderer:
         self._world, self._look = world, look
         width, height = max(view.width for view in views), max(view.height for view in views)
         far = max(view.far for view in views)
-        threads: int = getattr(world, "threads", len(os.sched_getaffinity(0)))  # as many as physics has
-        count = max(1, min(threads, world.n_envs * len(views)))
+        count = max(1, min(len(os.sched_getaffinity(0)), world.n_envs * len(views)))
         self._mocap = None
         if world.model.nmocap:
             self._mocap = (world.bind("mocap_pos"), world.bind("mocap_quat"))

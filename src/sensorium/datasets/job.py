@@ -77,7 +77,9 @@ class Job:
                 if uuid not in replaced:
                     scene.remove_sensor(uuid)
         config = self.episode.config["scene"]
-        scene.build(n_envs=config["n_envs"], seed=config["seed"], device=self.device)
+        # where images are made, every core is busy with them: physics would wait longer for its threads than it takes
+        threads = 1 if self.options.images else 0
+        scene.build(n_envs=config["n_envs"], seed=config["seed"], device=self.device, threads=threads)
         return scene, set(replaced)
 
     @property
