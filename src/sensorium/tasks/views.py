@@ -53,7 +53,7 @@ def _options(task: Task[Any], camera: TaskCamera) -> Camera:
         if camera.link not in links:
             hint = did_you_mean(camera.link, links) or f"; it has {shorten(links)}"
             raise NameNotFoundError(f"camera {camera.name!r}: the robot has no link {camera.link!r}{hint}")
-        link = f"{ROBOT}/{camera.link}"
+        link = f"{task.robot.name}/{camera.link}"
     for role in camera.must_see:
         if role not in task.roles:
             hint = did_you_mean(role, task.roles) or f"; there are {shorten(task.roles)}"
