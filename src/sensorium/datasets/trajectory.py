@@ -195,6 +195,7 @@ class TrajectoryWriter:
             "fps": f"{rate.numerator}/{rate.denominator}",
             "action_names": json.dumps(self._task.robot.action_names),
             "versions": json.dumps(versions()),
+            "privileged": self._suite.privileged,
             **self._about,
         }
         for name, value in about.items():
@@ -223,6 +224,7 @@ class TrajectoryWriter:
                 "space": str(sensor.space),
                 "text": sensor.is_dict,
                 "owner": self._suite.owner(uuid),
+                "privileged": sensor.privileged,
             }
         return result
 

@@ -9,12 +9,13 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium import poses
-from sensorium.errors import DivergenceError, EpisodeOverError, OptionError, did_you_mean, shorten
+from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks import views
 from sensorium.tasks.acting import Acting, Embodied
+from sensorium.tasks.checks import checked_action, checked_seed, sorted_numbers
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
@@ -63,7 +64,7 @@ class Task(Generic[ConfigT]):
         light(scene)
         self._add_scene(scene)
         self._enter(views.ROBOT)
-        self.cameras = views.add_cameras(self)
+        self.cameras.update(views.add_cameras(self))
         scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
         self._wake(entity)
 
@@ -213,7 +214,7 @@ class Task(Generic[ConfigT]):
         if ids is None:
             ids = np.arange(self.n_envs, dtype=np.int32)
         if numbers is not None:
-            numbers = _sorted_numbers(numbers, envs, len(ids))
+            numbers = sorted_numbers(numbers, envs, len(ids))
         self._reset(ids, numbers)
         self._observation = self._observe()
         if len(ids) == self.n_envs:
@@ -348,32 +349,7 @@ class Task(Generic[ConfigT]):
 
     def _checked(self, action: Any) -> np.ndarray:
         """An action as (B, n) float64."""
-        shape = (self.n_envs, self.robot.n_actions)
-        parts = self.robot.action_slices
-        if isinstance(action, Mapping):
-            unknown = [name for name in action if name not in parts]
-            if unknown or len(action) < len(parts):
-                raise OptionError(
-                    f"an action has the move groups {shorten(parts)}; got {shorten(action)}"
-                    f"{did_you_mean(unknown[0], parts) if unknown else ''}"
-                )
-            rows = {name: _numbers(action[name]) for name in parts}
-            for name, part in parts.items():
-                expected = (self.n_envs, part.stop - part.start)
-                if rows[name].shape != expected:
-                    raise OptionError(f"the action of {name!r} must have shape {expected}, got {rows[name].shape}")
-            action = np.concatenate(list(rows.values()), axis=1)
-        told = _numbers(action)
-        if told.dtype.kind not in "fiu":
-            raise OptionError(f"an action must be numbers, got dtype {told.dtype}")
-        if told.shape != shape:
-            widths = ", ".join(f"{name}: {part.stop - part.start}" for name, part in parts.items())
-            raise OptionError(f"an action must have shape {shape} ({widths}), got {told.shape}")
-        bad = np.flatnonzero(~np.isfinite(told[~self.is_done()]).all(axis=1))
-        if len(bad):
-            env = int(np.flatnonzero(~self.is_done())[bad[0]])
-            raise OptionError(f"an action must be finite; that of env {env} has NaN or infinity")
-        return told.astype(np.float64)
+        return checked_action(action, self.robot.action_slices, self.robot.n_actions, ~self.is_done())
 
     def _observe(self) -> dict[str, Any]:
         return {} if self.suite is None else self.suite.read()
@@ -428,11 +404,20 @@ class Task(Generic[ConfigT]):
         world, rows = self.scene.world, np.arange(self.n_envs)
         return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
 
-    def as_gymnasium(self) -> Any:
-        """The task as a ``gymnasium.vector.VectorEnv``; see :func:`sensorium.tasks.as_vector`."""
-        from sensorium.tasks.gym import as_vector
+    def as_gymnasium(self, vector: bool = True, **options: Any) -> Any:
+        """The task as a ``gymnasium.vector.VectorEnv``; or, of one env, as a plain ``gymnasium.Env``.
 
-        return as_vector(self)
+        Args:
+            vector: False for a plain one.
+            **options: see :func:`sensorium.tasks.as_vector` and :func:`sensorium.tasks.as_gym`.
+        """
+        from sensorium.tasks.gym import as_gym, as_vector
+
+        return as_vector(self, **options) if vector else as_gym(self, **options)
+
+    def render(self, env: int = 0) -> np.ndarray:
+        """A picture of one env to look at, (480, 640, 3) uint8."""
+        return self.scene.snapshot(env)
 
     def close(self) -> None:
         """Free the scene."""
@@ -454,27 +439,3 @@ def step(scene: Scene) -> dict[int, str]:
     except DivergenceError as error:
         return error.messages
     return {}
-
-
-def checked_seed(seed: Any) -> int:
-    """A seed as an int; an OptionError says what is wrong with it."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
-    return int(seed)
-
-
-def _numbers(value: Any) -> np.ndarray:
-    """An action as an array, of whatever kind."""
-    try:
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except ValueError:
-        raise OptionError("an action must be an array of numbers, and this one is ragged") from None
-
-
-def _sorted_numbers(numbers: Sequence[int], envs: Envs, count: int) -> list[int]:
-    """Numbers of episodes in the order of ascending envs, checked."""
-    if len(numbers) != count or not all(isinstance(each, int | np.integer) and each >= 0 for each in numbers):
-        raise OptionError(f"numbers must be integers, one for each of {count} envs, not negative; got {list(numbers)}")
-    given = None if envs is None else np.asarray(envs)
-    order = np.arange(count) if given is None or given.dtype == bool else np.argsort(given, kind="stable")
-    return [int(numbers[place]) for place in order]
