@@ -20,7 +20,7 @@ from sensorium.errors import NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import ObservationSensor, PipelineSensor, SensorSuite
-from sensorium.worlds import Envs, Plane, Scene, env_ids
+from sensorium.worlds import Envs, Plane, Scene, Sphere, env_ids
 
 
 class TrainableEntity:
@@ -31,9 +31,11 @@ class TrainableEntity:
     Args:
         robot: name of a robot, or a model file.
         sensors: options of its sensors; links and joints are the robot's own, and a camera without an orientation
-            looks forward. Or a YAML file of a rig.
+            looks forward. Or a rig, or a YAML file of one.
         brain: makes the brain from (observation space, action space); None for an entity that others steer.
         privileged: sensors whose ground truth is in the suite too, under "privileged/NAME", for critics and teachers.
+        robot_options: further options of the robot, as ``{"controllers": {"arm": "joint_velocity"}}``.
+        landmarks: things that are not of the robot and that its sensors look for by name; the task must have them.
         brain_options: further arguments of ``brain``.
         rate: decisions per second; its action is held in between. Default: one in every step of its task.
         memory: transitions that it remembers, of all envs together; None for an entity that remembers nothing.
@@ -56,15 +58,19 @@ class TrainableEntity:
     def __init__(
         self,
         robot: str | Path,
-        sensors: Sequence[SensorOptions] | str | Path = (),
+        sensors: Sequence[SensorOptions] | SensorRig | str | Path = (),
         brain: Callable[..., Brain] | None = None,
         *,
         privileged: Sequence[SensorOptions] = (),
+        robot_options: Mapping[str, Any] | None = None,
+        landmarks: Sequence[str] = (),
         brain_options: Mapping[str, Any] | None = None,
         rate: float | None = None,
         memory: int | None = None,
     ) -> None:
         self.robot_name = str(robot)
+        self._robot_options = dict(robot_options or {})
+        self._landmarks = tuple(landmarks)
         self.rate = _positive("rate", rate, float)
         self._capacity = _positive("memory", memory, int)
         self._brain_type, self._brain_options = brain, dict(brain_options or {})
@@ -110,6 +116,7 @@ class TrainableEntity:
             OptionError: its brain is no class of a module.
         """
         values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._capacity}
+        values |= {"robot_options": _plain(self._robot_options), "landmarks": list(self._landmarks)}
         if self._brain_type is not None:
             name, options = sheet.brain_name(self._brain_type), _plain(self._brain_options)
             values["brain"] = {name: options} if options else name
@@ -126,7 +133,7 @@ class TrainableEntity:
 
     def make_robot(self, **options: Any) -> Robot:
         """A part for ``scene.add_module``, with the entity's sensors as its rig."""
-        return make(self.robot_name, rig=self._rig, **options)
+        return make(self.robot_name, rig=self._rig, **self._robot_options, **options)
 
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Sense with a robot of :meth:`make_robot` that is in a scene that was built; returns the suite."""
@@ -134,7 +141,9 @@ class TrainableEntity:
         if suite.single_space != self.observation_space:
             raise OptionError(f"the robot {robot.name!r} has other sensors than the entity; make it by make_robot()")
         self.suite = suite
-        if self._capacity and self.memory is None:
+        if self._experience is not None:
+            self._experience.interrupted(slice(None))
+        elif self._capacity:
             self.start_memory(self._capacity, n_envs)
         return suite
 
@@ -152,24 +161,28 @@ class TrainableEntity:
         """The actions (B, n) of all envs."""
         return self._thinking().decide_batch(observation, deterministic)
 
-    def choose(self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False) -> np.ndarray:
+    def choose(
+        self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
+    ) -> np.ndarray:
         """Decide where it is due, and keep to what was decided elsewhere: actions (B, n).
 
         Args:
             observation: of all B envs.
             due: (B,) bool, in which envs it decides now.
             deterministic: whether the brain explores no more.
+            remember: whether what comes of it is for the memory; :meth:`experience` is to be told then.
         """
         if len(self._action) != len(due):
             self._action = np.zeros((len(due), *self.action_space.shape))
         if due.any():
             mine = observation if due.all() else _rows(observation, due)
+            kept = self._experience if remember else None
+            observe = getattr(self.brain, "observe", None)
+            if kept is not None and observe is not None:  # a brain that learns may take notice of what it sees
+                observe(mine)
             self._action[due] = self.decide_batch(mine, deterministic)
-            if self._experience is not None:
-                observe = getattr(self.brain, "observe", None)
-                if observe is not None:  # a brain that normalises what it sees
-                    observe(mine)
-                self._experience.decided(observation, self._action, due)
+            if kept is not None:
+                kept.decided(observation, self._action, due)
         return self._action.copy()
 
     def _thinking(self) -> Brain:
@@ -206,9 +219,9 @@ class TrainableEntity:
 
     def interrupt(self, envs: Envs = None) -> None:
         """Episodes of some envs begin anew before they ended: what was under way in them is not remembered."""
-        if self._experience is not None and self.memory is not None:
-            ids = env_ids(envs, self.memory.n_envs)
-            self._experience.interrupted(np.arange(self.memory.n_envs) if ids is None else ids)
+        ids = env_ids(envs, self.suite.n_envs)
+        if self._experience is not None and self._experience.memory.n_envs == self.suite.n_envs:
+            self._experience.interrupted(slice(None) if ids is None else ids)
 
     def learn(self, gradient_steps: int) -> dict[str, float]:
         """Let the brain learn from the memory; returns what there is to log."""
@@ -226,6 +239,8 @@ class TrainableEntity:
         """Spaces, found by putting the robot into a scene that is closed again."""
         scene = Scene(dt=0.01, substeps=1)
         scene.add_object(Plane())
+        for name in self._landmarks:
+            scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
         robot = scene.add_module("robot", self.make_robot())
         scene.build()
         live = self._suite_of(robot, 1)

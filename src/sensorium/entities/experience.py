@@ -98,13 +98,13 @@ class Experience:
                 block[:stop] = block[rows : rows + stop]
         self._n_waiting = stop
 
-    def interrupted(self, envs: np.ndarray) -> None:
+    def interrupted(self, envs: np.ndarray | slice) -> None:
         """Episodes of some envs begin anew: what was under way in them is no transition."""
         self._open[envs] = False
 
     def _check(self, rows: int) -> None:
         if rows != self.memory.n_envs:
             raise OptionError(
-                f"the memory is one of {self.memory.n_envs} envs, and these are {rows}: an entity remembers one number "
-                "of envs; call start_memory(capacity, n_envs) for another"
+                f"the memory is one of {self.memory.n_envs} envs, and these are {rows}: choose with remember=False, or "
+                f"forget all by start_memory(capacity, n_envs={rows})"
             )

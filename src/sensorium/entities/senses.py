@@ -17,15 +17,17 @@ from sensorium.worlds.compose import pose
 _MOUNT = ("link", "pos", "quat", "euler")
 
 
-def rig_of(sensors: Sequence[SensorOptions], taken: Iterable[str] = ()) -> SensorRig:
+def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = ()) -> SensorRig:
     """Options of sensors as the rig of a robot. Links and joints are the robot's own; without a link, its base.
 
     A sensor is called by its ``uuid``, or by its kind ("imu", "imu_2", ...).
 
     Args:
-        sensors: the options.
+        sensors: the options; a rig is left as it is.
         taken: names that others have.
     """
+    if isinstance(sensors, SensorRig):
+        return sensors
     entries: list[RigSensor] = []
     for options in sensors:
         if not isinstance(options, SensorOptions):

@@ -28,8 +28,9 @@ from sensorium.robots import RigSensor
 from sensorium.robots.rig import sensor_type
 from sensorium.sensors.options import SensorOptions
 
-KEYS = ("robot", "rate", "sensors", "privileged", "brain", "memory")
+KEYS = ("robot", "robot_options", "rate", "sensors", "privileged", "landmarks", "brain", "memory")
 """What a sheet may say."""
+_AS_THEY_ARE = ("robot_options", "rate", "landmarks", "memory")
 BRAINS = ("SACMLPBrain",)
 """Brains of ours, by name."""
 
@@ -112,7 +113,10 @@ class Sheet:
             found[key] = self._sensors(key)
         if self.values.get("brain") is not None:
             found["brain"], found["brain_options"] = self._brain()
-        return found | {key: self.values[key] for key in ("rate", "memory") if key in self.values}
+        for key, kind in (("robot_options", dict), ("landmarks", list)):
+            if not isinstance(self.values.get(key, kind()), kind):
+                self.fail(f"{key} must be a {'mapping' if kind is dict else 'list'}, got {self.values[key]!r}", key)
+        return found | {key: self.values[key] for key in _AS_THEY_ARE if key in self.values}
 
     def _model(self, robot: str) -> str:
         """A model file is looked for beside the sheet."""
@@ -188,7 +192,7 @@ def write(values: dict[str, Any], sensors: Sequence[RigSensor], privileged: Sequ
             used.append(entry.name)
             lists[key].append({entry.type: options} if options else entry.type)
     found = {key: lists.get(key, values.get(key)) for key in KEYS}
-    kept = {key: value for key, value in found.items() if value not in (None, [])}
+    kept = {key: value for key, value in found.items() if value not in (None, [], {})}
     return yaml.dump(kept, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=110)
 
 

@@ -39,7 +39,9 @@ class Embodied(Protocol):
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Sense with that body, which is in a scene that was built."""
 
-    def choose(self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False) -> np.ndarray:
+    def choose(
+        self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
+    ) -> np.ndarray:
         """Actions (B, n): decided now in the envs that are due, (B,) bool."""
 
     def experience(

@@ -164,11 +164,12 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             told |= {
                 "final_obs": final,
                 "_final_obs": ended,
-                "final_info": {"success": info["success"], "_success": ended},
-                "_final_info": ended,
+                "final_info": {"success": info["success"] & ended, "_success": ended.copy()},
+                "_final_info": ended.copy(),
             }
             if "final_obs" not in info:
                 observation, _ = self.task.reset(ended)
+            told |= {"episode_number": np.where(ended, self.task.episode, 0), "_episode_number": ended.copy()}
         seen, *rest = (self._given(each) for each in (self._shown.of_all(observation), reward, terminated, truncated))
         return seen, rest[0], rest[1], rest[2], told
 

@@ -15,6 +15,7 @@ from sensorium.tasks.acting import Embodied
 from sensorium.tasks.checks import checked_action, checked_seed
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.task import Task, light, step
+from sensorium.tasks.views import picture
 from sensorium.worlds import Envs, Scene, env_ids
 
 ByEntity = dict[str, Any]
@@ -172,13 +173,13 @@ class SharedTask:
         self._reset(ids)
         self._observations = self._observe()
 
-    def live(self, steps: int = 1, deterministic: bool = False) -> dict[str, float]:
-        """Let every entity decide by itself when it is due, from what it senses alone, and remember what it lives
-        through; envs that are done begin anew.
+    def live(self, steps: int = 1, deterministic: bool = False, remember: bool = True) -> dict[str, float]:
+        """Let every entity decide by itself when it is due, from what it senses alone; envs that are done begin anew.
 
         Args:
             steps: how many.
             deterministic: whether brains explore no more.
+            remember: whether entities that have a memory remember what they live through.
 
         Returns:
             By entity: the mean reward of a step in which it had not ended.
@@ -192,14 +193,15 @@ class SharedTask:
             for name, member in self.members.items():
                 counts[name] += int((~member.is_done()).sum())
             chosen = {
-                name: entity.choose(self._observations[name], self.due(name), deterministic)
+                name: entity.choose(self._observations[name], self.due(name), deterministic, remember)
                 for name, entity in self.entities.items()
             }
             seen, rewards, terminated, truncated, infos = self.step(chosen)
             for name, entity in self.entities.items():
-                last = infos[name].get("final_obs", seen[name])
-                entity.experience(rewards[name], last, terminated[name], truncated[name], infos[name]["due"])
                 sums[name] += float(rewards[name].sum())
+                if remember:
+                    last = infos[name].get("final_obs", seen[name])
+                    entity.experience(rewards[name], last, terminated[name], truncated[name], infos[name]["due"])
         return {name: sums[name] / max(counts[name], 1) for name in sums}
 
     # -- helpers ------------------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ class SharedTask:
 
     def render(self, env: int = 0) -> np.ndarray:
         """A picture of one env to look at, (480, 640, 3) uint8."""
-        return self.scene.snapshot(env)
+        return picture(self.scene, [member.robot for member in self.members.values()], env)
 
     def close(self) -> None:
         """Free the scene."""

@@ -417,7 +417,7 @@ class Task(Generic[ConfigT]):
 
     def render(self, env: int = 0) -> np.ndarray:
         """A picture of one env to look at, (480, 640, 3) uint8."""
-        return self.scene.snapshot(env)
+        return views.picture(self.scene, [self.robot], env)
 
     def close(self) -> None:
         """Free the scene."""
