@@ -162,6 +162,8 @@ BAD = {
     "module not imported": ("robot: balancer\nbrain: antigravity:Fly\n", "YAML:2: .*import the module 'antigravity'"),
     "alias": ("robot: balancer\nsensors: &a []\nprivileged: *a\n", r"YAML:3: aliases \(\*a\) are not read"),
     "code": ("robot: !!python/object/apply:os.getcwd []\n", "this is no YAML"),
+    "too deep": ("robot: " + "[" * 3000 + "]" * 3000 + "\n", "this is no YAML"),
+    "binary": ("robot: \x00\n", "this is no YAML"),
     "no YAML": ("robot: [\n", "this is no YAML"),
     "no mapping": ("- robot\n", "YAML:1: expected a mapping"),
     "empty": ("\n", "YAML:1: expected a mapping"),

@@ -413,6 +413,10 @@ def test_bad_input_is_told():
         sn.tasks.make("balance", entities={"a": one, "b": one})
     with pytest.raises(OptionError, match="at least one"):
         sn.tasks.make("balance", entities={})
+    with pytest.raises(OptionError, match="name -> TrainableEntity, got 'a': 'balancer'"):
+        sn.tasks.make("balance", entities={"a": "balancer"})
+    with pytest.raises(OptionError, match="entity must be a TrainableEntity"):
+        sn.tasks.make("balance", entity="balancer")
     with pytest.raises(OptionError, match="is for one robot"):
         sn.tasks.make("pick", entities={"a": one})
     with pytest.raises(OptionError, match="leave robot and entity out"):

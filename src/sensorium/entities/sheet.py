@@ -58,7 +58,7 @@ class Sheet:
                 raise OptionError(f"{self._name}:{line}: aliases (*{aliases[0].anchor}) are not read; write it out")
             self._root = yaml.compose(text, yaml.SafeLoader)
             self.values = yaml.safe_load(text)
-        except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
             if isinstance(error, OptionError):
                 raise
             raise OptionError(f"{self._name}: this is no YAML: {error}") from error

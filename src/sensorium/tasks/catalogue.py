@@ -77,6 +77,8 @@ def make(
     if entity is not None:
         if robot is not None:
             raise OptionError("an entity brings its robot along; leave robot out")
+        if not hasattr(entity, "make_robot"):
+            raise OptionError(f"entity must be a TrainableEntity, got {entity!r}; a robot is given as robot=...")
         body = entity.make_robot()
         config = cls.config_type(robot=body.options.kind or "own", **options)
         if period_of("entity", entity, config.dt) != 1:

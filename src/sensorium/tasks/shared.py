@@ -62,7 +62,9 @@ class SharedTask:
         first, middle = next(iter(self.members.values())), (len(entities) - 1) / 2
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **first._scene_options())
         for number, (name, member) in enumerate(self.members.items()):
-            member._prepare(config, entities[name].make_robot(), self.scene, (0.0, (middle - number) * spacing))
+            body = entities[name].make_robot()
+            own = config.model_copy(update={"robot": body.options.kind or "own"})
+            member._prepare(own, body, self.scene, (0.0, (middle - number) * spacing))
         light(self.scene)
         first._add_scene(self.scene)
         for name, member in self.members.items():
@@ -294,6 +296,9 @@ def _check(kind: type[Task[Any]], config: TaskConfig, entities: Any, spacing: fl
         raise OptionError(f"the task {kind.name!r} is for one robot: several entities can do 'balance' together")
     if not isinstance(entities, Mapping) or not entities:
         raise OptionError(f"entities must be a dict of name -> entity, at least one, got {entities!r}")
+    for name, entity in entities.items():
+        if not isinstance(name, str) or not hasattr(entity, "make_robot"):
+            raise OptionError(f"entities must be a dict of name -> TrainableEntity, got {name!r}: {entity!r}")
     if len({id(entity) for entity in entities.values()}) < len(entities):
         raise OptionError("an entity has one body: give each name of entities an entity of its own")
     if not math.isfinite(spacing) or spacing <= 0:
