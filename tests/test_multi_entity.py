@@ -127,12 +127,20 @@ def test_envs_decide_by_their_own_clocks():
     task = pair(n_envs=2)
     task.reset()
     rng = np.random.default_rng(1)
-    for _ in range(3):
+    first = random_actions(task, rng)
+    task.step(first)
+    for _ in range(2):
         task.step(random_actions(task, rng))
     _, infos = task.reset([1])
     assert infos["slow"]["due"].tolist() == [False, True]
-    *_, infos = task.step(random_actions(task, rng))
+    second = random_actions(task, rng)
+    *_, infos = task.step(second)
     assert infos["slow"]["due"].tolist() == [True, False]
+    control = task.scene.world.bind("ctrl").numpy()
+    np.testing.assert_allclose(control[:, 2:], [first["slow"][0], second["slow"][1]], atol=1e-6)
+    third = random_actions(task, rng)
+    task.step(third)
+    np.testing.assert_allclose(control[:, 2:], [third["slow"][0], second["slow"][1]], atol=1e-6)
 
 
 @pytest.mark.parametrize("rate", [100.0, 30.0])
