@@ -444,6 +444,10 @@ def test_bad_input_is_told():
         task.step({})
     with pytest.raises(OptionError, match="autoreset=True"):
         task.live()
+    some = pair(n_envs=2)
+    some.reset([1])
+    with pytest.raises(EpisodeOverError, match="reset"):
+        some.step(random_actions(some, np.random.default_rng(0)))
     task.reset()
     state = task.scene.get_state()
     with pytest.raises(NameNotFoundError, match="did you mean 'quick'"):

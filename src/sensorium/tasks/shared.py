@@ -135,7 +135,7 @@ class SharedTask:
             EpisodeOverError: every env is done; or there was no reset yet.
             OptionError: an action is missing, or has another shape or type, or is not finite. Nothing was done.
         """
-        if not self._observations:
+        if not self._has_begun():
             raise EpisodeOverError("call reset() before the first step()")
         if self.is_done().all():
             raise EpisodeOverError("every env is done: call reset(), or make the task with autoreset=True")
@@ -188,7 +188,7 @@ class SharedTask:
         """
         if not self.config.autoreset:
             raise OptionError("live() goes on over ends of episodes: make the task with autoreset=True")
-        if not self._observations:
+        if not self._has_begun():
             self.reset()
         sums, counts = dict.fromkeys(self.members, 0.0), dict.fromkeys(self.members, 0)
         for _ in range(steps):
@@ -207,6 +207,10 @@ class SharedTask:
         return {name: sums[name] / max(counts[name], 1) for name in sums}
 
     # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _has_begun(self) -> bool:
+        """Whether all envs were reset, since the task was made or seeded."""
+        return all(bool((member.episode >= 0).all()) for member in self.members.values())
 
     def _member(self, name: str) -> Task[Any]:
         if name not in self.members:
