@@ -1,7 +1,5 @@
 """Trainable entities: what they sense, what they cannot reach, and a brain that learns and can be kept."""
 
-import gc
-
 import numpy as np
 import pytest
 import torch
@@ -42,28 +40,6 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     )
     env = task.as_gymnasium()
     assert env.num_envs == 4
-
-
-def reachable(root):
-    seen, queue = set(), [root]
-    while queue:
-        thing = queue.pop()
-        if id(thing) in seen or isinstance(thing, type) or type(thing).__name__ in ("module", "function"):
-            continue
-        seen.add(id(thing))
-        yield thing
-        queue.extend(gc.get_referents(thing))
-
-
-def test_no_world_can_be_reached_from_a_brain():
-    robot = make()
-    task = sn.tasks.make("balance", entity=robot, n_envs=2)
-    task.reset()
-    robot.step()
-    found = {type(each).__name__ for each in reachable(robot.brain) if type(each).__module__.startswith("sensorium")}
-    assert found == {"SACMLPBrain", "_Spaces"}
-    # the walk does find it from where it can be found
-    assert "Scene" in {type(each).__name__ for each in reachable(task) if type(each).__module__.startswith("sensorium")}
 
 
 def test_ground_truth_takes_a_suite_that_is_privileged():
@@ -132,3 +108,102 @@ def test_a_body_that_leans_is_balanced_by_a_controller_and_falls_without():
             task.step(np.clip(gain * np.stack([push, push], axis=1), -1, 1))
         assert (task.judge_success() == upright).all()
         assert (task.truncated == upright).all()
+
+
+def test_a_camera_is_seen_through_the_brains_network():
+    sensors = [sn.IMU(link="torso"), sn.Camera(resolution=(48, 40), pos=(0.06, 0.0, 0.2))]
+    options = {"hidden": (16,), "batch_size": 4}
+    robot = sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options=options, memory=40)
+    image = robot.observation_space["camera"]["rgb"]
+    assert (image.shape, image.dtype) == ((40, 48, 3), np.uint8)
+    layers = [type(each).__name__ for each in robot.brain._sac.actor.modules()]
+    assert "Conv2d" in layers
+    task = sn.tasks.make("balance", entity=robot, n_envs=2, autoreset=True)
+    observation, _ = task.reset()
+    due = np.ones(2, bool)
+    for _ in range(6):
+        action = robot.choose(observation, due)
+        after, reward, terminated, truncated, info = task.step(action)
+        robot.experience(reward, info.get("final_obs", after), terminated, truncated, due)
+        observation = after
+    assert len(robot.memory) == 12
+    assert robot.memory.sample(3).observation["camera.rgb"].dtype == torch.uint8
+    before = robot.decide_batch(observation, deterministic=True)
+    weight = robot.brain._sac.actor.features_extractor.extractors["camera_rgb"].cnn[0].weight.clone()
+    robot.learn(2)
+    assert not torch.equal(weight, robot.brain._sac.actor.features_extractor.extractors["camera_rgb"].cnn[0].weight)
+    dark = {**observation, "camera": {"rgb": np.zeros_like(observation["camera"]["rgb"])}}
+    assert not np.allclose(
+        robot.decide_batch(dark, deterministic=True), robot.decide_batch(observation, deterministic=True), atol=1e-6
+    )
+    assert before.shape == (2, 2)
+
+
+def test_a_large_camera_needs_nothing_more():
+    robot = sn.TrainableEntity("balancer", [sn.Camera(resolution=(224, 224))], sn.SACMLPBrain)
+    action = robot.decide({"camera": {"rgb": np.zeros((224, 224, 3), np.uint8)}})
+    assert action.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "camera",
+    [
+        {},
+        {"quat": (0.5, 0.5, -0.5, -0.5)},
+        {"euler": (np.pi / 2, 0.0, -np.pi / 2)},
+        {"lookat": (1.0, 0.0, 0.2)},
+    ],
+    ids=["default", "quat", "euler", "lookat"],
+)
+def test_cameras_of_entities_look_ahead_or_as_their_options_say(camera):
+    """Options are in GL axes, as those of a camera on a link; the robot's x is ahead."""
+    robot = sn.TrainableEntity("balancer", [sn.Camera(resolution=(8, 8), pos=(0.1, 0.0, 0.2), **camera)])
+    task = sn.tasks.make("balance", entity=robot, tilt=0.0)
+    task.reset()
+    pose = task.robot.rig["camera"].cam2world_gl[0].numpy()
+    body = task.robot.base_pose()[0]
+    ahead = np.array([1 - 2 * body[6] ** 2, 2 * body[3] * body[6], 0])
+    np.testing.assert_allclose(-pose[:3, 2], ahead, atol=1e-5)
+    np.testing.assert_allclose(pose[:3, 1], [0, 0, 1], atol=1e-5)
+    np.testing.assert_allclose(pose[:3, 3], body[:3] + 0.1 * ahead + [0, 0, 0.2], atol=1e-5)
+
+
+@pytest.mark.parametrize("privileged", [False, True])
+def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privileged):
+    from sensorium.datasets.dataset import Trajectory
+    from sensorium.datasets.trajectory import TrajectoryWriter
+
+    truth = [sn.FramePose(link="torso")] if privileged else []
+    sensors = [*SENSORS, sn.Camera(resolution=(8, 6))]
+    robot = sn.TrainableEntity("balancer", sensors, privileged=truth)
+    task = sn.tasks.make("balance", entity=robot, max_steps=3)
+    observation, _ = task.reset()
+    about = {"seed": 0, "task": "balance", "robot": "balancer", "policy": "none"}
+    writer = TrajectoryWriter(tmp_path, task, [0], about)
+    writer.begin(observation)
+    seen = [observation]
+    while not task.is_done().all():
+        observation, reward, terminated, truncated, info = task.step(np.zeros((1, 2)))
+        seen.append(observation)
+        running = np.ones(1, bool)
+        writer.add(observation, np.zeros((1, 2)), reward, terminated, truncated, info["success"], running)
+    writer.close([tmp_path])
+    episode = Trajectory(tmp_path / "episode_000000.h5")
+    assert bool(episode.attributes["privileged"]) == privileged
+    assert not episode.suite["imu"]["privileged"]
+    assert ("privileged/framepose" in episode.suite) == privileged
+    if privileged:
+        assert episode.suite["privileged/framepose"]["privileged"]
+        kept = episode["obs/extra/privileged/framepose/pos"]
+        np.testing.assert_array_equal(kept, [each["privileged/framepose"]["pos"][0] for each in seen])
+    np.testing.assert_array_equal(episode["obs/extra/camera/rgb"], [each["camera"]["rgb"][0] for each in seen])
+
+
+def test_ground_truth_shows_in_the_name_whoever_adds_it():
+    from sensorium.suites import PipelineSensor, SensorSuite
+
+    robot = sn.TrainableEntity("balancer", SENSORS)
+    task = sn.tasks.make("balance", entity=robot, n_envs=2)
+    suite = SensorSuite(2, [PipelineSensor(task.robot.rig["imu"], privileged=True)], privileged=True)
+    assert list(suite.space.spaces) == ["privileged/robot_imu"]
+    assert suite.describe()[0]["uuid"] == "privileged/robot_imu"

@@ -29,7 +29,7 @@ def test_one_env_follows_the_task():
     env = sn.tasks.as_gym(task)
     obs, info = env.reset()
     truth, _ = same.reset()
-    assert info == {"episode": 0}
+    assert info == {"episode_number": 0}
     assert obs in env.observation_space
     assert set(obs) == {uuid for uuid, sensor in same.suite.items() if not sensor.is_dict} - {"object_image_points"}
     for step in range(5):
@@ -40,7 +40,7 @@ def test_one_env_follows_the_task():
         assert (reward, terminated, truncated, info) == (0.0, False, step == 4, {"success": False})
     with pytest.raises(EpisodeOverError):
         env.step(action)
-    assert env.reset()[1] == {"episode": 1}
+    assert env.reset()[1] == {"episode_number": 1}
 
 
 def test_reset_with_a_seed_is_a_task_of_that_seed():
@@ -68,7 +68,7 @@ def test_a_vector_keeps_the_last_observation(autoreset):
     assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     obs, info = env.reset()
     same.reset()
-    assert info["episode"].tolist() == [0, 0, 0]
+    assert info["episode_number"].tolist() == [0, 0, 0]
     for step in range(4):
         action = env.action_space.sample()
         obs, reward, terminated, truncated, info = env.step(action)
@@ -160,3 +160,139 @@ def test_bad_input_is_told():
     with pytest.raises(sn.OptionError, match="shape"):
         env.step(np.zeros(7))
     env.step(np.zeros(3))
+
+
+# -- of entities ------------------------------------------------------------------------------------------------------
+
+
+def balance(n_envs=1, **options):
+    sensors = [
+        sn.IMU(link="torso", rate=200, acc_noise=0.1, delay=0.02),
+        sn.JointEncoder(joints=[0, 1], noise=0.002),
+    ]
+    robot = sn.TrainableEntity("balancer", sensors)
+    return sn.tasks.make("balance", entity=robot, n_envs=n_envs, keep_history=False, **options)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of bounds that are infinite, and of an env that was not registered
+@pytest.mark.parametrize("flatten", [False, True])
+def test_an_entitys_task_passes_the_checkers(flatten):
+    env = balance().as_gymnasium(vector=False, flatten=flatten, render_mode="rgb_array")
+    check_env(env)
+    assert set(env.reset()[0]) == {"imu", "jointencoder"} if not flatten else env.reset()[0].shape == (13,)
+    picture = env.render()
+    assert picture.shape == (480, 640, 3)
+    assert ((picture[..., 2] > 1.3 * picture[..., 0]) & (picture[..., 2] > 30)).sum() > 200  # its blue torso
+    if flatten:
+        from stable_baselines3.common.env_checker import check_env as check_env_sb3
+
+        check_env_sb3(env)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_registered_task_passes_with_every_render_mode():
+    sn.tasks.register()
+    env = gymnasium.make("sensorium/Balance-v0", keys=("robot_base_pose",), render_mode="rgb_array")
+    check_env(env.unwrapped)
+    env.close()
+
+
+def test_stable_baselines3_learns_in_it():
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.monitor import Monitor
+
+    env = Monitor(balance(max_steps=20).as_gymnasium(vector=False, flatten=True))
+    PPO("MlpPolicy", env, n_steps=64, batch_size=32, n_epochs=1, device="cpu", seed=0).learn(128)
+    assert len(env.get_episode_lengths()) > 5
+    assert max(env.get_episode_lengths()) <= 20
+
+
+def test_a_vector_is_as_gymnasiums_own_of_single_envs():
+    """Its SyncVectorEnv over plain envs, which resets in the same step: observations, rewards, ends and infos."""
+    single = [lambda: balance(max_steps=9, fall=0.3).as_gymnasium(vector=False)]
+    theirs = gymnasium.vector.SyncVectorEnv(single, autoreset_mode=AutoresetMode.SAME_STEP)
+    ours = balance(max_steps=9, fall=0.3).as_gymnasium()
+    assert ours.metadata["autoreset_mode"] == theirs.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert ours.action_space == theirs.action_space
+    assert data_equivalence(ours.reset(seed=3), theirs.reset(seed=3), exact=True)
+    rng, ends = np.random.default_rng(0), 0
+    for _ in range(40):
+        actions = rng.uniform(-1, 1, (1, 2)).astype(np.float32)
+        (*mine, info), (*other, expected) = ours.step(actions), theirs.step(actions)
+        for left, right in zip(mine, other, strict=True):
+            assert data_equivalence(left, right, exact=True) or np.allclose(left, right)
+        assert mine[0] in ours.observation_space
+        ended = (mine[2] | mine[3]).item()
+        ends += ended
+        assert ("final_obs" in info) == ("final_obs" in expected) == ended
+        if ended:
+            names = ("_final_obs", "final_info", "_final_info", "episode_number", "_episode_number")
+            assert all(data_equivalence(info[name], expected[name], exact=True) for name in names)
+            assert data_equivalence(info["final_obs"][0], expected["final_obs"][0], exact=True)
+        else:
+            assert data_equivalence(info, expected, exact=True)
+    assert ends >= 4
+
+
+def test_gymnasiums_vector_wrappers_work():
+    from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics, RescaleAction
+
+    env = balance(4, max_steps=12, fall=0.3).as_gymnasium(flatten=True)
+    wrapped = RescaleAction(RecordEpisodeStatistics(env), np.float32(-2), np.float32(2))
+    wrapped.reset(seed=1)
+    returns, found = np.zeros(4), 0
+    for _ in range(30):
+        seen, reward, terminated, truncated, info = wrapped.step(wrapped.action_space.sample())
+        returns += reward
+        ended = terminated | truncated
+        assert seen.shape == (4, 13)
+        if ended.any():
+            assert info["_episode"].tolist() == ended.tolist()
+            np.testing.assert_allclose(info["episode"]["r"][ended], returns[ended], rtol=1e-5)
+            assert (info["episode"]["l"][ended] <= 12).all()
+            assert all(last.shape == (13,) for last in info["final_obs"][ended])
+            found += ended.sum()
+        returns[ended] = 0
+    assert found > 8
+    infos = DictInfoToList(balance(2, max_steps=1).as_gymnasium())
+    infos.reset()
+    *_, info = infos.step(infos.action_space.sample())
+    assert [each["final_info"]["success"] for each in info] == [True, True]
+
+
+def test_tensors_are_the_arrays():
+    import torch
+
+    ours = balance(3, max_steps=4).as_gymnasium(output="torch")
+    plain = balance(3, max_steps=4).as_gymnasium()
+    first = [env.reset(seed=2)[0]["imu"]["lin_acc"] for env in (ours, plain)]
+    assert first[0].dtype == torch.float32
+    np.testing.assert_array_equal(first[0], first[1])
+    for number in range(6):
+        actions = torch.rand(3, 2, generator=torch.Generator().manual_seed(number))
+        mine, array = ours.step(actions), plain.step(actions.numpy())
+        for left, right in zip(mine[1:4], array[1:4], strict=True):
+            assert isinstance(left, torch.Tensor)
+            assert left.numpy().dtype == right.dtype
+            np.testing.assert_array_equal(left, right)
+        np.testing.assert_array_equal(mine[0]["imu"]["ang_vel"], array[0]["imu"]["ang_vel"])
+        if number == 3:
+            for last, same in zip(mine[4]["final_obs"], array[4]["final_obs"], strict=True):
+                assert isinstance(last["imu"]["mag"], torch.Tensor)
+                np.testing.assert_array_equal(last["imu"]["lin_acc"], same["imu"]["lin_acc"])
+    kept = mine[0]["imu"]["lin_acc"].clone()
+    ours.step(actions)
+    assert torch.equal(mine[0]["imu"]["lin_acc"], kept)
+
+
+def test_vectors_are_rendered():
+    env = balance(2).as_gymnasium(render_mode="rgb_array")
+    env.reset()
+    pictures = env.render()
+    assert [each.shape for each in pictures] == [(480, 640, 3)] * 2
+    assert not np.array_equal(*pictures)  # they lean differently
+    assert balance().as_gymnasium().render() is None
+    for bad in ({"render_mode": "human"}, {"output": "jax"}):
+        with pytest.raises(sn.OptionError, match=next(iter(bad))):
+            balance().as_gymnasium(**bad)

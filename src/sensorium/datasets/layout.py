@@ -2,7 +2,8 @@
 
 ::
 
-    traj_7/                          attributes: schema, number, seed, task, robot, policy, fps, options, versions
+    traj_7/                          attributes: schema, number, seed, task, robot, policy, fps, options, versions,
+                                     privileged: whether there is ground truth of sensors among the observations
         obs/agent/qpos, qvel         (T + 1, n), move groups side by side; attribute "columns" says which are whose
         obs/sensor_param/CAM/        intrinsic_cv, extrinsic_cv, cam2world_gl
         obs/sensor_data/CAM          name of the video beside this file; also CAM_depth, CAM_segmentation
@@ -13,7 +14,7 @@
         actions/FORM                 (T + 1, bytes): joint_pos, ee_pose, ...: text, as ``suites.decode`` reads it
         rewards, terminated, truncated, success, fail        (T,)
         obs_scene                    JSON: the task, its things, its cameras
-        suite                        JSON: uuid -> where it lies, its shape and type
+        suite                        JSON: uuid -> where it lies, its space, its owner, whether it is privileged
 
 Observations have one row more than actions: the first is that of the reset.
 """

@@ -15,6 +15,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from gymnasium.spaces import Box
 
 from sensorium.datasets.files import named, publish
 from sensorium.datasets.layout import SCHEMA, UNITS, columns, leaves, place
@@ -59,7 +60,8 @@ class TrajectoryWriter:
         self._folder, self._task, self._suite = folder, task, task.suite
         self._numbers = list(numbers)
         self._about = about
-        self._images = [uuid for uuid, sensor in self._suite.items() if sensor.is_image]
+        # what reads as several images at once is kept as arrays
+        self._images = [uuid for uuid, each in self._suite.items() if each.is_image and isinstance(each.space, Box)]
         self._rate = 1 / Fraction(task.config.dt).limit_denominator(1_000_000)
         self._encoders = Encoders() if self._images else None
         self._files: list[h5py.File | None] = [None] * task.n_envs
@@ -195,6 +197,7 @@ class TrajectoryWriter:
             "fps": f"{rate.numerator}/{rate.denominator}",
             "action_names": json.dumps(self._task.robot.action_names),
             "versions": json.dumps(versions()),
+            "privileged": self._suite.privileged,
             **self._about,
         }
         for name, value in about.items():
@@ -207,8 +210,8 @@ class TrajectoryWriter:
             group[f"obs/sensor_data/{uuid}"] = stream.path.name
             for name in ("codec", "unit", "scale"):
                 group[f"obs/sensor_data/{uuid}"].attrs[name] = kind[name]
-        for uuid, sensor in self._suite.items():
-            if not sensor.is_image and not any(True for _ in leaves(uuid, observation[uuid])):
+        for uuid in self._suite:
+            if uuid not in self._images and not any(True for _ in leaves(uuid, observation[uuid])):
                 group.require_group(place(uuid))  # a sensor that has nothing to say is there all the same
         for uuid in ("qpos", "qvel"):
             if isinstance(observation.get(uuid), dict):
@@ -217,12 +220,13 @@ class TrajectoryWriter:
     def _describe_suite(self) -> dict[str, Any]:
         result = {}
         for uuid, sensor in self._suite.items():
-            at = f"obs/sensor_data/{uuid}" if sensor.is_image else place(uuid)
+            at = f"obs/sensor_data/{uuid}" if uuid in self._images else place(uuid)
             result[uuid] = {
                 "at": at,
                 "space": str(sensor.space),
                 "text": sensor.is_dict,
                 "owner": self._suite.owner(uuid),
+                "privileged": sensor.privileged,
             }
         return result
 

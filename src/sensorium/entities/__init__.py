@@ -4,6 +4,7 @@ from sensorium.entities.brain import Brain, LearningBrain
 from sensorium.entities.cluster_buffer import ClusterOptions, VectorizedClusterBuffer
 from sensorium.entities.clusters import Clusters
 from sensorium.entities.entity import TrainableEntity
+from sensorium.entities.experience import Experience
 from sensorium.entities.layout import Field, Layout, Transitions
 from sensorium.entities.memory import Memory
 from sensorium.entities.sac import SACMLPBrain
@@ -12,6 +13,7 @@ __all__ = [
     "Brain",
     "ClusterOptions",
     "Clusters",
+    "Experience",
     "Field",
     "Layout",
     "LearningBrain",

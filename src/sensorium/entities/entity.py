@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,16 +11,16 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sensorium.entities.brain import Brain
-from sensorium.errors import NotBuiltError, OptionError
-from sensorium.robots import RigSensor, Robot, SensorMount, SensorRig, make
+from sensorium.entities import sheet
+from sensorium.entities.brain import Brain, flat_space
+from sensorium.entities.experience import Experience
+from sensorium.entities.memory import Memory
+from sensorium.entities.senses import rig_of
+from sensorium.errors import NotBuiltError, OptionError, did_you_mean, shorten
+from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import ObservationSensor, PipelineSensor, SensorSuite
-from sensorium.worlds import Plane, Scene
-
-PRIVILEGED = "privileged/"
-"""What the names of ground truth in a suite begin with."""
-_MOUNT = ("link", "pos", "quat", "euler")
+from sensorium.worlds import Envs, Plane, Scene, Sphere, env_ids
 
 
 class TrainableEntity:
@@ -28,14 +30,20 @@ class TrainableEntity:
 
     Args:
         robot: name of a robot, or a model file.
-        sensors: options of its sensors; links and joints are the robot's own. Or a YAML file of a rig.
+        sensors: options of its sensors; links and joints are the robot's own, and a camera without an orientation
+            looks forward. Or a rig, or a YAML file of one.
         brain: makes the brain from (observation space, action space); None for an entity that others steer.
         privileged: sensors whose ground truth is in the suite too, under "privileged/NAME", for critics and teachers.
+        robot_options: further options of the robot, as ``{"controllers": {"arm": "joint_velocity"}}``.
+        landmarks: things that are not of the robot and that its sensors look for by name; the task must have them.
         brain_options: further arguments of ``brain``.
+        rate: decisions per second; its action is held in between. Default: one in every step of its task.
+        memory: transitions that it remembers, of all envs together; None for an entity that remembers nothing.
 
     Attributes:
         suite: what it senses: before it is in a scene, with spaces alone (of one env).
         brain: what decides.
+        memory: what it remembers, a :class:`Memory`; from when it is in a scene.
         observation_space, action_space: of one env.
 
     Example:
@@ -50,28 +58,82 @@ class TrainableEntity:
     def __init__(
         self,
         robot: str | Path,
-        sensors: Sequence[SensorOptions] | str | Path = (),
+        sensors: Sequence[SensorOptions] | SensorRig | str | Path = (),
         brain: Callable[..., Brain] | None = None,
         *,
         privileged: Sequence[SensorOptions] = (),
+        robot_options: Mapping[str, Any] | None = None,
+        landmarks: Sequence[str] = (),
         brain_options: Mapping[str, Any] | None = None,
+        rate: float | None = None,
+        memory: int | None = None,
     ) -> None:
         self.robot_name = str(robot)
-        own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else _rig(sensors)
-        extra = _rig(privileged, taken=[sensor.name for sensor in own.sensors])
+        self._robot_options = dict(robot_options or {})
+        self._landmarks = tuple(landmarks)
+        self.rate = _positive("rate", rate, float)
+        self._capacity = _positive("memory", memory, int)
+        self._brain_type, self._brain_options = brain, dict(brain_options or {})
+        _check_brain(brain, self._brain_options)
+        own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else rig_of(sensors)
+        extra = rig_of(privileged, taken=[sensor.name for sensor in own.sensors])
         self._rig = SensorRig(sensors=(*own.sensors, *extra.sensors))
         self._privileged = [sensor.name for sensor in extra.sensors]
         self.suite, self.action_space = self._declare()
         self.observation_space = self.suite.single_space
         self.brain: Brain | None = None
         if brain is not None:
-            self.brain = brain(self.observation_space, self.action_space, **(brain_options or {}))
+            self.brain = brain(self.observation_space, self.action_space, **self._brain_options)
+        self.memory: Memory | None = None
+        self._experience: Experience | None = None
+        self._action = np.zeros((0, *self.action_space.shape))
+
+    # -- as a file ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_yaml(cls, source: str | os.PathLike[str]) -> TrainableEntity:
+        """The entity of a YAML file, or of YAML text; see :mod:`sensorium.entities.sheet` for what it says.
+
+        Example:
+            >>> robot = sn.TrainableEntity.from_yaml("balancer.yaml")
+
+        Raises:
+            OptionError: something in it cannot be used; names the file and the line.
+        """
+        read = sheet.Sheet(source)
+        try:
+            return cls(**read.arguments())
+        except OptionError as error:
+            first = str(error).split(" ")[0].rstrip(":,")
+            if first in ("rate", "memory", "brain"):
+                read.fail(str(error), first)
+            raise
+
+    def to_yaml(self, file: str | os.PathLike[str] | None = None) -> str:
+        """The entity as YAML text, without what it has learnt, which :meth:`from_yaml` reads; written to a file, too.
+
+        Raises:
+            OptionError: its brain is no class of a module.
+        """
+        values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._capacity}
+        values |= {"robot_options": _plain(self._robot_options), "landmarks": list(self._landmarks)}
+        if self._brain_type is not None:
+            name, options = sheet.brain_name(self._brain_type), _plain(self._brain_options)
+            values["brain"] = {name: options} if options else name
+        own, extra = (
+            [entry for entry in self._rig.sensors if (entry.name in self._privileged) == truth]
+            for truth in (False, True)
+        )
+        text = sheet.write(values, own, extra)
+        if file is not None:
+            Path(file).write_text(text, encoding="utf-8")
+        return text
 
     # -- in a scene ---------------------------------------------------------------------------------------------------
 
     def make_robot(self, **options: Any) -> Robot:
         """A part for ``scene.add_module``, with the entity's sensors as its rig."""
-        return make(self.robot_name, rig=self._rig, **options)
+        return make(self.robot_name, rig=self._rig, **self._robot_options, **options)
 
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Sense with a robot of :meth:`make_robot` that is in a scene that was built; returns the suite."""
@@ -79,6 +141,10 @@ class TrainableEntity:
         if suite.single_space != self.observation_space:
             raise OptionError(f"the robot {robot.name!r} has other sensors than the entity; make it by make_robot()")
         self.suite = suite
+        if self._experience is not None:
+            self._experience.interrupted(slice(None))
+        elif self._capacity:
+            self.start_memory(self._capacity, n_envs)
         return suite
 
     def step(self, deterministic: bool = False) -> np.ndarray:
@@ -95,10 +161,77 @@ class TrainableEntity:
         """The actions (B, n) of all envs."""
         return self._thinking().decide_batch(observation, deterministic)
 
+    def choose(
+        self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
+    ) -> np.ndarray:
+        """Decide where it is due, and keep to what was decided elsewhere: actions (B, n).
+
+        Args:
+            observation: of all B envs.
+            due: (B,) bool, in which envs it decides now.
+            deterministic: whether the brain explores no more.
+            remember: whether what comes of it is for the memory; :meth:`experience` is to be told then.
+        """
+        if len(self._action) != len(due):
+            self._action = np.zeros((len(due), *self.action_space.shape))
+        if due.any():
+            mine = observation if due.all() else _rows(observation, due)
+            kept = self._experience if remember else None
+            observe = getattr(self.brain, "observe", None)
+            if kept is not None and observe is not None:  # a brain that learns may take notice of what it sees
+                observe(mine)
+            self._action[due] = self.decide_batch(mine, deterministic)
+            if kept is not None:
+                kept.decided(observation, self._action, due)
+        return self._action.copy()
+
     def _thinking(self) -> Brain:
         if self.brain is None:
             raise OptionError("the entity has no brain: give one, as brain=sn.SACMLPBrain")
         return self.brain
+
+    # -- remembering and learning -------------------------------------------------------------------------------------
+
+    def start_memory(self, capacity: int, n_envs: int, **options: Any) -> Memory:
+        """Begin to remember, with nothing: makes :attr:`memory` of ``capacity`` transitions of ``n_envs`` envs.
+
+        Args:
+            capacity: transitions to hold.
+            n_envs: B.
+            **options: further ones of :class:`Memory`, as ``shared=True``.
+        """
+        boxes = spaces.Dict(list(flat_space(self.observation_space).items()))  # type: ignore[arg-type]
+        self.memory = Memory(boxes, self.action_space, capacity, n_envs, **options)
+        self._experience = Experience(self.memory)
+        return self.memory
+
+    def experience(
+        self,
+        reward: np.ndarray,
+        observation: Mapping[str, Any],
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        due: np.ndarray,
+    ) -> None:
+        """Take in what came of a step in which it did what it had chosen; see :meth:`Experience.followed`."""
+        if self._experience is not None:
+            self._experience.followed(reward, observation, terminated, truncated, due)
+
+    def interrupt(self, envs: Envs = None) -> None:
+        """Episodes of some envs begin anew before they ended: what was under way in them is not remembered."""
+        ids = env_ids(envs, self.suite.n_envs)
+        if self._experience is not None and self._experience.memory.n_envs == self.suite.n_envs:
+            self._experience.interrupted(slice(None) if ids is None else ids)
+
+    def learn(self, gradient_steps: int) -> dict[str, float]:
+        """Let the brain learn from the memory; returns what there is to log."""
+        learn = getattr(self._thinking(), "learn", None)
+        if learn is None:
+            raise OptionError(f"the brain {type(self.brain).__name__} does not learn: it has no learn()")
+        if self.memory is None:
+            raise OptionError("the entity remembers nothing: make it with memory=100_000, or call start_memory()")
+        log: dict[str, float] = learn(self.memory, gradient_steps)
+        return log
 
     # -- making -------------------------------------------------------------------------------------------------------
 
@@ -106,10 +239,12 @@ class TrainableEntity:
         """Spaces, found by putting the robot into a scene that is closed again."""
         scene = Scene(dt=0.01, substeps=1)
         scene.add_object(Plane())
+        for name in self._landmarks:
+            scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
         robot = scene.add_module("robot", self.make_robot())
         scene.build()
         live = self._suite_of(robot, 1)
-        declared = [_Declared(uuid, sensor.space, sensor.is_image) for uuid, sensor in live.items()]
+        declared = [_Declared(uuid, sensor) for uuid, sensor in live.items()]
         suite = SensorSuite(1, declared, f"robot {self.robot_name!r}", privileged=bool(self._privileged))
         least, greatest = robot.action_limits.numpy().T.astype(np.float32)
         scene.close()
@@ -118,9 +253,7 @@ class TrainableEntity:
     def _suite_of(self, robot: Robot, n_envs: int) -> SensorSuite:
         suite = SensorSuite(n_envs, privileged=bool(self._privileged))
         for name in robot.rig.names:
-            truth = name in self._privileged
-            sensor = PipelineSensor(robot.rig[name], f"{PRIVILEGED}{name}" if truth else name, truth)
-            suite.add(sensor, f"robot {self.robot_name!r}")
+            suite.add(PipelineSensor(robot.rig[name], name, name in self._privileged), f"robot {self.robot_name!r}")
         return suite
 
     def __repr__(self) -> str:
@@ -130,20 +263,46 @@ class TrainableEntity:
 class _Declared(ObservationSensor):
     """A sensor that is in no scene yet."""
 
+    def __init__(self, uuid: str, live: ObservationSensor) -> None:
+        super().__init__(uuid, live.space, live.is_image)
+        self.privileged = live.privileged
+
     def read(self) -> Any:
         raise NotBuiltError(f"{self.uuid!r} is in no scene: give the entity to a task, as tasks.make(..., entity=it)")
 
 
-def _rig(sensors: Sequence[SensorOptions], taken: Sequence[str] = ()) -> SensorRig:
-    """Options of sensors as the rig of a robot: names are the uuids, or made of the kinds."""
-    entries: list[RigSensor] = []
-    for options in sensors:
-        if not isinstance(options, SensorOptions):
-            raise OptionError(f"sensors must be options as sn.IMU(...), got {options!r}")
-        values = options.model_dump(exclude_unset=True)
-        used = [*taken, *(entry.name for entry in entries)]
-        stem = values.pop("uuid", None) or type(options).__name__.lower()
-        name = next(n for n in (stem, *(f"{stem}_{i}" for i in range(2, 1000))) if n not in used)
-        mount = SensorMount(**{key: values.pop(key) for key in _MOUNT if key in values})
-        entries.append(RigSensor(name=name, type=type(options).__name__, mount=mount, options=values))
-    return SensorRig(sensors=tuple(entries))
+def _rows(observation: Any, rows: np.ndarray) -> Any:
+    if isinstance(observation, Mapping):
+        return {name: _rows(value, rows) for name, value in observation.items()}
+    return observation[rows]
+
+
+def _positive(name: str, value: Any, kind: type) -> Any:
+    wanted = int | np.integer if kind is int else int | float | np.number
+    if value is not None and (isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value < float("inf")):
+        raise OptionError(f"{name} must be {'an integer' if kind is int else 'a number'} above 0, got {value!r}")
+    return None if value is None else kind(value)
+
+
+def _check_brain(brain: Any, options: Mapping[str, Any]) -> None:
+    """Whether a brain has the options that it is given."""
+    if brain is None:
+        if options:
+            raise OptionError(f"brain_options are for a brain, and there is none; got {shorten(options)}")
+        return
+    if not callable(brain):
+        raise OptionError(f"brain must make a brain from spaces, as sn.SACMLPBrain, got {brain!r}")
+    known = inspect.signature(brain).parameters
+    if any(each.kind == each.VAR_KEYWORD for each in known.values()):
+        return
+    names = list(known)[2:]
+    for name in options:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
+            raise OptionError(f"brain {getattr(brain, '__name__', brain)} has no option {name!r}{hint}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value

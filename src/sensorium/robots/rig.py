@@ -27,7 +27,7 @@ RIGS = Path(__file__).parent / "rigs"
 
 _NAMING = ("link", "relative_to", "exclude", "touching", "tracked", "left", "right", "reversed")
 """Options of sensors that name links, sites or joints."""
-_CAMERA_AXES = np.array([0.5, 0.5, -0.5, -0.5])
+CAMERA_AXES = np.array([0.5, 0.5, -0.5, -0.5])
 """Quaternion of a camera (which looks along its -z, y up) that looks along x, z up."""
 
 
@@ -102,7 +102,7 @@ class RigSensor(Options):
         if "quat" in fields:
             values["pos"], quat = mount.pos, pose(mount.pos, mount.quat, mount.euler)[1]
             if "lookat" in fields:
-                mujoco.mju_mulQuat(quat, quat.copy(), _CAMERA_AXES)
+                mujoco.mju_mulQuat(quat, quat.copy(), CAMERA_AXES)
             values["quat"] = tuple(quat.tolist())
         elif mount != SensorMount(link=mount.link):
             raise OptionError(f"{self.type} has no pose of its own; leave pos, quat and euler of its mount out")

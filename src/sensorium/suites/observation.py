@@ -14,6 +14,9 @@ from sensorium.sensors import Sensor
 from sensorium.suites.text import JsonSpace, encode
 from sensorium.worlds import Envs
 
+PRIVILEGED = "privileged/"
+"""What the names of ground truth in a suite begin with, so that it shows in spaces and files."""
+
 
 class ObservationSensor:
     """One entry of a suite. Derive from it, or use :class:`ArraySensor` and :class:`DictSensor`.
@@ -121,14 +124,15 @@ class PipelineSensor(ObservationSensor):
     Args:
         sensor: of a scene that was built.
         uuid: its name in the suite. Default: its own.
-        privileged: whether it shows ground truth, which takes a suite that is privileged, too.
+        privileged: whether it shows ground truth, under "privileged/UUID"; it takes a suite that is privileged, too.
     """
 
     def __init__(self, sensor: Sensor[Any], uuid: str | None = None, privileged: bool = False) -> None:
         self._read = sensor.read_ground_truth if privileged else sensor.read
         reading = _fields(self._read())
         images = isinstance(reading, dict) and "rgb" in reading
-        super().__init__(uuid or sensor.uuid, _space_of(reading), images)
+        name = uuid or sensor.uuid
+        super().__init__(f"{PRIVILEGED}{name}" if privileged else name, _space_of(reading), images)
         self.privileged = privileged
 
     def read(self) -> Any:

@@ -14,6 +14,7 @@ from sensorium.tasks.objects import THINGS, Thing
 from sensorium.tasks.opening import DoorState, LeafConfig, LeafTask, Opening, OpeningConfig
 from sensorium.tasks.pick import Pick, PickConfig
 from sensorium.tasks.pick_and_place import PickAndPlace, PickAndPlaceConfig
+from sensorium.tasks.shared import SharedTask
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
 
@@ -44,6 +45,7 @@ __all__ = [
     "PickAndPlaceConfig",
     "PickConfig",
     "Randomize",
+    "SharedTask",
     "SubTask",
     "TableConfig",
     "TableTask",

@@ -40,20 +40,21 @@ class Balance(Task[BalanceConfig]):
     config_type = BalanceConfig
     robot_type: ClassVar[type[Robot]] = Robot
     needs_groups = False
+    shareable = True
     ends_on_success = False
 
     def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
         tilt, heading = (np.array([draw.uniform(-1, 1) for draw in draws]) * most for most in (self.config.tilt, np.pi))
         half = np.column_stack([np.cos(tilt / 2), np.zeros_like(tilt), np.sin(tilt / 2), np.zeros_like(tilt)])
         quat = poses.multiply(poses.yaw(heading), half)
-        start = np.tile([0.0, 0.0, 0.081], (len(envs), 1))
+        start = np.tile([*self.origin, 0.081], (len(envs), 1))
         self.robot._entity.set_pose(start, quat, envs)
 
     def _where(self) -> tuple[np.ndarray, np.ndarray]:
         """Lean (B,) rad, and distance from the start (B,) m."""
         pose = self.robot.base_pose()
         up = poses.rotate(pose[:, 3:], (0.0, 0.0, 1.0))
-        return np.arccos(np.clip(up[:, 2], -1, 1)), np.linalg.norm(pose[:, :2], axis=1)
+        return np.arccos(np.clip(up[:, 2], -1, 1)), np.linalg.norm(pose[:, :2] - self.origin, axis=1)
 
     def _is_lost(self) -> np.ndarray:
         lean, away = self._where()

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from sensorium.errors import OptionError
-from sensorium.suites import flat, pick_env
+from sensorium.suites import pick_env
 from sensorium.tasks.catalogue import TASKS, make
-from sensorium.tasks.objects import look_up
+from sensorium.tasks.shown import RENDER_MODES, Shown, Space, checked_render_mode
 from sensorium.tasks.task import Task
 
-Space = spaces.Space[Any]
 
-
-def as_gym(task: Task[Any], keys: Sequence[str] | None = None, flatten: bool = False) -> GymView:
+def as_gym(
+    task: Task[Any], keys: Sequence[str] | None = None, flatten: bool = False, render_mode: str | None = None
+) -> GymView:
     """A task of one env as a ``gymnasium.Env``.
 
     ``reset(seed=...)`` begins anew as a task that was made with that seed. Make the task with ``keep_history=False`` to
@@ -32,15 +33,22 @@ def as_gym(task: Task[Any], keys: Sequence[str] | None = None, flatten: bool = F
             Gymnasium cannot put together, only if they are named here.
         flatten: whether the observation is one float32 array instead of a dict of them: arrays side by side, those of
             nested ones sorted by name. Without ``keys``, images are left out then.
+        render_mode: "rgb_array" for ``render()`` to give pictures, (480, 640, 3) uint8.
 
     Example:
         >>> env = sn.tasks.as_gym(sn.tasks.make("pick"), keys=("qpos", "object_poses"), flatten=True)
         >>> observation, info = env.reset(seed=3)
     """
-    return GymView(task, keys, flatten)
+    return GymView(task, keys, flatten, render_mode)
 
 
-def as_vector(task: Task[Any], keys: Sequence[str] | None = None, flatten: bool = False) -> VectorView:
+def as_vector(
+    task: Task[Any],
+    keys: Sequence[str] | None = None,
+    flatten: bool = False,
+    render_mode: str | None = None,
+    output: Literal["numpy", "torch"] = "numpy",
+) -> VectorView:
     """A task of any number of envs as a ``gymnasium.vector.VectorEnv`` that resets what is done in the same step.
 
     The last observations of envs that ended are in ``info["final_obs"]``, an object array as that of Gymnasium's own
@@ -49,47 +57,10 @@ def as_vector(task: Task[Any], keys: Sequence[str] | None = None, flatten: bool 
     Args:
         task: with ``autoreset`` or without.
         keys, flatten: see :func:`as_gym`.
+        render_mode: "rgb_array" for ``render()`` to give a tuple of B pictures, (480, 640, 3) uint8.
+        output: "torch" for tensors instead of arrays: observations, rewards and flags. Actions may be either.
     """
-    return VectorView(task, keys, flatten)
-
-
-class _Shown:
-    """Which part of a suite's observations is shown, and in which form."""
-
-    def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool) -> None:
-        suite = task.suite
-        if suite is None:
-            raise OptionError("an environment needs observations: make the task with use_sensors=True")
-        if isinstance(keys, str):
-            raise OptionError(f"keys must be a sequence of uuids, got {keys!r}; write ({keys!r},)")
-        if keys is None:
-            keys = [
-                uuid
-                for uuid, sensor in suite.items()
-                if not sensor.is_dict and not (flatten and sensor.is_image) and _boxes(sensor.space)
-            ]
-        look_up("sensor", keys, suite)
-        text = [uuid for uuid in keys if suite[uuid].is_dict]
-        if flatten and text:
-            raise OptionError(f"keys: {text[0]!r} is text, which cannot be flattened; leave it out")
-        if not keys or len(set(keys)) < len(keys):
-            raise OptionError(f"keys must name at least one sensor, each once; got {tuple(keys)}")
-        self._keys, self._flatten = tuple(keys), flatten
-        if flatten:
-            boxes = [box for uuid in keys for box in _boxes(suite[uuid].space)]
-            low, high = (
-                np.concatenate([getattr(box, side).ravel().astype(np.float32) for box in boxes])
-                for side in ("low", "high")
-            )
-            self.space: Space = spaces.Box(low, high, dtype=np.float32)
-        else:
-            self.space = spaces.Dict([(uuid, suite[uuid].space) for uuid in keys])  # type: ignore[arg-type]
-
-    def of_all(self, observation: dict[str, Any]) -> Any:
-        """What all envs see."""
-        if self._flatten:
-            return np.concatenate([flat(observation[uuid]) for uuid in self._keys], axis=1)
-        return {uuid: observation[uuid] for uuid in self._keys}
+    return VectorView(task, keys, flatten, render_mode, output)
 
 
 class GymView(gymnasium.Env[Any, np.ndarray]):
@@ -99,15 +70,17 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
         task: what it shows.
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50}
 
-    def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool) -> None:
+    def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool, render_mode: str | None) -> None:
         if task.n_envs != 1:
             raise OptionError(f"as_gym takes a task of one env, and this one has {task.n_envs}; use as_vector")
         if task.config.autoreset:
             raise OptionError("whoever steps a gymnasium.Env resets it: make the task with autoreset=False")
         self.task = task
-        self._shown = _Shown(task, keys, flatten)
+        self.render_mode = checked_render_mode(render_mode)
+        self.metadata = {**self.metadata, "render_fps": round(1 / task.config.dt)}
+        self._shown = Shown(task.suite, keys, flatten)
         self.observation_space = self._shown.space
         self.action_space = task.single_action_space
 
@@ -118,7 +91,7 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
             self.task.reseed(seed)
         super().reset(seed=seed)
         observation, info = self.task.reset()
-        return self._see(observation), {"episode": int(info["episode"][0])}
+        return self._see(observation), {"episode_number": int(info["episode"][0])}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act once."""
@@ -132,24 +105,35 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
     def _see(self, observation: dict[str, Any]) -> Any:
         return pick_env(self._shown.of_all(observation), 0)
 
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        """A picture, (480, 640, 3) uint8; None without a ``render_mode``."""
+        return None if self.render_mode is None else self.task.render()
+
     def close(self) -> None:
         """Free the scene."""
         self.task.close()
 
 
-class VectorView(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
+class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """See :func:`as_vector`.
 
     Attributes:
         task: what it shows.
     """
 
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": list(RENDER_MODES), "render_fps": 50}
 
-    def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool) -> None:
+    def __init__(
+        self, task: Task[Any], keys: Sequence[str] | None, flatten: bool, render_mode: str | None, output: str
+    ) -> None:
+        if output not in ("numpy", "torch"):
+            raise OptionError(f"output must be 'numpy' or 'torch', got {output!r}")
         self.task = task
         self.num_envs = task.n_envs
-        self._shown = _Shown(task, keys, flatten)
+        self.render_mode = checked_render_mode(render_mode)
+        self.metadata = {**self.metadata, "render_fps": round(1 / task.config.dt), "torch": output == "torch"}
+        self._given = _tensors if output == "torch" else _same
+        self._shown = Shown(task.suite, keys, flatten)
         self.single_observation_space = self._shown.space
         self.observation_space = _batched(self._shown.space, task.n_envs)
         self.single_action_space, self.action_space = task.single_action_space, task.action_space
@@ -161,9 +145,9 @@ class VectorView(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
             self.task.reseed(seed)
         super().reset(seed=seed)
         observation, info = self.task.reset()
-        return self._shown.of_all(observation), self._of_all("episode", info["episode"])
+        return self._given(self._shown.of_all(observation)), self._of_all("episode_number", info["episode"])
 
-    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Act once in all envs, and reset those that are done."""
         observation, reward, terminated, truncated, info = self.task.step(actions)
         ended = terminated | truncated
@@ -176,20 +160,26 @@ class VectorView(gymnasium.vector.VectorEnv[Any, np.ndarray, np.ndarray]):
             last = self._shown.of_all(info.get("final_obs", observation))
             final = np.full(self.num_envs, None, object)
             for env in np.flatnonzero(ended):
-                final[env] = pick_env(last, int(env))
+                final[env] = self._given(pick_env(last, int(env)))
             told |= {
                 "final_obs": final,
                 "_final_obs": ended,
-                "final_info": {"success": info["success"], "_success": ended},
-                "_final_info": ended,
+                "final_info": {"success": info["success"] & ended, "_success": ended.copy()},
+                "_final_info": ended.copy(),
             }
             if "final_obs" not in info:
                 observation, _ = self.task.reset(ended)
-        return self._shown.of_all(observation), reward, terminated, truncated, told
+            told |= {"episode_number": np.where(ended, self.task.episode, 0), "_episode_number": ended.copy()}
+        seen, *rest = (self._given(each) for each in (self._shown.of_all(observation), reward, terminated, truncated))
+        return seen, rest[0], rest[1], rest[2], told
 
     def _of_all(self, name: str, values: np.ndarray) -> dict[str, Any]:
         """An entry of info that every env has."""
         return {name: values, f"_{name}": np.ones(self.num_envs, bool)}
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A picture of each env, (480, 640, 3) uint8; None without a ``render_mode``."""
+        return None if self.render_mode is None else tuple(self.task.render(env) for env in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Free the scene."""
@@ -220,23 +210,38 @@ def register() -> list[str]:
     return ids
 
 
-def make_gym(task: str, keys: Sequence[str] | None = None, flatten: bool = False, **options: Any) -> GymView:
+def make_gym(
+    task: str,
+    keys: Sequence[str] | None = None,
+    flatten: bool = False,
+    render_mode: str | None = None,
+    **options: Any,
+) -> GymView:
     """What ``gymnasium.make`` calls. Histories are not kept unless asked for."""
-    return as_gym(make(task, **{"keep_history": False, **options}), keys, flatten)
+    return as_gym(make(task, **{"keep_history": False, **options}), keys, flatten, render_mode)
 
 
 def make_vector(
-    task: str, num_envs: int, keys: Sequence[str] | None = None, flatten: bool = False, **options: Any
+    task: str,
+    num_envs: int,
+    keys: Sequence[str] | None = None,
+    flatten: bool = False,
+    render_mode: str | None = None,
+    **options: Any,
 ) -> VectorView:
     """What ``gymnasium.make_vec`` calls."""
-    return as_vector(make(task, n_envs=num_envs, **{"keep_history": False, **options}), keys, flatten)
+    return as_vector(make(task, n_envs=num_envs, **{"keep_history": False, **options}), keys, flatten, render_mode)
 
 
-def _boxes(space: Space) -> list[spaces.Box]:
-    """The arrays of a space, in the order in which :func:`flat` puts them side by side."""
-    if isinstance(space, spaces.Dict):
-        return [box for name in sorted(space) for box in _boxes(space[name])]
-    return [space] if isinstance(space, spaces.Box) else []
+def _same(value: Any) -> Any:
+    return value
+
+
+def _tensors(value: Any) -> Any:
+    """Arrays as tensors over the same memory; text stays as it is."""
+    if isinstance(value, dict):
+        return {name: _tensors(each) for name, each in value.items()}
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
 def _batched(space: Space, n_envs: int) -> Space:

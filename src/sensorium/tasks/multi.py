@@ -12,9 +12,10 @@ from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.robots import Robot, make
 from sensorium.suites import SensorSuite, merge
+from sensorium.tasks.checks import checked_seed
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.objects import look_up
-from sensorium.tasks.task import Task, checked_seed
+from sensorium.tasks.task import Task
 
 _OWN = ("robot", "n_envs", "seed", "use_sensors", "autoreset", "keep_history", "keep_images")
 """Options that are given once, for all."""
@@ -171,6 +172,11 @@ class MultiTask(Task[MultiTaskConfig]):
         """What there is in one env, in the scene of its task."""
         own, number = divmod(env, len(self.tasks))
         return self.tasks[number].describe_scene(own)
+
+    def render(self, env: int = 0) -> np.ndarray:
+        """A picture of one env, in the scene of its task."""
+        own, number = divmod(env, len(self.tasks))
+        return self.tasks[number].render(own)
 
     def close(self) -> None:
         """Free the scenes."""

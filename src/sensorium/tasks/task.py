@@ -9,12 +9,13 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium import poses
-from sensorium.errors import DivergenceError, EpisodeOverError, OptionError, did_you_mean, shorten
+from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
 from sensorium.tasks import views
 from sensorium.tasks.acting import Acting, Embodied
+from sensorium.tasks.checks import checked_action, checked_seed, sorted_numbers
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.core import get_core_sensors
 from sensorium.tasks.history import History
@@ -54,23 +55,43 @@ class Task(Generic[ConfigT]):
     needs_groups: ClassVar[bool] = True
     """Whether the robot must have move groups."""
 
+    shareable: ClassVar[bool] = False
+    """Whether several entities can do it in one scene, each about an ``origin`` of its own."""
+
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: Embodied | None = None) -> None:
+        scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
+        self._prepare(config, make(config.robot) if robot is None else robot, scene)
+        light(scene)
+        self._add_scene(scene)
+        self._enter(views.ROBOT)
+        self.cameras.update(views.add_cameras(self))
+        scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
+        self._wake(entity)
+
+    def _prepare(self, config: ConfigT, robot: Robot, scene: Scene, origin: Sequence[float] = (0.0, 0.0)) -> None:
+        """Take a robot and a scene that is not built yet."""
         self.config: ConfigT = config
         self.n_envs = config.n_envs
-        self.scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
-        self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
+        self.scene = scene
+        self.origin = np.array(origin)
+        """Where it takes place, (2,) m in the world."""
+        self.cameras: dict[str, Any] = {}
         # a part is in one scene: the robot that was given may be in another
-        robot = make(config.robot) if robot is None else type(robot)(robot.options)
+        robot = type(robot)(robot.options)
         if not isinstance(robot, self.robot_type) or (self.needs_groups and not robot.groups):
             arms = "arms as " if self.robot_type is Manipulator else ""
             raise OptionError(f"the task {self.name!r} needs a robot with {arms}move groups; {config.robot!r} has none")
         self.robot: Any = self._place_robot(robot)
         """What acts: of ``robot_type``."""
-        self._add_scene(self.scene)
-        self.scene.add_module(views.ROBOT, self.robot)
+
+    def _enter(self, name: str) -> None:
+        """Add the robot to the scene under a name, and the sensors that the task itself needs."""
+        self.scene.add_module(name, self.robot)
         self._add_sensors(self.scene)
-        self.cameras = views.add_cameras(self)
-        self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
+
+    def _wake(self, entity: Embodied | None) -> None:
+        """Begin, in the scene that was built."""
+        config = self.config
         self._start_episodes()
         self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
         self._start()
@@ -193,7 +214,7 @@ class Task(Generic[ConfigT]):
         if ids is None:
             ids = np.arange(self.n_envs, dtype=np.int32)
         if numbers is not None:
-            numbers = _sorted_numbers(numbers, envs, len(ids))
+            numbers = sorted_numbers(numbers, envs, len(ids))
         self._reset(ids, numbers)
         self._observation = self._observe()
         if len(ids) == self.n_envs:
@@ -217,20 +238,32 @@ class Task(Generic[ConfigT]):
         self.robot.set_noise_step(step)
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
+        draws = self._draws(ids, numbers)
+        self.scene.reset(ids)
+        self._set_up(ids, draws)
+        self.scene.forward(ids)
+        self._restart(ids, draws)
+
+    def _draws(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> list[np.random.Generator]:
+        """Count one more episode of these envs; what it is drawn from."""
         if numbers is None:
             self.episode[ids] += 1
             keys: list[tuple[int, ...]] = [(int(env), int(self.episode[env])) for env in ids]
         else:
             self.episode[ids] = numbers
             keys = [(int(number),) for number in numbers]
-        draws = [np.random.default_rng([self.seed, *key]) for key in keys]
-        self.scene.reset(ids)
+        return [np.random.default_rng([self.seed, *key]) for key in keys]
+
+    def _set_up(self, ids: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        """Put the robot and all that the task has where an episode begins, after ``scene.reset(ids)``."""
         self.robot.set_home(ids)
-        wobble = self.config.randomize.robot
         self._begin(ids, draws)
+        wobble = self.config.randomize.robot
         if wobble:
             self.robot.disturb(ids, wobble, draws)
-        self.scene.forward(ids)
+
+    def _restart(self, ids: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        """Count from 0 again, after ``scene.forward(ids)``."""
         for flags in (self.terminated, self.truncated, self.succeeded):
             flags[ids] = False
         self.step_count[ids] = 0
@@ -286,25 +319,29 @@ class Task(Generic[ConfigT]):
 
     def _advance(self, told: np.ndarray, acting: np.ndarray) -> dict[int, str]:
         """Act in the envs of a mask, and judge how it went; env -> message of those whose physics failed."""
+        self._tell(told, acting)
+        failed = step(self.scene)
+        self._assess(acting, failed)
+        return failed
+
+    def _tell(self, told: np.ndarray, acting: np.ndarray) -> None:
+        """Tell the robot in the envs of a mask what to do from now on."""
         ids = np.flatnonzero(acting).astype(np.int32)
         before = self.actions.before()
         self.robot.act(told[ids], None if len(ids) == self.n_envs else ids)
         self.actions.note(told, before, acting)
-        failed: dict[int, str] = {}
-        try:
-            self.scene.step()
-        except DivergenceError as error:
-            failed = error.messages
-        self.step_count[ids] += 1
-        self.succeeded[ids] = self._judge()[ids]
+
+    def _assess(self, acting: np.ndarray, failed: Mapping[int, str]) -> None:
+        """Judge a step that the envs of a mask have made."""
+        self.step_count[acting] += 1
+        self.succeeded[acting] = self._judge()[acting]
         broken = np.isin(np.arange(self.n_envs), list(failed))
         self.succeeded &= ~broken
         if self.ends_on_success:
             self.terminated |= self.succeeded
-        self.terminated[ids] |= self._is_lost()[ids]
+        self.terminated[acting] |= self._is_lost()[acting]
         self.truncated |= ~self.terminated & (broken | (self.step_count >= self.config.max_steps))
         self.actions.terminal[acting & self.is_done()] = True
-        return failed
 
     def _hold(self, ids: np.ndarray) -> None:
         """Let envs that have ended hold still."""
@@ -312,32 +349,7 @@ class Task(Generic[ConfigT]):
 
     def _checked(self, action: Any) -> np.ndarray:
         """An action as (B, n) float64."""
-        shape = (self.n_envs, self.robot.n_actions)
-        parts = self.robot.action_slices
-        if isinstance(action, Mapping):
-            unknown = [name for name in action if name not in parts]
-            if unknown or len(action) < len(parts):
-                raise OptionError(
-                    f"an action has the move groups {shorten(parts)}; got {shorten(action)}"
-                    f"{did_you_mean(unknown[0], parts) if unknown else ''}"
-                )
-            rows = {name: _numbers(action[name]) for name in parts}
-            for name, part in parts.items():
-                expected = (self.n_envs, part.stop - part.start)
-                if rows[name].shape != expected:
-                    raise OptionError(f"the action of {name!r} must have shape {expected}, got {rows[name].shape}")
-            action = np.concatenate(list(rows.values()), axis=1)
-        told = _numbers(action)
-        if told.dtype.kind not in "fiu":
-            raise OptionError(f"an action must be numbers, got dtype {told.dtype}")
-        if told.shape != shape:
-            widths = ", ".join(f"{name}: {part.stop - part.start}" for name, part in parts.items())
-            raise OptionError(f"an action must have shape {shape} ({widths}), got {told.shape}")
-        bad = np.flatnonzero(~np.isfinite(told[~self.is_done()]).all(axis=1))
-        if len(bad):
-            env = int(np.flatnonzero(~self.is_done())[bad[0]])
-            raise OptionError(f"an action must be finite; that of env {env} has NaN or infinity")
-        return told.astype(np.float64)
+        return checked_action(action, self.robot.action_slices, self.robot.n_actions, ~self.is_done())
 
     def _observe(self) -> dict[str, Any]:
         return {} if self.suite is None else self.suite.read()
@@ -392,11 +404,20 @@ class Task(Generic[ConfigT]):
         world, rows = self.scene.world, np.arange(self.n_envs)
         return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
 
-    def as_gymnasium(self) -> Any:
-        """The task as a ``gymnasium.vector.VectorEnv``; see :func:`sensorium.tasks.as_vector`."""
-        from sensorium.tasks.gym import as_vector
+    def as_gymnasium(self, vector: bool = True, **options: Any) -> Any:
+        """The task as a ``gymnasium.vector.VectorEnv``; or, of one env, as a plain ``gymnasium.Env``.
 
-        return as_vector(self)
+        Args:
+            vector: False for a plain one.
+            **options: see :func:`sensorium.tasks.as_vector` and :func:`sensorium.tasks.as_gym`.
+        """
+        from sensorium.tasks.gym import as_gym, as_vector
+
+        return as_vector(self, **options) if vector else as_gym(self, **options)
+
+    def render(self, env: int = 0) -> np.ndarray:
+        """A picture of one env to look at, (480, 640, 3) uint8."""
+        return views.picture(self.scene, [self.robot], env)
 
     def close(self) -> None:
         """Free the scene."""
@@ -406,25 +427,15 @@ class Task(Generic[ConfigT]):
         return f"<{type(self).__name__} of {self.n_envs} envs, robot {self.config.robot!r}>"
 
 
-def checked_seed(seed: Any) -> int:
-    """A seed as an int; an OptionError says what is wrong with it."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
-    return int(seed)
+def light(scene: Scene) -> None:
+    """The light of all tasks."""
+    scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
 
 
-def _numbers(value: Any) -> np.ndarray:
-    """An action as an array, of whatever kind."""
+def step(scene: Scene) -> dict[int, str]:
+    """Let a scene go on by one step; env -> message of those whose physics failed in it."""
     try:
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except ValueError:
-        raise OptionError("an action must be an array of numbers, and this one is ragged") from None
-
-
-def _sorted_numbers(numbers: Sequence[int], envs: Envs, count: int) -> list[int]:
-    """Numbers of episodes in the order of ascending envs, checked."""
-    if len(numbers) != count or not all(isinstance(each, int | np.integer) and each >= 0 for each in numbers):
-        raise OptionError(f"numbers must be integers, one for each of {count} envs, not negative; got {list(numbers)}")
-    given = None if envs is None else np.asarray(envs)
-    order = np.arange(count) if given is None or given.dtype == bool else np.argsort(given, kind="stable")
-    return [int(numbers[place]) for place in order]
+        scene.step()
+    except DivergenceError as error:
+        return error.messages
+    return {}

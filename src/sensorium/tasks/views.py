@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import mujoco
 import numpy as np
 
 from sensorium.cameras import Camera
 from sensorium.cameras.randomize import randomize_look
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.tasks.config import TaskCamera
+from sensorium.worlds import Scene
 
 if TYPE_CHECKING:
     from sensorium.tasks.task import Task
@@ -53,7 +55,7 @@ def _options(task: Task[Any], camera: TaskCamera) -> Camera:
         if camera.link not in links:
             hint = did_you_mean(camera.link, links) or f"; it has {shorten(links)}"
             raise NameNotFoundError(f"camera {camera.name!r}: the robot has no link {camera.link!r}{hint}")
-        link = f"{ROBOT}/{camera.link}"
+        link = f"{task.robot.name}/{camera.link}"
     for role in camera.must_see:
         if role not in task.roles:
             hint = did_you_mean(role, task.roles) or f"; there are {shorten(task.roles)}"
@@ -88,6 +90,18 @@ def _aim(task: Task[Any], camera: TaskCamera, envs: np.ndarray, draws: Sequence[
         f" of {_DRAWS} poses within {camera.jitter} m; give it more room, or another place",
         stacklevel=6,
     )
+
+
+def picture(scene: Scene, robots: Sequence[Any], env: int) -> np.ndarray:
+    """One env as it is now, with its robots in view, (480, 640, 3) uint8."""
+    places = np.array([robot.base_pose()[env, :3] for robot in robots])
+    view = mujoco.MjvCamera()
+    mujoco.mjv_defaultCamera(view)
+    view.lookat[:] = places.mean(axis=0) + np.array([0.0, 0.0, 0.1])
+    apart = float(np.linalg.norm(places - places.mean(axis=0), axis=1).max())
+    view.distance = 0.6 + 3.0 * max(robot.radius for robot in robots) + 2.2 * apart
+    view.azimuth, view.elevation = 150.0, -20.0
+    return scene.snapshot(env, camera=view)
 
 
 def sees(task: Task[Any], camera: Any, points: np.ndarray) -> np.ndarray:

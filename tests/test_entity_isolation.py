@@ -1,0 +1,248 @@
+"""No world can be reached from what thinks and remembers: a walk over the object graph, and over memory."""
+
+import functools
+import gc
+import sys
+import types
+import weakref
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.suites import ObservationSensor, SensorSuite
+from sensorium.tasks import SharedTask, Task
+from sensorium.tree import Module
+
+WORLDLY = (Module, SharedTask, Task, SensorSuite, ObservationSensor, mujoco.MjModel, mujoco.MjData, mujoco.MjSpec)
+"""Scenes, robots and sensors are modules of the tree."""
+FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "sensordata")
+
+
+def is_worldly(thing):
+    return isinstance(thing, WORLDLY) or type(thing).__module__.startswith("sensorium.worlds")
+
+
+def neighbours(thing):
+    """What code that has a thing can get at by it alone. Not modules: these can be had without it."""
+    if isinstance(thing, types.ModuleType):
+        return []
+    if isinstance(thing, types.FunctionType):  # its globals are those of a module
+        return [*(thing.__closure__ or ()), thing.__defaults__, thing.__kwdefaults__, vars(thing)]
+    if isinstance(thing, type):
+        package = str(thing.__module__).partition(".")[0]
+        is_own = package not in (*sys.stdlib_module_names, "torch", "numpy", "pydantic")
+        return list(vars(thing).values()) if is_own else []
+    if isinstance(thing, weakref.finalize):
+        return list(thing.peek() or ())
+    found = [type(thing), *gc.get_referents(thing)]
+    found += [getattr(thing, "__dict__", None), getattr(thing, "__self__", None), getattr(thing, "__func__", None)]
+    for cls in type(thing).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        found += [getattr(thing, slot, None) for slot in ((slots,) if isinstance(slots, str) else slots)]
+    if isinstance(thing, weakref.ref):
+        found.append(thing())
+    if isinstance(thing, np.ndarray):
+        found.append(thing.base)
+        found += thing.ravel().tolist() if thing.dtype == object else []
+    if isinstance(thing, memoryview):
+        found.append(thing.obj)
+    if isinstance(thing, types.GeneratorType):
+        found += list((thing.gi_frame.f_locals if thing.gi_frame else {}).values())
+    return found
+
+
+def reachable(root):
+    """All that can be reached from an object, it itself included; not what lies behind something of a world."""
+    queue, seen = [root], {}
+    while queue:
+        thing = queue.pop()
+        if thing is None or id(thing) in seen:
+            continue
+        seen[id(thing)] = thing  # held, so that no id comes twice
+        if not is_worldly(thing):
+            queue.extend(neighbours(thing))
+    return list(seen.values())
+
+
+def span(array):
+    """First and last address of an array or a tensor."""
+    if isinstance(array, torch.Tensor):
+        storage = array.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    return np.lib.array_utils.byte_bounds(array)
+
+
+def live_memory(task):
+    """Where the state of a world lies, and what its sensors read from."""
+    world = task.scene.world
+    spans = [span(world.bind(name)) for name in FIELDS]
+    members = task.members.values() if isinstance(task, SharedTask) else [task]
+    for member in members:
+        for name in member.robot.rig.names:
+            reading = member.robot.rig[name].read()
+            parts = reading._asdict().values() if hasattr(reading, "_asdict") else [reading]
+            spans += [span(each) for each in parts if each is not None]
+    return [each for each in spans if each[0] < each[1]]
+
+
+def leaks(root, task):
+    """What can be reached of the world: things by name, and arrays that lie in its memory."""
+    live = live_memory(task)
+    found = []
+    for thing in reachable(root):
+        if is_worldly(thing):
+            found.append(type(thing).__name__)
+        elif isinstance(thing, np.ndarray | torch.Tensor) and thing.nbytes:
+            first, last = span(thing)
+            if any(first < stop and start < last for start, stop in live):
+                found.append(f"array in the world's memory {tuple(thing.shape)}")
+    return found
+
+
+def make(brain=sn.SACMLPBrain, camera=False, **options):
+    sensors = [sn.IMU(link="torso", rate=200, acc_noise=0.1, delay=0.02), sn.JointEncoder(joints=[0, 1], noise=0.002)]
+    sensors += [sn.Camera(resolution=(40, 40))] * camera
+    if brain is sn.SACMLPBrain:
+        options["brain_options"] = {"hidden": (16, 16), "batch_size": 16}
+    return sn.TrainableEntity("balancer", sensors, brain, memory=64, **options)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    entities = {
+        "quick": make(),
+        "slow": make(rate=25, privileged=[sn.FramePose(link="torso")]),
+        "eye": make(camera=True),
+    }
+    task = sn.tasks.make("balance", entities=entities, n_envs=2, max_steps=12, autoreset=True)
+    for _ in range(3):
+        task.live(10)
+        for entity in entities.values():
+            entity.learn(1)
+    yield task
+    task.close()
+
+
+@pytest.mark.parametrize("name", ["quick", "slow", "eye"])
+def test_no_world_can_be_reached_from_a_brain_or_a_memory_that_have_lived(trained, name):
+    entity = trained.entities[name]
+    assert len(entity.memory) > 0
+    assert len(reachable(entity.brain)) > 500
+    assert leaks(entity.brain, trained) == []
+    assert leaks(entity.memory, trained) == []
+    assert leaks(entity._experience, trained) == []
+    others = [each for key, each in trained.entities.items() if key != name]
+    own = {id(each) for each in (*reachable(entity.brain), *reachable(entity.memory))}
+    for other in others:  # nor that of another
+        assert not own & {id(other), id(other.brain), id(other.memory), id(other.suite)}
+
+
+def test_the_walk_finds_a_world_from_where_there_is_one(trained):
+    entity = trained.entities["quick"]
+    assert leaks(trained, trained) == ["SharedTask"]
+    assert {"Scene", "Balance"} <= set(leaks(vars(trained), trained))
+    assert "SensorSuite" in leaks(entity, trained)
+
+
+class Holder:
+    """A brain that can be told something."""
+
+    def __init__(self, observation_space, action_space):
+        self.shape = action_space.shape
+        self.told = None
+
+    def decide(self, observation, deterministic=False):
+        return np.zeros(self.shape)
+
+    def decide_batch(self, observation, deterministic=False):
+        return np.zeros((len(observation["imu"]["lin_acc"]), *self.shape))
+
+
+class Slotted:
+    __slots__ = ("inner",)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+
+def generator(scene):
+    yield 1
+    yield scene
+
+
+def running(scene):
+    walk = generator(scene)
+    next(walk)
+    return walk
+
+
+def closure(scene):
+    return lambda: scene
+
+
+def default(scene):
+    return lambda kept=scene: kept
+
+
+def with_class_attribute(scene):
+    return type("Kept", (), {"scene": scene})()
+
+
+def in_objects(scene):
+    box = np.empty(1, object)
+    box[0] = scene
+    return box
+
+
+WAYS = {
+    "attribute": lambda task: task.scene,
+    "list in a dict": lambda task: {"a": [task.scene]},
+    "slot": lambda task: Slotted(task),
+    "closure": lambda task: closure(task.scene),
+    "default": lambda task: default(task.scene),
+    "bound method": lambda task: task.scene.step,
+    "partial": lambda task: functools.partial(print, task),
+    "weak reference": lambda task: weakref.ref(task.scene),
+    "generator": lambda task: running(task.scene),
+    "class attribute": lambda task: with_class_attribute(task.scene),
+    "array of objects": lambda task: in_objects(task.scene),
+    "model": lambda task: task.scene.model,
+    "suite": lambda task: task.suite,
+    "sensor's read": lambda task: task.robot.rig["imu"].read,
+    "view of the state": lambda task: task.scene.world.bind("qpos").numpy(),
+    "part of the state": lambda task: task.scene.world.bind("xpos")[:, 1],
+    "reading": lambda task: task.robot.rig["imu"].read().lin_acc,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_walk_finds_a_world_however_a_brain_holds_it(way):
+    robot = make(Holder)
+    task = sn.tasks.make("balance", entity=robot, n_envs=2)
+    task.reset()
+    robot.step()
+    assert leaks(robot.brain, task) == []
+    robot.brain.told = WAYS[way](task)
+    assert leaks(robot.brain, task)
+    robot.brain.told = None
+    assert leaks(robot.brain, task) == []
+    task.close()
+
+
+def test_what_a_brain_is_handed_is_its_own():
+    """Observations that it keeps do not follow the world, and what it writes into them stays with it."""
+    robot = make(Holder)
+    task = sn.tasks.make("balance", entity=robot, n_envs=2)
+    observation, _ = task.reset()
+    robot.brain.told = observation
+    assert leaks(robot.brain, task) == []
+    before = observation["imu"]["lin_acc"].copy()
+    task.step(np.ones((2, 2)))
+    np.testing.assert_array_equal(observation["imu"]["lin_acc"], before)
+    reading = task.suite.read()["imu"]["lin_acc"].copy()
+    task.suite.read()["imu"]["lin_acc"][:] = np.nan
+    np.testing.assert_array_equal(task.suite.read()["imu"]["lin_acc"], reading)
+    task.close()
