@@ -76,7 +76,9 @@ def object_image_points(
     visible = np.empty((n_envs, len(names)), np.int32)
 
     def read() -> dict[str, Any]:
-        result = {}
+        result: dict[str, Any] = {}
+        if not cameras:
+            return result
         table = roles()
         for name, camera in cameras.items():
             find_pixels(camera.read_ground_truth().segmentation.cpu().numpy(), table, points, visible)
