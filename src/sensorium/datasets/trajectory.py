@@ -179,9 +179,9 @@ class TrajectoryWriter:
                     file.extend(path, self._first, arrays[env], seen, UNITS.get(path))
                 for uuid, rows in block.said.items():
                     length = self._suite[uuid].str_max_len
-                    texts = to_texts(uuid, [row[env] for row in rows[:seen]])
+                    texts = to_texts(uuid, [row[env] for row in rows[:seen]], env)
                     if length is not None:
-                        check_lengths(uuid, texts, length)
+                        check_lengths(uuid, texts, length, env)
                     file.extend_texts(place(uuid), self._first, texts, length)
                 for path, arrays in block.done.items():
                     arrays[env, done:] = 0

@@ -56,8 +56,13 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     return np.array(texts, f"S{length}").view(np.uint8).reshape(len(texts), length)
 
 
-def to_texts(uuid: str, values: Sequence[dict[str, Any]]) -> list[bytes]:
+def to_texts(uuid: str, values: Sequence[dict[str, Any]], env: int | None = None) -> list[bytes]:
     """Dicts as JSON, in UTF-8.
+
+    Args:
+        uuid: of the sensor that reads them, for messages.
+        values: one of each env; or
+        env: all of this one.
 
     Raises:
         OptionError: some are no JSON; names the first.
@@ -66,17 +71,17 @@ def to_texts(uuid: str, values: Sequence[dict[str, Any]]) -> list[bytes]:
     # all at once is many times faster; a text has no line breaks, and there are as many as dicts unless some string or
     # list within them looks like the end of one
     joined = _json(values)
-    if joined is not None and all(isinstance(value, dict) for value in values):
+    if joined is not None and set(map(type, values)) == {dict}:
         texts = joined.replace(b"},{", b"}\n{").split(b"\n")
         if len(texts) == len(values):
             return texts
     texts = []
-    for env, value in enumerate(values):
+    for row, value in enumerate(values):
         text = _json([value])
         if text is None or not isinstance(value, dict):
             raise OptionError(
-                f"{uuid!r}: what env {env} says is no JSON: keys must be strings, and values strings, finite numbers, "
-                f"booleans, None, lists or dicts; got {value!r}"
+                f"{uuid!r}: what env {row if env is None else env} says is no JSON: keys must be strings, and values "
+                f"strings, finite numbers, booleans, None, lists or dicts; got {value!r}"
             )
         texts.append(text)
     return texts
@@ -91,18 +96,19 @@ def _json(values: list[Any]) -> bytes | None:
         return None
 
 
-def check_lengths(uuid: str, texts: Sequence[bytes], length: int) -> None:
-    """See that texts have room in ``length`` bytes.
+def check_lengths(uuid: str, texts: Sequence[bytes], length: int, env: int | None = None) -> None:
+    """See that texts have room in ``length`` bytes; arguments as above.
 
     Raises:
         OptionError: one has not.
     """
-    for env, text in enumerate(texts):
-        if len(text) > length:
-            raise OptionError(
-                f"{uuid!r}: the text of env {env} needs {len(text)} bytes and str_max_len is {length}; raise it to "
-                f"{len(text)} or more, or set it to None for strings of any length"
-            )
+    sizes = list(map(len, texts))
+    longest = max(sizes, default=0)
+    if longest > length:
+        raise OptionError(
+            f"{uuid!r}: the text of env {sizes.index(longest) if env is None else env} needs {longest} bytes and "
+            f"str_max_len is {length}; raise it to {longest} or more, or set it to None for strings of any length"
+        )
 
 
 def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:
