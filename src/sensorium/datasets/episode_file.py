@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from h5py import h5a, h5d, h5f, h5g, h5p, h5s, h5t
 from sensorium.datasets.block import ROWS
 from sensorium.datasets.files import named
 from sensorium.datasets.streams import part_of
+from sensorium.errors import DatasetError
 
 _STRING = h5py.string_dtype()
 _TEXT = h5t.py_create(_STRING, logical=True)
@@ -138,7 +140,8 @@ class EpisodeFile:
 
     def drop(self) -> None:
         """Leave no file."""
-        self.close()
+        with suppress(DatasetError):  # what cannot be written need not be
+            self.close()
         self.part.unlink(missing_ok=True)
 
 

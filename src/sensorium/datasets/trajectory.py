@@ -103,7 +103,7 @@ class TrajectoryWriter:
         running: np.ndarray,
     ) -> None:
         """One step, which the envs of the mask ``running`` made; one that did not make a step makes none after it."""
-        ended = terminated | truncated
+        running, ended = running & self._open, terminated | truncated
         self._block.act(
             self._row,
             {
@@ -237,8 +237,9 @@ class TrajectoryWriter:
                     self._encoders.submit(stream, "close", folder)
         if self._encoders is not None:
             self._encoders.wait()
-        for done in self._synced:
-            done.result()
+        with named(self._folder):
+            for done in self._synced:
+                done.result()
         for env, folder in enumerate(folders):
             file = self._files[env]
             if folder is not None and file is not None:
