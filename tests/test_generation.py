@@ -18,6 +18,8 @@ import pytest
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.datasets.block import ROWS
+from sensorium.datasets.episode_file import EpisodeFile
 from sensorium.datasets.streams import KINDS, from_stored, to_stored
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
 from sensorium.generation import GenerateOptions, generate
@@ -130,6 +132,49 @@ def test_videos_have_a_frame_for_every_observation(tmp_path):
         data = file[f"traj_{episode.number}/obs/sensor_data/front_depth"]
         assert (data.attrs["codec"], data.attrs["unit"], data.attrs["scale"]) == ("ffv1", "m", 0.001)
         assert (kept[0].parent / data[()].decode()).is_file()
+
+
+@pytest.mark.parametrize("steps", [63, 64, 65])
+def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
+    task = {"max_steps": steps, "str_max_len": None if steps == 65 else 300}
+    options = GenerateOptions(task="pick", episodes=1, envs=2, options=task, keep_failed=True, max_attempts=2)
+    with pytest.raises(GenerationError, match="0 of 1 episodes"):
+        generate(options, tmp_path / "a")
+    for path in sorted((tmp_path / "a" / "failed").glob("*.h5")):
+        episode = sn.datasets.Trajectory(path)
+        assert episode.length == steps
+        assert episode["truncated"].tolist() == [False] * (steps - 1) + [True]
+        assert [said["step"] for said in episode.text("task_info")] == list(range(steps + 1))
+        told = [said["arm"] for said in episode.text("actions/commanded_action")[1:-1]]
+        np.testing.assert_array_equal(episode["actions/action"][: steps - 1, :7], np.array(told, np.float32))
+        pose = episode["obs/extra/robot_base_pose"]
+        assert pose.shape == (steps + 1, 7)
+        assert (pose == pose[0]).all()
+        moved = np.abs(np.diff(episode["obs/agent/qpos"], axis=0)).max(axis=1)
+        assert (moved[1:] > 0).all()
+
+
+def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):
+    texts = [[b"{}"] * ROWS, [b"{%s}" % (b"x" * count) for count in range(50)]]
+    file = EpisodeFile(tmp_path / "a.h5", 3)
+    for number, some in enumerate(texts):
+        file.extend_texts("obs/extra/said", number * ROWS, some, 70)
+        file.extend_texts("obs/extra/free", number * ROWS, some, None)
+        file.extend("obs/extra/none", number * ROWS, np.zeros((ROWS, 0), np.float32), len(some))
+        rows = np.zeros((ROWS, 2, 3), np.int16)
+        rows[: len(some)] = number + 1
+        file.extend("obs/extra/numbers", number * ROWS, rows, len(some))
+    file.close()
+    with h5py.File(file.part) as stored:
+        group = stored["traj_3/obs/extra"]
+        expected = [text for some in texts for text in some]
+        assert group["said"].shape == (len(expected), 70)
+        assert [row.tobytes().rstrip(b"\0") for row in group["said"][()]] == expected
+        assert group["free"][()].tolist() == expected
+        assert group["none"].shape == (len(expected), 0)
+        np.testing.assert_array_equal(group["numbers"][:, 1, 2], [1] * ROWS + [2] * 50)
+    file.drop()
+    assert not list(tmp_path.iterdir())
 
 
 def test_depth_keeps_half_a_millimetre_over_its_whole_range():
@@ -265,6 +310,14 @@ def break_end(path):
         file["traj_2/terminated"][-1] = False
 
 
+def break_number(path):
+    with h5py.File(path) as file:
+        value = file["traj_2/obs/extra/tcp_pose"][5].tobytes()
+    data = path.read_bytes()
+    assert data.count(value) == 1
+    path.write_bytes(data.replace(value, value[::-1]))
+
+
 def break_file(path):
     with open(path, "r+b") as file:
         file.truncate(path.stat().st_size // 2)
@@ -277,6 +330,7 @@ def break_file(path):
         (break_sensor, "the sensor 'task_info' is missing"),
         (break_text, ""),
         (break_end, "do not end at the last step"),
+        (break_number, "episode_000002.h5 was changed after it was written"),
         (break_file, "cannot be read"),
         (os.unlink, "there are 5 episodes, and 6 were asked for"),
     ],

@@ -280,6 +280,20 @@ def test_visible_pixels_are_spread_over_the_object():
     assert (points[0, 2] == -1).all()
 
 
+@pytest.mark.parametrize("total", [1, 9, 10, 11, 15, 19, 20, 57])
+def test_as_many_pixels_are_picked_as_there_are_up_to_ten(total):
+    order = np.sort(np.random.default_rng(total).choice(120, total, replace=False))
+    segmentation = np.full((1, 8, 15, 2), -1, np.int32)
+    segmentation.reshape(120, 2)[order, 0] = 2
+    points, visible = np.zeros((1, 1, 10, 2), np.float32), np.zeros((1, 1), np.int32)
+    find_pixels(segmentation, np.array([[-1, -1, 0]]), points, visible)
+    kept = min(total, 10)
+    assert visible[0, 0] == total
+    picked = order[(2 * np.arange(kept) + 1) * total // (2 * kept)]
+    np.testing.assert_allclose(points[0, 0, :kept] * (15, 8) - 0.5, np.stack([picked % 15, picked // 15], 1), atol=1e-5)
+    assert (points[0, 0, kept:] == -1).all()
+
+
 def test_cameras_see_what_they_must_and_differ_between_envs():
     task = sn.tasks.make("pick", n_envs=4, seed=8, cameras=CAMERAS[:1], randomize={"colors": 0.2, "lights": 0.3})
     observation, _ = task.reset()

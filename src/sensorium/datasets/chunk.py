@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from sensorium.datasets.events import Events, events_line, events_sum
-from sensorium.datasets.files import PART, named, publish, quote, sync_folder, unquote, write_whole
+from sensorium.datasets.files import PART, named, publish, quote, sync, unquote, write_whole
 from sensorium.datasets.rows import Field, Row
 from sensorium.errors import DatasetError
 
@@ -115,7 +115,7 @@ class ChunkWriter:
         with named(self.path):
             for descriptor in (self._file, self._events):
                 os.fsync(descriptor)
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
 
     def close(self) -> None:
         """Give the files their final names. Without any step, there are none."""

@@ -28,7 +28,8 @@ import numpy as np
 
 SCHEMA = 1
 _PARAMETERS = {"intrinsic": "intrinsic_cv", "extrinsic": "extrinsic_cv", "cam2world": "cam2world_gl"}
-_AGENT = ("qpos", "qvel")
+AGENT = ("qpos", "qvel")
+"""Sensors whose move groups lie side by side."""
 UNITS = {
     "obs/agent/qpos": "rad or m",
     "obs/agent/qvel": "rad/s or m/s",
@@ -44,7 +45,7 @@ UNITS = {
 
 def place(uuid: str) -> str:
     """Where a sensor lies below ``traj_i``, or its group."""
-    if uuid in _AGENT:
+    if uuid in AGENT:
         return f"obs/agent/{uuid}"
     if uuid == "env_states" or uuid.startswith("actions/"):
         return uuid
@@ -53,24 +54,22 @@ def place(uuid: str) -> str:
     return f"obs/extra/{uuid}"
 
 
-def leaves(uuid: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Path and rows (B, ...) of each array of a sensor's observation, in the form of files."""
+def leaves(uuid: str, value: Any) -> Iterator[tuple[str, tuple[str, ...], np.ndarray]]:
+    """Path, keys and rows (B, ...) of each array of a sensor's observation."""
     at = place(uuid)
-    if uuid in _AGENT and isinstance(value, dict):
-        yield at, np.concatenate([np.asarray(part) for part in value.values()], axis=1)
-    elif at.startswith("obs/sensor_param/"):
+    if at.startswith("obs/sensor_param/"):
         for name, part in value.items():
-            yield f"{at}/{_PARAMETERS[name]}", part
+            yield f"{at}/{_PARAMETERS[name]}", (name,), part
     else:
-        yield from _nested(at, value)
+        yield from _nested(at, (), value)
 
 
-def _nested(at: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
+def _nested(at: str, keys: tuple[str, ...], value: Any) -> Iterator[tuple[str, tuple[str, ...], np.ndarray]]:
     if isinstance(value, dict):
         for name, part in value.items():
-            yield from _nested(f"{at}/{name.replace('/', '%2F')}", part)
+            yield from _nested(f"{at}/{name.replace('/', '%2F')}", (*keys, name), part)
     else:
-        yield at, value
+        yield at, keys, value
 
 
 def columns(value: dict[str, np.ndarray]) -> dict[str, list[int]]:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sensorium.datasets.chunk import Chunk
-from sensorium.datasets.files import PART, STATE, check_new, named, sync_folder, writing
+from sensorium.datasets.files import PART, STATE, check_new, named, sync, writing
 from sensorium.errors import DatasetError
 
 
@@ -50,7 +50,7 @@ class Place:
 
     def keep(self) -> None:
         """There is a step on the disk: what was set aside goes."""
-        sync_folder(self.folder)
+        sync(self.folder)
         shutil.rmtree(self._aside, ignore_errors=True)
 
     def release(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import h5py
 
-from sensorium.datasets.dataset import INDEX, Dataset, Trajectory
-from sensorium.datasets.files import write_whole
+from sensorium.datasets.dataset import INDEX, MANIFEST, Dataset, Trajectory
+from sensorium.datasets.files import file_sum, write_whole
 from sensorium.datasets.streams import count_frames
 from sensorium.errors import SensoriumError
 
@@ -47,13 +47,15 @@ class Validation:
 
 
 def validate(folder: str | Path, progress: Callable[[int], None] = lambda count: None) -> Validation:
-    """Read every file: lengths, texts, videos frame by frame; and write ``index.json`` of what is fine."""
+    """Read every file: check sums, lengths, texts, videos frame by frame; and write ``index.json`` of what is fine."""
     data = Dataset(folder)
     result = Validation(data.folder)
+    manifest = data.folder / MANIFEST
+    sums = json.loads(manifest.read_bytes()) if manifest.is_file() else {}
     for path in sorted(data.folder.glob("episode_*.h5")):
         try:
             episode = Trajectory(path)
-            problems = _problems(episode, data.about)
+            problems = _problems(episode, data.about) + _changes(data.folder, sums.get(path.stem, {}))
         except (SensoriumError, OSError, ValueError, KeyError, RuntimeError) as error:
             problems = [str(error)]
         if problems:
@@ -82,6 +84,16 @@ def _entry(episode: Trajectory) -> dict[str, Any]:
         "instruction": episode.scene.get("instruction", ""),
         "videos": {name: episode.video_path(name).name for name in episode.cameras},
     }
+
+
+def _changes(folder: Path, sums: dict[str, Any]) -> list[str]:
+    """Which files of an episode are not as they were written, by what the manifest says of them."""
+    there = {name: entry for name, entry in sums.items() if (folder / name).is_file()}
+    return [
+        f"{name} was changed after it was written, or is damaged: its check sum is not that of {MANIFEST}"
+        for name, entry in there.items()
+        if int(file_sum(folder / name), 16) != entry["crc32"]
+    ]
 
 
 def _problems(episode: Trajectory, about: dict[str, Any]) -> list[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, read_about
-from sensorium.datasets.files import PART, named, write_whole, writing
+from sensorium.datasets.files import PART, file_sum, named, write_whole, writing
 from sensorium.datasets.trajectory import episode_name, versions
 from sensorium.errors import DatasetError, GenerationError
 from sensorium.generation.options import GenerateOptions
@@ -225,18 +224,10 @@ def _write_manifest(folder: Path, numbers: list[int]) -> None:
         files = {file.name: file.stat().st_size for file in sorted(folder.glob(f"{name}*"))}
         known = old.get(name, {})
         if {file: entry["bytes"] for file, entry in known.items()} != files:
-            known = {file: {"bytes": size, "crc32": _checksum(folder / file)} for file, size in files.items()}
+            known = {file: {"bytes": size, "crc32": int(file_sum(folder / file), 16)} for file, size in files.items()}
         entries[name] = known
     if entries != old:
         write_whole(path, json.dumps(entries, indent=1).encode())
-
-
-def _checksum(path: Path) -> int:
-    total = 0
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            total = zlib.crc32(block, total)
-    return total
 
 
 def _number(path: Path) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from sensorium import poses
 from sensorium.errors import OptionError
 
 
@@ -28,5 +27,5 @@ def command(robot: Any, group: Any, joints: np.ndarray, pose: np.ndarray, dt: fl
     if kind == "joint_velocity":
         return (joints - group.target) / dt
     if kind == "ee_pose":
-        return poses.relative(robot.base_pose(), pose)
+        return robot.in_base_frame(pose)  # type: ignore[no-any-return]
     raise OptionError(f"the planner cannot tell an arm with the controller {kind!r} where to go")

@@ -219,7 +219,7 @@ class Planner(Policy):
 
         def grips() -> np.ndarray:
             rows = np.stack([poses.IDENTITY if plan is None else plan.grip for plan in self._plans])
-            return poses.relative(self.robot.base_pose(), rows)
+            return self.robot.in_base_frame(rows)  # type: ignore[no-any-return]
 
         def phases() -> list[dict[str, Any]]:
             return [{"phase": self.phase(env)} for env in range(self.task.n_envs)]

@@ -203,6 +203,14 @@ class Robot(Part[RobotOptions]):
         parts = (self._xpos[:, self._body], self._xquat[:, self._body])
         return np.concatenate([part.numpy(force=True).astype(np.float64) for part in parts], axis=1)
 
+    def in_base_frame(self, pose: np.ndarray) -> np.ndarray:
+        """Poses (B, 7) float64 in the frame of the base link, of poses (B, 7) in the world frame."""
+        from sensorium.robots import chain_kernels
+
+        seen = np.empty_like(pose)
+        chain_kernels.relative(self.base_pose(), pose, seen)
+        return seen
+
     def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Linear (B, 3) m/s and angular velocity (B, 3) rad/s of the base link, in the world frame."""
         self._built("get_velocity")

@@ -25,7 +25,7 @@ class ActionRecord:
             takes the tool centre point there from where it was, in one step.
 
     Args:
-        robot: with ``groups``, ``action_slices`` and ``base_pose()``.
+        robot: with ``groups``, ``action_slices`` and ``in_base_frame()``.
         n_envs: B.
         dt: seconds of one step.
     """
@@ -56,7 +56,7 @@ class ActionRecord:
         self, action: np.ndarray, before: dict[str, tuple[np.ndarray, np.ndarray | None]], acting: np.ndarray
     ) -> None:
         """An action (B, n) was carried out in the envs of the mask ``acting``."""
-        values, base = self._values, self._robot.base_pose()
+        values = self._values
         for name, group in self._robot.groups.items():
             qpos, tcp = before[name]
             target = group.target
@@ -64,8 +64,8 @@ class ActionRecord:
             values["joint_pos"][name][acting] = target[acting]
             values["joint_pos_rel"][name][acting] = (target - qpos)[acting]
             if tcp is not None:
-                goal = poses.relative(base, group.forward(target))
-                here = poses.relative(base, tcp)
+                goal = self._robot.in_base_frame(group.forward(target))
+                here = self._robot.in_base_frame(tcp)
                 turn = poses.rotation_vector(poses.multiply(goal[:, 3:], poses.conjugate(here[:, 3:])))
                 twist = np.concatenate([goal[:, :3] - here[:, :3], turn], axis=1) / self._dt
                 values["ee_pose"][name][acting] = goal[acting]

@@ -76,7 +76,9 @@ def object_image_points(
     visible = np.empty((n_envs, len(names)), np.int32)
 
     def read() -> dict[str, Any]:
-        result = {}
+        result: dict[str, Any] = {}
+        if not cameras:
+            return result
         table = roles()
         for name, camera in cameras.items():
             find_pixels(camera.read_ground_truth().segmentation.cpu().numpy(), table, points, visible)
@@ -94,27 +96,35 @@ def object_image_points(
 def find_pixels(segmentation: np.ndarray, table: np.ndarray, points: np.ndarray, visible: np.ndarray) -> None:
     """Count the pixels of each role in (B, H, W, 2) body and geom ids, and pick some of them, evenly in their order."""
     n_envs, height, width = segmentation.shape[:3]
-    n_points = points.shape[2]
+    n_roles, n_points = points.shape[1:3]
+    role_of = np.empty(table.shape[1] + 1, np.int64)
+    counts = np.empty((height, n_roles), np.int64)
     for env in range(n_envs):
-        visible[env] = 0
+        role_of[0] = -1
+        role_of[1:] = table[env]
+        counts[:] = 0
+        for y in range(height):
+            for x in range(width):
+                role = role_of[np.uint32(segmentation[env, y, x, 0] + 1)]
+                if role >= 0:
+                    counts[y, role] += 1
         points[env] = -1
-        for y in range(height):
-            for x in range(width):
-                body = segmentation[env, y, x, 0]
-                if body >= 0 and table[env, body] >= 0:
-                    visible[env, table[env, body]] += 1
-        seen = np.zeros(points.shape[1], np.int64)
-        for y in range(height):
-            for x in range(width):
-                body = segmentation[env, y, x, 0]
-                if body < 0 or table[env, body] < 0:
-                    continue
-                role = table[env, body]
-                total = visible[env, role]
-                kept = min(n_points, total)
+        for role in range(n_roles):
+            total = counts[:, role].sum()
+            visible[env, role] = total
+            kept = min(n_points, total)
+            before, k = 0, 0
+            for y in range(height):
+                seen = before
+                before += counts[y, role]
                 # the k-th is the pixel in the middle of the k-th of `kept` equal parts
-                k = seen[role] * kept // total
-                if seen[role] == (2 * k + 1) * total // (2 * kept):
-                    points[env, role, k, 0] = (x + 0.5) / width
-                    points[env, role, k, 1] = (y + 0.5) / height
-                seen[role] += 1
+                if k == kept or (2 * k + 1) * total // (2 * kept) >= before:
+                    continue
+                for x in range(width):
+                    if role_of[segmentation[env, y, x, 0] + 1] != role:
+                        continue
+                    if k < kept and seen == (2 * k + 1) * total // (2 * kept):
+                        points[env, role, k, 0] = (x + 0.5) / width
+                        points[env, role, k, 1] = (y + 0.5) / height
+                        k += 1
+                    seen += 1

@@ -88,7 +88,7 @@ def tcp_poses(robot: Any) -> list[ArraySensor]:
         side = "" if len(arms) == 1 else f"_{name.removesuffix('_arm')}"
 
         def read(group: Any = group) -> np.ndarray:
-            return poses.relative(robot.base_pose(), group.tcp_pose())
+            return robot.in_base_frame(group.tcp_pose())  # type: ignore[no-any-return]
 
         sensors.append(ArraySensor(f"tcp_pose{side}", read, (7,)))
     return sensors

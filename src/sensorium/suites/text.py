@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from pydantic_core import from_json, to_json
 
 from sensorium.errors import OptionError
 
@@ -48,32 +49,66 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     Raises:
         OptionError: some text does not fit; nothing is ever cut off.
     """
+    texts = to_texts(uuid, values)
+    if length is None:
+        return [text.decode() for text in texts]
+    check_lengths(uuid, texts, length)
+    return np.array(texts, f"S{length}").view(np.uint8).reshape(len(texts), length)
+
+
+def to_texts(uuid: str, values: Sequence[dict[str, Any]], env: int | None = None) -> list[bytes]:
+    """Dicts as JSON, in UTF-8.
+
+    Args:
+        uuid: of the sensor that reads them, for messages.
+        values: one of each env; or
+        env: all of this one.
+
+    Raises:
+        OptionError: some are no JSON; names the first.
+    """
+    values = list(values)
+    # all at once is many times faster; a text has no line breaks, and there are as many as dicts unless some string or
+    # list within them looks like the end of one
+    joined = _json(values)
+    if joined is not None and set(map(type, values)) == {dict}:
+        texts = joined.replace(b"},{", b"}\n{").split(b"\n")
+        if len(texts) == len(values):
+            return texts
     texts = []
-    for env, value in enumerate(values):
-        try:
-            text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-            text.encode("utf-8")
-            wrong = not isinstance(value, dict) or not all(isinstance(key, str) for key in value)
-        except (TypeError, ValueError):
-            wrong = True
-        if wrong:
+    for row, value in enumerate(values):
+        text = _json([value])
+        if text is None or not isinstance(value, dict):
             raise OptionError(
-                f"{uuid!r}: what env {env} says is no JSON: keys must be strings, and values strings, finite numbers, "
-                f"booleans, None, lists or dicts; got {value!r}"
+                f"{uuid!r}: what env {row if env is None else env} says is no JSON: keys must be strings, and values "
+                f"strings, finite numbers, booleans, None, lists or dicts; got {value!r}"
             )
         texts.append(text)
-    if length is None:
-        return texts
-    rows = np.zeros((len(texts), length), np.uint8)
-    for env, (row, text) in enumerate(zip(rows, texts, strict=True)):
-        data = text.encode("utf-8")
-        if len(data) > length:
-            raise OptionError(
-                f"{uuid!r}: the text of env {env} needs {len(data)} bytes and str_max_len is {length}; raise it to "
-                f"{len(data)} or more, or set it to None for strings of any length"
-            )
-        row[: len(data)] = np.frombuffer(data, np.uint8)
-    return rows
+    return texts
+
+
+def _json(values: list[Any]) -> bytes | None:
+    """What JSON holds of some values, between the brackets of their list; None if they do not come back as they are."""
+    try:
+        text = to_json(values)
+        return text[1:-1] if from_json(text, allow_inf_nan=False) == values else None
+    except ValueError:
+        return None
+
+
+def check_lengths(uuid: str, texts: Sequence[bytes], length: int, env: int | None = None) -> None:
+    """See that texts have room in ``length`` bytes; arguments as above.
+
+    Raises:
+        OptionError: one has not.
+    """
+    sizes = list(map(len, texts))
+    longest = max(sizes, default=0)
+    if longest > length:
+        raise OptionError(
+            f"{uuid!r}: the text of env {sizes.index(longest) if env is None else env} needs {longest} bytes and "
+            f"str_max_len is {length}; raise it to {longest} or more, or set it to None for strings of any length"
+        )
 
 
 def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:

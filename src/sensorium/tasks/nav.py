@@ -276,7 +276,7 @@ class NavToObj(Task[NavToObjConfig]):
 
     def angles(self) -> np.ndarray:
         """By how much the robot must turn to face the object, (B,) rad in (-pi, pi], counter-clockwise."""
-        there = poses.relative(self.robot.base_pose(), self.target_pose())
+        there = self.robot.in_base_frame(self.target_pose())
         return np.arctan2(there[:, 1], there[:, 0])
 
     def in_sight(self) -> np.ndarray:
@@ -320,7 +320,7 @@ class NavToObj(Task[NavToObjConfig]):
         they are judged."""
 
         def object_poses() -> dict[str, np.ndarray]:
-            return {"target_obj": poses.relative(self.robot.base_pose(), self.target_pose())}
+            return {"target_obj": self.robot.in_base_frame(self.target_pose())}
 
         def nav_state() -> dict[str, np.ndarray]:
             state = {"distance": self.distances(), "angle": self.angles(), "in_sight": self.in_sight()}

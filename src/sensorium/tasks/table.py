@@ -201,8 +201,8 @@ class TableTask(Task[TableT]):
         grippers = {group.name: (2,) for group in self.robot.options.move_groups if group.kind == "gripper"}
 
         def object_poses() -> dict[str, np.ndarray]:
-            base, bodies = self.robot.base_pose(), self.role_bodies()
-            return {role: poses.relative(base, self.body_poses(bodies[:, i])) for i, role in enumerate(self.roles)}
+            bodies = self.role_bodies()
+            return {role: self.robot.in_base_frame(self.body_poses(bodies[:, i])) for i, role in enumerate(self.roles)}
 
         return [
             *super()._create_sensor_suite_from_config(config),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sensorium.datasets.files import PART, sync_folder, writing
+from sensorium.datasets.files import PART, sync, writing
 from sensorium.errors import DatasetError
 
 
@@ -36,7 +36,7 @@ def whole_folder(out: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-    sync_folder(out.parent)
+    sync(out.parent)
 
 
 def _empty(folder: Path) -> None:

@@ -1,0 +1,179 @@
+"""``EpisodeFile``: the HDF5 file of one episode of a task, which grows by blocks of rows.
+
+It uses HDF5's own calls: an episode has some fifty small data sets, whose making would take longer than the physics.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5a, h5d, h5f, h5g, h5p, h5s, h5t
+
+from sensorium.datasets.block import ROWS
+from sensorium.datasets.files import named
+from sensorium.datasets.streams import part_of
+from sensorium.errors import DatasetError
+
+_STRING = h5py.string_dtype()
+_TEXT = h5t.py_create(_STRING, logical=True)
+_NAMES = h5p.create(h5p.LINK_CREATE)
+_NAMES.set_char_encoding(h5t.CSET_UTF8)
+_WIDTH = 16
+"""Texts are stored in columns of chunks as wide as the longest of the first block, up to the next multiple of this."""
+
+
+class EpisodeFile:
+    """One group ``traj_NUMBER`` in a file that has another name until it is published.
+
+    Args:
+        path: its final name, though perhaps in another folder.
+        number: of the episode.
+    """
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path, self.part = path, part_of(path)
+        self._data: dict[str, h5d.DatasetID] = {}
+        self._wide: dict[str, int] = {}
+        with named(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _timeless(h5p.FILE_CREATE)
+            self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, file, _access())
+            top = h5g.create(self._file, f"traj_{number}".encode(), _NAMES, _timeless(h5p.GROUP_CREATE))
+        self._groups = {"": top}
+
+    def note(self, name: str, value: str | float, path: str = "") -> None:
+        """An attribute of the group, or of one below it."""
+        _note(self.group(path), name, value)
+
+    def group(self, path: str) -> h5g.GroupID:
+        """A group, which is made where there is none yet."""
+        group = self._groups.get(path)
+        if group is None:
+            above, _, name = path.rpartition("/")
+            plist = _timeless(h5p.GROUP_CREATE)
+            group = self._groups[path] = h5g.create(self.group(above), name.encode(), _NAMES, plist)
+        return group
+
+    def add_text(self, path: str, text: str, **notes: str | float) -> None:
+        """A text that stays as it is, with attributes."""
+        data = self._create(path, _TEXT, h5s.create(h5s.SCALAR), _timeless(h5p.DATASET_CREATE))
+        data.write(h5s.ALL, h5s.ALL, np.array(text, _STRING))
+        for name, value in notes.items():
+            _note(data, name, value)
+
+    def _create(self, path: str, kind: h5t.TypeID, space: h5s.SpaceID, plist: h5p.PropDCID) -> h5d.DatasetID:
+        above, _, name = path.rpartition("/")
+        return h5d.create(self.group(above), name.encode(), kind, space, plist, _NAMES)
+
+    def extend(self, path: str, first: int, rows: np.ndarray, count: int, unit: str | None = None) -> None:
+        """Add ``count`` rows to an array, of a contiguous (ROWS, ...) whose others are zeros.
+
+        Args:
+            path: of the array, which is made with its first rows.
+            first: how many rows it has, a multiple of ROWS.
+            rows: what to add.
+            count: how many of them.
+            unit: of the numbers.
+        """
+        if not count:
+            return
+        data = self._extended(path, first + count, rows.shape[1:], rows.dtype, rows.shape[1:], unit)
+        if rows.size:
+            data.write_direct_chunk((first, *(0,) * (rows.ndim - 1)), rows)
+
+    def extend_texts(self, path: str, first: int, texts: Sequence[bytes], length: int | None) -> None:
+        """Add rows of texts: of ``length`` bytes, or of any length where that is None."""
+        if length is None:
+            data = self._extended(path, first + len(texts), (), None, ())
+            space = data.get_space()
+            space.select_hyperslab((first,), (len(texts),))
+            data.write(h5s.create_simple((len(texts),)), space, np.array(texts, _STRING))
+            return
+        longest = max(map(len, texts))
+        wide = min(-(-longest // _WIDTH) * _WIDTH, length)
+        wide = self._wide.setdefault(path, wide)
+        data = self._extended(path, first + len(texts), (length,), np.dtype(np.uint8), (wide,))
+        many = -(-longest // wide)
+        rows = np.zeros(ROWS, f"S{many * wide}")
+        rows[: len(texts)] = texts
+        # what lies beyond the longest is never written, and reads as zeros
+        for column, part in enumerate(rows.view(np.uint8).reshape(ROWS, many, wide).swapaxes(0, 1)):
+            data.write_direct_chunk((first, column * wide), np.ascontiguousarray(part))
+
+    def _extended(
+        self,
+        path: str,
+        count: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any] | None,
+        chunk: tuple[int, ...],
+        unit: str | None = None,
+    ) -> h5d.DatasetID:
+        """A data set with ``count`` rows."""
+        data = self._data.get(path)
+        if data is not None:
+            data.set_extent((count, *shape))
+            return data
+        most = (h5s.UNLIMITED, *(each or h5s.UNLIMITED for each in shape))
+        space = h5s.create_simple((count, *shape), most)
+        kind = _TEXT if dtype is None else _kind(dtype)
+        data = self._create(path, kind, space, _chunked((ROWS, *(each or 1 for each in chunk))))
+        self._data[path] = data
+        if unit is not None:
+            _note(data, "unit", unit)
+        return data
+
+    def close(self) -> None:
+        """Write all that is left."""
+        self._data.clear()
+        self._groups.clear()
+        with named(self.path):
+            if self._file.valid:
+                self._file.close()
+
+    def drop(self) -> None:
+        """Leave no file."""
+        with suppress(DatasetError):  # what cannot be written need not be
+            self.close()
+        self.part.unlink(missing_ok=True)
+
+
+def _note(at: Any, name: str, value: str | float) -> None:
+    text = isinstance(value, str)
+    array = np.array(value, _STRING if text else None)
+    h5a.create(at, name.encode(), _TEXT if text else _kind(array.dtype), h5s.create(h5s.SCALAR)).write(array)
+
+
+@cache
+def _access() -> h5p.PropFAID:
+    plist = h5p.create(h5p.FILE_ACCESS)
+    plist.set_fclose_degree(h5f.CLOSE_STRONG)
+    plist.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    return plist
+
+
+@cache
+def _kind(dtype: np.dtype[Any]) -> h5t.TypeID:
+    return h5t.py_create(dtype, logical=True)
+
+
+@cache
+def _timeless(kind: h5p.PropClassID) -> Any:
+    """Properties of what is created: without times, so that files do not depend on them."""
+    plist = h5p.create(kind)
+    plist.set_obj_track_times(False)
+    return plist
+
+
+@cache
+def _chunked(chunk: tuple[int, ...]) -> h5p.PropDCID:
+    plist = _timeless(h5p.DATASET_CREATE).copy()
+    plist.set_chunk(chunk)
+    return plist
