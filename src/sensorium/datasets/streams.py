@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.datasets.colour import to_frame
 from sensorium.datasets.files import PART, named, publish
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -74,9 +75,12 @@ class Stream:
         """Add a frame, as the camera gave it."""
         import av
 
-        form = "rgb24" if self._kind == "rgb" else "gray16le"
         with named(self.path):
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(to_stored(image, self._kind)), format=form)
+            if self._kind == "rgb":
+                frame = to_frame(image)
+            else:
+                stored = np.ascontiguousarray(to_stored(image, self._kind))
+                frame = av.VideoFrame.from_ndarray(stored, format="gray16le")
         self.write_frame(frame)
 
     def write_frame(self, frame: Any) -> None:
