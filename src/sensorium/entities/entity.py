@@ -14,7 +14,7 @@ from sensorium.errors import NotBuiltError, OptionError
 from sensorium.robots import RigSensor, Robot, SensorMount, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import ObservationSensor, PipelineSensor, SensorSuite
-from sensorium.worlds import Plane, Scene
+from sensorium.worlds import Plane, Scene, Sphere
 
 PRIVILEGED = "privileged/"
 """What the names of ground truth in a suite begin with."""
@@ -28,9 +28,11 @@ class TrainableEntity:
 
     Args:
         robot: name of a robot, or a model file.
-        sensors: options of its sensors; links and joints are the robot's own. Or a YAML file of a rig.
+        sensors: options of its sensors; links and joints are the robot's own. Or a rig, or a YAML file of one.
         brain: makes the brain from (observation space, action space); None for an entity that others steer.
         privileged: sensors whose ground truth is in the suite too, under "privileged/NAME", for critics and teachers.
+        robot_options: further options of the robot, as ``{"controllers": {"arm": "joint_velocity"}}``.
+        landmarks: things that are not of the robot and that its sensors look for by name; the task must have them.
         brain_options: further arguments of ``brain``.
 
     Attributes:
@@ -50,13 +52,17 @@ class TrainableEntity:
     def __init__(
         self,
         robot: str | Path,
-        sensors: Sequence[SensorOptions] | str | Path = (),
+        sensors: Sequence[SensorOptions] | SensorRig | str | Path = (),
         brain: Callable[..., Brain] | None = None,
         *,
         privileged: Sequence[SensorOptions] = (),
+        robot_options: Mapping[str, Any] | None = None,
+        landmarks: Sequence[str] = (),
         brain_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.robot_name = str(robot)
+        self._robot_options = dict(robot_options or {})
+        self._landmarks = tuple(landmarks)
         own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else _rig(sensors)
         extra = _rig(privileged, taken=[sensor.name for sensor in own.sensors])
         self._rig = SensorRig(sensors=(*own.sensors, *extra.sensors))
@@ -71,7 +77,7 @@ class TrainableEntity:
 
     def make_robot(self, **options: Any) -> Robot:
         """A part for ``scene.add_module``, with the entity's sensors as its rig."""
-        return make(self.robot_name, rig=self._rig, **options)
+        return make(self.robot_name, rig=self._rig, **self._robot_options, **options)
 
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Sense with a robot of :meth:`make_robot` that is in a scene that was built; returns the suite."""
@@ -106,6 +112,8 @@ class TrainableEntity:
         """Spaces, found by putting the robot into a scene that is closed again."""
         scene = Scene(dt=0.01, substeps=1)
         scene.add_object(Plane())
+        for name in self._landmarks:
+            scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
         robot = scene.add_module("robot", self.make_robot())
         scene.build()
         live = self._suite_of(robot, 1)
@@ -134,8 +142,10 @@ class _Declared(ObservationSensor):
         raise NotBuiltError(f"{self.uuid!r} is in no scene: give the entity to a task, as tasks.make(..., entity=it)")
 
 
-def _rig(sensors: Sequence[SensorOptions], taken: Sequence[str] = ()) -> SensorRig:
+def _rig(sensors: Sequence[SensorOptions] | SensorRig, taken: Sequence[str] = ()) -> SensorRig:
     """Options of sensors as the rig of a robot: names are the uuids, or made of the kinds."""
+    if isinstance(sensors, SensorRig):
+        return sensors
     entries: list[RigSensor] = []
     for options in sensors:
         if not isinstance(options, SensorOptions):

@@ -34,7 +34,8 @@ class BalanceConfig(TaskConfig):
 
 
 class Balance(Task[BalanceConfig]):
-    """Stay upright until the time is up. The reward of a step is 1 at the start's place, and less farther away."""
+    """Stay upright until the time is up. The reward of a step is 1 where it began, down to 0.5 at the range's end, and
+    up to 0.2 less for leaning."""
 
     name = "balance"
     config_type = BalanceConfig
@@ -64,8 +65,13 @@ class Balance(Task[BalanceConfig]):
 
     def _reward(self) -> np.ndarray:
         lean, away = self._where()
-        kept = 1.0 - 0.2 * (away / self.config.range) ** 2 - 0.2 * (lean / self.config.fall) ** 2
+        kept = 1.0 - 0.5 * away / self.config.range - 0.2 * (lean / self.config.fall) ** 2
         return np.where(self._is_lost(), 0.0, kept).astype(np.float32)
+
+    @property
+    def max_return(self) -> float:
+        """One a step, which takes standing upright at the start's place all the time."""
+        return float(self.config.max_steps)
 
     def describe_env(self, env: int) -> dict[str, Any]:
         return {"instruction": "stay upright"}
