@@ -291,6 +291,28 @@ def test_a_target_is_reached_by_inverse_kinematics_and_not_by_chance():
     assert (found["random"][0] < 0.4 * task.max_return).all()
 
 
+def test_balance_pays_for_standing_still_where_it_began():
+    import sensorium as sn
+
+    task = sn.tasks.make("balance", n_envs=4, seed=0, use_sensors=False, tilt=0.0, near=0.5)
+    task.reset()
+    start = task.robot.base_pose()
+    quat = start[:, 3:].copy()
+    heading = 2 * np.arctan2(quat[:, 3], quat[:, 0])
+    turn = np.array([0.0, 0.0, np.pi / 2, np.pi])
+    quat[:, 0], quat[:, 3] = np.cos((heading + turn) / 2), np.sin((heading + turn) / 2)
+    pos = start[:, :3] + np.array([[0, 0, 0], [0.3, 0.4, 0], [0, 0, 0], [0, 0, 0]])
+    task.robot._entity.set_pose(pos, quat)
+    task.scene.forward()
+    np.testing.assert_allclose(task._reward(), [1.0, 0.5, 0.95, 0.9], atol=1e-3)
+    task.step(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, -1.0], [2.0, 2.0]]))
+    np.testing.assert_allclose(task.scene.world.bind("ctrl")[3], 1.0)  # more than the motors have is not to be had
+    task.robot._entity.set_pose(pos + np.array([1.6, 0, 0]), quat)
+    task.scene.forward()
+    assert task._is_lost().all()
+    assert (task._reward() == 0).all()
+
+
 @pytest.mark.slow
 def test_balance_is_learned(tmp_path):
     """A minute or so: far from all it can learn, and far beyond chance."""

@@ -13,17 +13,17 @@ from sensorium.training.options import EntityOptions, TrainOptions
 def balance() -> TrainOptions:
     """A balancing robot, from its IMU and the encoders of its wheels, as a data sheet of cheap ones has them. All that
     it reads is 20 ms old; it gets the last 4 readings."""
+    late = {"delay": 0.02, "history_length": 4}
     imu = {
         "rate": 200.0,
-        "delay": 0.02,
-        "history_length": 4,
-        "acc_noise": 0.1,
-        "acc_bias_spread": 0.1,
-        "gyro_noise": 0.02,
-        "gyro_bias_spread": 0.01,
+        "acc_noise": 0.05,
+        "acc_bias_spread": 0.05,
+        "gyro_noise": 0.01,
+        "gyro_bias_spread": 0.005,
         "mag_noise": 5e-7,
+        **late,
     }
-    encoder = {"joints": [0, 1], "delay": 0.02, "history_length": 4, "noise": 0.002, "vel_noise": 0.05}
+    encoder = {"joints": [0, 1], "noise": 0.002, "vel_noise": 0.03, **late}
     sensors = (
         RigSensor(name="imu", type="IMU", mount=SensorMount(link="torso"), options=imu),
         RigSensor(name="wheels", type="JointEncoder", options=encoder),
@@ -31,10 +31,10 @@ def balance() -> TrainOptions:
     return TrainOptions(
         task="balance",
         entity=EntityOptions(robot="balancer", sensors=SensorRig(sensors=sensors)),
-        brain_options={"hidden": [64, 64], "learning_rate": 1e-3, "gamma": 0.99},
-        steps=60_000,
-        evaluate_every=6_000,
-        checkpoint_every=12_000,
+        brain_options={"hidden": [64, 64], "learning_rate": 1e-3, "gamma": 0.99, "tau": 0.02},
+        steps=100_000,
+        evaluate_every=8_000,
+        checkpoint_every=16_000,
     )
 
 
