@@ -36,9 +36,11 @@ class BalanceConfig(TaskConfig):
 
 
 class Balance(Task[BalanceConfig]):
-    """Stay upright until the time is up, at the start's place and heading, with little effort. The reward of a step is 1
-    there, a half at the distance ``near``, and less by up to 0.2 for leaning (when it falls), 0.1 for having turned (half
-    round), and 0.1 for effort (all that the motors have)."""
+    """Stay upright until the time is up, at the start's place and heading, with little effort.
+
+    The reward of a step is 1 there, a half at the distance ``near``, and less by up to 0.2 for leaning (when it falls),
+    0.1 for having turned (half round), and 0.1 for effort (all that the motors have).
+    """
 
     name = "balance"
     config_type = BalanceConfig

@@ -11,14 +11,16 @@ from sensorium.training.options import EntityOptions, TrainOptions
 
 
 def balance() -> TrainOptions:
-    """A balancing robot, from its IMU and the encoders of its wheels, as a data sheet of cheap ones has them. All that
-    it reads is 20 ms old; it gets the last 4 readings."""
+    """A balancing robot, from its IMU and the encoders of its wheels, as they come: not calibrated, with the offsets
+    that data sheets allow. All that it reads is 20 ms old; it gets the last 4 readings."""
     late = {"delay": 0.02, "history_length": 4}
     imu = {
         "rate": 200.0,
         "acc_noise": 0.05,
+        "acc_bias": [0.5, -0.3, 0.4],  # 50 mg, as data sheets of MEMS sensors allow
         "acc_bias_spread": 0.05,
         "gyro_noise": 0.01,
+        "gyro_bias": [0.05, 0.087, -0.05],  # 5 °/s, likewise
         "gyro_bias_spread": 0.005,
         "mag_noise": 5e-7,
         **late,
