@@ -37,7 +37,7 @@ def perfect(entity: EntityOptions) -> EntityOptions:
 
 def trained(folder: Path, steps: int, seed: int, kind: str) -> Path:
     """Train one of the two, unless that was done before."""
-    real = recipe("balance", steps=steps, seed=seed)
+    real = recipe("balance", steps=steps, seed=seed, stop_at=None)
     options = real if kind == "imperfections on" else real.model_copy(update={"entity": perfect(real.entity)})
     run = folder / f"{kind.replace(' ', '_')}_{seed}"
     done = (run / "checkpoints" / f"{-(-steps // options.n_envs) * options.n_envs:012d}").is_dir()

@@ -315,9 +315,9 @@ def test_balance_pays_for_standing_still_where_it_began():
 
 @pytest.mark.slow
 def test_balance_is_learned(tmp_path):
-    """A minute or so: far from all it can learn, and far beyond chance."""
-    options = recipe("balance", steps=12_000, evaluate_every=3_000, checkpoint_every=12_000)
-    trained = train(options, tmp_path / "run", tensorboard=False)
-    evaluations = json.loads((tmp_path / "run" / "evaluations.json").read_bytes())
-    assert trained.best.mean > 3 * evaluations[0]["return_mean"] or trained.best.mean > 150
-    assert evaluate(tmp_path / "run", episodes=10).mean > 100
+    """A minute or so: far from all that it can learn, and far beyond the 20 steps or so after which it falls by chance."""
+    options = recipe("balance", steps=10_000, evaluate_every=2_000, checkpoint_every=10_000)
+    still = {**options.model_dump(), "brain": f"{__name__}:Still", "brain_options": {}, "steps": 160, "stop_at": None}
+    chance = train(TrainOptions(**still), tmp_path / "still", tensorboard=False).best.mean
+    train(options, tmp_path / "run", tensorboard=False)
+    assert evaluate(tmp_path / "run", episodes=10).mean > 3 * chance

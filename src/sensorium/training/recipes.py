@@ -34,9 +34,10 @@ def balance() -> TrainOptions:
         task="balance",
         entity=EntityOptions(robot="balancer", sensors=SensorRig(sensors=sensors)),
         brain_options={"hidden": [64, 64], "learning_rate": 1e-3, "gamma": 0.99, "tau": 0.02},
-        steps=100_000,
-        evaluate_every=8_000,
-        checkpoint_every=16_000,
+        steps=150_000,
+        evaluate_every=10_000,
+        checkpoint_every=20_000,
+        stop_at=0.96,
     )
 
 
