@@ -315,7 +315,7 @@ def test_balance_pays_for_standing_still_where_it_began():
 
 @pytest.mark.slow
 def test_balance_is_learned(tmp_path):
-    """A minute or so: far from all that it can learn, and far beyond the 20 steps or so after which it falls by chance."""
+    """A minute or so: far from all that it can learn, and far beyond chance."""
     options = recipe("balance", steps=10_000, evaluate_every=2_000, checkpoint_every=10_000)
     still = {**options.model_dump(), "brain": f"{__name__}:Still", "brain_options": {}, "steps": 160, "stop_at": None}
     chance = train(TrainOptions(**still), tmp_path / "still", tensorboard=False).best.mean
