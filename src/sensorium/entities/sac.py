@@ -19,6 +19,8 @@ from sensorium.errors import DatasetError, OptionError
 _FORMAT = "sensorium-sac"
 _VECTOR = "vector"
 """What the networks know all observations as that are no images."""
+_LEAST = 1e-6
+"""Spread below which an observation counts as constant, in its own unit."""
 _MOST = 10.0
 """Spreads from the mean beyond which an observation is cut off."""
 
@@ -152,9 +154,8 @@ class SACMLPBrain:
     def _refresh(self) -> None:
         """Normalise by the means and spreads as they are now."""
         self._shift = torch.from_numpy(self._mean).to(self.device, torch.float32)
-        spread = np.sqrt(self._variance)
-        # what never changed says nothing, and must not be blown up when it changes by a rounding error
-        scale = 1 / np.maximum(spread, 1e-6 * np.abs(self._mean) + 1e-12)
+        # what hardly ever changed says nothing, and rounding errors must not be blown up; 1 µT, say, still counts
+        scale = 1 / np.maximum(np.sqrt(self._variance), _LEAST)
         self._scale = torch.from_numpy(scale).to(self.device, torch.float32)
 
     def learn(self, memory: Any, gradient_steps: int) -> dict[str, float]:
