@@ -1,6 +1,6 @@
-"""The memory beside plain tensor copies: what storing and drawing transitions costs.
+"""The memory beside plain tensor copies, and the brain beside plain Stable-Baselines3: what they cost, how they learn.
 
-.venv/bin/python benchmarks/training.py [--threads 1] [--json out/training.json]
+.venv/bin/python benchmarks/training.py [--only memory sac learning] [--threads 1] [--json out/training.json]
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from common import Report, interleave, ratio
 from gymnasium import spaces
 
-from sensorium.entities import ClusterOptions, Memory, VectorizedClusterBuffer
+from sensorium.entities import ClusterOptions, Memory, SACMLPBrain, VectorizedClusterBuffer
 
 ENVS = 1024
 BATCH = 4096
@@ -154,6 +155,104 @@ def clusters(report: Report) -> None:
     report.add("  the memory's sample of the same", _median(times["memory"]), "µs")
 
 
+SIZES = {"64 x 64 units": (64, 64), "256 x 256 units": (256, 256)}
+SAC_BATCH = 256
+PENDULUM_STEPS, PENDULUM_SEEDS, PENDULUM_EPISODES = 5_000, 3, 20
+
+
+def gradient_steps(report: Report) -> None:
+    """Steps of learning on batches of 256, of the brain with our memory and of SAC with its own replay buffer."""
+    flat = spaces.Box(-np.inf, np.inf, (sum(box.shape[0] for box in VECTORS.values()),))
+    for what, hidden in SIZES.items():
+        space = KINDS["vectors"][0]
+        brain = SACMLPBrain(space, ACTION, hidden=hidden, batch_size=SAC_BATCH)
+        held = Memory(space, ACTION, 20 * ENVS, ENVS)
+        plain = _plain_sac(_Spaces(flat, ACTION), hidden, buffer_size=20 * ENVS)
+        for seed in range(20):
+            values = transitions(space, torch.Generator().manual_seed(seed))
+            held.add(**values)
+            rows = {
+                key: torch.cat(list(values[key].values()), dim=1).numpy() for key in ("observation", "next_observation")
+            }
+            action = np.clip(values["action"].numpy(), -1, 1)
+            for row in range(ENVS):
+                done = np.zeros(1, bool)
+                one = [rows[key][row] for key in ("observation", "next_observation")]
+                plain.replay_buffer.add(*one, action[row], values["reward"][row].numpy(), done, [{}])
+        contenders = {"ours": lambda b=brain, m=held: b.learn(m, 10), "plain": lambda p=plain: p.train(10, SAC_BATCH)}
+        times = interleave(contenders, rounds=25, calls=2)
+        report.add(f"SAC, {what}: gradient steps", 10 / statistics.median(times["ours"]), "/s")
+        report.add("  plain Stable-Baselines3", 10 / statistics.median(times["plain"]), "/s")
+        report.add("  time of ours / of plain, median of the rounds", ratio(times, "ours", "plain"), "x", 1.0)
+
+
+def learning(report: Report) -> None:
+    """Pendulum-v1, the same steps and settings: returns of our brain with our memory, and of plain SAC."""
+    found: dict[str, list[float]] = {"ours": [], "plain": []}
+    for seed in range(PENDULUM_SEEDS):
+        plain = _plain_sac(gymnasium.make("Pendulum-v1"), (64, 64), buffer_size=PENDULUM_STEPS, seed=seed)
+        plain.learn(PENDULUM_STEPS)
+        found["plain"].append(_swing(lambda seen, p=plain: p.predict(seen, deterministic=True)[0]))
+        brain = _learn_pendulum(seed)
+        found["ours"].append(_swing(lambda seen, b=brain: b.decide({"pendulum": seen}, deterministic=True)))
+    for who, returns in found.items():
+        each = ", ".join(f"{value:.0f}" for value in returns)
+        report.add(
+            f"Pendulum-v1 after {PENDULUM_STEPS:,} steps, {who}: mean return ({each})", statistics.mean(returns), ""
+        )
+
+
+def _learn_pendulum(seed: int) -> SACMLPBrain:
+    env = gymnasium.make("Pendulum-v1")
+    space = spaces.Dict({"pendulum": env.observation_space})
+    brain = SACMLPBrain(space, env.action_space, seed=seed, hidden=(64, 64), learning_rate=1e-3)
+    held = Memory(space, env.action_space, PENDULUM_STEPS, 1, seed=seed)
+    env.action_space.seed(seed)
+    seen, _ = env.reset(seed=seed)
+    for step in range(PENDULUM_STEPS):
+        now = {"pendulum": seen[None]}
+        brain.observe(now)
+        action = env.action_space.sample() if step < 100 else brain.decide_batch(now)[0]
+        seen, reward, terminated, truncated, _ = env.step(action)
+        flags = np.array([[terminated], [truncated]])
+        held.add(now, action[None], np.array([reward]), {"pendulum": seen[None]}, *flags)
+        if terminated or truncated:
+            seen, _ = env.reset()
+        if step >= 100:
+            brain.learn(held, 1)
+    return brain
+
+
+def _swing(decide: Callable[[np.ndarray], np.ndarray]) -> float:
+    """Mean return of episodes that neither was trained on."""
+    env, total = gymnasium.make("Pendulum-v1"), 0.0
+    for episode in range(PENDULUM_EPISODES):
+        seen, _ = env.reset(seed=10_000 + episode)
+        ended = False
+        while not ended:
+            seen, reward, terminated, truncated, _ = env.step(decide(seen))
+            total += float(reward)
+            ended = terminated or truncated
+    return total / PENDULUM_EPISODES
+
+
+def _plain_sac(env: gymnasium.Env, hidden: tuple[int, ...], buffer_size: int, seed: int = 0) -> Any:
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.logger import Logger
+
+    settings = {"learning_rate": 1e-3, "batch_size": SAC_BATCH, "policy_kwargs": {"net_arch": list(hidden)}}
+    plain = SAC("MlpPolicy", env, buffer_size=buffer_size, seed=seed, device="cpu", **settings)
+    plain.set_logger(Logger(None, []))
+    return plain
+
+
+class _Spaces(gymnasium.Env):
+    """Spaces without a world."""
+
+    def __init__(self, observation_space: spaces.Box, action_space: spaces.Box) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+
 def _median(times: list[float]) -> float:
     return statistics.median(times) * 1e6
 
@@ -161,15 +260,23 @@ def _median(times: list[float]) -> float:
 def main() -> None:
     """Run all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=("memory", "sac", "learning"), help="default: all")
     parser.add_argument("--threads", type=int, default=1, help="of torch, ours and plain alike")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    report = Report(f"Training, {args.threads} thread(s)", ("torch", "numpy", "numba"))
-    for kind in KINDS:
-        memory(report, kind, shared=False)
-    memory(report, "vectors", shared=True)
-    clusters(report)
+    packages = ("torch", "numpy", "numba", "stable_baselines3")
+    report = Report(f"Training, {args.threads} thread(s)", packages)
+    wanted = args.only or ("memory", "sac", "learning")
+    if "memory" in wanted:
+        for kind in KINDS:
+            memory(report, kind, shared=False)
+        memory(report, "vectors", shared=True)
+        clusters(report)
+    if "sac" in wanted:
+        gradient_steps(report)
+    if "learning" in wanted:
+        learning(report)
     report.finish(args.json)
 
 

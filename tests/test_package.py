@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "datasets": SENSING | {"poses", "suites", "robots", "viewer"},  # view() imports it when it is called
     "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
     "entities": SENSING | {"poses", "suites", "robots", "datasets"},
+    "training": SENSING | {"robots", "suites", "datasets", "tasks", "entities"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
 }
 

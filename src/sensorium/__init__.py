@@ -89,7 +89,7 @@ _CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "Ras
 """What is imported from ``sensorium.cameras`` when it is used."""
 _ENTITIES = ("SACMLPBrain", "TrainableEntity")
 """What is imported from ``sensorium.entities`` when it is used."""
-_PACKAGES = ("datasets", "entities", "policies", "robots", "scenarios", "suites", "tasks")
+_PACKAGES = ("datasets", "entities", "policies", "robots", "scenarios", "suites", "tasks", "training")
 """Packages that are imported when they are used."""
 
 __all__ = [
@@ -179,6 +179,7 @@ __all__ = [
     "scenarios",
     "suites",
     "tasks",
+    "training",
 ]
 
 

@@ -9,11 +9,13 @@ import tyro
 
 from sensorium import __version__
 from sensorium.cli.check import Check
+from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
 from sensorium.cli.generate import Generate
 from sensorium.cli.plot import Plot
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
+from sensorium.cli.train import Train
 from sensorium.cli.validate import Validate
 from sensorium.cli.view import View
 from sensorium.errors import SensoriumError
@@ -21,11 +23,13 @@ from sensorium.errors import SensoriumError
 _USAGE = """usage: sensorium COMMAND ...
 
   check        say whether a recording is whole, and repair it
+  evaluate     say how good a trained robot is
   export       write a data set in the format of another project
   generate     make a data set of a task's episodes
   plot         draw what a sensor reads beside ground truth
   record       drive a robot and record it
   replay       sense a recording again
+  train        let a robot learn a task
   validate     say whether a data set is what it says
   view         show a model, a data set or a recording in the browser
   --version    print the version
@@ -35,11 +39,13 @@ _USAGE = """usage: sensorium COMMAND ...
 
 _COMMANDS: dict[str, type[Any]] = {
     "check": Check,
+    "evaluate": Evaluate,
     "export": Export,
     "generate": Generate,
     "plot": Plot,
     "record": Record,
     "replay": Replay,
+    "train": Train,
     "validate": Validate,
     "view": View,
 }

@@ -56,7 +56,7 @@ class Generate:
         from sensorium import tasks
         from sensorium.generation import GenerateOptions, generate
 
-        options: dict[str, Any] = dict(_option(text) for text in self.option)
+        options: dict[str, Any] = dict(named_value(text) for text in self.option)
         if self.cameras:
             options["cameras"] = tasks.views_named(self.cameras, self.resolution, self.depth)
         what = GenerateOptions(
@@ -107,7 +107,8 @@ class _Bar:
         self._bar.update(self._task, completed=min(ledger.successes, int(self._bar.tasks[0].total or 0)), said=said)
 
 
-def _option(text: str) -> tuple[str, Any]:
+def named_value(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as JSON or text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise OptionError(f"--option takes NAME=VALUE, got {text!r}")

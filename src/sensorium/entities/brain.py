@@ -35,15 +35,17 @@ class Brain(Protocol):
 class LearningBrain(Brain, Protocol):
     """A brain that learns from a memory, and can be kept."""
 
+    def observe(self, observation: Mapping[str, Any]) -> None:
+        """Take notice of what B envs observe, to normalise by it, say. Called once a step, before ``decide_batch``."""
+
     def learn(self, memory: Any, gradient_steps: int) -> dict[str, float]:
         """Take steps of learning; returns what there is to log."""
 
     def save(self, folder: str | Path) -> None:
         """Write it to a folder."""
 
-    @classmethod
-    def load(cls, folder: str | Path) -> LearningBrain:
-        """Read it again."""
+    def restore(self, folder: str | Path) -> None:
+        """Be as the one that was written there: the same weights, and the same draws from now on."""
 
 
 def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box]:

@@ -17,6 +17,12 @@ from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.errors import DatasetError, OptionError
 
 _FORMAT = "sensorium-sac"
+_VECTOR = "vector"
+"""What the networks know all observations as that are no images."""
+_LEAST = 1e-6
+"""Spread below which an observation counts as constant, in its own unit."""
+_MOST = 10.0
+"""Spreads from the mean beyond which an observation is cut off."""
 
 
 class SACMLPBrain:
@@ -31,6 +37,8 @@ class SACMLPBrain:
         seed: of networks, exploration and sampling.
         hidden: units of the hidden layers.
         learning_rate, gamma, tau, batch_size: of SAC.
+        target_entropy: what the temperature holds the policy's entropy at, nats: the lower, the less it explores.
+            Default: minus the number of actions.
         device: "cpu" or "cuda".
     """
 
@@ -45,6 +53,7 @@ class SACMLPBrain:
         gamma: float = 0.99,
         tau: float = 0.005,
         batch_size: int = 256,
+        target_entropy: float | None = None,
         device: str = "cpu",
     ) -> None:
         try:
@@ -64,19 +73,22 @@ class SACMLPBrain:
             "gamma": gamma,
             "tau": tau,
             "batch_size": batch_size,
+            "target_entropy": target_entropy,
         }
-        boxes = flat_space(observation_space)
-        self._images = {name for name, box in boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8}
-        shown = {
-            name.replace(".", "_"): box if name in self._images else spaces.Box(-10, 10, (_size(box),), np.float32)
-            for name, box in boxes.items()
-        }
-        self._boxes = boxes
-        self._batch_size = batch_size
-        self._mean = {name: np.zeros(_size(box)) for name, box in boxes.items() if name not in self._images}
-        self._spread = {name: np.ones_like(mean) for name, mean in self._mean.items()}
-        self._count = 1e-4
         self.device = torch.device(device)
+        self._boxes = flat_space(observation_space)
+        self._images = [name for name, box in self._boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8]
+        self._vectors = [name for name in self._boxes if name not in self._images]
+        shown = {name.replace(".", "_"): self._boxes[name] for name in self._images}
+        width = sum(_size(self._boxes[name]) for name in self._vectors)
+        if width:
+            shown[_VECTOR] = spaces.Box(-_MOST, _MOST, (width,), np.float32)
+        self._batch_size = batch_size
+        self._count = 0.0
+        self._mean, self._variance = np.zeros(width), np.ones(width)
+        self._shift, self._scale = torch.zeros(width, device=self.device), torch.ones(width, device=self.device)
+        low, high = (torch.from_numpy(each).to(self.device) for each in (action_space.low, action_space.high))
+        self._middle, self._reach = (high + low) / 2, (high - low) / 2
         self._sac: Any = SAC(
             "MultiInputPolicy",
             _Spaces(spaces.Dict(list(shown.items())), action_space),
@@ -85,7 +97,8 @@ class SACMLPBrain:
             gamma=gamma,
             tau=tau,
             batch_size=batch_size,
-            policy_kwargs={"net_arch": list(hidden)},
+            target_entropy="auto" if target_entropy is None else target_entropy,
+            policy_kwargs={"net_arch": list(hidden), "optimizer_kwargs": {"fused": True}},
             seed=seed,
             device=device,
         )
@@ -107,41 +120,43 @@ class SACMLPBrain:
         policy = self._sac.policy
         policy.set_training_mode(False)
         with torch.no_grad():
-            shown = {name.replace(".", "_"): self._shown(name, value) for name, value in observation.items()}
+            shown = self._shown({name: torch.as_tensor(value) for name, value in observation.items()})
             mean, log_std, _ = policy.actor.get_action_dist_params(shown)
             if not deterministic:
                 noise = torch.randn(mean.shape, generator=self._random).to(mean)
                 mean = mean + log_std.exp() * noise
-            action = torch.tanh(mean).cpu().numpy()
-        low, high = self.action_space.low, self.action_space.high
-        return np.asarray(low + (action + 1) * 0.5 * (high - low))
+            action: np.ndarray = torch.addcmul(self._middle, torch.tanh(mean), self._reach).cpu().numpy()
+        return action.clip(self.action_space.low, self.action_space.high)
 
-    def _shown(self, name: str, value: Any) -> torch.Tensor:
-        """An observation in the form that the networks take."""
-        tensor = torch.as_tensor(value).to(self.device)
-        if name in self._images:
-            return tensor.permute(0, 3, 1, 2)
-        flat = tensor.reshape(len(tensor), -1).float()
-        mean, spread = (
-            torch.as_tensor(each[name], dtype=torch.float32, device=self.device) for each in (self._mean, self._spread)
-        )
-        return ((flat - mean) / spread).clamp(-10, 10)
+    def _shown(self, observation: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """An observation in the form that the networks take: images, and all else as one normalised vector."""
+        shown = {name.replace(".", "_"): observation[name].to(self.device).permute(0, 3, 1, 2) for name in self._images}
+        if self._vectors:
+            flat = torch.cat([observation[name].flatten(1) for name in self._vectors], dim=1)
+            flat = flat.to(self.device, torch.float32).sub_(self._shift).mul_(self._scale)
+            shown[_VECTOR] = flat.clamp_(-_MOST, _MOST)
+        return shown
 
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def observe(self, observation: Mapping[str, Any]) -> None:
         """Let running means and spreads take B more observations in."""
         flat = flat_observation(observation)
-        rows = len(next(iter(flat.values())))
-        total = self._count + rows
-        for name, mean in self._mean.items():
-            values = flat[name].reshape(rows, -1).astype(np.float64)
-            new, spread = values.mean(axis=0), values.var(axis=0)
-            off = new - mean
-            held = (self._spread[name] ** 2 - 1e-12) * self._count + spread * rows + off**2 * self._count * rows / total
-            self._mean[name] = mean + off * rows / total
-            self._spread[name] = np.sqrt(np.maximum(held / total, 0) + 1e-12)
+        values = np.concatenate([flat[name].reshape(len(flat[name]), -1) for name in self._vectors], axis=1)
+        rows, total = len(values), self._count + len(values)
+        off = values.mean(axis=0, dtype=np.float64) - self._mean
+        held = self._variance * self._count + values.var(axis=0, dtype=np.float64) * rows
+        self._mean += off * (rows / total)
+        self._variance = (held + off**2 * (self._count * rows / total)) / total
         self._count = total
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Normalise by the means and spreads as they are now."""
+        self._shift = torch.from_numpy(self._mean).to(self.device, torch.float32)
+        # what hardly ever changed says nothing, and rounding errors must not be blown up; 1 µT, say, still counts
+        scale = 1 / np.maximum(np.sqrt(self._variance), _LEAST)
+        self._scale = torch.from_numpy(scale).to(self.device, torch.float32)
 
     def learn(self, memory: Any, gradient_steps: int) -> dict[str, float]:
         """Take gradient steps on batches of a memory; returns losses and temperature."""
@@ -160,7 +175,7 @@ class SACMLPBrain:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "brain.safetensors", save(self._tensors()))
-        about = {"format": _FORMAT, "version": 1, "options": self._options, "observed": self._count}
+        about = {"format": _FORMAT, "version": 2, "options": self._options, "observed": self._count}
         about |= {
             "spaces": {name: list(box.shape) for name, box in self._boxes.items()},
             "updates": self._sac._n_updates,
@@ -205,8 +220,7 @@ class SACMLPBrain:
         tensors = {f"policy/{name}": value for name, value in self._sac.policy.state_dict().items()}
         tensors["log_temperature"] = self._sac.log_ent_coef.detach()
         tensors["random"] = self._random.get_state()
-        for kind, values in (("mean", self._mean), ("spread", self._spread)):
-            tensors |= {f"{kind}/{name}": torch.from_numpy(value) for name, value in values.items()}
+        tensors |= {"mean": torch.from_numpy(self._mean), "variance": torch.from_numpy(self._variance)}
         for kind, optimizer in self._optimizers().items():
             for number, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{kind}/{number}/{name}": value for name, value in state.items()}
@@ -217,9 +231,8 @@ class SACMLPBrain:
         self._sac.policy.load_state_dict({n[len(start) :]: v for n, v in tensors.items() if n.startswith(start)})
         self._sac.log_ent_coef.data.copy_(tensors["log_temperature"])
         self._random.set_state(tensors["random"].cpu())
-        for kind, values in (("mean", self._mean), ("spread", self._spread)):
-            for name in values:
-                values[name] = tensors[f"{kind}/{name}"].cpu().numpy()
+        self._mean, self._variance = (tensors[name].cpu().numpy() for name in ("mean", "variance"))
+        self._refresh()
         for kind, optimizer in self._optimizers().items():
             form = optimizer.state_dict()
             form["state"] = {}
@@ -241,20 +254,13 @@ class _Sampler:
 
         brain = self._brain
         batch = self._memory.sample(batch_size)
-        low, high = (
-            torch.from_numpy(each).to(brain.device) for each in (brain.action_space.low, brain.action_space.high)
-        )
-        action = batch.action.to(brain.device)
         return DictReplayBufferSamples(
-            observations=self._shown(batch.observation),
-            actions=2 * (action - low) / (high - low) - 1,
-            next_observations=self._shown(batch.next_observation),
+            observations=brain._shown(batch.observation),
+            actions=(batch.action.to(brain.device) - brain._middle) / brain._reach,
+            next_observations=brain._shown(batch.next_observation),
             dones=batch.terminated.to(brain.device).float().reshape(-1, 1),
-            rewards=batch.reward.to(brain.device).float().reshape(-1, 1),
+            rewards=batch.reward.to(brain.device).reshape(-1, 1),
         )
-
-    def _shown(self, observation: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {name.replace(".", "_"): self._brain._shown(name, value) for name, value in observation.items()}
 
 
 class _Spaces(gymnasium.Env[Any, Any]):

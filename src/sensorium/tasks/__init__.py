@@ -1,5 +1,6 @@
 """Tasks for robots, in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
 
+from sensorium.tasks.balance import Balance, BalanceConfig
 from sensorium.tasks.catalogue import TASKS, VIEWS, default_robot, make, names, views_named
 from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
 from sensorium.tasks.core import get_core_sensors
@@ -14,6 +15,7 @@ from sensorium.tasks.objects import THINGS, Thing
 from sensorium.tasks.opening import DoorState, LeafConfig, LeafTask, Opening, OpeningConfig
 from sensorium.tasks.pick import Pick, PickConfig
 from sensorium.tasks.pick_and_place import PickAndPlace, PickAndPlaceConfig
+from sensorium.tasks.reach import Reach, ReachConfig
 from sensorium.tasks.shared import SharedTask
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
@@ -24,6 +26,8 @@ __all__ = [
     "TASKS",
     "THINGS",
     "VIEWS",
+    "Balance",
+    "BalanceConfig",
     "DoorOpening",
     "DoorOpeningConfig",
     "DoorState",
@@ -45,6 +49,8 @@ __all__ = [
     "PickAndPlaceConfig",
     "PickConfig",
     "Randomize",
+    "Reach",
+    "ReachConfig",
     "SharedTask",
     "SubTask",
     "TableConfig",

@@ -16,10 +16,11 @@ from sensorium.tasks.objects import look_up
 from sensorium.tasks.opening import Opening
 from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
+from sensorium.tasks.reach import Reach
 from sensorium.tasks.shared import SharedTask, period_of
 from sensorium.tasks.task import Task
 
-_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance)
+_ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance, Reach)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """The tasks, by name."""
 VIEWS: dict[str, dict[str, Any]] = {

@@ -154,6 +154,11 @@ class Task(Generic[ConfigT]):
         """Reward of the step, (B,). Default: 1 where the goal was reached in it."""
         return self.succeeded.astype(np.float32)
 
+    @property
+    def max_return(self) -> float | None:
+        """The greatest sum of an episode's rewards; None if it is not known."""
+        return None
+
     def role_bodies(self) -> np.ndarray:
         """Ids of the root links that play the task's roles in each env, (B, len(roles))."""
         return np.zeros((self.n_envs, 0), np.int64)
