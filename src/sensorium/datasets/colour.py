@@ -1,0 +1,60 @@
+"""RGB as the luma and chroma planes that video codecs take: ITU-R BT.601, studio range, 8 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sensorium.sensors.compiled import compiled
+
+_I = np.int32
+
+
+@compiled
+def _luma(image: np.ndarray, y: np.ndarray) -> None:
+    for r in range(image.shape[0]):
+        for c in range(image.shape[1]):
+            red, green, blue = _I(image[r, c, 0]), _I(image[r, c, 1]), _I(image[r, c, 2])
+            y[r, c] = np.uint8((_I(8414) * red + _I(16519) * green + _I(3208) * blue + _I(540672)) >> _I(15))
+
+
+@compiled
+def to_420(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
+    """(H, W, 3) of even sizes to (H, W) and twice (H/2, W/2): colour is the mean of the four pixels that share it."""
+    _luma(image, y)
+    for r in range(image.shape[0] // 2):
+        top, low = image[2 * r], image[2 * r + 1]
+        for c in range(image.shape[1] // 2):
+            k, n = 2 * c, 2 * c + 1
+            red = _I(top[k, 0]) + _I(top[n, 0]) + _I(low[k, 0]) + _I(low[n, 0])
+            green = _I(top[k, 1]) + _I(top[n, 1]) + _I(low[k, 1]) + _I(low[n, 1])
+            blue = _I(top[k, 2]) + _I(top[n, 2]) + _I(low[k, 2]) + _I(low[n, 2])
+            u[r, c] = np.uint8((_I(14392) * blue - _I(4857) * red - _I(9535) * green + _I(16842752)) >> _I(17))
+            v[r, c] = np.uint8((_I(14392) * red - _I(12051) * green - _I(2341) * blue + _I(16842752)) >> _I(17))
+
+
+@compiled
+def to_444(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
+    """(H, W, 3) to three times (H, W)."""
+    _luma(image, y)
+    for r in range(image.shape[0]):
+        for c in range(image.shape[1]):
+            red, green, blue = _I(image[r, c, 0]), _I(image[r, c, 1]), _I(image[r, c, 2])
+            u[r, c] = np.uint8((_I(14392) * blue - _I(4857) * red - _I(9535) * green + _I(4210688)) >> _I(15))
+            v[r, c] = np.uint8((_I(14392) * red - _I(12051) * green - _I(2341) * blue + _I(4210688)) >> _I(15))
+
+
+def to_frame(image: np.ndarray) -> Any:
+    """(H, W, 3) uint8 as a frame of PyAV: with chroma for every four pixels, or for every one where a size is odd."""
+    import av
+
+    height, width = image.shape[:2]
+    odd = height % 2 or width % 2
+    frame = av.VideoFrame(width, height, "yuv444p" if odd else "yuv420p")
+    planes = [
+        np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]  # type: ignore[call-overload]
+        for plane in frame.planes
+    ]
+    (to_444 if odd else to_420)(np.ascontiguousarray(image), *planes)
+    return frame
