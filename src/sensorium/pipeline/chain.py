@@ -8,19 +8,32 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.dispatcher import Dispatcher
 
 from sensorium.pipeline.launch import Launch, Live, launch
 
 
 def chain(launches: Sequence[Launch]) -> Callable[[], None]:
     """One function that makes these calls. It holds the arrays; views of them must not be swapped for others."""
-    return Chain(launches) if all(map(_is_plain, launches)) else _Calls(launches)
+    calls = [_native(one) for one in launches]
+    return _Calls(launches) if None in calls else Chain(launches, [call for call in calls if call is not None])
+
+
+class _Native(NamedTuple):
+    """A launch as the machine makes it."""
+
+    address: int
+    """Of the kernel's machine code."""
+    kinds: list[str]
+    """The machine's types of its arguments, behind those for its result and its error."""
+    values: list[Any]
+    """The arguments themselves."""
 
 
 class _Calls:
@@ -37,14 +50,12 @@ class _Calls:
 class Chain:
     """The calls as one native function."""
 
-    def __init__(self, launches: Sequence[Launch]) -> None:
+    def __init__(self, launches: Sequence[Launch], calls: Sequence[_Native]) -> None:
         self.launches = tuple(launches)  # whose arrays the code points to
         lines = ["define i32 @chain() {", "%result = alloca ptr", "%error = alloca ptr"]
-        for number, (kernel, arguments) in enumerate(launches):
-            result = _compiled(kernel, arguments)
-            address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+        for number, call in enumerate(calls):
             values = []
-            for place, (kind, value) in enumerate(zip(_leaf_types(result), _leaves(arguments), strict=True)):
+            for place, (kind, value) in enumerate(zip(call.kinds, call.values, strict=True)):
                 if type(value) is Live:
                     name = f"%live{number}_{place}"
                     lines.append(f"{name} = load i64, ptr inttoptr (i64 {value.cell.ctypes.data} to ptr)")
@@ -53,9 +64,10 @@ class Chain:
                     values.append(_constant(kind, value))
             rest = "".join(f", {value}" for value in values)
             lines += [
-                f"%status{number} = call i32 inttoptr (i64 {address} to ptr)(ptr %result, ptr %error{rest})",
-                f"%failed{number} = icmp sgt i32 %status{number}, 0",  # a negative one says that None was returned
-                f"br i1 %failed{number}, label %fail{number}, label %next{number}",
+                f"%status{number} = call i32 inttoptr (i64 {call.address} to ptr)(ptr %result, ptr %error{rest})",
+                # -2 says that None was returned
+                f"switch i32 %status{number}, label %fail{number} [i32 0, label %next{number} "
+                f"i32 -2, label %next{number}]",
                 f"fail{number}:",
                 f"ret i32 {number + 1}",
                 f"next{number}:",
@@ -82,23 +94,22 @@ def _compiled(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     return kernel.overloads[signature]
 
 
-def _is_plain(one: Launch) -> bool:
-    """Whether Numba's calling convention is the one that is known here: every array's parts, one after the other."""
+def _native(one: Launch) -> _Native | None:
+    """The launch by Numba's calling convention: every array's parts, one after the other; None where it is another."""
+    if not isinstance(one.kernel, Dispatcher):  # a function of NumPy, or any while Numba's compiler is switched off
+        return None
     try:
-        leaves = list(_leaves(one.arguments))
-        kinds = _leaf_types(_compiled(*one))
-    except TypeError:
-        return False
-    return len(leaves) == len(kinds) and all(
-        kind == "ptr" or kind.startswith("i") or kind in ("double", "float") for kind in kinds
-    )
-
-
-def _leaf_types(result: Any) -> list[str]:
-    """The machine's types of a kernel's arguments, behind those for its result and its error."""
+        values = list(_leaves(one.arguments))
+        result = _compiled(*one)
+    except (TypeError, RuntimeError):  # RuntimeError: its signatures are declared, and Numba converts to these
+        return None
     described = result.fndesc
     function = result.target_context.call_conv.get_function_type(described.restype, described.argtypes)
-    return ["ptr" if str(kind).endswith("*") or str(kind) == "ptr" else str(kind) for kind in function.args[2:]]
+    kinds = ["ptr" if str(kind).endswith("*") or str(kind) == "ptr" else str(kind) for kind in function.args[2:]]
+    known = all(kind == "ptr" or kind.startswith("i") or kind in ("double", "float") for kind in kinds)
+    if not known or len(kinds) != len(values) or described.restype != types.none:  # there is no room for a result
+        return None
+    return _Native(result.library.get_pointer_to_function(described.llvm_func_name), kinds, values)
 
 
 def _leaves(arguments: Sequence[Any]) -> Iterator[Any]:

@@ -46,13 +46,14 @@ def replayable(hook: F) -> F:
     It may decide by what ``SensorManager.set`` changes (whether a group is idle, or holds samples), for hooks are
     captured anew after that.
     """
-    hook.replayable = True  # type: ignore[attr-defined]
+    hook.replayable = hook  # type: ignore[attr-defined]  # itself, for functools.wraps copies attributes to others
     return hook
 
 
 def is_replayable(hook: Any) -> bool:
     """Whether a hook is marked so: itself, not one that it overrides."""
-    return bool(getattr(hook, "replayable", False))
+    function = getattr(hook, "__func__", hook)
+    return function is not None and getattr(function, "replayable", None) is function
 
 
 def launch(kernel: Any, *arguments: Any) -> None:

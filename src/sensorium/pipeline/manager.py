@@ -28,6 +28,9 @@ from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.pipeline.timing import TimingParameters
 from sensorium.worlds import Envs, Names, Painter, World, env_ids, env_index
 
+_MOST_PLANS = 32
+"""Plans that are kept. Each takes about a megabyte, and a tenth of a second to lay out."""
+
 
 class SensorManager:
     """All sensors of one scene. Users meet it through the scene and the sensors."""
@@ -143,7 +146,8 @@ class SensorManager:
         self._kernels = self._make_kernels()
         self._unfused = [group for group in self.groups if group.hooked or group.post_processed]
         self._raw = [group for group in self.groups if group.raw and not group.hooked]
-        self._rows_of = {id(group): [self._rows[sensor.uuid] for sensor in group.sensors] for group in self.groups}
+        hooked = [group for group in self._unfused if group.hooked]  # the others are held by the fused kernel
+        self._rows_of = {id(group): [self._rows[sensor.uuid] for sensor in group.sensors] for group in hooked}
         for group in self.groups:
             for sensor in group.sensors:
                 sensor._attach(self, group)
@@ -166,6 +170,7 @@ class SensorManager:
         else:
             world.forward()  # fields that hooks have bound since the world began are not yet filled
             self.reset(None)
+            self._planned()
 
     def _note_timing(self) -> None:
         """Know what has a rate, a delay, drop-outs or sticks now."""
@@ -173,17 +178,23 @@ class SensorManager:
         # a graph is captured once, and rate or drop-outs may be set later
         flags, captures = self._times.flags, self.world.captures
         self._held = {key for key, rows in self._rows_of.items() if captures or any(flags[row] & HELD for row in rows)}
-        if not captures:
-            # all that the stages of a step decide by: a plan holds until one of them changes
-            idle = tuple(self.is_idle(group) for group in self._unfused if group.hooked and group.in_pipeline)
-            key = (self._times.timed, frozenset(self._held), idle)
-            if key not in self._plans:
-                self._plans[key] = self._plan()
-            self._steps = self._plans[key]
+        self._steps = []  # laid out by the next step, for many a parameter may be set before it
+
+    def _planned(self) -> list[Callable[[], None]]:
+        """The calls of a step on the CPU, as things are set now; those of settings that come back are kept."""
+        # all that the stages of a step decide by: a plan holds until one of them changes
+        idle = tuple(self.is_idle(group) for group in self._unfused if group.hooked and group.in_pipeline)
+        key = (self._times.timed, frozenset(self._held), idle)
+        if key not in self._plans:
+            if len(self._plans) == _MOST_PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[key] = self._plan()
+        self._steps = self._plans[key]
+        return self._steps
 
     def _plan(self) -> list[Callable[[], None]]:
-        """The calls of a step on the CPU, laid out once, for looking up takes time, too; those in a row that are
-        nothing but compiled kernels become one."""
+        """Lay the calls of a step out, for looking up takes time, too; those in a row that are nothing but compiled
+        kernels become one."""
         stages: list[tuple[bool, Callable[[], None]]] = []  # whether it can be replayed, and the call itself
         for group in self._raw:
             raw = group.cls._update_raw_data
@@ -295,7 +306,7 @@ class SensorManager:
         """Sense the world as it is now: one more step."""
         self.step_count += 1
         if not self.world.captures:
-            for call in self._steps:
+            for call in self._steps or self._planned():
                 call()
         elif self._eager:
             world: Any = self.world

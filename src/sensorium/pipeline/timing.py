@@ -94,6 +94,8 @@ class TimingParameters:
             flags |= bit if used else 0
         if flags != self.flags[row]:
             self.flags[row] = flags
+            if not flags & HELD:
+                self._store.due[row] = True  # no step renews it from now on
             self._store.flags[row : row + 1] = upload(torch.tensor([flags], dtype=torch.int32), self._device)
 
 
