@@ -80,6 +80,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(folder: Path) -> None:
+    """Have a folder on the disk, with everything below it."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
 @contextmanager
 def named(path: Path) -> Iterator[None]:
     """Turn what the system says about a file into an error that names it and what to do."""

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import warnings
@@ -18,7 +17,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from sensorium.datasets.files import named, sync
+from sensorium.datasets.files import named, sync, sync_tree
 from sensorium.errors import DatasetError
 
 _MANIFEST = "manifest.json"
@@ -44,7 +43,7 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
             write(new)
             manifest = {str(file.relative_to(new)): list(_sum(file)) for file in _files(new)}
             (new / _MANIFEST).write_text(json.dumps(manifest, indent=1))
-            _sync(new)
+            sync_tree(new)
             if path.exists():  # the same step again, after a resume: this one is as good
                 shutil.rmtree(path)
             new.rename(path)
@@ -102,12 +101,3 @@ def _sum(path: Path) -> tuple[int, int]:
         while part := file.read(1 << 20):
             size, check = size + len(part), zlib.crc32(part, check)
     return size, check
-
-
-def _sync(folder: Path) -> None:
-    """Have all files and names of a folder on the disk."""
-    for file in _files(folder):
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
-    for inner in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
-        sync(inner)

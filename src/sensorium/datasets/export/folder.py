@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sensorium.datasets.files import PART, sync, writing
+from sensorium.datasets.files import PART, sync, sync_tree, writing
 from sensorium.errors import DatasetError
 
 
@@ -31,7 +31,7 @@ def whole_folder(out: Path) -> Iterator[Path]:
         try:
             _empty(part)  # what a killed process left
             yield part
-            _sync(part)
+            sync_tree(part)
             os.replace(part, out)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
@@ -42,13 +42,3 @@ def whole_folder(out: Path) -> Iterator[Path]:
 def _empty(folder: Path) -> None:
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _sync(folder: Path) -> None:
-    """Have everything below a folder on the disk."""
-    for path in folder.rglob("*"):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
