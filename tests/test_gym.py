@@ -254,7 +254,7 @@ def test_gymnasiums_vector_wrappers_work():
             assert all(last.shape == (13,) for last in info["final_obs"][ended])
             found += ended.sum()
         returns[ended] = 0
-    assert found > 8
+    assert found >= 8  # two of each env at least
     infos = DictInfoToList(balance(2, max_steps=1).as_gymnasium())
     infos.reset()
     *_, info = infos.step(infos.action_space.sample())
