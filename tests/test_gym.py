@@ -238,9 +238,10 @@ def test_a_vector_is_as_gymnasiums_own_of_single_envs():
 def test_gymnasiums_vector_wrappers_work():
     from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics, RescaleAction
 
-    env = balance(4, max_steps=12, fall=0.3).as_gymnasium(flatten=True)
+    env = balance(4, max_steps=12, fall=0.15).as_gymnasium(flatten=True)  # some fall before the time is up
     wrapped = RescaleAction(RecordEpisodeStatistics(env), np.float32(-2), np.float32(2))
     wrapped.reset(seed=1)
+    wrapped.action_space.seed(1)
     returns, found = np.zeros(4), 0
     for _ in range(30):
         seen, reward, terminated, truncated, info = wrapped.step(wrapped.action_space.sample())
@@ -254,7 +255,7 @@ def test_gymnasiums_vector_wrappers_work():
             assert all(last.shape == (13,) for last in info["final_obs"][ended])
             found += ended.sum()
         returns[ended] = 0
-    assert found >= 8  # two of each env at least
+    assert found > 8
     infos = DictInfoToList(balance(2, max_steps=1).as_gymnasium())
     infos.reset()
     *_, info = infos.step(infos.action_space.sample())
