@@ -371,7 +371,7 @@ def add_default(out, amount=3.0):
         (add_default, (), 3.0),
         (np.add.at, (0, 5.0), 5.0),  # none of Numba's
     ],
-    ids=["returns", "converts", "defaults", "numpy"],
+    ids=["returns", "declared", "default", "numpy"],
 )
 def test_kernels_of_other_kinds_are_called_as_they_are(kernel, arguments, expected):
     out = np.zeros(1)
