@@ -157,7 +157,7 @@ def clusters(report: Report) -> None:
 
 SIZES = {"64 x 64 units": (64, 64), "256 x 256 units": (256, 256)}
 SAC_BATCH = 256
-PENDULUM_STEPS, PENDULUM_SEEDS, PENDULUM_EPISODES = 5_000, 3, 20
+PENDULUM_STEPS, PENDULUM_SEEDS, PENDULUM_EPISODES = 3_000, 3, 20
 
 
 def gradient_steps(report: Report) -> None:
