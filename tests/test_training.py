@@ -304,7 +304,7 @@ def test_balance_pays_for_standing_still_where_it_began():
     pos = start[:, :3] + np.array([[0, 0, 0], [0.3, 0.4, 0], [0, 0, 0], [0, 0, 0]])
     task.robot._entity.set_pose(pos, quat)
     task.scene.forward()
-    np.testing.assert_allclose(task._reward(), [1.0, 0.5, 0.95, 0.9], atol=1e-3)
+    np.testing.assert_allclose(task._reward(), [1.0, 0.5, 0.975, 0.95], atol=1e-3)
     task.step(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, -1.0], [2.0, 2.0]]))
     np.testing.assert_allclose(task.scene.world.bind("ctrl")[3], 1.0)  # more than the motors have is not to be had
     task.robot._entity.set_pose(pos + np.array([1.6, 0, 0]), quat)

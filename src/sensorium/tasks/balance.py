@@ -31,7 +31,7 @@ class BalanceConfig(TaskConfig):
     """Lean at which it has fallen, rad."""
     range: float = Field(default=1.5, gt=0)
     """How far it may roll from where it began, m."""
-    near: float = Field(default=0.5, gt=0)
+    near: float = Field(default=0.75, gt=0)
     """Distance from there at which the reward of a step has fallen to a half, m."""
 
 
@@ -39,7 +39,7 @@ class Balance(Task[BalanceConfig]):
     """Stay upright until the time is up, at the start's place and heading, with little effort.
 
     The reward of a step is 1 there, a half at the distance ``near``, and less by up to 0.2 for leaning (when it falls),
-    0.1 for having turned (half round), and 0.1 for effort (all that the motors have).
+    0.05 for having turned (half round), and 0.05 for effort (all that the motors have).
     """
 
     name = "balance"
@@ -79,7 +79,7 @@ class Balance(Task[BalanceConfig]):
         lean, away, turned = self._where()
         effort = (self.scene.world.bind("ctrl").numpy() ** 2).mean(axis=1)
         kept = 1 / (1 + (away / self.config.near) ** 2)
-        kept -= 0.2 * (lean / self.config.fall) ** 2 + 0.1 * turned / np.pi + 0.1 * effort
+        kept -= 0.2 * (lean / self.config.fall) ** 2 + 0.05 * turned / np.pi + 0.05 * effort
         return np.where(self._is_lost(), 0.0, kept.clip(0.0)).astype(np.float32)
 
     @property
