@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from sensorium.cli.progress import gentle_end
+from sensorium.cli.progress import gentle_end, telling_progress
 from sensorium.errors import OptionError
 
 
@@ -70,8 +71,15 @@ class Generate:
             keep_failed=self.keep_failed,
             max_attempts=self.max_attempts,
         )
-        with gentle_end(), _Bar(self.episodes) as bar:
-            made = generate(what, self.out, workers=self.workers, cluster=self.cluster, progress=bar)
+        start = time.monotonic()
+        with gentle_end(), telling_progress("episodes", self.episodes) as tell:
+            made = generate(
+                what,
+                self.out,
+                workers=self.workers,
+                cluster=self.cluster,
+                progress=lambda ledger, steps: tell(ledger.successes, _beside(ledger, steps, time.monotonic() - start)),
+            )
         print(
             f"{made.folder}: {made.episodes} episodes; {made.made} tried now, {made.success_rate:.0%} of all tried "
             f"succeeded; {made.env_steps / max(made.seconds, 1e-9):,.0f} env-steps/s"
@@ -79,32 +87,11 @@ class Generate:
         return 0
 
 
-class _Bar:
-    """Episodes, success rate and speed."""
-
-    def __init__(self, total: int) -> None:
-        import sys
-
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=sys.stderr), transient=True)
-        self._task = self._bar.add_task("", total=total, said="")
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, ledger: Any, env_steps: int) -> None:
-        tried = len(ledger.done)
-        rate = f"{ledger.successes / tried:.0%} succeed" if tried else ""
-        elapsed = max(self._bar.tasks[0].elapsed or 0.0, 1e-9)
-        said = f"{rate}  {env_steps / elapsed:,.0f} env-steps/s"
-        self._bar.update(self._task, completed=min(ledger.successes, int(self._bar.tasks[0].total or 0)), said=said)
+def _beside(ledger: Any, env_steps: int, seconds: float) -> str:
+    """What is said beside the bar."""
+    tried = len(ledger.done)
+    rate = f"{ledger.successes / tried:.0%} succeed" if tried else ""
+    return f"{rate}  {env_steps / max(seconds, 1e-9):,.0f} env-steps/s"
 
 
 def named_value(text: str) -> tuple[str, Any]:

@@ -22,6 +22,26 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
 
 
 @contextmanager
+def telling_progress(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """A bar that is told how much is done, and what to say beside it; likewise."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=total, said="")
+        yield lambda done, said: bar.update(task, completed=min(done, total), said=said)
+
+
+@contextmanager
 def gentle_end() -> Iterator[None]:
     """Let a request to end (SIGTERM) be what Ctrl-C is."""
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from sensorium.cli.generate import named_value
+from sensorium.cli.progress import telling_progress
 
 
 @dataclass
@@ -57,9 +58,14 @@ class Train:
         from sensorium import training
 
         options = self._resumed() if self.resume else self._options()
-        with _asked_to_end() as stop, _Bar(options.steps) as bar:
+        with _asked_to_end() as stop, telling_progress("steps", options.steps) as tell:
             trained = training.train(
-                options, self.out, resume=self.resume, tensorboard=self.tensorboard, progress=bar, stop=stop
+                options,
+                self.out,
+                resume=self.resume,
+                tensorboard=self.tensorboard,
+                progress=lambda now: tell(now.steps, _beside(now)),
+                stop=stop,
             )
         best = "" if trained.best is None else f"; best evaluation: {_said(trained.best)}"
         print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s now{best}")
@@ -110,33 +116,14 @@ class Train:
         return TrainOptions(**{**{name: getattr(old, name) for name in TrainOptions.model_fields}, **self._given()})
 
 
-class _Bar:
-    """Steps, returns, speed and the time that is left."""
-
-    def __init__(self, total: int) -> None:
-        import sys
-
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("steps"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr), transient=True)
-        self._task = self._bar.add_task("", total=total, said="")
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, progress: Any) -> None:
-        said = f"{progress.rate:,.0f} steps/s"
-        if progress.recent is not None:
-            said = f"return {progress.recent:.1f}  {said}"
-        if progress.evaluation is not None:
-            said = f"{said}  evaluated: {_said(progress.evaluation)}"
-        self._bar.update(self._task, completed=progress.steps, said=said)
+def _beside(progress: Any) -> str:
+    """What is said beside the bar."""
+    said = f"{progress.rate:,.0f} steps/s"
+    if progress.recent is not None:
+        said = f"return {progress.recent:.1f}  {said}"
+    if progress.evaluation is not None:
+        said = f"{said}  evaluated: {_said(progress.evaluation)}"
+    return said
 
 
 def _said(evaluation: Any) -> str:
