@@ -345,6 +345,23 @@ def test_what_is_broken_is_found_and_named(copy, capsys, how, text):
     assert "NOT valid" in out
 
 
+@pytest.mark.parametrize(
+    "how", [break_file, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes() + b"x")]
+)
+def test_an_episode_that_was_damaged_is_made_again(whole, copy, how):
+    how(copy / "episode_000002.h5")
+    assert generate(OPTIONS, copy).made == 1
+    assert digests(copy) == digests(whole)
+
+
+def test_a_manifest_that_cannot_be_read_is_told(copy, capsys):
+    (copy / "manifest.json").write_text("{")
+    assert main(["validate", str(copy)]) == 1
+    assert "manifest.json cannot be read" in capsys.readouterr().out
+    with pytest.raises(DatasetError, match="cannot be read"):
+        generate(OPTIONS, copy)
+
+
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +377,12 @@ def test_other_options_or_foreign_folders_are_refused(copy, tmp_path):
         generate(OPTIONS, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
     assert digests(copy) == before
+
+
+def test_options_that_were_wrong_do_not_spoil_the_folder(tmp_path):
+    with pytest.raises(NameNotFoundError, match="did you mean 'planner'"):
+        generate(OPTIONS.model_copy(update={"policy": "plannr"}), tmp_path / "pick")
+    assert generate(OPTIONS.model_copy(update={"episodes": 1}), tmp_path / "pick").episodes == 1
 
 
 def test_names_and_numbers(whole, capsys):

@@ -141,6 +141,8 @@ class SACMLPBrain:
 
     def observe(self, observation: Mapping[str, Any]) -> None:
         """Let running means and spreads take B more observations in."""
+        if not self._vectors:
+            return
         flat = flat_observation(observation)
         values = np.concatenate([flat[name].reshape(len(flat[name]), -1) for name in self._vectors], axis=1)
         rows, total = len(values), self._count + len(values)
@@ -184,17 +186,24 @@ class SACMLPBrain:
 
     def restore(self, folder: str | Path) -> None:
         """Be as the brain that was saved, which must have had the same spaces."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         folder = Path(folder)
+        about = _read_about(folder)
         try:
-            about = json.loads((folder / "brain.json").read_bytes())
             tensors = load_file(folder / "brain.safetensors", device=str(self.device))
-        except (OSError, ValueError) as error:
+        except (OSError, SafetensorError) as error:
             raise DatasetError(f"{folder} holds no brain that can be read: {error}") from None
         own = {name: list(box.shape) for name, box in self._boxes.items()}
-        if about.get("format") != _FORMAT or about["spaces"] != own:
-            raise DatasetError(f"the brain in {folder} senses {about.get('spaces')}, and this one {own}")
+        if about["spaces"] != own:
+            raise DatasetError(f"the brain in {folder} senses {about['spaces']}, and this one {own}")
+        shapes = {f"policy/{name}": value.shape for name, value in self._sac.policy.state_dict().items()}
+        if {name: value.shape for name, value in tensors.items() if name.startswith("policy/")} != shapes:
+            raise DatasetError(
+                f"the brain in {folder} has other networks (hidden={about['options'].get('hidden')}) than this one "
+                f"(hidden={self._options['hidden']}), or other actions"
+            )
         self._load_tensors(tensors)
         self._count, self._sac._n_updates = float(about["observed"]), int(about["updates"])
 
@@ -203,10 +212,7 @@ class SACMLPBrain:
         cls, folder: str | Path, observation_space: spaces.Dict, action_space: spaces.Box, device: str = "cpu"
     ) -> SACMLPBrain:
         """The brain that was saved, for the same spaces."""
-        path = Path(folder) / "brain.json"
-        if not path.is_file():
-            raise DatasetError(f"{folder} holds no brain: there is no brain.json")
-        options = json.loads(path.read_bytes())["options"]
+        options = _read_about(Path(folder))["options"]
         options["hidden"] = tuple(options["hidden"])
         brain = cls(observation_space, action_space, **options, device=device)
         brain.restore(folder)
@@ -268,6 +274,21 @@ class _Spaces(gymnasium.Env[Any, Any]):
 
     def __init__(self, observation_space: spaces.Dict, action_space: spaces.Box) -> None:
         self.observation_space, self.action_space = observation_space, action_space
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    """What ``brain.json`` says."""
+    path = folder / "brain.json"
+    if not path.is_file():
+        raise DatasetError(f"{folder} holds no brain: there is no brain.json")
+    try:
+        about = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+    wanted = ("options", "spaces", "observed", "updates")
+    if not isinstance(about, dict) or about.get("format") != _FORMAT or any(name not in about for name in wanted):
+        raise DatasetError(f"{path} is not of a brain that this version can read")
+    return about
 
 
 def _size(box: spaces.Box) -> int:
