@@ -7,7 +7,7 @@ import torch
 import sensorium as sn
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
-from sensorium.errors import DatasetError, NotBuiltError, OptionError
+from sensorium.errors import DatasetError, DeviceError, NotBuiltError, OptionError
 
 SENSORS = (sn.IMU(link="torso", rate=200), sn.JointEncoder(joints=[0, 1], noise=0.002))
 
@@ -174,6 +174,35 @@ def test_a_brain_may_have_a_camera_and_nothing_else():
     task = sn.tasks.make("balance", entities={"eye": eye}, n_envs=2, autoreset=True)
     task.live(3)
     assert eye.learn(1)["train/critic_loss"] > 0
+
+
+def test_a_brain_stays_sane_where_nothing_is_in_sight_or_a_reading_is_lost():
+    sensors = [sn.Camera(resolution=(8, 8), outputs=("depth",)), sn.IMU(link="torso")]
+    options = {"hidden": (16,), "batch_size": 4}
+    robot = sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options=options, memory=40)
+    task = sn.tasks.make("balance", entities={"robot": robot}, n_envs=2, autoreset=True)
+    observation, _ = task.reset()
+    depth = observation["robot"]["camera"]["depth"]
+    assert np.isinf(depth).any()  # the sky
+    assert np.isfinite(depth).any()
+    task.live(4)
+    assert np.isfinite(list(robot.learn(2).values())).all()
+    lost = {**observation["robot"], "imu": {n: v * np.nan for n, v in observation["robot"]["imu"].items()}}
+    robot.brain.observe(lost)
+    assert np.isfinite(robot.decide_batch(lost)).all()
+    seen = np.random.default_rng(0).normal(3.0, 2.0, (1000, 2, 3)).astype(np.float32)
+    brain = sn.SACMLPBrain(robot.observation_space["imu"], robot.action_space, hidden=(16,))
+    for each in seen:
+        brain.observe({"lin_acc": each, "ang_vel": each, "mag": each})
+    np.testing.assert_allclose(brain._mean.reshape(3, 3), np.tile(seen.mean(axis=(0, 1)), (3, 1)), rtol=1e-4)
+
+
+def test_a_brain_says_which_images_and_devices_it_takes():
+    with pytest.raises(OptionError, match="36 by 36 at least"):
+        sn.TrainableEntity("balancer", [sn.Camera(resolution=(64, 35))], sn.SACMLPBrain)
+    if not torch.cuda.is_available():
+        with pytest.raises(DeviceError, match="no CUDA device"):
+            make(brain_options={"device": "cuda"})
 
 
 def test_a_large_camera_needs_nothing_more():

@@ -354,6 +354,16 @@ def test_an_episode_that_was_damaged_is_made_again(whole, copy, how):
     assert digests(copy) == digests(whole)
 
 
+def test_failures_can_be_looked_at_afterwards(tmp_path):
+    options = OPTIONS.model_copy(update={"envs": 1, "max_attempts": 1, "options": {"max_steps": 5}})
+    with pytest.raises(GenerationError, match="look at what fails with keep_failed"):
+        generate(options, tmp_path / "pick")
+    assert [path.name for path in (tmp_path / "pick" / "failed").iterdir()] == ["episode_000000.json"]
+    with pytest.raises(GenerationError, match="0 of 6"):
+        generate(options.model_copy(update={"keep_failed": True}), tmp_path / "pick")
+    assert (tmp_path / "pick" / "failed" / "episode_000000.h5").is_file()
+
+
 def test_a_manifest_that_cannot_be_read_is_told(copy, capsys):
     (copy / "manifest.json").write_text("{")
     assert main(["validate", str(copy)]) == 1

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from sensorium.datasets.files import write_whole
 from sensorium.entities.brain import flat_observation, flat_space
+from sensorium.entities.memory import usable_device
 from sensorium.errors import DatasetError, OptionError
 
 _FORMAT = "sensorium-sac"
@@ -21,6 +22,8 @@ _VECTOR = "vector"
 """What the networks know all observations as that are no images."""
 _LEAST = 1e-6
 """Spread below which an observation counts as constant, in its own unit."""
+_SMALLEST = 36
+"""Pixels along the shorter side that the CNN needs."""
 _MOST = 10.0
 """Spreads from the mean beyond which an observation is cut off."""
 
@@ -28,8 +31,9 @@ _MOST = 10.0
 class SACMLPBrain:
     """A squashed Gaussian actor and twin critics with automatic temperature, for observations of any nesting.
 
-    Vectors are normalised by their running mean and spread and put side by side; images (H, W, C) uint8 go through a
-    small CNN. What was cut off by a time limit is no end: only ``terminated`` is.
+    Vectors are normalised by their running mean and spread and put side by side; what is infinite counts as far off, what
+    is no number as the mean. Images (H, W, C) uint8 go through a small CNN. What was cut off by a time limit is no end:
+    only ``terminated`` is.
 
     Args:
         observation_space: Dict of Boxes, of one env.
@@ -75,9 +79,16 @@ class SACMLPBrain:
             "batch_size": batch_size,
             "target_entropy": target_entropy,
         }
-        self.device = torch.device(device)
+        self.device = usable_device(device)
         self._boxes = flat_space(observation_space)
         self._images = [name for name, box in self._boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8]
+        for name in self._images:
+            height, width = self._boxes[name].shape[:2]
+            if min(height, width) < _SMALLEST:
+                raise OptionError(
+                    f"{name} has {width} by {height} pixels; the network needs {_SMALLEST} by {_SMALLEST} at least: "
+                    "raise the camera's resolution"
+                )
         self._vectors = [name for name in self._boxes if name not in self._images]
         shown = {name.replace(".", "_"): self._boxes[name] for name in self._images}
         width = sum(_size(self._boxes[name]) for name in self._vectors)
@@ -134,7 +145,7 @@ class SACMLPBrain:
         if self._vectors:
             flat = torch.cat([observation[name].flatten(1) for name in self._vectors], dim=1)
             flat = flat.to(self.device, torch.float32).sub_(self._shift).mul_(self._scale)
-            shown[_VECTOR] = flat.clamp_(-_MOST, _MOST)
+            shown[_VECTOR] = flat.nan_to_num_(nan=0.0).clamp_(-_MOST, _MOST)
         return shown
 
     # -- learning -----------------------------------------------------------------------------------------------------
@@ -145,6 +156,8 @@ class SACMLPBrain:
             return
         flat = flat_observation(observation)
         values = np.concatenate([flat[name].reshape(len(flat[name]), -1) for name in self._vectors], axis=1)
+        # nothing in sight, or a reading that was lost: no part of means and spreads
+        values = np.where(np.isfinite(values), values, self._mean)
         rows, total = len(values), self._count + len(values)
         off = values.mean(axis=0, dtype=np.float64) - self._mean
         held = self._variance * self._count + values.var(axis=0, dtype=np.float64) * rows

@@ -52,10 +52,11 @@ class Ledger:
     def __init__(self, folder: Path, options: GenerateOptions) -> None:
         self.folder, self.options = folder, options
         manifest = read_manifest(folder)
+        failed = (folder / FAILED).glob("episode_*.json")
         there = [path for path in folder.glob("episode_*.h5") if _is_whole(path, manifest.get(path.stem, {}))]
         self.done = {
             **{_number(path): True for path in there},
-            **{_number(path): False for path in (folder / FAILED).glob("episode_*.json")},
+            **{_number(path): False for path in failed if not options.keep_failed or path.with_suffix(".h5").is_file()},
         }
         self._given = 0
         self._pending = 0
