@@ -203,12 +203,7 @@ def test_more_episodes_are_added_to_those_that_are_there(whole, tmp_path):
     assert few.made == 4
     more = generate(OPTIONS, folder)
     assert more.made == 2
-    expected = {name: digest for name, digest in digests(whole).items() if name.startswith("episode_00000")}
-    found = digests(folder)
-    # the first four say in their options how many were asked for at the time
-    assert {name for name in found if name.startswith("episode")} == set(expected)
-    for number in (4, 5):
-        assert found[f"episode_00000{number}.h5"] == expected[f"episode_00000{number}.h5"]
+    assert digests(folder) == digests(whole)
 
 
 def test_processes_make_what_one_makes_and_one_that_dies_is_replaced(whole, tmp_path):

@@ -31,9 +31,9 @@ _MOST = 10.0
 class SACMLPBrain:
     """A squashed Gaussian actor and twin critics with automatic temperature, for observations of any nesting.
 
-    Vectors are normalised by their running mean and spread and put side by side; what is infinite counts as far off, what
-    is no number as the mean. Images (H, W, C) uint8 go through a small CNN. What was cut off by a time limit is no end:
-    only ``terminated`` is.
+    Vectors are normalised by their running mean and spread and put side by side; what is infinite counts as far off,
+    what is no number as the mean. Images (H, W, C) uint8 go through a small CNN. What was cut off by a time limit is no
+    end: only ``terminated`` is.
 
     Args:
         observation_space: Dict of Boxes, of one env.

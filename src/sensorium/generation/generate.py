@@ -15,7 +15,7 @@ from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, Traject
 from sensorium.datasets.files import PART, file_sum, named, write_whole, writing
 from sensorium.datasets.trajectory import episode_name, versions
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.generation.options import GenerateOptions
+from sensorium.generation.options import FREE, GenerateOptions
 from sensorium.generation.unit import FAILED, UnitMaker
 
 
@@ -204,10 +204,8 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
 
 def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """See that a data set is gone on with as it was begun."""
-    # more episodes may be asked for later, and failures looked at
-    free = ("episodes", "max_attempts", "keep_failed")
     for name in now:
-        if name not in free and before.get(name) != now[name]:
+        if name not in FREE and before.get(name) != now[name]:
             raise DatasetError(
                 f"{folder} holds a data set with {name} = {before.get(name)!r}, and now it is {now[name]!r}; give "
                 "another folder, or the same options"
