@@ -7,7 +7,7 @@ import torch
 import sensorium as sn
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
-from sensorium.errors import NotBuiltError, OptionError
+from sensorium.errors import DatasetError, DeviceError, NotBuiltError, OptionError
 
 SENSORS = (sn.IMU(link="torso", rate=200), sn.JointEncoder(joints=[0, 1], noise=0.002))
 
@@ -85,6 +85,33 @@ def test_learning_is_deterministic_and_a_brain_can_be_kept(tmp_path):
     assert all(torch.equal(value, kept[name]) for name, value in brains[0]._sac.policy.state_dict().items())
 
 
+def test_a_brain_that_cannot_be_read_is_told_and_changes_nothing(tmp_path):
+    robot = make(brain_options={"hidden": (16,)})
+    robot.brain.save(tmp_path)
+    before = {name: value.clone() for name, value in robot.brain._tensors().items()}
+    data, about = (tmp_path / "brain.safetensors").read_bytes(), (tmp_path / "brain.json").read_text()
+    other = make(brain_options={"hidden": (8,)}).brain
+    with pytest.raises(DatasetError, match=r"hidden=\[16\].* than this one .hidden=\[8\]"):
+        other.restore(tmp_path)
+    for tensors, text in ((data[:100], about), (b"", about), (data, "{"), (data, "[]"), (data, "{}")):
+        (tmp_path / "brain.safetensors").write_bytes(tensors)
+        (tmp_path / "brain.json").write_text(text)
+        with pytest.raises(DatasetError, match=r"brain"):
+            robot.brain.restore(tmp_path)
+        with pytest.raises(DatasetError, match=r"brain"):
+            sn.SACMLPBrain.load(tmp_path, robot.observation_space, robot.action_space)
+    assert all(torch.equal(value, before[name]) for name, value in robot.brain._tensors().items())
+
+
+def test_a_task_of_an_entity_keeps_no_history_unless_it_is_asked_to():
+    for asked, kept in (({}, 0), ({"keep_history": True}, 3)):
+        env = sn.tasks.make("balance", entity=make(), n_envs=2, **asked).as_gymnasium()
+        env.reset()
+        for _ in range(3):
+            env.step(env.action_space.sample() * 0)
+        assert len(env.task.get_history()["actions"]) == kept
+
+
 def test_flat_names_of_spaces_and_observations_agree():
     robot = make()
     task = sn.tasks.make("balance", entity=robot, n_envs=2)
@@ -137,6 +164,45 @@ def test_a_camera_is_seen_through_the_brains_network():
         robot.decide_batch(dark, deterministic=True), robot.decide_batch(observation, deterministic=True), atol=1e-6
     )
     assert before.shape == (2, 2)
+
+
+def test_a_brain_may_have_a_camera_and_nothing_else():
+    options = {"hidden": (16,), "batch_size": 4}
+    eye = sn.TrainableEntity(
+        "balancer", [sn.Camera(resolution=(40, 40))], sn.SACMLPBrain, brain_options=options, memory=40
+    )
+    task = sn.tasks.make("balance", entities={"eye": eye}, n_envs=2, autoreset=True)
+    task.live(3)
+    assert eye.learn(1)["train/critic_loss"] > 0
+
+
+def test_a_brain_stays_sane_where_nothing_is_in_sight_or_a_reading_is_lost():
+    sensors = [sn.Camera(resolution=(8, 8), outputs=("depth",)), sn.IMU(link="torso")]
+    options = {"hidden": (16,), "batch_size": 4}
+    robot = sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options=options, memory=40)
+    task = sn.tasks.make("balance", entities={"robot": robot}, n_envs=2, autoreset=True)
+    observation, _ = task.reset()
+    depth = observation["robot"]["camera"]["depth"]
+    assert np.isinf(depth).any()  # the sky
+    assert np.isfinite(depth).any()
+    task.live(4)
+    assert np.isfinite(list(robot.learn(2).values())).all()
+    lost = {**observation["robot"], "imu": {n: v * np.nan for n, v in observation["robot"]["imu"].items()}}
+    robot.brain.observe(lost)
+    assert np.isfinite(robot.decide_batch(lost)).all()
+    seen = np.random.default_rng(0).normal(3.0, 2.0, (1000, 2, 3)).astype(np.float32)
+    brain = sn.SACMLPBrain(robot.observation_space["imu"], robot.action_space, hidden=(16,))
+    for each in seen:
+        brain.observe({"lin_acc": each, "ang_vel": each, "mag": each})
+    np.testing.assert_allclose(brain._mean.reshape(3, 3), np.tile(seen.mean(axis=(0, 1)), (3, 1)), rtol=1e-4)
+
+
+def test_a_brain_says_which_images_and_devices_it_takes():
+    with pytest.raises(OptionError, match="36 by 36 at least"):
+        sn.TrainableEntity("balancer", [sn.Camera(resolution=(64, 35))], sn.SACMLPBrain)
+    if not torch.cuda.is_available():
+        with pytest.raises(DeviceError, match="no CUDA device"):
+            make(brain_options={"device": "cuda"})
 
 
 def test_a_large_camera_needs_nothing_more():

@@ -203,12 +203,7 @@ def test_more_episodes_are_added_to_those_that_are_there(whole, tmp_path):
     assert few.made == 4
     more = generate(OPTIONS, folder)
     assert more.made == 2
-    expected = {name: digest for name, digest in digests(whole).items() if name.startswith("episode_00000")}
-    found = digests(folder)
-    # the first four say in their options how many were asked for at the time
-    assert {name for name in found if name.startswith("episode")} == set(expected)
-    for number in (4, 5):
-        assert found[f"episode_00000{number}.h5"] == expected[f"episode_00000{number}.h5"]
+    assert digests(folder) == digests(whole)
 
 
 def test_processes_make_what_one_makes_and_one_that_dies_is_replaced(whole, tmp_path):
@@ -345,6 +340,33 @@ def test_what_is_broken_is_found_and_named(copy, capsys, how, text):
     assert "NOT valid" in out
 
 
+@pytest.mark.parametrize(
+    "how", [break_file, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes() + b"x")]
+)
+def test_an_episode_that_was_damaged_is_made_again(whole, copy, how):
+    how(copy / "episode_000002.h5")
+    assert generate(OPTIONS, copy).made == 1
+    assert digests(copy) == digests(whole)
+
+
+def test_failures_can_be_looked_at_afterwards(tmp_path):
+    options = OPTIONS.model_copy(update={"envs": 1, "max_attempts": 1, "options": {"max_steps": 5}})
+    with pytest.raises(GenerationError, match="look at what fails with keep_failed"):
+        generate(options, tmp_path / "pick")
+    assert [path.name for path in (tmp_path / "pick" / "failed").iterdir()] == ["episode_000000.json"]
+    with pytest.raises(GenerationError, match="0 of 6"):
+        generate(options.model_copy(update={"keep_failed": True}), tmp_path / "pick")
+    assert (tmp_path / "pick" / "failed" / "episode_000000.h5").is_file()
+
+
+def test_a_manifest_that_cannot_be_read_is_told(copy, capsys):
+    (copy / "manifest.json").write_text("{")
+    assert main(["validate", str(copy)]) == 1
+    assert "manifest.json cannot be read" in capsys.readouterr().out
+    with pytest.raises(DatasetError, match="cannot be read"):
+        generate(OPTIONS, copy)
+
+
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +382,12 @@ def test_other_options_or_foreign_folders_are_refused(copy, tmp_path):
         generate(OPTIONS, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
     assert digests(copy) == before
+
+
+def test_options_that_were_wrong_do_not_spoil_the_folder(tmp_path):
+    with pytest.raises(NameNotFoundError, match="did you mean 'planner'"):
+        generate(OPTIONS.model_copy(update={"policy": "plannr"}), tmp_path / "pick")
+    assert generate(OPTIONS.model_copy(update={"episodes": 1}), tmp_path / "pick").episodes == 1
 
 
 def test_names_and_numbers(whole, capsys):

@@ -74,6 +74,16 @@ def test_one_does_not_feel_what_another_far_away_is_told():
     assert not np.allclose(seen[0]["slow"]["imu"]["ang_vel"], seen[1]["slow"]["imu"]["ang_vel"], atol=0.1)
 
 
+def test_one_does_not_pay_for_what_another_is_told():
+    paid = []
+    for told in (0.0, 1.0):
+        task = pair(spacing=50.0, slow=None)
+        task.reset()
+        paid.append(task.step({"quick": np.full((1, 2), 0.2), "slow": np.full((1, 2), told)})[1])
+    np.testing.assert_allclose(paid[0]["quick"], paid[1]["quick"], atol=1e-5)
+    assert paid[0]["slow"] > paid[1]["slow"] + 0.05
+
+
 def test_they_are_in_each_others_way_and_in_view():
     eye = make([sn.IMU(link="torso"), sn.Camera(resolution=(64, 64), pos=(0.06, 0.0, 0.2))], None)
     task = sn.tasks.make("balance", entities={"eye": eye, "other": make()}, spacing=0.8, tilt=0.0)

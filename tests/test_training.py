@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from sensorium.cli import main
-from sensorium.entities.brain import flat_observation
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError
 from sensorium.training import TrainOptions, evaluate, recipe, train
 from sensorium.training.checkpoints import newest, save
@@ -120,13 +119,11 @@ def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path):
 
     with pytest.raises(KilledError):
         save(tmp_path, 10, write)
-    with pytest.raises(DatasetError, match="no checkpoint"):
-        newest(tmp_path)
+    assert newest(tmp_path) is None
     left = tmp_path / ".000000000020-xyz"  # of a process that was killed in the midst
     left.mkdir()
     (left / "part").write_text("half")
-    with pytest.raises(DatasetError, match="no checkpoint"):
-        newest(tmp_path)
+    assert newest(tmp_path) is None
     for steps in (10, 20, 30):
         save(tmp_path, steps, lambda folder: (folder / "part").write_text("whole"))
     assert not left.exists()
@@ -196,6 +193,15 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert newest(folder / "checkpoints").name == f"{steps + 8:012d}"
 
 
+def test_a_training_that_was_ended_before_its_first_checkpoint_is_resumed_from_its_start(whole, tmp_path):
+    folder = tmp_path / "run"
+    trained = train(recipe("balance", **QUICK), folder, tensorboard=False, stop=lambda: True)
+    assert (trained.steps, trained.finished) == (0, False)
+    assert train(recipe("balance", **QUICK), folder, resume=True, tensorboard=False).steps == 480
+    for name, value in weights(whole).items():
+        np.testing.assert_array_equal(value, weights(folder)[name], err_msg=name)
+
+
 def test_it_ends_early_where_that_is_good_enough(tmp_path):
     trained = train(recipe("balance", **QUICK, stop_at=0.01), tmp_path / "run", tensorboard=False)
     assert trained.finished
@@ -206,7 +212,7 @@ def test_a_brain_of_ones_own_is_trained(tmp_path):
     options = recipe("balance", **{**QUICK, "steps": 160, "brain": f"{__name__}:Still", "brain_options": {}})
     trained = train(options, tmp_path / "run", tensorboard=False)
     assert trained.best.returns == evaluate(tmp_path / "run", episodes=3, seed=1_000_000).returns
-    assert json.loads((tmp_path / "run" / "last" / "brain.json").read_bytes()) == {"learned": (160 - 80) // 4 * 2}
+    assert (tmp_path / "run" / "last" / "learned").read_text() == str((160 - 80) // 4 * 2)
 
 
 class Still:
@@ -217,21 +223,23 @@ class Still:
         self.learned = 0
 
     def decide_batch(self, observation, deterministic=False):
-        return np.zeros((len(next(iter(flat_observation(observation).values()))), *self.shape))
+        return np.zeros((len(observation["imu"]["lin_acc"]), *self.shape))
 
     def observe(self, observation):
-        assert set(observation) == {"imu.lin_acc", "imu.ang_vel", "imu.mag", "wheels.positions", "wheels.velocities"}
+        assert {name: set(each) for name, each in observation.items()} == {
+            "imu": {"lin_acc", "ang_vel", "mag"},
+            "wheels": {"positions", "velocities"},
+        }
 
     def learn(self, memory, gradient_steps):
         self.learned += gradient_steps
         return {}
 
     def save(self, folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "brain.json").write_text(json.dumps({"learned": self.learned}))
+        (folder / "learned").write_text(str(self.learned))
 
     def restore(self, folder):
-        self.learned = json.loads((folder / "brain.json").read_bytes())["learned"]
+        self.learned = int((folder / "learned").read_text())
 
 
 def test_errors_say_what_to_do(whole, tmp_path, capsys):
@@ -250,6 +258,11 @@ def test_errors_say_what_to_do(whole, tmp_path, capsys):
         evaluate(whole.parent / "whoel")
     with pytest.raises(OptionError, match="'best' or 'last'"):
         evaluate(whole, which="bets")
+    with pytest.raises(OptionError, match=r"no option 'hiden' .did you mean 'hidden'"):
+        train(recipe("balance", **{**QUICK, "brain_options": {"hiden": [16]}}), tmp_path / "b")
+    with pytest.raises(OptionError, match="480 already, so 100 are too few"):
+        train(recipe("balance", **{**QUICK, "steps": 100}), whole, resume=True)
+    assert TrainOptions.load(whole).steps == 480
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
     with pytest.raises(OptionError, match="holds something else"):

@@ -70,7 +70,8 @@ class Train:
         best = "" if trained.best is None else f"; best evaluation: {_said(trained.best)}"
         print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s now{best}")
         if not trained.finished:
-            print(f"stopped, and saved. To go on: sensorium train {self.task} --out {self.out} --resume")
+            saved = ", and saved" if trained.steps else ""
+            print(f"stopped{saved}. To go on: sensorium train {self.task} --out {self.out} --resume")
             return 130
         print(f"To see how good it is: sensorium evaluate {self.out}")
         return 0

@@ -39,6 +39,21 @@ def read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """``manifest.json``: episode -> file -> bytes and check sum; empty where there is none."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return {}
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        for files in manifest.values():
+            for entry in files.values():
+                int(entry["bytes"]), int(entry["crc32"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}; remove it, and generate again, which writes it") from None
+    return manifest
+
+
 class Trajectory:
     """One episode, read when it is asked for.
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import h5py
 
-from sensorium.datasets.dataset import INDEX, MANIFEST, Dataset, Trajectory
+from sensorium.datasets.dataset import INDEX, MANIFEST, Dataset, Trajectory, read_manifest
 from sensorium.datasets.files import file_sum, write_whole
 from sensorium.datasets.streams import count_frames
-from sensorium.errors import SensoriumError
+from sensorium.errors import DatasetError, SensoriumError
 
 _STEPS = ("rewards", "terminated", "truncated", "success", "fail", "actions/action")
 
@@ -50,8 +50,11 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
     """Read every file: check sums, lengths, texts, videos frame by frame; and write ``index.json`` of what is fine."""
     data = Dataset(folder)
     result = Validation(data.folder)
-    manifest = data.folder / MANIFEST
-    sums = json.loads(manifest.read_bytes()) if manifest.is_file() else {}
+    try:
+        sums = read_manifest(data.folder)
+    except DatasetError as error:
+        result.problems.append(str(error))
+        sums = {}
     for path in sorted(data.folder.glob("episode_*.h5")):
         try:
             episode = Trajectory(path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
+
+from sensorium.errors import OptionError, did_you_mean, shorten
 
 
 class Brain(Protocol):
@@ -46,6 +49,24 @@ class LearningBrain(Brain, Protocol):
 
     def restore(self, folder: str | Path) -> None:
         """Be as the one that was written there: the same weights, and the same draws from now on."""
+
+
+def check_brain(brain: Any, options: Mapping[str, Any]) -> None:
+    """Whether a brain has the options that it is given."""
+    if brain is None:
+        if options:
+            raise OptionError(f"brain_options are for a brain, and there is none; got {shorten(options)}")
+        return
+    if not callable(brain):
+        raise OptionError(f"brain must make a brain from spaces, as sn.SACMLPBrain, got {brain!r}")
+    known = inspect.signature(brain).parameters
+    if any(each.kind == each.VAR_KEYWORD for each in known.values()):
+        return
+    names = list(known)[2:]
+    for name in options:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
+            raise OptionError(f"brain {getattr(brain, '__name__', brain)} has no option {name!r}{hint}")
 
 
 def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box]:

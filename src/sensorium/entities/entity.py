@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,11 +11,11 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium.entities import sheet
-from sensorium.entities.brain import Brain, flat_space
+from sensorium.entities.brain import Brain, check_brain, flat_space
 from sensorium.entities.experience import Experience
 from sensorium.entities.memory import Memory
 from sensorium.entities.senses import rig_of
-from sensorium.errors import NotBuiltError, OptionError, did_you_mean, shorten
+from sensorium.errors import NotBuiltError, OptionError
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import ObservationSensor, PipelineSensor, SensorSuite
@@ -74,7 +73,7 @@ class TrainableEntity:
         self.rate = _positive("rate", rate, float)
         self._capacity = _positive("memory", memory, int)
         self._brain_type, self._brain_options = brain, dict(brain_options or {})
-        _check_brain(brain, self._brain_options)
+        check_brain(brain, self._brain_options)
         own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else rig_of(sensors)
         extra = rig_of(privileged, taken=[sensor.name for sensor in own.sensors])
         self._rig = SensorRig(sensors=(*own.sensors, *extra.sensors))
@@ -282,24 +281,6 @@ def _positive(name: str, value: Any, kind: type) -> Any:
     if value is not None and (isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value < float("inf")):
         raise OptionError(f"{name} must be {'an integer' if kind is int else 'a number'} above 0, got {value!r}")
     return None if value is None else kind(value)
-
-
-def _check_brain(brain: Any, options: Mapping[str, Any]) -> None:
-    """Whether a brain has the options that it is given."""
-    if brain is None:
-        if options:
-            raise OptionError(f"brain_options are for a brain, and there is none; got {shorten(options)}")
-        return
-    if not callable(brain):
-        raise OptionError(f"brain must make a brain from spaces, as sn.SACMLPBrain, got {brain!r}")
-    known = inspect.signature(brain).parameters
-    if any(each.kind == each.VAR_KEYWORD for each in known.values()):
-        return
-    names = list(known)[2:]
-    for name in options:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
-            raise OptionError(f"brain {getattr(brain, '__name__', brain)} has no option {name!r}{hint}")
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from sensorium.datasets.files import write_whole
 from sensorium.entities.brain import flat_observation, flat_space
+from sensorium.entities.memory import usable_device
 from sensorium.errors import DatasetError, OptionError
 
 _FORMAT = "sensorium-sac"
@@ -21,6 +22,8 @@ _VECTOR = "vector"
 """What the networks know all observations as that are no images."""
 _LEAST = 1e-6
 """Spread below which an observation counts as constant, in its own unit."""
+_SMALLEST = 36
+"""Pixels along the shorter side that the CNN needs."""
 _MOST = 10.0
 """Spreads from the mean beyond which an observation is cut off."""
 
@@ -28,8 +31,9 @@ _MOST = 10.0
 class SACMLPBrain:
     """A squashed Gaussian actor and twin critics with automatic temperature, for observations of any nesting.
 
-    Vectors are normalised by their running mean and spread and put side by side; images (H, W, C) uint8 go through a
-    small CNN. What was cut off by a time limit is no end: only ``terminated`` is.
+    Vectors are normalised by their running mean and spread and put side by side; what is infinite counts as far off,
+    what is no number as the mean. Images (H, W, C) uint8 go through a small CNN. What was cut off by a time limit is no
+    end: only ``terminated`` is.
 
     Args:
         observation_space: Dict of Boxes, of one env.
@@ -75,9 +79,16 @@ class SACMLPBrain:
             "batch_size": batch_size,
             "target_entropy": target_entropy,
         }
-        self.device = torch.device(device)
+        self.device = usable_device(device)
         self._boxes = flat_space(observation_space)
         self._images = [name for name, box in self._boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8]
+        for name in self._images:
+            height, width = self._boxes[name].shape[:2]
+            if min(height, width) < _SMALLEST:
+                raise OptionError(
+                    f"{name} has {width} by {height} pixels; the network needs {_SMALLEST} by {_SMALLEST} at least: "
+                    "raise the camera's resolution"
+                )
         self._vectors = [name for name in self._boxes if name not in self._images]
         shown = {name.replace(".", "_"): self._boxes[name] for name in self._images}
         width = sum(_size(self._boxes[name]) for name in self._vectors)
@@ -134,15 +145,19 @@ class SACMLPBrain:
         if self._vectors:
             flat = torch.cat([observation[name].flatten(1) for name in self._vectors], dim=1)
             flat = flat.to(self.device, torch.float32).sub_(self._shift).mul_(self._scale)
-            shown[_VECTOR] = flat.clamp_(-_MOST, _MOST)
+            shown[_VECTOR] = flat.nan_to_num_(nan=0.0).clamp_(-_MOST, _MOST)
         return shown
 
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def observe(self, observation: Mapping[str, Any]) -> None:
         """Let running means and spreads take B more observations in."""
+        if not self._vectors:
+            return
         flat = flat_observation(observation)
         values = np.concatenate([flat[name].reshape(len(flat[name]), -1) for name in self._vectors], axis=1)
+        # nothing in sight, or a reading that was lost: no part of means and spreads
+        values = np.where(np.isfinite(values), values, self._mean)
         rows, total = len(values), self._count + len(values)
         off = values.mean(axis=0, dtype=np.float64) - self._mean
         held = self._variance * self._count + values.var(axis=0, dtype=np.float64) * rows
@@ -184,17 +199,24 @@ class SACMLPBrain:
 
     def restore(self, folder: str | Path) -> None:
         """Be as the brain that was saved, which must have had the same spaces."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         folder = Path(folder)
+        about = _read_about(folder)
         try:
-            about = json.loads((folder / "brain.json").read_bytes())
             tensors = load_file(folder / "brain.safetensors", device=str(self.device))
-        except (OSError, ValueError) as error:
+        except (OSError, SafetensorError) as error:
             raise DatasetError(f"{folder} holds no brain that can be read: {error}") from None
         own = {name: list(box.shape) for name, box in self._boxes.items()}
-        if about.get("format") != _FORMAT or about["spaces"] != own:
-            raise DatasetError(f"the brain in {folder} senses {about.get('spaces')}, and this one {own}")
+        if about["spaces"] != own:
+            raise DatasetError(f"the brain in {folder} senses {about['spaces']}, and this one {own}")
+        shapes = {f"policy/{name}": value.shape for name, value in self._sac.policy.state_dict().items()}
+        if {name: value.shape for name, value in tensors.items() if name.startswith("policy/")} != shapes:
+            raise DatasetError(
+                f"the brain in {folder} has other networks (hidden={about['options'].get('hidden')}) than this one "
+                f"(hidden={self._options['hidden']}), or other actions"
+            )
         self._load_tensors(tensors)
         self._count, self._sac._n_updates = float(about["observed"]), int(about["updates"])
 
@@ -203,10 +225,7 @@ class SACMLPBrain:
         cls, folder: str | Path, observation_space: spaces.Dict, action_space: spaces.Box, device: str = "cpu"
     ) -> SACMLPBrain:
         """The brain that was saved, for the same spaces."""
-        path = Path(folder) / "brain.json"
-        if not path.is_file():
-            raise DatasetError(f"{folder} holds no brain: there is no brain.json")
-        options = json.loads(path.read_bytes())["options"]
+        options = _read_about(Path(folder))["options"]
         options["hidden"] = tuple(options["hidden"])
         brain = cls(observation_space, action_space, **options, device=device)
         brain.restore(folder)
@@ -268,6 +287,21 @@ class _Spaces(gymnasium.Env[Any, Any]):
 
     def __init__(self, observation_space: spaces.Dict, action_space: spaces.Box) -> None:
         self.observation_space, self.action_space = observation_space, action_space
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    """What ``brain.json`` says."""
+    path = folder / "brain.json"
+    if not path.is_file():
+        raise DatasetError(f"{folder} holds no brain: there is no brain.json")
+    try:
+        about = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+    wanted = ("options", "spaces", "observed", "updates")
+    if not isinstance(about, dict) or about.get("format") != _FORMAT or any(name not in about for name in wanted):
+        raise DatasetError(f"{path} is not of a brain that this version can read")
+    return about
 
 
 def _size(box: spaces.Box) -> int:

@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, read_about
+import h5py
+
+from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, Trajectory, read_about, read_manifest
 from sensorium.datasets.files import PART, file_sum, named, write_whole, writing
 from sensorium.datasets.trajectory import episode_name, versions
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.generation.options import GenerateOptions
+from sensorium.generation.options import FREE, GenerateOptions
 from sensorium.generation.unit import FAILED, UnitMaker
 
 
@@ -43,13 +46,17 @@ class Generated:
 
 
 class Ledger:
-    """What is known of the episodes of a data set, by the files that are there: one under its own name is whole."""
+    """What is known of the episodes of a data set, by the files that are there: one under its own name was
+    whole when it got it; one that has been damaged since is made again."""
 
     def __init__(self, folder: Path, options: GenerateOptions) -> None:
         self.folder, self.options = folder, options
+        manifest = read_manifest(folder)
+        failed = (folder / FAILED).glob("episode_*.json")
+        there = [path for path in folder.glob("episode_*.h5") if _is_whole(path, manifest.get(path.stem, {}))]
         self.done = {
-            **{_number(path): True for path in folder.glob("episode_*.h5")},
-            **{_number(path): False for path in (folder / FAILED).glob("episode_*.json")},
+            **{_number(path): True for path in there},
+            **{_number(path): False for path in failed if not options.keep_failed or path.with_suffix(".h5").is_file()},
         }
         self._given = 0
         self._pending = 0
@@ -185,27 +192,41 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
     """Note what the data set is, or see that it is the same; and remove what an interrupted process left."""
     path = folder / ABOUT
     if path.is_file():
-        about = read_about(folder)
-        before, now = about["options"], options.model_dump(mode="json")
-        # more episodes may be asked for later, and failures looked at
-        free = ("episodes", "max_attempts", "keep_failed")
-        differing = [name for name in now if name not in free and before.get(name) != now[name]]
-        if differing:
-            name = differing[0]
-            raise DatasetError(
-                f"{folder} holds a data set with {name} = {before.get(name)!r}, and now it is {now[name]!r}; give "
-                "another folder, or the same options"
-            )
-        if now["episodes"] < before["episodes"]:
-            raise DatasetError(
-                f"{folder} is a data set of {before['episodes']} episodes, and now {now['episodes']} are asked for; "
-                "nothing is taken away: give another folder"
-            )
+        before = read_about(folder)["options"]
+        if any(folder.glob("episode_*.h5")) or any((folder / FAILED).glob("episode_*.json")):
+            _check_same(folder, before, options.model_dump(mode="json"))  # else it failed before it had any
     elif any(folder.iterdir()):
         raise DatasetError(f"{folder} is not empty, and no data set; give another folder")
     about = {"format": FORMAT, "version": VERSION, "options": options.model_dump(mode="json"), "versions": versions()}
     write_whole(path, json.dumps(about, indent=1).encode())
     _clean(folder)
+
+
+def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """See that a data set is gone on with as it was begun."""
+    for name in now:
+        if name not in FREE and before.get(name) != now[name]:
+            raise DatasetError(
+                f"{folder} holds a data set with {name} = {before.get(name)!r}, and now it is {now[name]!r}; give "
+                "another folder, or the same options"
+            )
+    if now["episodes"] < before["episodes"]:
+        raise DatasetError(
+            f"{folder} is a data set of {before['episodes']} episodes, and now {now['episodes']} are asked for; "
+            "nothing is taken away: give another folder"
+        )
+
+
+def _is_whole(path: Path, listed: dict[str, Any]) -> bool:
+    """Whether an episode can be opened, with its videos beside it, and its files are as long as the manifest says."""
+    try:
+        h5py.File(path, "r", locking=False).close()  # which sees where a file was cut short
+    except OSError:
+        return False
+    episode, sizes = Trajectory(path), {name: entry["bytes"] for name, entry in listed.items()}
+    files = [path, *(episode.video_path(name) for name in episode.cameras)]
+    files += [path.with_name(name) for name in sizes]
+    return all(file.is_file() and sizes.get(file.name, file.stat().st_size) == file.stat().st_size for file in files)
 
 
 def _clean(folder: Path) -> None:
@@ -217,7 +238,7 @@ def _clean(folder: Path) -> None:
 def _write_manifest(folder: Path, numbers: list[int]) -> None:
     """``manifest.json``: the files of each episode, with sizes and check sums. Left alone where it says the same."""
     path = folder / MANIFEST
-    old = json.loads(path.read_bytes()) if path.is_file() else {}
+    old = read_manifest(folder)
     entries = {}
     for number in numbers:
         name = episode_name(number)

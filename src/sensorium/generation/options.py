@@ -9,9 +9,12 @@ from pydantic import Field, model_validator
 from sensorium.options import Options
 from sensorium.tasks import TASKS, default_robot
 
+FREE = frozenset({"episodes", "keep_failed", "max_attempts"})
+"""Options that decide which episodes are made and kept, and nothing of what is in them: they may change later."""
+
 
 class GenerateOptions(Options):
-    """Everything that decides what is in a data set. Episode i is a function of these and i alone."""
+    """Everything that decides what is in a data set. Episode i is a function of these, but for FREE, and i alone."""
 
     task: str
     """Name of the task."""

@@ -11,7 +11,7 @@ from sensorium import policies, tasks
 from sensorium.datasets.files import named, write_whole
 from sensorium.datasets.trajectory import TrajectoryWriter, episode_name
 from sensorium.errors import OptionError
-from sensorium.generation.options import GenerateOptions
+from sensorium.generation.options import FREE, GenerateOptions
 
 FAILED = "failed"
 """Folder of what is known of episodes that failed."""
@@ -45,7 +45,7 @@ class UnitMaker:
             "task": options.task,
             "robot": options.robot,
             "policy": options.policy,
-            "options": options.model_dump_json(),
+            "options": options.model_dump_json(exclude=set(FREE)),
         }
 
     def make(

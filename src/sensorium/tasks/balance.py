@@ -59,6 +59,8 @@ class Balance(Task[BalanceConfig]):
 
     def _start(self) -> None:
         self._left = np.zeros((self.n_envs, 2))  # where its left was at the start, along the ground
+        model, own = self.scene.model, f"{self.robot.name}/"
+        self._motors = [each for each in range(model.nu) if model.actuator(each).name.startswith(own)]
 
     def _where(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Lean (B,) rad, distance from the start (B,) m, and by how much it has turned (B,) rad, 0 to pi."""
@@ -77,7 +79,7 @@ class Balance(Task[BalanceConfig]):
 
     def _reward(self) -> np.ndarray:
         lean, away, turned = self._where()
-        effort = (self.scene.world.bind("ctrl").numpy() ** 2).mean(axis=1)
+        effort = (self.scene.world.bind("ctrl").numpy()[:, self._motors] ** 2).mean(axis=1)
         kept = 1 / (1 + (away / self.config.near) ** 2)
         kept -= 0.2 * (lean / self.config.fall) ** 2 + 0.05 * turned / np.pi + 0.05 * effort
         return np.where(self._is_lost(), 0.0, kept.clip(0.0)).astype(np.float32)

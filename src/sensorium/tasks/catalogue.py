@@ -81,7 +81,8 @@ def make(
         if not hasattr(entity, "make_robot"):
             raise OptionError(f"entity must be a TrainableEntity, got {entity!r}; a robot is given as robot=...")
         body = entity.make_robot()
-        config = cls.config_type(robot=body.options.kind or "own", **options)
+        # what it lives through is for its memory: a history grows as long as envs are reset one by one
+        config = cls.config_type(robot=body.options.kind or "own", **{"keep_history": False, **options})
         if period_of("entity", entity, config.dt) != 1:
             raise OptionError(
                 f"the entity decides {entity.rate:g} times per second, and a step of the task takes {config.dt:g} s: "

@@ -80,7 +80,7 @@ class TaskConfig(Options):
     randomize: Randomize = Randomize()
     """What differs from episode to episode."""
     keep_history: bool = True
-    """Whether ``get_history()`` keeps the steps."""
+    """Whether ``get_history()`` keeps the steps. Not those of an entity, unless asked for."""
     keep_images: bool = False
     """Whether it keeps images as well, which soon fill the memory."""
     str_max_len: int | None = Field(default=2000, ge=2)

@@ -24,8 +24,9 @@ def as_gym(
 ) -> GymView:
     """A task of one env as a ``gymnasium.Env``.
 
-    ``reset(seed=...)`` begins anew as a task that was made with that seed. Make the task with ``keep_history=False`` to
-    train with it, for a history grows until all envs are reset by ``task.reset()``.
+    ``reset(seed=...)`` draws episodes as a task does that was made with that seed; noise of sensors begins anew, from
+    the seed with which the task was made. Make the task with ``keep_history=False`` to train with it, for a history
+    grows until all envs are reset by ``task.reset()``; that of an entity keeps none.
 
     Args:
         task: with ``n_envs=1`` and ``autoreset=False``.

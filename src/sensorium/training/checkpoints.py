@@ -56,11 +56,11 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
     return path
 
 
-def newest(folder: Path) -> Path:
-    """The newest checkpoint that is whole; a warning tells of newer ones that are damaged.
+def newest(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole, or None where none was made; a warning tells of newer ones that are damaged.
 
     Raises:
-        DatasetError: there is none.
+        DatasetError: all that there are are damaged.
     """
     problems: list[str] = []
     for path in reversed(_all(folder)):
@@ -72,7 +72,7 @@ def newest(folder: Path) -> Path:
         problems.append(f"the checkpoint {path} is damaged: {problem}")
     if problems:
         raise DatasetError("; ".join(problems) + "; no earlier one is left: train anew in another folder")
-    raise DatasetError(f"there is no checkpoint in {folder}: the training ended before its first; train anew")
+    return None
 
 
 def _problem(path: Path) -> str | None:

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from sensorium import __version__, entities, tasks
 from sensorium.datasets.files import write_whole
 from sensorium.entities import LearningBrain, TrainableEntity
+from sensorium.entities.brain import check_brain
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.robots import SensorRig
@@ -85,7 +86,11 @@ class TrainOptions(Options):
 
     def make_brain(self, observation_space: Any, action_space: Any) -> LearningBrain:
         """A new brain."""
-        return brain_type(self.brain)(observation_space, action_space, seed=self.seed, **self.brain_options)
+        kind = brain_type(self.brain)
+        if "seed" in self.brain_options:
+            raise OptionError("brain_options: 'seed' is set by the training itself; leave it out")
+        check_brain(kind, {"seed": self.seed, **self.brain_options})
+        return kind(observation_space, action_space, seed=self.seed, **self.brain_options)
 
     def make_task(self, entity: TrainableEntity, n_envs: int, seed: int, autoreset: bool = False) -> Task[Any]:
         """The task, for this entity to act in."""

@@ -93,7 +93,7 @@ class Trainer:
         self.steps = 0
         self.evaluations: list[dict[str, Any]] = []
         self.best: Evaluation | None = None
-        checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None
+        checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None  # none if it was ended before one
         self.task = options.make_task(self.entity, options.n_envs, options.seed, autoreset=True)
         self._evaluator = Evaluator(options, self.brain, options.episodes, options.seed + SEED)
         flat = spaces.Dict(list(flat_space(self.entity.observation_space).items()))  # type: ignore[arg-type]
@@ -101,10 +101,12 @@ class Trainer:
             self.memory = Memory(flat, self.entity.action_space, options.memory, options.n_envs, seed=options.seed)
         else:
             self._restore(checkpoint)
+        if options.steps <= self.steps - options.n_envs:
+            raise OptionError(f"steps: the training has taken {self.steps:,} already, so {options.steps:,} are too few")
         self._log = Log(folder, self.steps, tensorboard)
         self._returns = np.zeros(options.n_envs)
         self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._seen: dict[str, np.ndarray] = {}
+        self._seen: dict[str, Any] = {}
         self._begin_episodes()
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -143,13 +145,12 @@ class Trainer:
         else:
             action = self.entity.decide_batch(seen)
         observation, reward, terminated, truncated, info = self.task.step(action)
-        after = flat_observation(observation)
-        last = flat_observation(info["final_obs"]) if "final_obs" in info else after
+        before, last = flat_observation(seen), flat_observation(info.get("final_obs", observation))
         for env in info.get("failed", ()):  # what was sensed while the physics broke down teaches nothing
             for name, value in last.items():
-                value[env] = seen[name][env]
-        self.memory.add(seen, action, reward, last, terminated, truncated)
-        self._seen = after
+                value[env] = before[name][env]
+        self.memory.add(before, action, reward, last, terminated, truncated)
+        self._seen = observation
         self.steps += options.n_envs
         self._returns += reward
         for env in np.flatnonzero(terminated | truncated):
@@ -162,8 +163,7 @@ class Trainer:
     def _begin_episodes(self) -> None:
         """Begin an episode in all envs, as one does who has taken so many steps."""
         self.task.set_sensor_step(self.steps // self.options.n_envs)
-        observation, _ = self.task.reset()
-        self._seen = flat_observation(observation)
+        self._seen, _ = self.task.reset()
         self._returns[:] = 0.0
 
     def _passed(self, every: int) -> bool:
@@ -183,7 +183,7 @@ class Trainer:
         self._log.add(self.steps, {"evaluation/return": result.mean, "evaluation/success": result.success})
         if self.best is None or result.mean > self.best.mean:
             self.best = result
-            self.brain.save(self.folder / "best")
+            self._keep("best")
 
     def _is_good_enough(self) -> bool:
         wanted, best = self.options.stop_at, None if self.best is None else self.best.fraction
@@ -193,10 +193,17 @@ class Trainer:
 
     def _save(self) -> None:
         checkpoints.save(self.folder / "checkpoints", self.steps, self._write)
-        self.brain.save(self.folder / "last")
+        self._keep("last")
         self._begin_episodes()
 
+    def _keep(self, which: str) -> None:
+        """Write the brain where :func:`brain_folder` finds it."""
+        place = self.folder / which
+        place.mkdir(exist_ok=True)
+        self.brain.save(place)
+
     def _write(self, folder: Path) -> None:
+        (folder / "brain").mkdir()
         self.brain.save(folder / "brain")
         self.memory.save(folder / "memory")
         state = {
@@ -240,15 +247,15 @@ def train(
         options: what is trained, and how; see :func:`~sensorium.training.recipe`. To resume, as they were; ``steps``
             and ``stop_at`` may change.
         folder: where to keep it: a new one, or with ``resume`` one that holds a training.
-        resume: go on from the newest checkpoint. After a kill the result is the same, bit by bit, as without it; after
-            ``stop`` it is another, for the envs began new episodes there.
+        resume: go on from the newest checkpoint, or begin where there is none yet. After a kill the result is the
+            same, bit by bit, as without it; after ``stop`` it is another, for the envs began new episodes there.
         tensorboard: log figures for TensorBoard.
         progress: is told how far it is, after each step of all envs.
         stop: asked after each step; where it says True, the training makes a checkpoint and returns.
 
     Raises:
         OptionError: the folder holds something already, or the training in it has other options.
-        DatasetError: there is nothing to resume, or all of it is damaged.
+        DatasetError: the folder holds no training to resume, or all its checkpoints are damaged.
 
     Example:
         >>> trained = train(recipe("balance"), "runs/balance")
@@ -286,8 +293,9 @@ def brain_folder(folder: Path, which: str) -> Path:
     if which not in _WHICH:
         raise OptionError(f"which: 'best' or 'last', got {which!r}{did_you_mean(which, _WHICH)}")
     place = folder / which
-    if not (place / "brain.json").is_file():
-        raise DatasetError(f"{folder} has no {which} brain yet: train it further, by --resume")
+    other = "; or take the newest, by --which last" if which == "best" and (folder / "last").is_dir() else ""
+    if not place.is_dir() or not any(place.iterdir()):
+        raise DatasetError(f"{folder} has no {which} brain yet: train it further, by --resume{other}")
     return place
 
 
