@@ -244,7 +244,11 @@ class SensorManager:
         for captured in ([group for group in self._unfused if group.capturable], []):
             self._captured = captured
             self._eager = [group for group in self._unfused if group not in captured]
-            world.attach(self._sense_captured, lambda mask: self._restart(mask, self._captured))
+            world.attach(
+                lambda: self._kernels.step(0),
+                lambda: self._run(self._captured),
+                lambda mask: self._restart(mask, self._captured),
+            )
             try:
                 world.capture()
                 return
@@ -257,10 +261,6 @@ class SensorManager:
                     "capturable = False in the class that is to blame, and the others are captured again",
                     stacklevel=5,
                 )
-
-    def _sense_captured(self) -> None:
-        self._kernels.step(0)
-        self._run(self._captured)
 
     def _build_posts(self, groups: list[SensorGroup]) -> None:
         device, n_envs = self.world.device, self.world.n_envs

@@ -163,6 +163,7 @@ class WarpWorld:
         self.njmax = chosen[1] if njmax is None else njmax
         self._wp_device = wp.device_from_torch(self.device)
         self._on_step: Callable[[], None] = _nothing
+        self._after_step: Callable[[], None] = _nothing
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
         self._bound: dict[str, torch.Tensor] = {}
@@ -200,6 +201,7 @@ class WarpWorld:
         self.mask = torch.ones(self.n_envs, dtype=torch.bool, device=self.device)
         self._status = wp.zeros(2, dtype=int)
         self._left = wp.zeros(1, dtype=int)
+        self._always = wp.ones(1, dtype=int)
         self._seen = wp.zeros(2, dtype=int, device="cpu", pinned=True)
         self._seen_view = self._seen.numpy()
         self._seen_word = memoryview(self._seen_view).cast("B").cast("q")  # both at once, in 50 ns
@@ -209,12 +211,19 @@ class WarpWorld:
 
     # -- graphs -------------------------------------------------------------------------------------------------------
 
-    def attach(self, on_step: Callable[[], None], on_restart: Callable[[torch.Tensor], None]) -> None:
-        """Have ``on_step()`` run after the physics of every step, and ``on_restart(mask)`` when envs are restarted.
+    def attach(
+        self,
+        on_step: Callable[[], None],
+        after_step: Callable[[], None],
+        on_restart: Callable[[torch.Tensor], None],
+    ) -> None:
+        """Have ``on_step()`` and then ``after_step()`` run after the physics of every step, and ``on_restart(mask)``
+        when envs are restarted.
 
-        Both are captured in the graphs, so they must launch the same kernels each time and look at no value.
+        All are captured in the graphs, so they must launch the same kernels each time and look at no value. What might
+        fail to be captured belongs into ``after_step``: torch does not survive a failure within a conditional node.
         """
-        self._on_step, self._on_restart = on_step, on_restart
+        self._on_step, self._after_step, self._on_restart = on_step, after_step, on_restart
         self._graphs.clear()
 
     def run(self, body: Callable[[], None]) -> None:
@@ -272,6 +281,11 @@ class WarpWorld:
     # -- what the graphs hold -----------------------------------------------------------------------------------------
 
     def _step_body(self) -> None:
+        # in a conditional node, which the device unfolds: the host then launches two nodes instead of a hundred
+        wp.capture_if(self._always, self._whole_body)
+        self._after_step()
+
+    def _whole_body(self) -> None:
         if self.substeps > 1:
             # a loop on the device, so that launching does not take longer with every substep
             self._left.fill_(self.substeps - 1)
@@ -481,7 +495,7 @@ class WarpWorld:
         """Drop graphs and tensors."""
         self._graphs.clear()
         self._bound.clear()
-        self._on_step = self._on_restart = _nothing
+        self._on_step = self._after_step = self._on_restart = _nothing
 
 
 @contextmanager
