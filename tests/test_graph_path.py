@@ -20,14 +20,14 @@ class GraphWorld(MujocoWorld):
     captures = True
 
     def __init__(self, model, n_envs, **options):
-        self.on_step = self.on_restart = lambda *_: None
+        self.on_step = self.after_step = self.on_restart = lambda *_: None
         self.sensed = torch.zeros(max(model.nsensordata, 1), n_envs)
         self.steps = torch.zeros(n_envs, dtype=torch.int32)
         self.mask = torch.ones(n_envs, dtype=torch.bool)
         super().__init__(model, n_envs, **options)
 
-    def attach(self, on_step, on_restart):
-        self.on_step, self.on_restart = on_step, on_restart
+    def attach(self, on_step, after_step, on_restart):
+        self.on_step, self.after_step, self.on_restart = on_step, after_step, on_restart
 
     def capture(self):
         """Nothing to capture."""
@@ -60,6 +60,7 @@ class GraphWorld(MujocoWorld):
         self.steps += 1
         self._see()
         self.on_step()
+        self.after_step()
         return failed
 
     def _restarted(self, envs, failed):

@@ -304,11 +304,13 @@ class SensorManager:
 
     def step(self) -> None:
         """Sense the world as it is now: one more step."""
-        self.step_count += 1
         if not self.world.captures:
+            self.step_count += 1
             for call in self._steps or self._planned():
                 call()
-        elif self._eager:
+            return
+        self._step_count += 1  # the graph keeps a clock of its own
+        if self._eager:
             world: Any = self.world
             world.run(lambda: self._run(self._eager))
 

@@ -26,6 +26,9 @@ class Changes:
 
     def mark(self, envs: Envs = None) -> None:
         """The state of these envs (default: all) changed, and what is derived from it is up to date."""
+        if envs is None and not self.unsettled:  # every step
+            self._all = self.version = self.version + 1
+            return
         self._note(envs)
         if self.unsettled:
             ids = self._ids(envs)

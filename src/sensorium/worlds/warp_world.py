@@ -367,7 +367,7 @@ class WarpWorld:
 
     def step(self) -> dict[int, str]:
         failed = self._report() if self._seen_word[0] else {}
-        self._graph("step").replay()
+        (self._graphs.get("step") or self._graph("step")).replay()
         if self._exact:
             self.changes.mark()
         else:
