@@ -19,7 +19,7 @@ import pytest
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.datasets.block import ROWS
-from sensorium.datasets.episode_file import EpisodeFile
+from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.streams import KINDS, from_stored, to_stored
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
 from sensorium.generation import GenerateOptions, generate
@@ -156,7 +156,10 @@ def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
 
 def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):
     texts = [[b"{}"] * ROWS, [b"{%s}" % (b"x" * count) for count in range(50)]]
-    file = EpisodeFile(tmp_path / "a.h5", 3)
+    skeleton = Skeleton()
+    skeleton.declare("obs/extra/none", (0,), np.dtype(np.float32), (0,))
+    skeleton.declare("obs/extra/numbers", (2, 3), np.dtype(np.int16), (2, 3), "m")
+    file = EpisodeFile(tmp_path / "a.h5", 3, skeleton)
     for number, some in enumerate(texts):
         file.extend_texts("obs/extra/said", number * ROWS, some, 70)
         file.extend_texts("obs/extra/free", number * ROWS, some, None)
@@ -173,6 +176,7 @@ def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):
         assert group["free"][()].tolist() == expected
         assert group["none"].shape == (len(expected), 0)
         np.testing.assert_array_equal(group["numbers"][:, 1, 2], [1] * ROWS + [2] * 50)
+        assert group["numbers"].attrs["unit"] == "m"
     file.drop()
     assert not list(tmp_path.iterdir())
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from sensorium.datasets.layout import AGENT, columns, leaves, place
 from sensorium.suites import SensorSuite
+from sensorium.suites.text import to_texts
 
-ROWS = 64
+ROWS = 128
 """How many rows of each env are written at once."""
 
 
@@ -25,7 +26,7 @@ class Block:
 
     Attributes:
         observed: path -> (B, ROWS, ...).
-        said: uuid of a sensor that reads as dicts -> what it read, by row.
+        said: uuid of a sensor that reads as dicts -> by row, what it read as JSON, one an env.
         done: path -> (B, ROWS, ...).
         silent: uuids of sensors that have no arrays at all.
     """
@@ -35,12 +36,13 @@ class Block:
     ) -> None:
         self._n_envs = suite.n_envs
         self.observed: dict[str, np.ndarray] = {}
-        self.said: dict[str, list[Any]] = {}
+        self.said: dict[str, list[list[bytes]]] = {}
+        self._of_numbers: dict[str, bool] = {}
         self.silent: list[str] = []
         self._targets: list[tuple[str, tuple[str, ...], np.ndarray]] = []
         for uuid, sensor in suite.items():
             if sensor.is_dict:
-                self.said[uuid] = [()] * ROWS
+                self.said[uuid], self._of_numbers[uuid] = [[]] * ROWS, sensor.of_numbers
             elif uuid not in videos:
                 targets = self._targets_of(uuid, observation[uuid])
                 self._targets += [(uuid, keys, target) for keys, target in targets]
@@ -72,8 +74,8 @@ class Block:
             for key in keys:
                 value = value[key]
             target[:, row] = value
-        for uuid, rows in self.said.items():
-            rows[row] = observation[uuid]
+        for uuid, rows in self.said.items():  # at once: later, thousands of dicts would have to be looked up again
+            rows[row] = to_texts(uuid, observation[uuid], self._of_numbers[uuid])
 
     def act(self, row: int, values: Mapping[str, np.ndarray]) -> None:
         """Take what all envs did then, and what came of it: path -> (B, ...)."""

@@ -5,6 +5,7 @@ It uses HDF5's own calls: an episode has some fifty small data sets, whose makin
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5f, h5g, h5p, h5s, h5t
+from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5s, h5t
 
 from sensorium.datasets.block import ROWS
 from sensorium.datasets.files import named
@@ -29,24 +30,19 @@ _WIDTH = 16
 """Texts are stored in columns of chunks as wide as the longest of the first block, up to the next multiple of this."""
 
 
-class EpisodeFile:
-    """One group ``traj_NUMBER`` in a file that has another name until it is published.
+_TOP = b"traj"
+_NUMBERS = itertools.count()
+"""Of skeletons: HDF5 opens no name twice, not even in memory."""
+_META = 1 << 16
+"""Bytes of a file that are set aside at a time for all that is no data, so that it is written at once."""
 
-    Args:
-        path: its final name, though perhaps in another folder.
-        number: of the episode.
-    """
 
-    def __init__(self, path: Path, number: int) -> None:
-        self.path, self.part = path, part_of(path)
-        self._data: dict[str, h5d.DatasetID] = {}
-        self._wide: dict[str, int] = {}
-        with named(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = _timeless(h5p.FILE_CREATE)
-            self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, file, _access())
-            top = h5g.create(self._file, f"traj_{number}".encode(), _NAMES, _timeless(h5p.GROUP_CREATE))
+class _Tree:
+    """A group of an HDF5 file, and what is below it."""
+
+    def __init__(self, top: h5g.GroupID) -> None:
         self._groups = {"": top}
+        self._data: dict[str, h5d.DatasetID] = {}
 
     def note(self, name: str, value: str | float, path: str = "") -> None:
         """An attribute of the group, or of one below it."""
@@ -61,6 +57,31 @@ class EpisodeFile:
             group = self._groups[path] = h5g.create(self.group(above), name.encode(), _NAMES, plist)
         return group
 
+    def declare(
+        self,
+        path: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any] | None,
+        chunk: tuple[int, ...],
+        unit: str | None = None,
+    ) -> h5d.DatasetID:
+        """A data set without rows yet.
+
+        Args:
+            path: of it.
+            shape: of a row.
+            dtype: of its numbers; None for texts of any length.
+            chunk: of each row, what is stored together with the same of ROWS.
+            unit: of the numbers.
+        """
+        space = h5s.create_simple((0, *shape), (h5s.UNLIMITED, *(each or h5s.UNLIMITED for each in shape)))
+        kind = _TEXT if dtype is None else _kind(dtype)
+        data = self._create(path, kind, space, _chunked((ROWS, *(each or 1 for each in chunk))))
+        self._data[path] = data
+        if unit is not None:
+            _note(data, "unit", unit)
+        return data
+
     def add_text(self, path: str, text: str, **notes: str | float) -> None:
         """A text that stays as it is, with attributes."""
         data = self._create(path, _TEXT, h5s.create(h5s.SCALAR), _timeless(h5p.DATASET_CREATE))
@@ -72,63 +93,88 @@ class EpisodeFile:
         above, _, name = path.rpartition("/")
         return h5d.create(self.group(above), name.encode(), kind, space, plist, _NAMES)
 
-    def extend(self, path: str, first: int, rows: np.ndarray, count: int, unit: str | None = None) -> None:
-        """Add ``count`` rows to an array, of a contiguous (ROWS, ...) whose others are zeros.
+
+class Skeleton(_Tree):
+    """What the files of several episodes have in common, in memory: copying it is faster than making it again."""
+
+    def __init__(self) -> None:
+        access = h5p.create(h5p.FILE_ACCESS)
+        access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+        access.set_fapl_core(_META, False)
+        name = f"skeleton {next(_NUMBERS)}".encode()
+        self._file = h5f.create(name, h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), access)
+        super().__init__(h5g.create(self._file, _TOP, _NAMES, _timeless(h5p.GROUP_CREATE)))
+
+    def copy_to(self, file: h5f.FileID, name: bytes) -> None:
+        """Be a group of another file, too."""
+        h5o.copy(self._file, _TOP, file, name, lcpl=_NAMES)
+
+    def open_in(self, top: h5g.GroupID) -> tuple[dict[str, h5g.GroupID], dict[str, h5d.DatasetID]]:
+        """The groups and the data sets that grow, in a copy whose group is ``top``."""
+        groups = {"": top}
+        for path in self._groups:
+            if path:
+                above, _, name = path.rpartition("/")
+                groups[path] = h5g.open(groups[above], name.encode())
+        parts = ((path, *path.rpartition("/")) for path in self._data)
+        return groups, {path: h5d.open(groups[above], name.encode()) for path, above, _, name in parts}
+
+
+class EpisodeFile(_Tree):
+    """One group ``traj_NUMBER`` in a file that has another name until it is published.
+
+    Args:
+        path: its final name, though perhaps in another folder.
+        number: of the episode.
+        skeleton: what the group begins with.
+    """
+
+    def __init__(self, path: Path, number: int, skeleton: Skeleton) -> None:
+        self.path, self.part = path, part_of(path)
+        self._wide: dict[str, int] = {}
+        with named(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), _access())
+            name = f"traj_{number}".encode()
+            skeleton.copy_to(self._file, name)
+            self._groups, self._data = skeleton.open_in(h5g.open(self._file, name))
+
+    def extend(self, path: str, first: int, rows: np.ndarray, count: int) -> None:
+        """Add rows to an array that was declared.
 
         Args:
-            path: of the array, which is made with its first rows.
+            path: of the array.
             first: how many rows it has, a multiple of ROWS.
-            rows: what to add.
+            rows: what to add, in a contiguous (ROWS, ...) whose others are zeros.
             count: how many of them.
-            unit: of the numbers.
         """
         if not count:
             return
-        data = self._extended(path, first + count, rows.shape[1:], rows.dtype, rows.shape[1:], unit)
+        data = self._data[path]
+        data.set_extent((first + count, *rows.shape[1:]))
         if rows.size:
             data.write_direct_chunk((first, *(0,) * (rows.ndim - 1)), rows)
 
     def extend_texts(self, path: str, first: int, texts: Sequence[bytes], length: int | None) -> None:
         """Add rows of texts: of ``length`` bytes, or of any length where that is None."""
+        longest = max(map(len, texts))
+        data = self._data.get(path)
         if length is None:
-            data = self._extended(path, first + len(texts), (), None, ())
+            data = data or self.declare(path, (), None, ())
+            data.set_extent((first + len(texts),))
             space = data.get_space()
             space.select_hyperslab((first,), (len(texts),))
             data.write(h5s.create_simple((len(texts),)), space, np.array(texts, _STRING))
             return
-        longest = max(map(len, texts))
-        wide = min(-(-longest // _WIDTH) * _WIDTH, length)
-        wide = self._wide.setdefault(path, wide)
-        data = self._extended(path, first + len(texts), (length,), np.dtype(np.uint8), (wide,))
+        wide = self._wide.setdefault(path, min(-(-longest // _WIDTH) * _WIDTH, length))
+        data = data or self.declare(path, (length,), np.dtype(np.uint8), (wide,))
+        data.set_extent((first + len(texts), length))
         many = -(-longest // wide)
         rows = np.zeros(ROWS, f"S{many * wide}")
         rows[: len(texts)] = texts
         # what lies beyond the longest is never written, and reads as zeros
         for column, part in enumerate(rows.view(np.uint8).reshape(ROWS, many, wide).swapaxes(0, 1)):
             data.write_direct_chunk((first, column * wide), np.ascontiguousarray(part))
-
-    def _extended(
-        self,
-        path: str,
-        count: int,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any] | None,
-        chunk: tuple[int, ...],
-        unit: str | None = None,
-    ) -> h5d.DatasetID:
-        """A data set with ``count`` rows."""
-        data = self._data.get(path)
-        if data is not None:
-            data.set_extent((count, *shape))
-            return data
-        most = (h5s.UNLIMITED, *(each or h5s.UNLIMITED for each in shape))
-        space = h5s.create_simple((count, *shape), most)
-        kind = _TEXT if dtype is None else _kind(dtype)
-        data = self._create(path, kind, space, _chunked((ROWS, *(each or 1 for each in chunk))))
-        self._data[path] = data
-        if unit is not None:
-            _note(data, "unit", unit)
-        return data
 
     def close(self) -> None:
         """Write all that is left."""
@@ -156,6 +202,7 @@ def _access() -> h5p.PropFAID:
     plist = h5p.create(h5p.FILE_ACCESS)
     plist.set_fclose_degree(h5f.CLOSE_STRONG)
     plist.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    plist.set_meta_block_size(_META)
     return plist
 
 

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from sensorium.datasets.block import ROWS, Block
-from sensorium.datasets.episode_file import EpisodeFile
+from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.files import named, sync
 from sensorium.datasets.layout import AGENT, SCHEMA, UNITS, columns, place
 from sensorium.datasets.streams import KINDS, Encoders, Stream, kind_of
-from sensorium.suites.text import check_lengths, to_texts
+from sensorium.suites.text import check_lengths
 
 _SYNCS = 4
 """Threads that wait for the disk."""
@@ -179,42 +179,51 @@ class TrajectoryWriter:
             with named(file.path):
                 for path, arrays in block.observed.items():
                     arrays[env, seen:] = 0
-                    file.extend(path, self._first, arrays[env], seen, UNITS.get(path))
+                    file.extend(path, self._first, arrays[env], seen)
                 for uuid, rows in block.said.items():
-                    length = self._suite[uuid].str_max_len
-                    texts = to_texts(uuid, [row[env] for row in rows[:seen]], env)
+                    length, texts = self._suite[uuid].str_max_len, [row[env] for row in rows[:seen]]
                     if length is not None:
                         check_lengths(uuid, texts, length, env)
                     file.extend_texts(place(uuid), self._first, texts, length)
                 for path, arrays in block.done.items():
                     arrays[env, done:] = 0
-                    file.extend(path, self._first, arrays[env], done, UNITS.get(path))
+                    file.extend(path, self._first, arrays[env], done)
 
     def _file(self, env: int) -> EpisodeFile:
         file = self._files[env]
         if file is None:
             number = self._numbers[env]
-            file = self._files[env] = EpisodeFile(self._folder / f"{episode_name(number)}.h5", number)
-            with named(file.path):
+            path = self._folder / f"{episode_name(number)}.h5"
+            file = self._files[env] = EpisodeFile(path, number, self._skeleton)
+            with named(path):
                 self._head(file, env)
         return file
 
-    def _head(self, file: EpisodeFile, env: int) -> None:
-        """All that does not grow."""
-        file.note("number", self._numbers[env])
+    @cached_property
+    def _skeleton(self) -> Skeleton:
+        """What all files have."""
+        made, block = Skeleton(), self._block
         for name, value in self._about.items():
-            file.note(name, value)
+            made.note(name, value)
+        made.add_text("suite", self._suite_text)
+        made.group("obs/sensor_data")
+        for uuid in block.silent:  # a sensor that has nothing to say is there all the same
+            made.group(place(uuid))
+        for name, value in self._columns.items():
+            made.note(name, value, "obs/agent")
+        for path, arrays in (block.observed | block.done).items():
+            shape = arrays.shape[2:]
+            made.declare(path, shape, arrays.dtype, shape, UNITS.get(path))
+        return made
+
+    def _head(self, file: EpisodeFile, env: int) -> None:
+        """All that does not grow, and is its own."""
+        file.note("number", self._numbers[env])
         file.add_text("obs_scene", json.dumps(self._task.describe_scene(env), allow_nan=False))
-        file.add_text("suite", self._suite_text)
-        file.group("obs/sensor_data")
         for uuid, stream in self._streams[env].items():
             kind = KINDS[kind_of(uuid)]
             notes = {name: kind[name] for name in ("codec", "unit", "scale")}
             file.add_text(f"obs/sensor_data/{uuid}", stream.path.name, **notes)
-        for uuid in self._block.silent:  # a sensor that has nothing to say is there all the same
-            file.group(place(uuid))
-        for name, value in self._columns.items():
-            file.note(name, value, "obs/agent")
 
     def _describe_suite(self) -> dict[str, Any]:
         result = {}

@@ -86,6 +86,25 @@ def twists(cvel: Any, com: Any, at: Any, out: Any) -> None:
 
 
 @compiled
+def between(start: Any, goal: Any, dt: float, out: Any) -> None:
+    """Linear and angular velocity (n, 6) that lead from poses (n, 7) to others in ``dt`` seconds, the shorter way."""
+    back, turn = np.empty(4), np.empty(4)
+    for row in range(len(goal)):
+        back[0] = start[row, 3]
+        for i in range(3):
+            back[1 + i] = -start[row, 4 + i]
+            out[row, i] = (goal[row, i] - start[row, i]) / dt
+        _multiply(goal[row, 3:], back, turn)
+        if turn[0] < 0:
+            for i in range(4):
+                turn[i] = -turn[i]
+        sine = math.sqrt(turn[1] ** 2 + turn[2] ** 2 + turn[3] ** 2)
+        stretch = 2 * math.atan2(sine, turn[0]) / sine if sine > 1e-9 else 2.0
+        for i in range(3):
+            out[row, 3 + i] = turn[1 + i] * stretch / dt
+
+
+@compiled
 def _place(chain: Any, q: Any, position: Any, quat: Any, anchors: Any, axes: Any) -> None:
     """Position and orientation of the tool in the root's frame, and the joints' anchors and axes there, (n, 3)."""
     slide, axis, anchor, zero, pos, turn = chain

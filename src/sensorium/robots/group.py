@@ -99,6 +99,8 @@ class GroupHandle(Module):
         self._target = np.tile(self._home, (world.n_envs, 1))
         self.add_child("target", Buffer(torch.from_numpy(self._target), {"target"}))
         self._fields = {name: world.bind(name) for name in _FIELDS}
+        on_cpu = world.device.type == "cpu"
+        self._arrays = {name: field.numpy() for name, field in self._fields.items()} if on_cpu else {}
         if own.kind == "arm":
             self._chain = self._make_chain(model, f"{robot}/")
             self._tool = np.tile(self._tool, (world.n_envs, 1))
@@ -256,6 +258,8 @@ class GroupHandle(Module):
 
     def _read(self, field: str, columns: Any) -> np.ndarray:
         self._built()
+        if self._arrays:  # NumPy looks a few columns up some times faster than torch does
+            return self._arrays[field][:, columns].astype(np.float64)
         return self._fields[field][:, columns].numpy(force=True).astype(np.float64)
 
     def _link_pose(self, body: int) -> np.ndarray:

@@ -200,8 +200,10 @@ class Robot(Part[RobotOptions]):
         """Pose of the base link in the world frame, (B, 7) float64: x, y, z in metres, (w, x, y, z)."""
         world = self._built("base_pose")
         world.settle()
-        parts = (self._xpos[:, self._body], self._xquat[:, self._body])
-        return np.concatenate([part.numpy(force=True).astype(np.float64) for part in parts], axis=1)
+        pose = np.empty((world.n_envs, 7))
+        pose[:, :3] = self._xpos.numpy(force=True)[:, self._body]
+        pose[:, 3:] = self._xquat.numpy(force=True)[:, self._body]
+        return pose
 
     def in_base_frame(self, pose: np.ndarray) -> np.ndarray:
         """Poses (B, 7) float64 in the frame of the base link, of poses (B, 7) in the world frame."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from sensorium import poses
 from sensorium.suites.observation import DictSensor
 from sensorium.worlds import Envs, env_ids
 
@@ -25,7 +24,7 @@ class ActionRecord:
             takes the tool centre point there from where it was, in one step.
 
     Args:
-        robot: with ``groups``, ``action_slices`` and ``in_base_frame()``.
+        robot: with ``groups``, ``action_slices`` and ``base_pose()``.
         n_envs: B.
         dt: seconds of one step.
     """
@@ -41,9 +40,20 @@ class ActionRecord:
             "ee_twist": dict.fromkeys(self._arms, 6),
             "ee_pose": dict.fromkeys(self._arms, 7),
         }
+        self._table = np.zeros((n_envs, sum(sum(groups.values()) for groups in widths.values())))
+        self._columns: dict[str, list[tuple[str, int, int]]] = {}
+        """Form -> of each group its name, and its first and last column of the table."""
+        first = 0
+        for form, groups in widths.items():
+            self._columns[form] = []
+            for name, width in groups.items():
+                self._columns[form].append((name, first, first + width))
+                first += width
         self._values = {
-            form: {name: np.zeros((n_envs, width)) for name, width in groups.items()} for form, groups in widths.items()
+            form: {name: self._table[:, first:last] for name, first, last in parts}
+            for form, parts in self._columns.items()
         }
+        self._rows: list[list[float]] | None = None
         self.terminal = np.zeros(n_envs, bool)
         """Of each env, whether its last step ended the episode."""
 
@@ -56,7 +66,9 @@ class ActionRecord:
         self, action: np.ndarray, before: dict[str, tuple[np.ndarray, np.ndarray | None]], acting: np.ndarray
     ) -> None:
         """An action (B, n) was carried out in the envs of the mask ``acting``."""
-        values = self._values
+        from sensorium.robots import chain_kernels
+
+        values, base, self._rows = self._values, self._robot.base_pose(), None
         for name, group in self._robot.groups.items():
             qpos, tcp = before[name]
             target = group.target
@@ -64,10 +76,10 @@ class ActionRecord:
             values["joint_pos"][name][acting] = target[acting]
             values["joint_pos_rel"][name][acting] = (target - qpos)[acting]
             if tcp is not None:
-                goal = self._robot.in_base_frame(group.forward(target))
-                here = self._robot.in_base_frame(tcp)
-                turn = poses.rotation_vector(poses.multiply(goal[:, 3:], poses.conjugate(here[:, 3:])))
-                twist = np.concatenate([goal[:, :3] - here[:, :3], turn], axis=1) / self._dt
+                goal, here, twist = np.empty_like(tcp), np.empty_like(tcp), np.empty((len(tcp), 6))
+                chain_kernels.relative(base, group.forward(target), goal)
+                chain_kernels.relative(base, tcp, here)
+                chain_kernels.between(here, goal, self._dt, twist)
                 values["ee_pose"][name][acting] = goal[acting]
                 values["ee_twist"][name][acting] = twist[acting]
 
@@ -76,22 +88,21 @@ class ActionRecord:
         ids = env_ids(envs, len(self.terminal))
         rows: Any = slice(None) if ids is None else ids
         self.terminal[rows] = False
-        for groups in self._values.values():
-            for value in groups.values():
-                value[rows] = 0.0
+        self._table[rows] = 0.0
+        self._rows = None
 
     def sensors(self, str_max_len: int | None) -> list[DictSensor]:
         """``actions/...``: one dict per env, move group -> numbers; ``{}`` at a terminal step."""
         return [
-            DictSensor(f"actions/{form}", lambda form=form: self._dicts(form), str_max_len)  # type: ignore[misc]
+            DictSensor(f"actions/{form}", lambda form=form: self._dicts(form), str_max_len, of_numbers=True)  # type: ignore[misc]
             for form in FORMS
         ]
 
     def _dicts(self, form: str) -> list[dict[str, Any]]:
-        groups = self._values[form]
-        names = tuple(groups)
-        rows = zip(*(value.tolist() for value in groups.values()), strict=True) if names else ((),) * len(self.terminal)
+        if self._rows is None:
+            self._rows = self._table.tolist()
+        parts = self._columns[form]
         return [
-            {} if ended else dict(zip(names, row, strict=True))
-            for row, ended in zip(rows, self.terminal.tolist(), strict=True)
+            {} if ended else {name: row[first:last] for name, first, last in parts}
+            for row, ended in zip(self._rows, self.terminal.tolist(), strict=True)
         ]

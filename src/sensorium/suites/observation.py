@@ -33,6 +33,8 @@ class ObservationSensor:
     """Whether it shows ground truth that a robot could not know."""
     str_max_len: int | None = None
     """Of dicts: how many bytes of UTF-8 one takes on disk; None for strings of any length."""
+    of_numbers = False
+    """Of dicts: whether they hold nothing but lists of floats by text."""
 
     def __init__(self, uuid: str, space: spaces.Space[Any], is_image: bool = False) -> None:
         if not uuid:
@@ -94,17 +96,23 @@ class DictSensor(ObservationSensor):
     Args:
         source: gives B dicts.
         str_max_len: how many bytes one takes on disk at most; None for strings of any length.
+        of_numbers: whether they hold nothing but lists of floats by text, which are written faster.
     """
 
     is_dict = True
 
     def __init__(
-        self, uuid: str, source: Callable[[], Sequence[dict[str, Any]]], str_max_len: int | None = None
+        self,
+        uuid: str,
+        source: Callable[[], Sequence[dict[str, Any]]],
+        str_max_len: int | None = None,
+        of_numbers: bool = False,
     ) -> None:
         super().__init__(uuid, JsonSpace())
         if str_max_len is not None and str_max_len < 2:
             raise OptionError(f"{uuid!r}: str_max_len must be 2 or more ('{{}}' has 2 bytes), got {str_max_len}")
         self.str_max_len = str_max_len
+        self.of_numbers = of_numbers
         self._source = source
 
     def read(self) -> tuple[dict[str, Any], ...]:

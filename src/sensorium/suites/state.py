@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sensorium import poses
 from sensorium.suites.observation import ArraySensor
 from sensorium.worlds import Scene
 
@@ -31,13 +30,11 @@ class BodyStates:
 
     def read(self) -> np.ndarray:
         """(B, n, 13) float32 in the world frame: pose (7), linear velocity m/s (3), angular velocity rad/s (3)."""
-        out, bodies = self._out, self._bodies
-        twist = self._cvel[:, bodies]  # rotation, then translation at the centre of mass of the whole tree
-        pos = self._xpos[:, bodies]
-        out[..., :3], out[..., 3:7] = pos, self._xquat[:, bodies]
-        out[..., 7:10] = twist[..., 3:] + poses.cross(twist[..., :3], pos - self._com[:, self._roots])
-        out[..., 10:] = twist[..., :3]
-        return out
+        from sensorium.suites import state_kernels
+
+        fields = self._xpos, self._xquat, self._cvel, self._com
+        state_kernels.gather(*fields, self._bodies, self._roots, self._out)
+        return self._out
 
 
 def env_states(scene: Scene) -> ArraySensor:

@@ -108,6 +108,8 @@ class TableTask(Task[TableT]):
         self._bodies = np.array([model.body(name).id for name in self._names])
         self.pickup = np.zeros(self.n_envs, np.int64)
         """Which of the objects is meant in each env."""
+        self._gripped: dict[str, np.ndarray] = {}
+        self._gripped_at: tuple[int, bytes] | None = None
         self.start_pose = np.tile(poses.IDENTITY, (self.n_envs, 1))
         self.end_pose = self.start_pose.copy()
 
@@ -185,8 +187,12 @@ class TableTask(Task[TableT]):
         return self._grasps.read(names)
 
     def pickup_grips(self) -> dict[str, np.ndarray]:
-        """:meth:`grips` on the thing that is meant."""
-        return self.grips([self.pickup_name(env) for env in range(self.n_envs)])
+        """:meth:`grips` on the thing that is meant. It is judged, sensed and watched for in one step, and the same."""
+        now = self.scene.world.changes.version, self.pickup.tobytes()
+        if self._gripped_at != now:
+            self._gripped = self.grips([self.pickup_name(env) for env in range(self.n_envs)])
+            self._gripped_at = now
+        return self._gripped
 
     def is_held(self) -> np.ndarray:
         """Whether any gripper holds the thing that is meant, (B,) bool."""

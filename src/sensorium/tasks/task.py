@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from gymnasium import spaces
 
-from sensorium import poses
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
@@ -375,15 +374,10 @@ class Task(Generic[ConfigT]):
 
     def task_info(self) -> list[dict[str, Any]]:
         """Of each env: the task, what it says of the env, its episode, and how far it is."""
+        known = (values.tolist() for values in (self.episode, self.step_count, self.succeeded))
         return [
-            {
-                "task": self.name,
-                **self.describe_env(env),
-                "episode": int(self.episode[env]),
-                "step": int(self.step_count[env]),
-                "success": bool(self.succeeded[env]),
-            }
-            for env in range(self.n_envs)
+            {"task": self.name, **self.describe_env(env), "episode": episode, "step": step, "success": success}
+            for env, (episode, step, success) in enumerate(zip(*known, strict=True))
         ]
 
     def describe_scene(self, env: int) -> dict[str, Any]:
@@ -406,8 +400,10 @@ class Task(Generic[ConfigT]):
 
     def body_poses(self, bodies: np.ndarray) -> np.ndarray:
         """Poses (B, 7) in the world frame of one link in each env, (B,) ids."""
-        world, rows = self.scene.world, np.arange(self.n_envs)
-        return poses.make(world.bind("xpos").numpy()[rows, bodies], world.bind("xquat").numpy()[rows, bodies])
+        world, rows, pose = self.scene.world, np.arange(self.n_envs), np.empty((self.n_envs, 7))
+        pose[:, :3] = world.bind("xpos").numpy()[rows, bodies]
+        pose[:, 3:] = world.bind("xquat").numpy()[rows, bodies]
+        return pose
 
     def as_gymnasium(self, vector: bool = True, **options: Any) -> Any:
         """The task as a ``gymnasium.vector.VectorEnv``; or, of one env, as a plain ``gymnasium.Env``.
