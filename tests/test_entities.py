@@ -31,9 +31,14 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     observation, _ = task.reset()
     assert list(observation) == ["imu", "jointencoder"]
     assert observation in robot.suite.space
-    action = robot.step()
-    assert action.shape == (4, 2)
-    assert (np.abs(action) <= 1).all()
+    for world in (None, task, task.scene, task.scene.world):
+        action = robot.step(world)
+        assert action.shape == (4, 2)
+        assert (np.abs(action) <= 1).all()
+    with pytest.raises(OptionError, match="in another one"):
+        robot.step(sn.tasks.make("balance", n_envs=1))
+    with pytest.raises(OptionError, match="in no scene yet"):
+        make().step(task)
     one = {key: {name: value[1] for name, value in each.items()} for key, each in observation.items()}
     np.testing.assert_allclose(
         robot.decide_batch(observation, deterministic=True)[1], robot.decide(one, deterministic=True), atol=1e-6
@@ -53,6 +58,33 @@ def test_ground_truth_takes_a_suite_that_is_privileged():
     sensor = PipelineSensor(task.robot.rig["framepose"], "truth", privileged=True)
     with pytest.raises(OptionError, match="privileged=True"):
         SensorSuite(2, [sensor])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("gamma", 5), ("hidden", (0,)), ("hidden", ()), ("learning_rate", 0), ("tau", 2), ("batch_size", 0), ("seed", -1)],
+)
+def test_options_of_a_brain_are_checked(option, value):
+    with pytest.raises(OptionError, match=f"SACOptions.{option}"):
+        make(brain_options={option: value})
+
+
+def test_layers_that_are_normalised():
+    robot = make(brain_options={"hidden": (16,), "layer_norm": True})
+    policy = robot.brain._sac.policy
+    for network in (policy.actor.latent_pi, policy.critic.q_networks[0]):
+        units = network[1](network[0](torch.randn(8, network[0].in_features)))
+        linear = network[0]
+        big = network[1](100 * linear(torch.randn(8, linear.in_features)))
+        for each in (units, big):  # half of what has mean 0 and spread 1
+            assert (each >= 0).all()
+            assert 0.1 < each.mean() < 0.8
+
+
+def test_a_brain_is_not_restored_as_one_that_does_not_normalise(tmp_path):
+    make(brain_options={"hidden": (16,), "layer_norm": True}).brain.save(tmp_path)
+    with pytest.raises(DatasetError, match="layer_norm"):
+        make(brain_options={"hidden": (16,)}).brain.restore(tmp_path)
 
 
 def filled(brain, seed=0):
@@ -91,7 +123,7 @@ def test_a_brain_that_cannot_be_read_is_told_and_changes_nothing(tmp_path):
     before = {name: value.clone() for name, value in robot.brain._tensors().items()}
     data, about = (tmp_path / "brain.safetensors").read_bytes(), (tmp_path / "brain.json").read_text()
     other = make(brain_options={"hidden": (8,)}).brain
-    with pytest.raises(DatasetError, match=r"hidden=\[16\].* than this one .hidden=\[8\]"):
+    with pytest.raises(DatasetError, match=r"other networks .*\[16\].* and .*\[8\]"):
         other.restore(tmp_path)
     for tensors, text in ((data[:100], about), (b"", about), (data, "{"), (data, "[]"), (data, "{}")):
         (tmp_path / "brain.safetensors").write_bytes(tensors)

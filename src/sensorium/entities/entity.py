@@ -83,6 +83,7 @@ class TrainableEntity:
         self.brain: Brain | None = None
         if brain is not None:
             self.brain = brain(self.observation_space, self.action_space, **self._brain_options)
+        self._world: Any = None
         self.memory: Memory | None = None
         self._experience: Experience | None = None
         self._action = np.zeros((0, *self.action_space.shape))
@@ -139,15 +140,30 @@ class TrainableEntity:
         suite = self._suite_of(robot, n_envs)
         if suite.single_space != self.observation_space:
             raise OptionError(f"the robot {robot.name!r} has other sensors than the entity; make it by make_robot()")
-        self.suite = suite
+        self.suite, self._world = suite, robot._world
         if self._experience is not None:
             self._experience.interrupted(slice(None))
         elif self._capacity:
             self.start_memory(self._capacity, n_envs)
         return suite
 
-    def step(self, deterministic: bool = False) -> np.ndarray:
-        """Read the suite, and decide: actions (B, n)."""
+    def step(self, world: Any = None, deterministic: bool = False) -> np.ndarray:
+        """Read the suite, and decide: actions (B, n).
+
+        Args:
+            world: the task, scene or world that the entity is in. It is looked at for nothing but whether it is that
+                one, so it may be left out.
+            deterministic: whether the brain explores no more.
+
+        Raises:
+            OptionError: the entity is not in that world.
+        """
+        inner = world
+        for name in ("scene", "world"):
+            inner = getattr(inner, name, inner)
+        if world is not None and inner is not self._world:
+            where = "in no scene yet" if self._world is None else "in another one"
+            raise OptionError(f"the entity is not in {world!r}, but {where}; give it the task that was made with it")
         return self.decide_batch(self.suite.read(), deterministic)
 
     # -- deciding -----------------------------------------------------------------------------------------------------

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from pydantic import Field
 
 from sensorium.datasets.files import write_whole
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.entities.memory import usable_device
 from sensorium.errors import DatasetError, OptionError
+from sensorium.options import Options
 
 _FORMAT = "sensorium-sac"
 _VECTOR = "vector"
@@ -26,6 +28,27 @@ _SMALLEST = 36
 """Pixels along the shorter side that the CNN needs."""
 _MOST = 10.0
 """Spreads from the mean beyond which an observation is cut off."""
+
+
+class SACOptions(Options):
+    """Options of :class:`SACMLPBrain`."""
+
+    seed: int = Field(default=0, ge=0)
+    """Of networks, exploration and sampling."""
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(256, 256), min_length=1)
+    """Units of the hidden layers."""
+    layer_norm: bool = False
+    """Whether hidden layers are normalised, which keeps critics from overestimating what they have seen little of."""
+    learning_rate: float = Field(default=3e-4, gt=0)
+    """Of actor, critics and temperature."""
+    gamma: float = Field(default=0.99, gt=0, le=1)
+    """What a reward is worth a step later."""
+    tau: float = Field(default=0.005, gt=0, le=1)
+    """Part of the way that the target critics go in a gradient step."""
+    batch_size: int = Field(default=256, ge=1)
+    """Transitions of a gradient step."""
+    target_entropy: float | None = None
+    """What the temperature holds the policy's entropy at, nats. None: minus the number of actions."""
 
 
 class SACMLPBrain:
@@ -40,6 +63,8 @@ class SACMLPBrain:
         action_space: bounded Box, of one env.
         seed: of networks, exploration and sampling.
         hidden: units of the hidden layers.
+        layer_norm: whether hidden layers are normalised, which keeps critics from overestimating what they have seen
+            little of: more robust learning at many gradient steps, for a fifth more time.
         learning_rate, gamma, tau, batch_size: of SAC.
         target_entropy: what the temperature holds the policy's entropy at, nats: the lower, the less it explores.
             Default: minus the number of actions.
@@ -52,7 +77,8 @@ class SACMLPBrain:
         action_space: spaces.Box,
         *,
         seed: int = 0,
-        hidden: tuple[int, ...] = (256, 256),
+        hidden: Sequence[int] = (256, 256),
+        layer_norm: bool = False,
         learning_rate: float = 3e-4,
         gamma: float = 0.99,
         tau: float = 0.005,
@@ -70,15 +96,17 @@ class SACMLPBrain:
         if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
             raise OptionError(f"action_space must be bounded, got {action_space}")
         self.observation_space, self.action_space = observation_space, action_space
-        self._options: dict[str, Any] = {
-            "seed": seed,
-            "hidden": list(hidden),
-            "learning_rate": learning_rate,
-            "gamma": gamma,
-            "tau": tau,
-            "batch_size": batch_size,
-            "target_entropy": target_entropy,
-        }
+        options = SACOptions(
+            seed=seed,
+            hidden=tuple(hidden),
+            layer_norm=layer_norm,
+            learning_rate=learning_rate,
+            gamma=gamma,
+            tau=tau,
+            batch_size=batch_size,
+            target_entropy=target_entropy,
+        )
+        self._options = options
         self.device = usable_device(device)
         self._boxes = flat_space(observation_space)
         self._images = [name for name, box in self._boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8]
@@ -94,7 +122,6 @@ class SACMLPBrain:
         width = sum(_size(self._boxes[name]) for name in self._vectors)
         if width:
             shown[_VECTOR] = spaces.Box(-_MOST, _MOST, (width,), np.float32)
-        self._batch_size = batch_size
         self._count = 0.0
         self._mean, self._variance = np.zeros(width), np.ones(width)
         self._shift, self._scale = torch.zeros(width, device=self.device), torch.ones(width, device=self.device)
@@ -103,18 +130,22 @@ class SACMLPBrain:
         self._sac: Any = SAC(
             "MultiInputPolicy",
             _Spaces(spaces.Dict(list(shown.items())), action_space),
-            learning_rate=learning_rate,
+            learning_rate=options.learning_rate,
             buffer_size=1,
-            gamma=gamma,
-            tau=tau,
-            batch_size=batch_size,
-            target_entropy="auto" if target_entropy is None else target_entropy,
-            policy_kwargs={"net_arch": list(hidden), "optimizer_kwargs": {"fused": True}},
-            seed=seed,
+            gamma=options.gamma,
+            tau=options.tau,
+            batch_size=options.batch_size,
+            target_entropy="auto" if options.target_entropy is None else options.target_entropy,
+            policy_kwargs={
+                "net_arch": list(options.hidden),
+                "activation_fn": _NormedReLU if options.layer_norm else torch.nn.ReLU,
+                "optimizer_kwargs": {"fused": True},
+            },
+            seed=options.seed,
             device=device,
         )
         self._sac.set_logger(Logger(None, []))
-        self._random = torch.Generator(device="cpu").manual_seed(seed)
+        self._random = torch.Generator(device="cpu").manual_seed(options.seed)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -177,8 +208,8 @@ class SACMLPBrain:
         """Take gradient steps on batches of a memory; returns losses and temperature."""
         self._sac.replay_buffer = _Sampler(self, memory)
         with torch.random.fork_rng():  # its actions are drawn from torch's own numbers, which others draw from, too
-            torch.manual_seed(int(self._options["seed"]) * 1_000_003 + self._sac._n_updates)
-            self._sac.train(gradient_steps, self._batch_size)
+            torch.manual_seed(self._options.seed * 1_000_003 + self._sac._n_updates)
+            self._sac.train(gradient_steps, self._options.batch_size)
         return {name: float(value) for name, value in self._sac.logger.name_to_value.items()}
 
     # -- keeping ------------------------------------------------------------------------------------------------------
@@ -190,8 +221,11 @@ class SACMLPBrain:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "brain.safetensors", save(self._tensors()))
-        about = {"format": _FORMAT, "version": 2, "options": self._options, "observed": self._count}
-        about |= {
+        about = {
+            "format": _FORMAT,
+            "version": 2,
+            "options": self._options.model_dump(mode="json"),
+            "observed": self._count,
             "spaces": {name: list(box.shape) for name, box in self._boxes.items()},
             "updates": self._sac._n_updates,
         }
@@ -212,10 +246,14 @@ class SACMLPBrain:
         if about["spaces"] != own:
             raise DatasetError(f"the brain in {folder} senses {about['spaces']}, and this one {own}")
         shapes = {f"policy/{name}": value.shape for name, value in self._sac.policy.state_dict().items()}
-        if {name: value.shape for name, value in tensors.items() if name.startswith("policy/")} != shapes:
+        kept = {name: value.shape for name, value in tensors.items() if name.startswith("policy/")}
+        theirs, ours = (
+            {name: options.get(name, getattr(SACOptions(), name)) for name in ("hidden", "layer_norm")}
+            for options in (about["options"], self._options.model_dump(mode="json"))
+        )
+        if kept != shapes or theirs != ours:
             raise DatasetError(
-                f"the brain in {folder} has other networks (hidden={about['options'].get('hidden')}) than this one "
-                f"(hidden={self._options['hidden']}), or other actions"
+                f"the brain in {folder} has other networks than this one, or other actions: {theirs} and {ours}"
             )
         self._load_tensors(tensors)
         self._count, self._sac._n_updates = float(about["observed"]), int(about["updates"])
@@ -226,7 +264,6 @@ class SACMLPBrain:
     ) -> SACMLPBrain:
         """The brain that was saved, for the same spaces."""
         options = _read_about(Path(folder))["options"]
-        options["hidden"] = tuple(options["hidden"])
         brain = cls(observation_space, action_space, **options, device=device)
         brain.restore(folder)
         return brain
@@ -260,6 +297,13 @@ class SACMLPBrain:
                 if parts[:2] == ["optimizer", kind]:
                     form["state"].setdefault(int(parts[2]), {})[parts[3]] = value
             optimizer.load_state_dict(form)
+
+
+class _NormedReLU(torch.nn.Module):
+    """ReLU of a layer's units, normalised over them."""
+
+    def forward(self, units: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.nn.functional.layer_norm(units, units.shape[-1:]))
 
 
 class _Sampler:

@@ -33,7 +33,13 @@ def balance() -> TrainOptions:
     return TrainOptions(
         task="balance",
         entity=EntityOptions(robot="balancer", sensors=SensorRig(sensors=sensors)),
-        brain_options={"hidden": [64, 64], "learning_rate": 1e-3, "gamma": 0.99, "tau": 0.02},
+        brain_options={
+            "hidden": [128, 128],
+            "layer_norm": True,
+            "learning_rate": 1e-3,
+            "tau": 0.02,
+            "target_entropy": -4.0,
+        },
         steps=150_000,
         evaluate_every=10_000,
         checkpoint_every=20_000,
