@@ -1,5 +1,6 @@
 """Data sets: what is in them, that nothing is lost whoever is killed, and that the same comes out again."""
 
+import gc
 import hashlib
 import json
 import multiprocessing
@@ -23,6 +24,7 @@ from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.streams import KINDS, from_stored, to_stored
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
 from sensorium.generation import GenerateOptions, generate
+from sensorium.generation.unit import UnitMaker
 from sensorium.suites import decode
 
 OPTIONS = GenerateOptions(task="pick", episodes=6, envs=2, seed=3)
@@ -152,6 +154,30 @@ def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
         assert (pose == pose[0]).all()
         moved = np.abs(np.diff(episode["obs/agent/qpos"], axis=0)).max(axis=1)
         assert (moved[1:] > 0).all()
+
+
+def test_two_episodes_of_two_skeletons_are_written_side_by_side(tmp_path):
+    skeletons = [Skeleton(), Skeleton()]
+    for number, skeleton in enumerate(skeletons):
+        skeleton.note("which", number)
+        skeleton.declare("obs/value", (), np.dtype(np.float32), ())
+    files = [EpisodeFile(tmp_path / f"{number}.h5", number, skeletons[number % 2]) for number in range(4)]
+    for number, file in enumerate(files):
+        file.extend("obs/value", 0, np.full(ROWS, number, np.float32), 5)
+        file.close()
+        with h5py.File(file.part) as stored:
+            group = stored[f"traj_{number}"]
+            assert group.attrs["which"] == number % 2
+            np.testing.assert_array_equal(group["obs/value"], [number] * 5)
+
+
+def test_the_garbage_collector_is_left_as_it_was(tmp_path):
+    assert gc.get_freeze_count() == 0
+    maker = UnitMaker(GenerateOptions(task="pick", envs=1), tmp_path)
+    assert gc.get_freeze_count() > 0
+    maker.close()
+    assert gc.get_freeze_count() == 0
+    assert gc.isenabled()
 
 
 def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):

@@ -14,6 +14,7 @@ import sensorium as sn
 from sensorium import poses
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError
 from sensorium.suites import ArraySensor, DictSensor, JsonSpace, SensorSuite, decode, encode, pick_env
+from sensorium.suites.text import to_texts
 
 json_values = st.recursive(
     st.none()
@@ -53,6 +54,23 @@ def test_text_that_does_not_fit_is_an_error_that_says_how_long_it_is():
 )
 def test_what_json_cannot_hold_is_not_in_the_space(value):
     assert value not in JsonSpace()
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.text(max_size=5), st.lists(st.floats(allow_nan=False, allow_infinity=False))), min_size=1
+    )
+)
+def test_dicts_of_numbers_give_the_same_text_with_fewer_checks(values):
+    assert to_texts("arm", values, of_numbers=True) == to_texts("arm", values)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_dicts_of_numbers_must_be_finite(bad):
+    values = [{"arm": [0.0]}, {"NaN": [1.0, bad]}]
+    with pytest.raises(OptionError, match="'arm': what env 1 says is no JSON"):
+        to_texts("arm", values, of_numbers=True)
+    assert to_texts("arm", [{"NaN": [1.0]}], of_numbers=True) == [b'{"NaN":[1.0]}']
 
 
 def test_texts_that_look_like_the_end_of_others_are_kept_apart():

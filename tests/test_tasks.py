@@ -3,10 +3,13 @@
 import mujoco
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sensorium as sn
 from sensorium import poses
 from sensorium.errors import EpisodeOverError, NameNotFoundError, OptionError
+from sensorium.robots import chain_kernels
 from sensorium.suites import decode
 from sensorium.suites.images import find_pixels
 
@@ -185,6 +188,41 @@ def test_actions_are_zeros_first_and_empty_at_the_end():
         np.testing.assert_allclose(twist[3:], [0, 0, 0.1 / task.config.dt], atol=1e-6)
     observation, *_ = task.step(action)
     assert all(value == {} for uuid in names for value in observation[uuid])
+
+
+@given(st.lists(st.tuples(*[st.floats(-1, 1)] * 14), min_size=1, max_size=4), st.floats(1e-3, 1))
+@settings(deadline=None)
+def test_the_velocity_between_poses_is_that_of_plain_quaternions(rows, dt):
+    start, goal = np.array(rows).reshape(-1, 2, 7).swapaxes(0, 1)
+    for pose in (start, goal):
+        pose[:, 3] += 1.5  # no quaternion of length 0
+        pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
+    goal[:, 3:] *= -1  # the same turn
+    twist = np.empty((len(goal), 6))
+    chain_kernels.between(start, goal, dt, twist)
+    np.testing.assert_allclose(twist[:, :3], (goal - start)[:, :3] / dt)
+    turn = poses.rotation_vector(poses.multiply(goal[:, 3:], poses.conjugate(start[:, 3:])))
+    np.testing.assert_allclose(twist[:, 3:], turn / dt, atol=1e-9 / dt)
+
+
+def test_what_is_gripped_is_looked_at_anew_in_every_step_and_for_another_thing():
+    task = sn.tasks.make("pick", n_envs=2, seed=0)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset()
+    seen = []
+    while not task.is_done().all():
+        observation, *_ = task.step(policy.get_action(observation))
+        fresh = task.grips([task.pickup_name(env) for env in range(2)])["gripper"]
+        np.testing.assert_array_equal(task.pickup_grips()["gripper"], fresh)
+        np.testing.assert_array_equal(observation["grasp_state_pickup_obj"]["gripper"], fresh)
+        seen.append(fresh[:, 1].any())
+    assert seen[-1]
+    assert not seen[0]
+    task.pickup[:] = (task.pickup + 1) % len(task.things)
+    assert not task.pickup_grips()["gripper"].any()
+    task.reset()
+    assert not task.pickup_grips()["gripper"].any()
 
 
 def test_use_sensors_false_gives_empty_observations():
