@@ -61,6 +61,7 @@ def test_what_json_cannot_hold_is_not_in_the_space(value):
         st.dictionaries(st.text(max_size=5), st.lists(st.floats(allow_nan=False, allow_infinity=False))), min_size=1
     )
 )
+@settings(deadline=None)
 def test_dicts_of_numbers_give_the_same_text_with_fewer_checks(values):
     assert to_texts("arm", values, of_numbers=True) == to_texts("arm", values)
 
