@@ -31,7 +31,7 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     observation, _ = task.reset()
     assert list(observation) == ["imu", "jointencoder"]
     assert observation in robot.suite.space
-    for world in (None, task, task.scene, task.scene.world):
+    for world in (None, task, task.scene, task.scene.world, task.as_gymnasium()):
         action = robot.step(world)
         assert action.shape == (4, 2)
         assert (np.abs(action) <= 1).all()
@@ -39,6 +39,8 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
         robot.step(sn.tasks.make("balance", n_envs=1))
     with pytest.raises(OptionError, match="in no scene yet"):
         make().step(task)
+    with pytest.raises(OptionError, match="must be a task, a scene or a world, got True"):
+        robot.step(True)
     one = {key: {name: value[1] for name, value in each.items()} for key, each in observation.items()}
     np.testing.assert_allclose(
         robot.decide_batch(observation, deterministic=True)[1], robot.decide(one, deterministic=True), atol=1e-6
@@ -62,7 +64,17 @@ def test_ground_truth_takes_a_suite_that_is_privileged():
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("gamma", 5), ("hidden", (0,)), ("hidden", ()), ("learning_rate", 0), ("tau", 2), ("batch_size", 0), ("seed", -1)],
+    [
+        ("gamma", 5),
+        ("hidden", (0,)),
+        ("hidden", ()),
+        ("hidden", 5),
+        ("seed", 2**40),
+        ("learning_rate", 0),
+        ("tau", 2),
+        ("batch_size", 0),
+        ("seed", -1),
+    ],
 )
 def test_options_of_a_brain_are_checked(option, value):
     with pytest.raises(OptionError, match=f"SACOptions.{option}"):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import h5py
@@ -22,8 +23,9 @@ from sensorium.cli import main
 from sensorium.datasets.block import ROWS
 from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.streams import KINDS, from_stored, to_stored
+from sensorium.datasets.trajectory import TrajectoryWriter
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
-from sensorium.generation import GenerateOptions, generate
+from sensorium.generation import GenerateOptions, cluster, generate
 from sensorium.generation.unit import UnitMaker
 from sensorium.suites import decode
 
@@ -172,12 +174,54 @@ def test_two_episodes_of_two_skeletons_are_written_side_by_side(tmp_path):
 
 
 def test_the_garbage_collector_is_left_as_it_was(tmp_path):
-    assert gc.get_freeze_count() == 0
+    frozen = []
     maker = UnitMaker(GenerateOptions(task="pick", envs=1), tmp_path)
-    assert gc.get_freeze_count() > 0
-    maker.close()
+    maker.make(0, [0], lambda steps: frozen.append(gc.get_freeze_count() > 0))
+    assert all(frozen)
     assert gc.get_freeze_count() == 0
-    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        maker.make(0, [0], lambda steps: 1 // 0)
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        maker.make(0, [0])
+        assert gc.get_freeze_count() > 0  # somebody else's
+    finally:
+        gc.unfreeze()
+    maker.close()
+
+
+def test_a_process_of_a_cluster_frees_the_task_of_the_data_set_before(tmp_path):
+    tasks = []
+    for seed in range(2):
+        options = GenerateOptions(task="pick", envs=1, seed=seed).model_dump_json()
+        cluster.make_unit(options, str(tmp_path / str(seed)), 0, (0,))
+        tasks.append(weakref.ref(next(iter(cluster._makers.values())).task))
+    gc.collect()
+    assert tasks[0]() is None
+    assert tasks[1]() is not None
+    cluster._makers.popitem()[1].close()
+
+
+def test_what_is_said_after_the_end_is_not_looked_at(tmp_path):
+    task = sn.tasks.make("pick", n_envs=2, seed=0, max_steps=6)
+    says = sn.suites.DictSensor("mine", lambda: [{"v": float("nan") if done else 1.0} for done in over], 100)
+    over = np.zeros(2, bool)
+    task.suite.add(says, "test")
+    observation, _ = task.reset()
+    writer = TrajectoryWriter(tmp_path, task, [0, 1], {})
+    writer.begin(observation)
+    nothing = np.zeros(2, bool)
+    for step in range(3):
+        running = np.array([step < 1, True])
+        over[0] = step >= 1
+        observation = task.suite.read()
+        ended = np.array([step == 0, step == 2])
+        writer.add(observation, np.zeros((2, 8)), np.zeros(2), ended, nothing, nothing, running)
+    writer.close([tmp_path, tmp_path])
+    for number, steps in enumerate((1, 3)):
+        with h5py.File(tmp_path / f"episode_00000{number}.h5") as file:
+            assert decode(file[f"traj_{number}/obs/extra/mine"][()]) == [{"v": 1.0}] * (steps + 1)
 
 
 def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):

@@ -72,6 +72,8 @@ def test_dicts_of_numbers_must_be_finite(bad):
     with pytest.raises(OptionError, match="'arm': what env 1 says is no JSON"):
         to_texts("arm", values, of_numbers=True)
     assert to_texts("arm", [{"NaN": [1.0]}], of_numbers=True) == [b'{"NaN":[1.0]}']
+    with pytest.raises(OptionError, match="'arm': what env 7 says is no JSON"):
+        to_texts("arm", [{"a": np.zeros(2)}], [7], of_numbers=True)
 
 
 def test_texts_that_look_like_the_end_of_others_are_kept_apart():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Block:
 
     Attributes:
         observed: path -> (B, ROWS, ...).
-        said: uuid of a sensor that reads as dicts -> by row, what it read as JSON, one an env.
+        said: uuid of a sensor that reads as dicts -> by row, what it read as JSON, by env.
         done: path -> (B, ROWS, ...).
         silent: uuids of sensors that have no arrays at all.
     """
@@ -36,13 +36,13 @@ class Block:
     ) -> None:
         self._n_envs = suite.n_envs
         self.observed: dict[str, np.ndarray] = {}
-        self.said: dict[str, list[list[bytes]]] = {}
+        self.said: dict[str, list[dict[int, bytes]]] = {}
         self._of_numbers: dict[str, bool] = {}
         self.silent: list[str] = []
         self._targets: list[tuple[str, tuple[str, ...], np.ndarray]] = []
         for uuid, sensor in suite.items():
             if sensor.is_dict:
-                self.said[uuid], self._of_numbers[uuid] = [[]] * ROWS, sensor.of_numbers
+                self.said[uuid], self._of_numbers[uuid] = [{}] * ROWS, sensor.of_numbers
             elif uuid not in videos:
                 targets = self._targets_of(uuid, observation[uuid])
                 self._targets += [(uuid, keys, target) for keys, target in targets]
@@ -67,15 +67,17 @@ class Block:
         array = self.observed[path] = np.zeros((self._n_envs, ROWS, *shape), dtype)
         return array
 
-    def observe(self, row: int, observation: Mapping[str, Any]) -> None:
-        """Take what all envs observed."""
+    def observe(self, row: int, observation: Mapping[str, Any], envs: Sequence[int]) -> None:
+        """Take what all envs observed; of what is said, that of these envs alone."""
         for uuid, keys, target in self._targets:
             value = observation[uuid]
             for key in keys:
                 value = value[key]
             target[:, row] = value
         for uuid, rows in self.said.items():  # at once: later, thousands of dicts would have to be looked up again
-            rows[row] = to_texts(uuid, observation[uuid], self._of_numbers[uuid])
+            said = observation[uuid]
+            texts = to_texts(uuid, [said[env] for env in envs], envs, self._of_numbers[uuid])
+            rows[row] = dict(zip(envs, texts, strict=True))
 
     def act(self, row: int, values: Mapping[str, np.ndarray]) -> None:
         """Take what all envs did then, and what came of it: path -> (B, ...)."""

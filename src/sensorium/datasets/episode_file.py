@@ -157,7 +157,6 @@ class EpisodeFile(_Tree):
 
     def extend_texts(self, path: str, first: int, texts: Sequence[bytes], length: int | None) -> None:
         """Add rows of texts: of ``length`` bytes, or of any length where that is None."""
-        longest = max(map(len, texts))
         data = self._data.get(path)
         if length is None:
             data = data or self.declare(path, (), None, ())
@@ -166,6 +165,7 @@ class EpisodeFile(_Tree):
             space.select_hyperslab((first,), (len(texts),))
             data.write(h5s.create_simple((len(texts),)), space, np.array(texts, _STRING))
             return
+        longest = max(map(len, texts))
         wide = self._wide.setdefault(path, min(-(-longest // _WIDTH) * _WIDTH, length))
         data = data or self.declare(path, (length,), np.dtype(np.uint8), (wide,))
         data.set_extent((first + len(texts), length))

@@ -92,7 +92,7 @@ class TrajectoryWriter:
             for uuid in AGENT
             if isinstance(observation.get(uuid), dict)
         }
-        self._block.observe(0, observation)
+        self._block.observe(0, observation, range(self._task.n_envs))
         self._encode(observation, self._open)
 
     def add(
@@ -124,7 +124,7 @@ class TrajectoryWriter:
         if self._row == ROWS:
             self._flush(self._open)
             self._first, self._row = self._first + ROWS, 0
-        self._block.observe(self._row, observation)
+        self._block.observe(self._row, observation, np.flatnonzero(self._open).tolist())
         self._encode(observation, running)
         self._complete(self._open & ended)
 
@@ -265,6 +265,7 @@ class TrajectoryWriter:
     def _drop(self) -> None:
         """Remove what has no name of its own."""
         self._disk.shutdown()
+        self.__dict__.pop("_skeleton", None)
         for env, file in enumerate(self._files):
             if file is not None:
                 file.drop()

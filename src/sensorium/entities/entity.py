@@ -147,20 +147,22 @@ class TrainableEntity:
             self.start_memory(self._capacity, n_envs)
         return suite
 
-    def step(self, world: Any = None, deterministic: bool = False) -> np.ndarray:
+    def step(self, world: Any = None, *, deterministic: bool = False) -> np.ndarray:
         """Read the suite, and decide: actions (B, n).
 
         Args:
-            world: the task, scene or world that the entity is in. It is looked at for nothing but whether it is that
-                one, so it may be left out.
+            world: the task, scene or world that the entity is in, or a Gymnasium view of it. It is looked at for
+                nothing but whether it is that one, so it may be left out.
             deterministic: whether the brain explores no more.
 
         Raises:
             OptionError: the entity is not in that world.
         """
         inner = world
-        for name in ("scene", "world"):
+        for name in ("task", "scene", "world"):
             inner = getattr(inner, name, inner)
+        if world is not None and not hasattr(inner, "bind"):
+            raise OptionError(f"world must be a task, a scene or a world, got {world!r}")
         if world is not None and inner is not self._world:
             where = "in no scene yet" if self._world is None else "in another one"
             raise OptionError(f"the entity is not in {world!r}, but {where}; give it the task that was made with it")

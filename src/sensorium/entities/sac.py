@@ -33,7 +33,7 @@ _MOST = 10.0
 class SACOptions(Options):
     """Options of :class:`SACMLPBrain`."""
 
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     """Of networks, exploration and sampling."""
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(256, 256), min_length=1)
     """Units of the hidden layers."""
@@ -64,7 +64,7 @@ class SACMLPBrain:
         seed: of networks, exploration and sampling.
         hidden: units of the hidden layers.
         layer_norm: whether hidden layers are normalised, which keeps critics from overestimating what they have seen
-            little of: more robust learning at many gradient steps, for a fifth more time.
+            little of.
         learning_rate, gamma, tau, batch_size: of SAC.
         target_entropy: what the temperature holds the policy's entropy at, nats: the lower, the less it explores.
             Default: minus the number of actions.
@@ -98,7 +98,7 @@ class SACMLPBrain:
         self.observation_space, self.action_space = observation_space, action_space
         options = SACOptions(
             seed=seed,
-            hidden=tuple(hidden),
+            hidden=hidden,  # type: ignore[arg-type]
             layer_norm=layer_norm,
             learning_rate=learning_rate,
             gamma=gamma,
@@ -223,7 +223,7 @@ class SACMLPBrain:
         write_whole(folder / "brain.safetensors", save(self._tensors()))
         about = {
             "format": _FORMAT,
-            "version": 2,
+            "version": 3 if self._options.layer_norm else 2,  # 2 is read by programs that know no other layers
             "options": self._options.model_dump(mode="json"),
             "observed": self._count,
             "spaces": {name: list(box.shape) for name, box in self._boxes.items()},
@@ -248,8 +248,11 @@ class SACMLPBrain:
         shapes = {f"policy/{name}": value.shape for name, value in self._sac.policy.state_dict().items()}
         kept = {name: value.shape for name, value in tensors.items() if name.startswith("policy/")}
         theirs, ours = (
-            {name: options.get(name, getattr(SACOptions(), name)) for name in ("hidden", "layer_norm")}
-            for options in (about["options"], self._options.model_dump(mode="json"))
+            {name: options[name] for name in ("hidden", "layer_norm")}
+            for options in (
+                SACOptions().model_dump(mode="json") | about["options"],
+                self._options.model_dump(mode="json"),
+            )
         )
         if kept != shapes or theirs != ours:
             raise DatasetError(
@@ -263,8 +266,13 @@ class SACMLPBrain:
         cls, folder: str | Path, observation_space: spaces.Dict, action_space: spaces.Box, device: str = "cpu"
     ) -> SACMLPBrain:
         """The brain that was saved, for the same spaces."""
-        options = _read_about(Path(folder))["options"]
-        brain = cls(observation_space, action_space, **options, device=device)
+        try:
+            options = SACOptions(**_read_about(Path(folder))["options"])
+        except OptionError as error:
+            raise DatasetError(
+                f"{folder} holds a brain with options that this version does not know: {error}"
+            ) from None
+        brain = cls(observation_space, action_space, **options.model_dump(), device=device)
         brain.restore(folder)
         return brain
 
@@ -343,7 +351,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
     wanted = ("options", "spaces", "observed", "updates")
-    if not isinstance(about, dict) or about.get("format") != _FORMAT or any(name not in about for name in wanted):
+    known = isinstance(about, dict) and about.get("format") == _FORMAT and about.get("version") in (2, 3)
+    if not known or any(name not in about for name in wanted) or not isinstance(about["options"], dict):
         raise DatasetError(f"{path} is not of a brain that this version can read")
     return about
 

@@ -20,7 +20,8 @@ def make_unit(options: str, folder: str, unit: int, wanted: tuple[int, ...]) -> 
 
     key = options, folder
     if key not in _makers:
-        _makers.clear()
+        while _makers:
+            _makers.popitem()[1].close()
         _makers[key] = UnitMaker(GenerateOptions.model_validate_json(options), Path(folder))
     steps: list[int] = []
     return _makers[key].make(unit, wanted, steps.append), sum(steps)

@@ -36,6 +36,7 @@ class MergedSensor(ObservationSensor):
         self.is_dict = isinstance(self.space, JsonSpace)
         lengths = [part.str_max_len for part, _ in parts]
         self.str_max_len = None if None in lengths else max(length or 0 for length in lengths)
+        self.of_numbers = all(part.of_numbers for part, _ in parts)
 
     def read(self) -> Any:
         """What the parts read, in the order of the envs."""

@@ -96,7 +96,8 @@ class DictSensor(ObservationSensor):
     Args:
         source: gives B dicts.
         str_max_len: how many bytes one takes on disk at most; None for strings of any length.
-        of_numbers: whether they hold nothing but lists of floats by text, which are written faster.
+        of_numbers: whether they hold nothing but lists of floats by text. This is not checked, so they are written
+            faster; that the floats are finite is.
     """
 
     is_dict = True

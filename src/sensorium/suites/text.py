@@ -56,13 +56,17 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     return np.array(texts, f"S{length}").view(np.uint8).reshape(len(texts), length)
 
 
-def to_texts(uuid: str, values: Sequence[dict[str, Any]], of_numbers: bool = False) -> list[bytes]:
+def to_texts(
+    uuid: str, values: Sequence[dict[str, Any]], envs: Sequence[int] | None = None, of_numbers: bool = False
+) -> list[bytes]:
     """Dicts as JSON, in UTF-8.
 
     Args:
         uuid: of the sensor that reads them, for messages.
         values: one of each env.
-        of_numbers: whether they hold nothing but lists of floats by text, so that there is less to check.
+        envs: of which envs; None for all.
+        of_numbers: whether they hold nothing but lists of floats by text. This is not checked, so it is faster; that
+            the floats are finite is.
 
     Raises:
         OptionError: some are no JSON; names the first.
@@ -76,7 +80,7 @@ def to_texts(uuid: str, values: Sequence[dict[str, Any]], of_numbers: bool = Fal
         if len(texts) == len(values):
             return texts
     texts = []
-    for env, value in enumerate(values):
+    for env, value in zip(range(len(values)) if envs is None else envs, values, strict=True):
         text = _json([value])
         if text is None or not isinstance(value, dict):
             raise OptionError(
@@ -98,7 +102,10 @@ def _json(values: list[Any]) -> bytes | None:
 
 def _json_of_numbers(values: list[Any]) -> bytes | None:
     """The same of lists of floats by text, of which only those can fail that are not finite."""
-    text: bytes = to_json(values)
+    try:
+        text: bytes = to_json(values)
+    except ValueError:
+        return None
     return _json(values) if b"NaN" in text or b"Infinity" in text else text[1:-1]
 
 

@@ -187,7 +187,8 @@ class TableTask(Task[TableT]):
         return self._grasps.read(names)
 
     def pickup_grips(self) -> dict[str, np.ndarray]:
-        """:meth:`grips` on the thing that is meant. It is judged, sensed and watched for in one step, and the same."""
+        """:meth:`grips` on the thing that is meant. It is judged, sensed and watched for after one and the same step,
+        so it is looked at once for all of them; not before the sensors of that step have sensed."""
         now = self.scene.world.changes.version, self.pickup.tobytes()
         if self._gripped_at != now:
             self._gripped = self.grips([self.pickup_name(env) for env in range(self.n_envs)])

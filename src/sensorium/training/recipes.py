@@ -79,7 +79,8 @@ RECIPES: dict[str, Callable[[], TrainOptions]] = {"balance": balance, "reach": r
 
 
 def recipe(task: str, **changes: Any) -> TrainOptions:
-    """The options with which a task is trained, some of them changed.
+    """The options with which a task is trained, some of them changed. Of the same brain, ``brain_options`` that are not
+    given stay as they are.
 
     Raises:
         NameNotFoundError: there is none for that task; make ``TrainOptions`` of your own.
@@ -91,4 +92,6 @@ def recipe(task: str, **changes: Any) -> TrainOptions:
         hint = did_you_mean(task, RECIPES) or f"; there are {shorten(RECIPES)}"
         raise NameNotFoundError(f"there is no recipe to train {task!r}{hint}; or give TrainOptions of your own")
     made = RECIPES[task]()
+    if "brain_options" in changes and "brain" not in changes:
+        changes["brain_options"] = made.brain_options | changes["brain_options"]
     return TrainOptions(**{**{name: getattr(made, name) for name in TrainOptions.model_fields}, **changes})
