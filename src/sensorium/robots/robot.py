@@ -216,6 +216,18 @@ class Robot(Part[RobotOptions]):
         chain_kernels.relative(self.base_pose(), pose, seen)
         return seen
 
+    def way_in_base_frame(self, start: np.ndarray, goal: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
+        """Goals (B, 7), and the linear (m/s) and angular velocity (rad/s), (B, 6), that lead there from starts (B, 7) in
+        ``dt`` seconds: in the frame of the base link, of poses in the world frame."""
+        from sensorium.robots import chain_kernels
+
+        base, seen, there = self.base_pose(), np.empty_like(start), np.empty_like(goal)
+        twist = np.empty((len(goal), 6))
+        chain_kernels.relative(base, start, seen)
+        chain_kernels.relative(base, goal, there)
+        chain_kernels.between(seen, there, dt, twist)
+        return there, twist
+
     def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Linear (B, 3) m/s and angular velocity (B, 3) rad/s of the base link, in the world frame."""
         self._built("get_velocity")

@@ -24,7 +24,7 @@ class ActionRecord:
             takes the tool centre point there from where it was, in one step.
 
     Args:
-        robot: with ``groups``, ``action_slices`` and ``base_pose()``.
+        robot: with ``groups``, ``action_slices`` and ``way_in_base_frame()``.
         n_envs: B.
         dt: seconds of one step.
     """
@@ -66,9 +66,7 @@ class ActionRecord:
         self, action: np.ndarray, before: dict[str, tuple[np.ndarray, np.ndarray | None]], acting: np.ndarray
     ) -> None:
         """An action (B, n) was carried out in the envs of the mask ``acting``."""
-        from sensorium.robots import chain_kernels
-
-        values, base, self._rows = self._values, self._robot.base_pose(), None
+        values, self._rows = self._values, None
         for name, group in self._robot.groups.items():
             qpos, tcp = before[name]
             target = group.target
@@ -76,10 +74,7 @@ class ActionRecord:
             values["joint_pos"][name][acting] = target[acting]
             values["joint_pos_rel"][name][acting] = (target - qpos)[acting]
             if tcp is not None:
-                goal, here, twist = np.empty_like(tcp), np.empty_like(tcp), np.empty((len(tcp), 6))
-                chain_kernels.relative(base, group.forward(target), goal)
-                chain_kernels.relative(base, tcp, here)
-                chain_kernels.between(here, goal, self._dt, twist)
+                goal, twist = self._robot.way_in_base_frame(tcp, group.forward(target), self._dt)
                 values["ee_pose"][name][acting] = goal[acting]
                 values["ee_twist"][name][acting] = twist[acting]
 
