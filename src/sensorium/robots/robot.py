@@ -217,7 +217,7 @@ class Robot(Part[RobotOptions]):
         return seen
 
     def way_in_base_frame(self, start: np.ndarray, goal: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
-        """Goals (B, 7), and the linear (m/s) and angular velocity (rad/s), (B, 6), that lead there from starts (B, 7) in
+        """Goals (B, 7), and the velocities (B, 6), linear m/s and angular rad/s, that lead there from starts (B, 7) in
         ``dt`` seconds: in the frame of the base link, of poses in the world frame."""
         from sensorium.robots import chain_kernels
 
