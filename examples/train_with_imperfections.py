@@ -1,7 +1,8 @@
 """A balancing robot that learned from perfect readings, beside one that learned from what its sensors really read.
 
-Both have the same body, brain, steps and seeds. One is trained on ground truth, the other with the delay, the noise and
-the biases of its sensors; both are evaluated with perfect sensors, and with real ones. Run again, it goes on.
+Both have the same body, brain and seeds. One is trained on ground truth, the other with the delay, the noise and the
+biases of its sensors, each until it has 96% of the greatest return with its own sensors, or for as many steps as the
+recipe has; both are evaluated with perfect sensors, and with real ones. Run again, it goes on.
 
 python examples/train_with_imperfections.py --out runs/imperfections --seeds 3 --picture train_with_imperfections.png
 """
@@ -19,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sensorium.robots import SensorRig
-from sensorium.training import EntityOptions, evaluate, recipe, train
+from sensorium.training import EntityOptions, TrainOptions, evaluate, recipe, train
 
 KEPT = ("joints", "history_length", "rate")
 """Options of sensors that are no imperfections."""
@@ -37,13 +38,21 @@ def perfect(entity: EntityOptions) -> EntityOptions:
 
 def trained(folder: Path, steps: int, seed: int, kind: str) -> Path:
     """Train one of the two, unless that was done before."""
-    real = recipe("balance", steps=steps, seed=seed, stop_at=None)
+    real = recipe("balance", steps=steps, seed=seed)
     options = real if kind == "imperfections on" else real.model_copy(update={"entity": perfect(real.entity)})
     run = folder / f"{kind.replace(' ', '_')}_{seed}"
-    done = (run / "checkpoints" / f"{-(-steps // options.n_envs) * options.n_envs:012d}").is_dir()
-    if not done:
+    if not is_done(run, options):
         train(options, run, resume=(run / "checkpoints").is_dir())
     return run
+
+
+def is_done(run: Path, options: TrainOptions) -> bool:
+    """Whether a training came to its end before."""
+    if not (run / "evaluations.json").is_file():
+        return False
+    evaluations = json.loads((run / "evaluations.json").read_bytes())
+    enough = options.stop_at or 2.0
+    return any(each["fraction_of_max"] >= enough or each["steps"] >= options.steps for each in evaluations)
 
 
 def draw(figures: dict[str, dict[str, list[float]]], path: Path) -> None:
