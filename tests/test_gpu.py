@@ -3,6 +3,7 @@
 import statistics
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -339,13 +340,74 @@ def test_hooks_that_cannot_be_captured_run_after_the_graph():
     scene.add_object(sn.Sphere(), name="ball", free=True)
     peek = scene.add_sensor(Peek(noise=0.1, delay=0.02))
     plain = scene.add_sensor(sn.IMU(link="ball", acc_noise=0.1))
+    stream = torch.cuda.current_stream()
     with pytest.warns(UserWarning, match="PeekSensor cannot be captured"):
         scene.build(n_envs=3, device="cuda")
+    assert torch.cuda.current_stream() == stream
+    assert len(torch.rand(8, device="cuda").unique()) == 8  # torch's generator is as usable as before
     scene.step(5)
     assert "after the graph" in scene.describe()
     truth = torch.sin(3 * scene.time[0] + torch.arange(3, device="cuda"))
     torch.testing.assert_close(peek.read_ground_truth()[:, 0], truth, atol=1e-5, rtol=1e-5)
     assert plain.read().lin_acc.abs().max() > 0
+
+
+def test_hooks_that_draw_by_torch_draw_anew_at_every_step():
+    from probe import ProbeSensor
+
+    class Dice(Probe):
+        """Draws by torch's own generator."""
+
+    class DiceSensor(ProbeSensor, options=Dice):
+        @classmethod
+        def _update_raw_data(cls, group, out):
+            out.copy_(torch.rand_like(out))
+
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    dice = scene.add_sensor(Dice())
+    scene.build(n_envs=64, device="cuda")
+    assert "in the graph" in scene.describe()
+    drawn = []
+    for _ in range(8):
+        scene.step()
+        drawn.append(dice.read_ground_truth().clone())
+    assert len(torch.stack(drawn).unique()) > 0.99 * 8 * drawn[0].numel()
+
+
+def test_steps_follow_the_stream_that_torch_uses():
+    scene = drop_scene(substeps=1)
+    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1))
+    scene.build(n_envs=8192, device="cuda")
+    scene.step(3)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(20):
+            scene.step()
+        seen = scene.time.clone()  # on the same stream: after the last step
+    side.synchronize()
+    assert seen.tolist() == pytest.approx([0.23] * 8192)
+    assert imu.read().lin_acc.isfinite().all()
+
+
+def test_from_the_second_step_on_a_step_is_the_drivers_launch_alone(monkeypatch):
+    scene = drop_scene(substeps=1)
+    scene.add_sensor(sn.IMU(link="box", acc_noise=0.1))
+    scene.build(n_envs=4, device="cuda")
+    scene.step()
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: pytest.fail("torch was asked"))
+    scene.step(9)
+    assert scene.time.tolist() == pytest.approx([0.1] * 4)
+
+
+def test_steps_from_another_thread():
+    scene = drop_scene(substeps=1)
+    scene.build(n_envs=4, device="cuda")
+    scene.step(2)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(scene.step, 8).result()
+    assert scene.time.tolist() == pytest.approx([0.1] * 4)
 
 
 def test_the_graphs_memory_is_their_own():

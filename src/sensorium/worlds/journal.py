@@ -38,13 +38,15 @@ class Journal:
 
     Attributes:
         recording: whether somebody takes the events after each step.
+        fresh: whether somebody records, or no step was made since all envs were restarted; else a step changes nothing
+            here, and need not be noted.
     """
 
     def __init__(self) -> None:
         self.recording = False
         self._events: list[Restart | Call] = [Restart(False, "reset", None, None)]
         self._changes: dict[Any, Call] = {}
-        self._fresh = True
+        self.fresh = True
         self._stepped = False
 
     def restart(self, call: str, envs: np.ndarray | None, state: np.ndarray | None) -> None:
@@ -52,8 +54,8 @@ class Journal:
         if not self.recording:
             if envs is None:
                 self._events.clear()
-                self._fresh = True
-            elif not self._fresh:
+                self.fresh = True
+            elif not self.fresh:
                 return
         self._events.append(Restart(self._stepped, call, envs, state))
 
@@ -63,20 +65,20 @@ class Journal:
         key = (uuid, method, str(arguments.get("envs")), *sorted(name for name in arguments if name != "envs"))
         self._changes.pop(key, None)
         self._changes[key] = event
-        if self.recording or self._fresh:
+        if self.recording or self.fresh:
             self._events.append(event)
 
     def step(self) -> None:
         """Note that a step was made."""
         if self.recording:
             self._stepped = True
-        elif self._fresh:
+        elif self.fresh:
             self._events.clear()
-            self._fresh = False
+            self.fresh = False
 
     def begin(self) -> list[Restart | Call] | None:
         """Start recording; what led to the sensors as they are, or None where a restart of all envs must come first."""
-        if not self._fresh:
+        if not self.fresh:
             return None
         known = {id(event) for event in self._events}
         # whenever they were made, they come before the first step of this recording
@@ -91,7 +93,7 @@ class Journal:
 
     def end(self) -> None:
         """Stop recording."""
-        self.recording = self._fresh = False
+        self.recording = self.fresh = False
         self.take()
 
 

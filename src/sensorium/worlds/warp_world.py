@@ -7,8 +7,6 @@ and raised by the next call that finds it there: a few steps late, without ever 
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -29,6 +27,7 @@ from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory
 from sensorium.worlds.lights import Light
 from sensorium.worlds.rays import RayBatch
+from sensorium.worlds.warp_graph import Graph
 from sensorium.worlds.world import Envs, env_ids
 
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
@@ -165,7 +164,7 @@ class WarpWorld:
         self._on_step: Callable[[], None] = _nothing
         self._after_step: Callable[[], None] = _nothing
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
-        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[str, Graph] = {}
         self._bound: dict[str, torch.Tensor] = {}
         # What is allocated in a capture must stay the graphs' own. torch's graph sees to that only until the engine's
         # first conditional node, where Warp ends one capture and begins another.
@@ -241,35 +240,10 @@ class WarpWorld:
             return self._step_body
         return lambda: self._restart_body(name == "reset")
 
-    def _graph(self, name: str) -> torch.cuda.CUDAGraph:
+    def _graph(self, name: str) -> Graph:
         if name not in self._graphs:
-            torch.cuda.synchronize(self.device)
-            with _no_collection():
-                self._graphs[name] = self._captured(self._body(name))
+            self._graphs[name] = Graph(self._body(name), self.device, self._pool)
         return self._graphs[name]
-
-    def _captured(self, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
-        stream, pool = wp.stream_from_torch(side), torch.cuda.graph_pool_handle()
-        try:
-            with (
-                torch.cuda.graph(graph, pool, stream=side, capture_error_mode="thread_local"),
-                wp.ScopedDevice(self._wp_device),
-                wp.ScopedStream(stream, sync_enter=False),
-                torch.cuda.use_mem_pool(self._pool, self.device),
-                wp.ScopedAllocator(self._wp_device, _TorchMemory(self.device)),
-            ):
-                wp.capture_begin(stream=stream, external=True)
-                try:
-                    body()
-                finally:
-                    wp.capture_end(stream=stream)
-        except RuntimeError:
-            # torch forgets to end the allocations of a capture that failed, and aborts when a pool is freed later
-            with contextlib.suppress(Exception):
-                torch._C._cuda_endAllocateToPool(self.device.index, pool)
-            raise
-        return graph
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
@@ -367,7 +341,7 @@ class WarpWorld:
 
     def step(self) -> dict[int, str]:
         failed = self._report() if self._seen_word[0] else {}
-        (self._graphs.get("step") or self._graph("step")).replay()
+        (self._graphs.get("step") or self._graph("step")).launch()
         if self._exact:
             self.changes.mark()
         else:
@@ -399,7 +373,7 @@ class WarpWorld:
 
     def forward(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
-        self._graph("forward").replay()
+        self._graph("forward").launch()
         self.changes.mark(envs)
         return {}
 
@@ -410,7 +384,7 @@ class WarpWorld:
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
-        self._graph("reset").replay()
+        self._graph("reset").launch()
         self.changes.mark(envs)
         return {}
 
@@ -453,7 +427,7 @@ class WarpWorld:
             count = part[0].numel()
             part.copy_(full[:, start : start + count].reshape(part.shape))
             start += count
-        self._graph("forward").replay()
+        self._graph("forward").launch()
         self.changes.mark(envs)
         return {}
 
@@ -496,35 +470,6 @@ class WarpWorld:
         self._graphs.clear()
         self._bound.clear()
         self._on_step = self._after_step = self._on_restart = _nothing
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector from freeing an old graph in the midst of a capture, which would break it."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-class _TorchMemory:
-    """Has Warp allocate through torch: from a graph's pool, once, and not by nodes of the graph at every launch."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._blocks: dict[int, torch.Tensor] = {}
-
-    def allocate(self, size_in_bytes: int) -> int:
-        block = torch.empty(size_in_bytes, dtype=torch.uint8, device=self._device)
-        self._blocks[block.data_ptr()] = block
-        return block.data_ptr()
-
-    def deallocate(self, ptr: int, size_in_bytes: int) -> None:
-        del self._blocks[ptr]
 
 
 def _nothing(*_: Any) -> None:
