@@ -63,11 +63,16 @@ class SensorManager:
     @property
     def step_count(self) -> int:
         """Steps since build."""
-        return self._step_count
+        return self.world.step_count if self.world.captures else self._step_count  # a graph keeps a clock of its own
 
     @step_count.setter
     def step_count(self, count: int) -> None:
         self._step_count = self.clock.cell[0] = count
+
+    @property
+    def on_host(self) -> bool:
+        """Whether ``step()`` has work to do: not where the world's own graph does it all."""
+        return not self.world.captures or bool(self._eager)
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -309,7 +314,6 @@ class SensorManager:
             for call in self._steps or self._planned():
                 call()
             return
-        self._step_count += 1  # the graph keeps a clock of its own
         if self._eager:
             world: Any = self.world
             world.run(lambda: self._run(self._eager))

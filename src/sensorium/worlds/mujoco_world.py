@@ -47,6 +47,7 @@ class MujocoWorld:
         self.device = torch.device("cpu")
         self.substeps = substeps
         self.changes = Changes(n_envs)
+        self.step_count = 0
         self.lights: tuple[Light, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
         self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
@@ -105,6 +106,7 @@ class MujocoWorld:
             failed |= self._retire(error.ids)
         if self._bad.any():
             failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
+        self.step_count += 1
         if self._stage == _STAGE_VEL:
             self.changes.mark()
         else:

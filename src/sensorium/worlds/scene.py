@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import mujoco
 import numpy as np
@@ -90,7 +90,7 @@ class Scene(Module):
         self._world: World | None = None
         self._failed: dict[int, str] = {}
         self._viewer: Viewer | None = None
-        self._steps = 0
+        self._sense: Callable[[], None] | None = None
         self._closed = False
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -399,6 +399,8 @@ class Scene(Module):
         self._seed = int(seed)
         self._world = world
         self._journal = Journal()
+        if self._sensing is not None and self._sensing.on_host:
+            self._sense = self._sensing.step
         if self._sensing is not None and not world.captures:
             self._sensing.on_change = self._journal.call
         try:
@@ -476,18 +478,21 @@ class Scene(Module):
             DivergenceError: the physics of some envs failed; raised when all steps are done. Those envs hold still, and
                 are listed in :attr:`failed`, until they are reset; the others went on.
         """
-        world = self._world or self._unbuilt("step")
-        if not isinstance(count, int) or count < 0:
+        if (world := self._world) is None:
+            self._unbuilt("step")
+        if count != 1 and (not isinstance(count, int) or count < 0):
             raise OptionError(f"count must be an integer that is not negative, got {count!r}")
         failed: dict[int, str] = {}
-        for _ in range(count):  # calls nothing that it need not: on a GPU this is all that the host does
+        # It touches as little as it can: on a GPU this is all that the host does, from a core that may have waited for
+        # the device until then, with nothing of this left in its caches.
+        while count > 0:
+            count -= 1
             if now := world.step():
                 failed |= now
             if self._journal.fresh:
                 self._journal.step()
-            self._steps += 1
-            if self._sensing is not None:
-                self._sensing.step()
+            if self._sense is not None:
+                self._sense()
             if self._viewer is not None:
                 self._viewer.after_step()
         if failed:
@@ -650,7 +655,7 @@ class Scene(Module):
             self.set_state(torch.as_tensor(after))
             return
         world.retrace(before, after)
-        self._steps = step
+        world.step_count = step
         if self._sensing is not None:
             self._sensing.step_count = step - 1
             self._sensing.step()
@@ -732,13 +737,14 @@ class Scene(Module):
     @property
     def step_count(self) -> int:
         """Steps that the sensors have made since ``build()``: with the seed, all that randomness depends on."""
-        self._world or self._unbuilt("step_count")
-        return self._steps if self._sensing is None else self._sensing.step_count
+        world = self._world or self._unbuilt("step_count")
+        return world.step_count if self._sensing is None else self._sensing.step_count
 
     @step_count.setter
     def step_count(self, count: int) -> None:
-        self._steps = count
-        if self._sensing is not None and not self.world.captures:
+        if self._sensing is None:
+            self.world.step_count = count
+        elif not self.world.captures:  # a graph's clock cannot be set
             self._sensing.step_count = count
 
     @property
@@ -787,7 +793,7 @@ class Scene(Module):
                 f"{call}() must come before build(): this scene is already running; make a new Scene"
             )
 
-    def _unbuilt(self, call: str) -> Any:
+    def _unbuilt(self, call: str) -> NoReturn:
         why = "this one was closed; make a new Scene" if self._closed else "call scene.build() first"
         raise NotBuiltError(f"{call} needs a running scene: {why}")
 

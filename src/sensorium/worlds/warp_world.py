@@ -155,6 +155,7 @@ class WarpWorld:
         self.changes = Changes(n_envs)
         self.lights: tuple[Light, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
+        self.step_count = 0
         self._exact = exact_sensing
         self._dt = model.opt.timestep * substeps
         chosen = capacities(model)
@@ -341,7 +342,12 @@ class WarpWorld:
 
     def step(self) -> dict[int, str]:
         failed = self._report() if self._seen_word[0] else {}
-        (self._graphs.get("step") or self._graph("step")).launch()
+        try:
+            graph = self._graphs["step"]
+        except KeyError:
+            graph = self._graph("step")
+        graph.launch()
+        self.step_count += 1
         if self._exact:
             self.changes.mark()
         else:

@@ -34,6 +34,8 @@ class World(Protocol):
     """Whether sensing runs inside the world's own graphs (``attach``) rather than after its calls."""
     changes: Changes
     """Which envs changed, and when."""
+    step_count: int
+    """Steps since the world began."""
     lights: tuple[Light, ...]
     """What ``scene.add_light`` added, which the model has as lights too."""
     expanded: dict[str, torch.Tensor]
