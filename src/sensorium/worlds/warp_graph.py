@@ -54,7 +54,7 @@ class Graph:
         self._graph.replay()
         # replay() advances torch's generator for a body that draws by it, and chooses among several devices
         if generator.get_offset() == before and torch.cuda.device_count() == 1:
-            handle = getattr(self._graph, "raw_cuda_graph_exec", None)  # since torch 2.10
+            handle = getattr(self._graph, "raw_cuda_graph_exec", None)  # which old torch lacks
             self._exec = ctypes.c_void_p(handle and handle())
 
 
