@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -29,6 +32,11 @@ class Options(BaseModel):
     )
 
     def __init__(self, **values: Any) -> None:
+        numeric = _numeric_fields(type(self))
+        for name, given in values.items():
+            for value in _leaves(given) if name in numeric else ():
+                if isinstance(value, bool | str):  # of which pydantic would make a number
+                    raise OptionError(f"{type(self).__name__}.{name}: must be a number, got {value!r}")
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -36,6 +44,32 @@ class Options(BaseModel):
         else:
             return
         raise OptionError(message)
+
+
+@cache
+def _numeric_fields(options: type[Options]) -> set[str]:
+    """Names of the options that are numbers, or tuples and the like of them, and nothing else."""
+    numbers = {int, float, NoneType}
+    return {name for name, field in options.model_fields.items() if set(_kinds(field.annotation)) <= numbers}
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """What an annotation is made of: int and float of ``tuple[int, ...] | float``."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    inner = [kind for kind in get_args(annotation) if kind is not Ellipsis]
+    if not inner:
+        yield annotation
+    for kind in inner:
+        yield from _kinds(kind)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _explain(options: type[Options], error: ValidationError) -> str:
