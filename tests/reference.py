@@ -184,10 +184,11 @@ class Reference:
             return x
         b0, b1, b2, a1, a2 = self.filter
         if not advance:
-            self.z1, self.z2 = ((F(1) - b0) * x).astype(F), ((b2 - a2) * x).astype(F)
-            return x
-        y = b0 * x + self.z1
-        self.z1, self.z2 = ((b1 * x - a1 * y) + self.z2).astype(F), (b2 * x - a2 * y).astype(F)
+            self.z1 = self.z2 = np.full(x.shape, np.nan, F)
+        rest = np.isnan(self.z1)
+        y = np.where(rest, x, b0 * x + self.z1)
+        z1 = np.where(rest, (F(1) - b0) * x, (b1 * x - a1 * y) + self.z2)
+        self.z1, self.z2 = z1.astype(F), np.where(rest, (b2 - a2) * x, b2 * x - a2 * y).astype(F)
         return y
 
     def step(self, truth, time, step):

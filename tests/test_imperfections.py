@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from probe import HookedProbe, Probe, probe_scene
+from probe import HookedProbe, Probe, ProbeSensor, probe_scene
 
 import sensorium as sn
 
@@ -185,3 +185,104 @@ def test_bad_values_are_refused(bad):
     _, sensor = probe_scene(Probe(uuid="p", outliers=0.0), n_envs=2)
     with pytest.raises(sn.OptionError, match=next(iter(bad))):
         sensor.set(**bad)
+
+
+def per_env(*values):
+    return [[value] for value in values]
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([{"rate": 50.0}, {"noise_density": 1.0}], [5.0, 5.0, 5.0]),
+        ([{"rate": 50.0, "noise_density": 1.0}], [5.0, 5.0, 5.0]),
+        ([{"noise_density": 2.0, "envs": [0]}, {"rate": 50.0}], [10.0, 5.0, 5.0]),
+        ([{"rate": 50.0, "envs": [2]}, {"noise_density": 2.0}], [200**0.5, 200**0.5, 10.0]),
+        ([{"noise": 0.5, "envs": [0]}, {"rate": 50.0}], [0.5, 5.0, 5.0]),
+        ([{"noise": 0.5}, {"rate": 50.0}], [0.5, 0.5, 0.5]),
+        ([{"noise_density": per_env(1.0, 2.0, 3.0)}, {"rate": per_env(50.0, 25.0, 10.0)}], [5.0, 50**0.5, 45**0.5]),
+        ([{"noise_density": per_env(1.0, 2.0, 3.0)}, {"rate": 50.0, "envs": [2, 0]}], [5.0, 200**0.5, 15.0]),
+        ([{"noise_density": None, "envs": [1]}, {"rate": 50.0}], [5.0, 0.0, 5.0]),
+        ([{"noise_density": None}, {"rate": 50.0}], [0.0, 0.0, 0.0]),
+        ([{"rate": 1e6}], [50**0.5] * 3),
+    ],
+)
+def test_a_density_is_that_of_each_env_at_its_rate_now(calls, expected):
+    _scene, sensor = probe_scene(Probe(uuid="p", noise_density=1.0), n_envs=3)
+    for call in calls:
+        sensor.set(**call)
+    assert sensor._noise_now("noise").tolist() == [pytest.approx([value] * 3) for value in expected]
+
+
+def test_a_density_that_is_refused_changes_nothing():
+    _scene, sensor = probe_scene(Probe(uuid="p", noise_density=1.0), n_envs=3)
+    for bad in (-1.0, "much", [1.0, 2.0]):
+        with pytest.raises(sn.OptionError, match="noise_density"):
+            sensor.set(rate=50.0, noise_density=bad)
+    sensor.set(rate=None)
+    assert sensor._noise_now("noise").tolist() == [pytest.approx([50**0.5] * 3)] * 3
+
+
+@pytest.mark.parametrize("probe", [Probe, HookedProbe])
+@pytest.mark.parametrize("before", [None, 20.0])
+@pytest.mark.parametrize("after", [None, 5.0])
+def test_another_bandwidth_does_not_disturb_a_constant_signal(before, after, probe):
+    scene, sensor = probe_scene(probe(bandwidth=before, bias_spread=0.0), n_envs=3)
+    world = scene.world
+    scene.step(30)
+    held = world.time.clone()
+    sensor.set(bandwidth=after, envs=[0, 2])
+    for _ in range(5):
+        world.time.copy_(held - DT)  # the probe's signal is a function of time alone
+        scene.step()
+        truth = sensor.read_ground_truth()
+        torch.testing.assert_close(sensor.read()[[0, 2]], truth[[0, 2]], atol=1e-5, rtol=1e-5)
+
+
+def test_a_filter_recovers_from_a_signal_that_was_not_finite():
+    class Faulty(Probe):
+        """Reads infinity in env 1 at the sixth step."""
+
+    class FaultySensor(ProbeSensor, options=Faulty):
+        @classmethod
+        def _update_raw_data(cls, group, out):
+            super()._update_raw_data(group, out)
+            if round(float(group.world.time[0]) / DT) == 6:
+                out[:, 1] = math.inf
+
+    scene, sensor = probe_scene(Faulty(bandwidth=5.0), n_envs=2)
+    scene.step(6)
+    assert not sensor.read()[1].isfinite().any()
+    assert sensor.read()[0].isfinite().all()
+    scene.step(2)
+    assert sensor.read().isfinite().all()
+
+
+STAYS = {
+    "stuck": ({"stuck": 1e9}, {"stuck": 0.0}, {"stuck": 1e-9}),
+    "turn-on bias": (
+        {"bias_spread": 1.0, "temperature_drift": 0.0},
+        {"bias_spread": 0.0},
+        {"temperature_drift": 0.01},
+    ),
+    "drift": ({"bias_instability": 1.0}, {"bias_instability": 0.0}, {"bias_instability": 0.01}),
+    "filter": ({"bandwidth": 5.0}, {"bandwidth": None}, {"bandwidth": 5.0}),
+}
+
+
+@pytest.mark.parametrize("what", STAYS)
+@pytest.mark.parametrize("everyone", [None, [0, 1]])
+def test_what_one_env_has_left_behind_is_not_changed_by_another(what, everyone):
+    options, off, again = STAYS[what]
+    seen = []
+    for disturbed in (False, True):
+        scene, sensor = probe_scene(Probe(uuid="p", noise=0.1, **options), n_envs=2)
+        scene.step(50)
+        sensor.set(envs=everyone, **off)
+        scene.step(2)
+        for change in (off, again) if disturbed else ():
+            sensor.set(envs=[0], **change)
+            scene.step()
+        scene.step(1 if disturbed else 3)
+        seen.append(sensor.read()[1].clone())
+    assert torch.equal(*seen)

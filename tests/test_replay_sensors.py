@@ -225,3 +225,59 @@ def test_a_replaced_replay_is_kept_until_there_is_a_frame(driven, tmp_path, monk
         replay(driven.folder, tmp_path / "b", ReplayOptions(interval=2))
     assert len(replay(driven.folder, tmp_path / "b", ReplayOptions(interval=2), overwrite=True)) == 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b"]
+
+
+def test_what_was_set_before_and_after_a_restart_of_all_envs(tmp_path):
+    """Sensors start by what was set at the restart, and go on by what was set after it."""
+    for number, (before, after) in enumerate(
+        [
+            ({"acc_bias_spread": 1.0}, {"acc_bias_spread": 2.0}),
+            ({"acc_noise": 1.0}, {"acc_noise": 0.0}),
+            ({"acc_bias": 1.0, "envs": [0]}, {"acc_bias": 2.0}),
+        ]
+    ):
+        scene = drop_scene()
+        imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_bias_spread=0.0, delay=0.03))
+        scene.build(n_envs=3)
+        scene.step(2)
+        imu.set(**before)
+        scene.reset()
+        imu.set(**after)
+        with sn.datasets.Recorder(scene, tmp_path / f"a{number}") as recorder:
+            recorder.record(5)
+        assert_replayed_to_the_bit(tmp_path / f"a{number}", tmp_path / f"b{number}")
+
+
+def test_what_was_set_by_masks_of_many_envs(tmp_path):
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    scene.build(n_envs=1500)
+    scene.step()
+    ids = [7]
+    for env, bias in ((500, 1.0), (600, 2.0)):
+        mask = np.zeros(1500, bool)
+        mask[env] = True
+        imu.set(acc_bias=bias, envs=mask)
+    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+        imu.set(acc_bias=3.0, envs=ids)
+        ids.append(8)  # a list of the user's own
+        recorder.record(2)
+    assert_replayed_to_the_bit(tmp_path / "a", tmp_path / "b")
+
+
+def test_changes_that_others_have_replaced_are_not_kept():
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box"))
+    scene.build(n_envs=8)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        imu.set(acc_bias=float(rng.normal()), envs=rng.random(8) < 0.3)
+        imu.set(gyro_noise=float(rng.random()))
+    assert len(list(scene._journal._changes)) <= 8 + 1
+
+
+def assert_replayed_to_the_bit(source, out):
+    then, now = sn.datasets.open(source), replay(source, out)
+    for step in range(len(then)):
+        for name in then.names:
+            np.testing.assert_array_equal(now[step][name], then[step][name], err_msg=f"{name} of step {step}")

@@ -299,3 +299,28 @@ def test_friction_cones_are_those_of_the_options():
         assert (scene.model.opt.cone, scene.model.opt.impratio) == (cone, ratio)
     with pytest.raises(sn.OptionError, match="impratio"):
         sn.Scene(impratio=0)
+
+
+def test_states_of_some_envs_come_in_the_order_of_the_envs_that_were_named():
+    scene = drop_scene()
+    scene.build(n_envs=4)
+    state = scene.get_state()
+    state[:, 1] = torch.arange(4.0)
+    scene.set_state(state)
+    scene.set_state(state[[3, 1]], envs=[3, 1])
+    assert torch.equal(scene.get_state(), state)
+    scene.set_state(state[[0, 2]], envs=torch.tensor([True, False, True, False]))
+    assert torch.equal(scene.get_state(), state)
+
+
+def test_poses_of_envs_that_are_held_are_those_of_their_state():
+    scene = drop_scene(height=0.5)
+    scene.build(n_envs=3)
+    scene.hold([1])
+    position, orientation = scene["box"].get_pose()  # the first to ask for it
+    assert position[1].tolist() == pytest.approx([0, 0, 0.5])
+    assert orientation[1].tolist() == pytest.approx([1, 0, 0, 0])
+    scene.step(5)
+    height = scene["box"].get_pose()[0][:, 2]
+    assert height[1].item() == pytest.approx(0.5)
+    assert height[0].item() < 0.5

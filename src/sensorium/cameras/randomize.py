@@ -10,7 +10,7 @@ import torch
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
 from sensorium.pipeline import formula
-from sensorium.worlds import Envs, Scene, env_ids
+from sensorium.worlds import Envs, Scene, env_index
 
 
 def randomize_look(
@@ -62,11 +62,11 @@ def randomize_look(
     if lit and not model.nlight:
         raise OptionError("the scene has no lights to randomise: add some by scene.add_light(...)")
     geoms = _geoms(scene, entities) if colors or choices else []
-    ids = env_ids(envs, world.n_envs)
-    ids = np.arange(world.n_envs) if ids is None else ids
+    index = env_index(envs, world.n_envs, world.device)
+    ids = np.arange(world.n_envs) if index is None else index.numpy(force=True)
     if seeds is not None and len(seeds) != len(ids):
         raise OptionError(f"seeds must be one for each of {len(ids)} envs, got {len(seeds)}")
-    rows = torch.from_numpy(ids.astype(np.int64)).to(world.device)
+    rows = torch.from_numpy(ids).to(world.device)
 
     def uniform(what: str, count: int) -> np.ndarray:
         if seeds is None:

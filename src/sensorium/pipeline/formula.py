@@ -46,7 +46,8 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
     reading = x where due, not lost and not stuck, else what it was
 
 At a reset walk is 0, offset = bias_spread * e0, drift = bias_instability * e1, and the filter is at rest at x:
-z1 = (1 - b0) * x, z2 = (b2 - a2) * x.
+z1 = (1 - b0) * x, z2 = (b2 - a2) * x. So it is at the first sample after its bandwidth was set, which makes z1 NaN, or
+after one that was not finite.
 """
 
 import hashlib

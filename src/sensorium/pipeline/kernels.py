@@ -95,7 +95,7 @@ def constants_checksum() -> int:
     return zlib.crc32(b"".join((folder / name).read_bytes() for name in ("formula.py", "flags.py")))
 
 
-CONSTANTS = 0xF5F0E423
+CONSTANTS = 0x982B2B4C
 """The checksum that kernels in the cache were compiled with. Numba does not notice changes of those files, but it does
 of this one; while the two differ, nothing is cached."""
 
@@ -474,12 +474,21 @@ def _quantise_row(x, resolution, r):
 
 
 @_jit
+def _rest_filter(x, b, extra, e):
+    extra[e, E_Z1, b] = (_ONE - extra[e, E_B0, b]) * x
+    extra[e, E_Z2, b] = (extra[e, E_B2, b] - extra[e, E_A2, b]) * x
+
+
+@_jit
 def _filter_row(x, extra, e):
     for b in range(x.shape[0]):
-        y = extra[e, E_B0, b] * x[b] + extra[e, E_Z1, b]
-        extra[e, E_Z1, b] = (extra[e, E_B1, b] * x[b] - extra[e, E_A1, b] * y) + extra[e, E_Z2, b]
-        extra[e, E_Z2, b] = extra[e, E_B2, b] * x[b] - extra[e, E_A2, b] * y
-        x[b] = y
+        if np.isnan(extra[e, E_Z1, b]):
+            _rest_filter(x[b], b, extra, e)
+        else:
+            y = extra[e, E_B0, b] * x[b] + extra[e, E_Z1, b]
+            extra[e, E_Z1, b] = (extra[e, E_B1, b] * x[b] - extra[e, E_A1, b] * y) + extra[e, E_Z2, b]
+            extra[e, E_Z2, b] = extra[e, E_B2, b] * x[b] - extra[e, E_A2, b] * y
+            x[b] = y
 
 
 @_jit
@@ -752,8 +761,7 @@ def _restart_extra(x, k0, k1, step, b, extra, e):
     e0, e1 = normals(w0, w1)
     extra[e, E_OFFSET, b] = extra[e, E_SPREAD, b] * e0
     extra[e, E_DRIFT, b] = extra[e, E_INSTABILITY, b] * e1
-    extra[e, E_Z1, b] = (_ONE - extra[e, E_B0, b]) * x
-    extra[e, E_Z2, b] = (extra[e, E_B2, b] - extra[e, E_A2, b]) * x
+    _rest_filter(x, b, extra, e)
     return x + extra[e, E_SCALE, b] * x
 
 

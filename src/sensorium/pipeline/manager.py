@@ -505,6 +505,12 @@ class SensorManager:
         self._times.note(row, values, index)
         self._note_timing()
 
+    def noise(self, sensor: Any, part: slice) -> torch.Tensor:
+        """The noise per sample of some columns of a sensor, (B, columns)."""
+        start = sensor.group.columns.start + sensor._columns.start
+        rows = self._blocks[sensor.group.dtype].store.parameter("noise")
+        return rows[start + part.start : start + part.stop].T
+
     def _writes(self, sensor: Any, name: str, value: Any, index: torch.Tensor | None) -> list[Write]:
         option = f"{type(sensor).options_type.__name__}.{name}"
         if name in TIMING_PARAMETERS:

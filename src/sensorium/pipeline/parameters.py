@@ -53,6 +53,9 @@ _EXTRA_BITS = {
     "outliers": OUTLIERS,
     "bandwidth": FILTER,
 }
+_LASTING = ("bias_spread", "bias_instability", "bandwidth")
+"""What leaves something behind in each env when it is set to nothing: an offset until the reset, a drift that fades,
+the state of a filter. Its flag stays, lest what is set in one env changes the others."""
 EXTRA_OPTIONS = (*_EXTRA_BITS, "correlation_time", "temperature", "outlier_size")
 """Further imperfections, whose memory is allocated for sensors whose options name one of them."""
 _SIGNED = ("bias", "scale_error", "temperature_drift", "temperature")
@@ -194,14 +197,16 @@ class ColumnParameters:
                 raise OptionError(f"{option} must be greater than 0, got {value!r}")
             fields = {"decay": -torch.expm1(-self._dt / values)}
         elif name == "bandwidth":
-            fields = low_pass(values, order, self._dt)
+            # with other coefficients the old state means another signal: the filter starts at the next sample
+            fields = low_pass(values, order, self._dt) | {"z1": torch.full_like(values, math.nan)}
         else:
             fields = {name: values}
 
         def after() -> None:
             if name in _EXTRA_BITS:
                 unused = values.device.type == "cpu" and envs is None and not bool((values != 0).any())
-                self._extra_active[name][rows] = not unused
+                kept = self._extra_active[name][rows] & (name in _LASTING)
+                self._extra_active[name][rows] = kept | (not unused)
                 self._refresh(rows)
 
         targets = [(store.extra[:, EXTRA_NAMES.index(field)], given) for field, given in fields.items()]

@@ -89,6 +89,7 @@ class TimingParameters:
         for name, bit in (("rate", RATE), ("dropout", DROPOUT), ("stuck", STUCK)):
             if self._device.type == "cpu":
                 used = bool((self._store.parameter(name)[row] > 0).any())
+                used |= name == "stuck" and bool(self._store.stuck[row].any())  # until the reset
             else:
                 used = (row, name) in self._used
             flags |= bit if used else 0

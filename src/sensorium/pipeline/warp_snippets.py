@@ -148,9 +148,12 @@ if (FRESH && t[{flags.EXTRA_ROW}] >= 0) {{
     {_NORMALS.replace("w0", "e0").replace("w1", "e1").replace("n0", "start").replace("n1", "adrift")}
     more[{flags.E_OFFSET} * n_envs] = more[{flags.E_SPREAD} * n_envs] * start;
     more[{flags.E_DRIFT} * n_envs] = more[{flags.E_INSTABILITY} * n_envs] * adrift;
+}}
+const bool filters = bits_set & {flags.FILTER};
+if (t[{flags.EXTRA_ROW}] >= 0 && (FRESH || (filters && more[{flags.E_Z1} * n_envs] != more[{flags.E_Z1} * n_envs]))) {{
     more[{flags.E_Z1} * n_envs] = (float)((1.0f - more[{flags.E_B0} * n_envs]) * x);
     more[{flags.E_Z2} * n_envs] = (float)((more[{flags.E_B2} * n_envs] - more[{flags.E_A2} * n_envs]) * x);
-}} else if (bits_set & {flags.FILTER}) {{
+}} else if (filters) {{
     T y = more[{flags.E_B0} * n_envs] * x + more[{flags.E_Z1} * n_envs];
     more[{flags.E_Z1} * n_envs]
         = (float)((more[{flags.E_B1} * n_envs] * x - more[{flags.E_A1} * n_envs] * y) + more[{flags.E_Z2} * n_envs]);

@@ -39,7 +39,8 @@ from sensorium.errors import NotBuiltError, OptionError, did_you_mean
 from sensorium.pipeline import SensorGroup, SensorManager, Slots, Source
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.layout import n_columns
-from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, as_numbers, broadcast, check
+from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, broadcast, check
+from sensorium.sensors.density import NoiseDensities
 from sensorium.sensors.options import SensorOptions
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, Names, Painter, env_index
@@ -97,6 +98,8 @@ class Sensor(Module, Generic[DataT]):
             if "kind" not in cls.__dict__:
                 cls.kind = options.__name__.lower()
 
+    _densities: NoiseDensities
+
     def __init__(self, options: Any, uuid: str) -> None:
         self.options = options
         self.uuid = uuid
@@ -145,19 +148,12 @@ class Sensor(Module, Generic[DataT]):
             raise OptionError(
                 f"{self.options_type.__name__}: {', '.join(parameters)} name one parameter twice; give one"
             )
-        values = dict(self._convert(name, value) for name, value in parameters.items())
-        if "rate" in parameters:  # what was given as a density means another noise at another rate
-            for name, density in self._densities.items():
-                noise = name.removesuffix("_density")
-                if name not in parameters and noise not in parameters:
-                    values[noise] = self._noise_of(density, parameters["rate"])
+        index = env_index(envs, manager.world.n_envs, manager.world.device)
+        noise, densities = self._densities.changed(parameters, index, self._n_columns, self._noise_now)
+        values = dict(self._translate(name, value) for name, value in {**parameters, **noise}.items())
         manager.set(self, values, envs)
+        self._densities = densities
         manager.on_change(self.uuid, "set", {"envs": envs, **parameters})
-        for name, value in parameters.items():
-            if name.endswith("noise_density"):
-                self._densities[name] = as_numbers(name, value)
-            elif f"{name}_density" in self._densities:
-                del self._densities[f"{name}_density"]
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Draw what it reads now in one env beside ground truth: its history if it keeps one, else values or images.
@@ -312,7 +308,6 @@ class Sensor(Module, Generic[DataT]):
         self._truths: Any = None
         self._windows: list[Any] = []
         self._truth_windows: list[Any] = []
-        self._densities: dict[str, torch.Tensor] = {}
 
     def _attach(self, manager: SensorManager, group: SensorGroup) -> None:
         """Build the views that reads return."""
@@ -349,29 +344,22 @@ class Sensor(Module, Generic[DataT]):
 
     def _initial(self) -> list[tuple[str, Any]]:
         """Parameters and their values at build."""
-        values = []
-        for name in self.parameter_names:
-            value = getattr(self.options, name)
-            if value is not None:
-                if name.endswith("noise_density"):
-                    self._densities[name] = as_numbers(name, value)
-                values.append(self._convert(name, value))
-        return values
-
-    def _convert(self, name: str, value: Any) -> tuple[str, Any]:
-        """An option as the pipeline's parameter: densities become noise per sample."""
-        if name.endswith("noise_density") and value is not None:
-            density = as_numbers(f"{self.options_type.__name__}.{name}", value)
-            return self._translate(name, self._noise_of(density, self.options.rate))
-        return self._translate(name, value)
-
-    def _noise_of(self, density: torch.Tensor, rate: Any) -> torch.Tensor:
-        """Noise per sample of a density (a number, or one per axis) at a rate (a number, one per env, or None)."""
         assert self._manager is not None
-        most = 1 / self._manager.dt
-        rates = torch.tensor(most) if rate is None else as_numbers(f"{self.options_type.__name__}.rate", rate)
-        scale = (rates.clamp(max=most) / 2).sqrt()
-        return density * scale if scale.ndim == 0 else scale.reshape(-1, 1) * density.reshape(1, -1)
+        given = {name: getattr(self.options, name) for name in self.parameter_names}
+        given = {name: value for name, value in given.items() if value is not None}
+        world, owner = self._manager.world, self.options_type.__name__
+        densities = NoiseDensities.at_build(owner, world.n_envs, self._manager.dt, self.options.rate)
+        noise, self._densities = densities.changed(given, None, self._n_columns, self._noise_now)
+        return [self._translate(name, value) for name, value in {**given, **noise}.items()]
+
+    def _n_columns(self, name: str) -> int:
+        part = self._parameter(name)[1]
+        return part.stop - part.start
+
+    def _noise_now(self, name: str) -> torch.Tensor:
+        """The noise per sample of the part that an option is of, (B, axes)."""
+        assert self._manager is not None
+        return self._manager.noise(self, self._parameter(name)[1])
 
     def _settable(self) -> dict[str, tuple[str, slice]]:
         parts = self._parts().items()

@@ -23,7 +23,7 @@ from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 from sensorium.errors import OptionError
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.lights import Light
-from sensorium.worlds.world import Envs, env_ids
+from sensorium.worlds.world import Envs, env_ids, env_index
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _STAGE_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
@@ -54,6 +54,7 @@ class MujocoWorld:
         self.threads = threads or len(os.sched_getaffinity(0))
         self.batch = Batch(model, n_envs, self.threads)
         self._healthy: np.ndarray | None = None  # ids that still step, or None while all do
+        self._failed = np.zeros(n_envs, bool)  # the others are held
         self._late: dict[int, str] = {}  # failures found outside step(), which the next one reports
         self._bad = self.batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
         self._flags: np.ndarray | None = None
@@ -75,7 +76,7 @@ class MujocoWorld:
             self._bound.add(field)
             if not array.flags.writeable:
                 # a field bound between calls is zero until the next one; these stages leave the physics untouched
-                self._late |= self._guard(lambda: self.batch.forward(self._healthy, stage=_STAGE_VEL))
+                self._late |= self._guard(lambda: self.batch.forward(self._sound, stage=_STAGE_VEL))
         if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs at every call
             array = array.view()
             array.flags.writeable = True
@@ -148,6 +149,7 @@ class MujocoWorld:
     def _retire(self, ids: np.ndarray) -> dict[int, str]:
         """Take envs out of stepping until they are reset; env -> message of those that were still healthy."""
         healthy = np.arange(self.n_envs, dtype=np.int32) if self._healthy is None else self._healthy
+        self._failed[ids] = True
         new = np.intersect1d(ids, healthy)
         messages = {int(env): self.batch.error(int(env)) or self._warning(int(env)) for env in new}
         if messages:
@@ -159,6 +161,11 @@ class MujocoWorld:
         ids = env_ids(envs, self.n_envs)
         healthy = np.arange(self.n_envs, dtype=np.int32) if self._healthy is None else self._healthy
         self._healthy = np.setdiff1d(healthy, healthy if ids is None else ids).astype(np.int32)
+
+    @property
+    def _sound(self) -> np.ndarray | None:
+        """Ids of the envs whose state can be computed with, stepped or held; None for all."""
+        return np.flatnonzero(~self._failed).astype(np.int32) if self._failed.any() else None
 
     def _guard(self, call: Callable[[], None]) -> dict[int, str]:
         """Run a call of the batch; env -> message of those in which MuJoCo raised, which are retired."""
@@ -181,8 +188,8 @@ class MujocoWorld:
     def settle(self) -> None:
         if self.changes.unsettled:
             ids = self.changes.take_unsettled()
-            if self._healthy is not None:
-                ids = np.intersect1d(ids, self._healthy).astype(np.int32)
+            if self._sound is not None:
+                ids = np.intersect1d(ids, self._sound).astype(np.int32)
             self._late |= self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
@@ -194,7 +201,9 @@ class MujocoWorld:
     def _revive(self, ids: np.ndarray | None) -> None:
         alive = range(self.n_envs) if ids is None else ids.tolist()
         self._late = {env: text for env, text in self._late.items() if env not in alive}
-        self.batch.warning[slice(None) if ids is None else ids] = 0
+        rows = slice(None) if ids is None else ids
+        self.batch.warning[rows] = 0
+        self._failed[rows] = False
         if self._healthy is not None:
             healthy = np.arange(self.n_envs) if ids is None else np.union1d(self._healthy, ids)
             self._healthy = None if len(healthy) == self.n_envs else healthy.astype(np.int32)
@@ -203,8 +212,8 @@ class MujocoWorld:
         return torch.from_numpy(self.batch.state.copy())
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
-        ids = env_ids(envs, self.n_envs)
-        rows = slice(None) if ids is None else ids
+        index = env_index(envs, self.n_envs, self.device)
+        rows = slice(None) if index is None else index.numpy()
         values = np.asarray(state.numpy(force=True) if isinstance(state, torch.Tensor) else state, dtype=np.float64)
         expected = self.batch.state[rows].shape
         if values.shape != expected:

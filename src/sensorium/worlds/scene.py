@@ -59,7 +59,7 @@ class Scene(Assembly):
     def __init__(self, dt: float = 0.01, substeps: int = 5, **options: Any) -> None:
         super().__init__(SceneOptions(dt=dt, substeps=substeps, **options))
         self._expanded: Mapping[str, np.ndarray | None] = {}
-        self._journal = Journal()
+        self._journal = Journal(0)
         self._world: World | None = None
         self._sense: Callable[[], None] | None = None
         self._failed: dict[int, str] = {}
@@ -132,7 +132,7 @@ class Scene(Assembly):
         self.__dict__.setdefault("_children", {})["world"] = ModelFields(world)
         self._seed = int(seed)
         self._world = world
-        self._journal = Journal()
+        self._journal = Journal(world.n_envs)
         if self._sensing is not None and self._sensing.on_host:
             self._sense = self._sensing.step
         if self._sensing is not None and not world.captures:

@@ -28,7 +28,7 @@ from sensorium.worlds.device import is_out_of_memory
 from sensorium.worlds.lights import Light
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_graph import Graph
-from sensorium.worlds.world import Envs, env_ids
+from sensorium.worlds.world import Envs, env_ids, env_index
 
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _HARMLESS = int(mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS)
@@ -418,16 +418,17 @@ class WarpWorld:
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
         values = torch.as_tensor(state, device=self.device, dtype=torch.float32)
-        self._select(envs)
-        rows = self.n_envs if envs is None else len(values)
+        index = env_index(envs, self.n_envs, self.device)
+        rows = self.n_envs if index is None else len(index)
         width = sum(part[0].numel() for part in self._state_parts())
         if values.shape != (rows, width):
             raise OptionError(f"state must have shape {(rows, width)} for these envs, got {tuple(values.shape)}")
-        if envs is None:
+        self._select(envs)
+        if index is None:
             full = values
         else:
             full = self.get_state()
-            full[self.mask] = values
+            full[index] = values
         start = 0
         for part in self._state_parts():
             count = part[0].numel()
