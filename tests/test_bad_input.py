@@ -311,3 +311,44 @@ def test_classes_that_contradict_themselves():
     scene.add_sensor(sn.Contact(link="box", delay=0.1, interpolate=True))
     with pytest.raises(sn.OptionError, match="cannot be interpolated"):
         scene.build()
+
+
+def test_slips_are_named(tmp_path):
+    scene = drop_scene()
+    for slip, words in (
+        (lambda: scene.add_sensor(sn.IMU), "add_sensor takes sensor options"),
+        (lambda: scene.add_object(sn.Box(), name=3), "name must be text, got 3"),
+        (
+            lambda: sn.TileMap(grid=("aa",), heights={"a": 0.1}).height_at([0.1, 0.1, 0.1]),
+            r"shape \(2,\) or \(n, 2\), got \(3,\)",
+        ),
+        (lambda: sn.TileMap(grid=("aa",), heights={"a": 0.1}).height_at(1.0), "height_at"),
+    ):
+        with pytest.raises(sn.OptionError, match=words):
+            slip()
+    imu = scene.add_sensor(sn.IMU(link="box", history_length=3, temperature=30.0, acc_temperature_drift=0.1))
+    scene.build()
+    for slip, words in (
+        (lambda: imu.read(history_length=2.5), "whole number, got 2.5"),
+        (lambda: imu.set(temperature=None), "temperature must be numbers, got None"),
+        (lambda: scene.snapshot(path=tmp_path / "a.xyz"), r"path must end in \.png"),
+    ):
+        with pytest.raises(sn.OptionError, match=words):
+            slip()
+
+
+def test_joints_of_a_robot_by_their_full_names():
+    scene = sn.Scene()
+    scene.add_robot(ARM, name="left")
+    scene.add_robot(ARM, name="right", pos=(1, 0, 0))
+    by_full = scene.add_sensor(sn.JointEncoder(robot="left", joints=("left/shoulder",), uuid="full"))
+    by_own = scene.add_sensor(sn.JointEncoder(robot="left", joints=("shoulder",), uuid="own"))
+    scene.add_sensor(sn.JointEncoder(robot="left", joints=("right/shoulder",), uuid="other"))
+    with pytest.raises(sn.NameNotFoundError, match="right"):
+        scene.build()
+    scene.remove_sensor("other")
+    scene.build()
+    scene.world.bind("qpos")[:, :] = 0.3
+    scene.forward()
+    assert torch.equal(by_full.read().positions, by_own.read().positions)
+    assert by_own.read().positions.item() == pytest.approx(0.3)

@@ -45,6 +45,12 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     np.testing.assert_allclose(
         robot.decide_batch(observation, deterministic=True)[1], robot.decide(one, deterministic=True), atol=1e-6
     )
+    with pytest.raises(OptionError, match=r"'imu.ang_vel' must have the shape \(3,\) in each env, got \(4, 3\)"):
+        robot.decide(observation)
+    with pytest.raises(OptionError, match="the observation lacks 'imu"):
+        robot.decide_batch({"im": np.zeros((4, 3))})
+    with pytest.raises(OptionError, match="the entity has no sensors"):
+        sn.TrainableEntity("balancer", [], brain=sn.SACMLPBrain)
     env = task.as_gymnasium()
     assert env.num_envs == 4
 

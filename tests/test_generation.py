@@ -481,3 +481,19 @@ def test_names_and_numbers(whole, capsys):
     assert "did you mean 'front'" in capsys.readouterr().err
     with pytest.raises(OptionError, match="numbers must be integers, one for each"):
         sn.tasks.make("pick", n_envs=2).reset(numbers=[1])
+
+
+def test_a_data_set_gives_some_of_its_episodes(whole):
+    data = sn.datasets.open(whole)
+    assert [each.number for each in data[1:3]] == [each.number for each in list(data)[1:3]]
+    assert data[99:] == []
+    with pytest.raises(OptionError, match="whole numbers and slices, got 'first'"):
+        data["first"]
+
+
+def test_commands_name_what_they_cannot_read_or_write(whole, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["replay", str(whole), "--out", str(tmp_path / "r")]) == 2
+    assert "is no recording" in capsys.readouterr().err
+    assert main(["plot", "IMU", "--out", str(tmp_path / "file" / "x.png")]) == 2
+    assert str(tmp_path / "file") in capsys.readouterr().err

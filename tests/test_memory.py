@@ -637,6 +637,16 @@ def test_too_few_different_states_put_the_fit_off():
     assert bool(torch.isfinite(buffer.clusters.centroids).all())
 
 
+def test_a_fit_is_tried_again_when_the_buffer_is_full_of_other_states():
+    buffer = VectorizedClusterBuffer(PLANE, THRUST, ClusterOptions(capacity=100, clusters=4, warmup=60))
+    buffer.add(**at(np.zeros((60, 2)), range(60)))
+    assert buffer.clusters is None
+    rng = np.random.default_rng(0)
+    for start in range(0, 200, 20):
+        buffer.add(**at(rng.normal(size=(20, 2)), range(start, start + 20)))
+    assert buffer.clusters is not None
+
+
 def test_gathering_takes_each_transition_once_and_counts_what_is_lost():
     with Memory(SPACE, ACTION, capacity=32, n_envs=4, shared=True, writers=2) as memory:
         other = Memory.attach(memory.name, writer=1)

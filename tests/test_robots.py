@@ -398,3 +398,32 @@ def test_actions_can_be_given_as_objects():
     robot = make(CART, actions=[Action(**each) for each in CART_ACTIONS])
     assert robot.action_names == ["forward", "turn"]
     assert robot.options.base == "chassis"
+
+
+@pytest.mark.parametrize("name", ["diffdrive", "franka"])
+def test_after_a_reset_it_was_told_nothing(name):
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_terrain(sn.Plane())
+    robot = scene.add_module("robot", make(name, rig=SensorRig()))
+    scene.build(n_envs=3)
+    robot.act(robot.action_limits[:, 1].numpy())
+    scene.step(2)
+    told = robot.action.value.clone()
+    assert told.abs().max() > 0
+    scene.reset([2, 0])
+    assert robot.action.value[[0, 2]].abs().max() == 0
+    assert torch.equal(robot.action.value[1], told[1])
+    scene.reset()
+    assert robot.action.value.abs().max() == 0
+
+
+def test_a_drive_is_told_by_numbers_or_by_its_move_group():
+    scene = sn.Scene(dt=0.01, substeps=2)
+    robot = scene.add_module("robot", make("diffdrive", rig=SensorRig()))
+    scene.build(n_envs=2)
+    robot.act({"base": [0.5, 0.1]})
+    assert robot.action.value.tolist() == [pytest.approx([0.5, 0.1])] * 2
+    for bad, words in (({"bas": [0.5, 0.1]}, "'bas'.*base"), ({}, "one move group"), ("fast", "numbers, got 'fast'")):
+        with pytest.raises((sn.OptionError, sn.NameNotFoundError), match=words):
+            robot.act(bad)
+    assert robot.action.value.tolist() == [pytest.approx([0.5, 0.1])] * 2

@@ -69,4 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
     except SensoriumError as error:
         print(f"sensorium {name}: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:  # not about a file of the user's
+            raise
+        print(f"sensorium {name}: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     return int(status or 0)

@@ -97,7 +97,7 @@ class Replay:
             max_frames=self.max_frames,
             **given,
         )
-        total = len(sn.datasets.open(self.source).source_steps[:: self.interval][: self.max_frames])
+        total = len(sn.datasets.Episode(self.source).source_steps[:: self.interval][: self.max_frames])
         try:
             with gentle_end(), progress("replaying", total, "frames") as advance:
                 episode = sn.datasets.replay(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from fractions import Fraction
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import h5py
 import numpy as np
 
 from sensorium.datasets.layout import SCHEMA
 from sensorium.datasets.streams import kind_of, read_video
-from sensorium.errors import DatasetError, NameNotFoundError, did_you_mean, shorten
+from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.suites import decode
 
 ABOUT = "dataset.json"
@@ -153,7 +154,16 @@ class Dataset:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, index: int) -> Trajectory:
+    @overload
+    def __getitem__(self, index: int) -> Trajectory: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Trajectory]: ...
+    def __getitem__(self, index: int | slice) -> Trajectory | list[Trajectory]:
+        """One episode, or a list of several."""
+        if isinstance(index, slice):
+            return [Trajectory(path) for path in self._paths[index]]
+        if not isinstance(index, Integral):
+            raise OptionError(f"a data set is indexed by whole numbers and slices, got {index!r}")
         if not -len(self) <= index < len(self):
             raise IndexError(f"the data set has {len(self)} episodes, so there is none at {index}")
         return Trajectory(self._paths[index])

@@ -211,14 +211,14 @@ class VectorizedClusterBuffer:
         for block, array in zip(self._arrays, arrays, strict=True):
             block[rows] = array.reshape(len(array), *block.shape[1:])
         self._serials[rows] = serials
-        if self.clusters is None and self.options.clusters > 1 and len(self) >= self._fit_at:
+        if self.clusters is None and self.options.clusters > 1 and self._next_serial >= self._fit_at:
             self._first_fit()
 
     def _first_fit(self) -> None:
         try:
             self.fit()
         except OptionError:  # too little has been seen to tell so many clusters apart: later, with twice as much
-            self._fit_at *= 2
+            self._fit_at = 2 * self._next_serial
 
     # -- clusters -----------------------------------------------------------------------------------------------------
 

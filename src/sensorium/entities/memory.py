@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import NoReturn
 
@@ -221,8 +222,8 @@ class Memory:
                 than they can be read.
         """
         self._check_open()
-        if batch_size < 1:
-            raise OptionError(f"batch_size: at least 1, got {batch_size}")
+        if not isinstance(batch_size, Integral) or batch_size < 1:
+            raise OptionError(f"batch_size must be an integer of at least 1, got {batch_size!r}")
         if out is None:
             if len(self._batch) != batch_size:
                 self._batch = self.batch(batch_size)

@@ -16,7 +16,7 @@ from pydantic import Field
 from sensorium.datasets.files import write_whole
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.entities.memory import usable_device
-from sensorium.errors import DatasetError, OptionError
+from sensorium.errors import DatasetError, OptionError, shorten
 from sensorium.options import Options
 
 _FORMAT = "sensorium-sac"
@@ -118,6 +118,8 @@ class SACMLPBrain:
                     "raise the camera's resolution"
                 )
         self._vectors = [name for name in self._boxes if name not in self._images]
+        if not self._boxes:
+            raise OptionError("observation_space is empty: the entity has no sensors; give it some")
         shown = {name.replace(".", "_"): self._boxes[name] for name in self._images}
         width = sum(_size(self._boxes[name]) for name in self._vectors)
         if width:
@@ -162,7 +164,10 @@ class SACMLPBrain:
         policy = self._sac.policy
         policy.set_training_mode(False)
         with torch.no_grad():
-            shown = self._shown({name: torch.as_tensor(value) for name, value in observation.items()})
+            try:
+                shown = self._shown({name: torch.as_tensor(value) for name, value in observation.items()})
+            except (KeyError, RuntimeError) as error:
+                raise OptionError(self._mismatch(observation) or str(error)) from error
             mean, log_std, _ = policy.actor.get_action_dist_params(shown)
             if not deterministic:
                 noise = torch.randn(mean.shape, generator=self._random).to(mean)
@@ -178,6 +183,16 @@ class SACMLPBrain:
             flat = flat.to(self.device, torch.float32).sub_(self._shift).mul_(self._scale)
             shown[_VECTOR] = flat.nan_to_num_(nan=0.0).clamp_(-_MOST, _MOST)
         return shown
+
+    def _mismatch(self, observation: Mapping[str, np.ndarray]) -> str:
+        """What is wrong with an observation of several envs."""
+        for name, box in self._boxes.items():
+            if name not in observation:
+                return f"the observation lacks {name!r}; it has {shorten(observation)}"
+            if observation[name].shape[1:] != box.shape:
+                of_one = observation[name].shape[1:]
+                return f"{name!r} must have the shape {box.shape} in each env, got {of_one}; decide_batch takes several"
+        return ""
 
     # -- learning -----------------------------------------------------------------------------------------------------
 

@@ -201,8 +201,8 @@ def _cut(block: Block, columns: slice, threads: int, n_envs: int) -> list[tuple[
     bounds = [columns.start]
     for part in range(1, threads):
         cut = columns.start + count * part // threads
-        while columns.start < cut < columns.stop and mix_row[cut] % 3 > 0:
+        while columns.start < cut < columns.stop and mix_row[cut] > 0 and mix_row[cut] % 3 > 0:  # -1: not mixed
             cut += 1
         bounds.append(cut)
     bounds.append(columns.stop)
-    return list(itertools.pairwise(bounds))
+    return [(start, stop) for start, stop in itertools.pairwise(bounds) if start < stop]

@@ -190,6 +190,8 @@ class ColumnParameters:
             )
         n_envs = self._n_envs if envs is None else len(envs)
         here = slice(int(found[0]), int(found[-1]) + 1)
+        if value is None and name in ("temperature", "correlation_time"):
+            raise OptionError(f"{option} must be numbers, got None")
         values = broadcast(option, 0.0 if value is None else value, len(found), n_envs)
         check(option, values, least=-1e30 if name in _SIGNED else 0.0, most=1.0 if name == "outliers" else None)
         if name == "correlation_time":

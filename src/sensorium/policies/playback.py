@@ -25,7 +25,10 @@ class PlaybackPolicy(Policy):
 
     def __init__(self, task: Any, actions: Any) -> None:
         super().__init__(task)
-        rows = np.asarray(actions, np.float64)
+        try:
+            rows = np.asarray(actions, np.float64)
+        except (ValueError, TypeError) as error:
+            raise OptionError(f"actions must be numbers, as many at every step: {error}") from error
         if rows.ndim == 2:
             rows = np.repeat(rows[:, None], task.n_envs, axis=1)
         expected = (task.n_envs, task.robot.n_actions)

@@ -287,7 +287,8 @@ class Manipulator(Robot):
         scene.forward()
 
     def on_reset(self, envs: Envs) -> None:
-        """Stand at home again."""
+        """Stand at home again, and told nothing."""
+        super().on_reset(envs)
         self.set_home(envs)
 
     def _start_actions(self, world: World) -> None:

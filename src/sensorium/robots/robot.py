@@ -156,16 +156,17 @@ class Robot(Part[RobotOptions]):
         return dict.fromkeys(self.groups, slice(0, self.n_actions))
 
     def act(self, action: Any, envs: Envs = None) -> None:
-        """Tell the robot what to do from the next step on, until it is told otherwise.
+        """Tell the robot what to do from the next step on, until it is told otherwise or reset.
 
         Args:
-            action: (n_actions,) or (B, n_actions) in the robot's own units; cut off at ``action_limits``.
+            action: (n_actions,) or (B, n_actions) in the robot's own units; cut off at ``action_limits``. Or a mapping
+                from move groups to the numbers that are theirs.
             envs: which envs; None for all. ``action`` then has one row for each.
         """
         world = self._built("act")
         index = env_index(envs, world.n_envs, world.device)
         rows = world.n_envs if index is None else len(index)
-        told = torch.as_tensor(action if isinstance(action, torch.Tensor) else np.asarray(action))
+        told = self._numbers(action)
         if tuple(told.shape) not in ((self.n_actions,), (1, self.n_actions), (rows, self.n_actions)):
             raise OptionError(
                 f"{self.name}.act: action must have shape ({self.n_actions},) or ({rows}, {self.n_actions}) for "
@@ -186,6 +187,30 @@ class Robot(Part[RobotOptions]):
             ctrl[:, self._columns] = control
             self._ctrl[index] = ctrl
             self.action.value[index] = told
+
+    def _numbers(self, action: Any) -> torch.Tensor:
+        if isinstance(action, Mapping):
+            for name in action:
+                if name not in self.groups:
+                    hint = did_you_mean(str(name), self.groups) or f"; it has {shorten(self.groups)}"
+                    raise NameNotFoundError(f"{self.name}.act: there is no move group {name!r}{hint}")
+            if len(action) != 1:
+                raise OptionError(f"{self.name}.act: a mapping must have one move group, got {list(action)}")
+            (action,) = action.values()
+        array = action if isinstance(action, torch.Tensor) else np.asarray(action)
+        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
+            raise OptionError(f"{self.name}.act: action must be numbers, got {action!r}")
+        return torch.as_tensor(array)
+
+    def on_reset(self, envs: Envs) -> bool | None:
+        """It was told nothing yet."""
+        world = self._built("on_reset")
+        index = env_index(envs, world.n_envs, world.device)
+        if index is None:
+            self.action.value.zero_()
+        else:
+            self.action.value.index_fill_(0, index, 0.0)
+        return False
 
     # -- where it is --------------------------------------------------------------------------------------------------
 

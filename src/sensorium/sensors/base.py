@@ -418,8 +418,10 @@ class Sensor(Module, Generic[DataT]):
         fresh = history_length is not None or envs is not None
         if history_length is not None:
             length = self.group.history_length
-            if not isinstance(history_length, Integral) or not 1 <= history_length <= length:
-                few = isinstance(history_length, Integral) and history_length < 1
+            if not isinstance(history_length, Integral):
+                raise OptionError(f"{call}: history_length must be a whole number, got {history_length!r}")
+            if not 1 <= history_length <= length:
+                few = history_length < 1
                 fix = (
                     "ask for 1 or more" if few else f"construct the sensor with history_length={history_length} or more"
                 )

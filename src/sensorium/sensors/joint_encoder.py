@@ -122,7 +122,8 @@ def resolve_joints(spec: mujoco.MjSpec, names: Names, options: Any, asked_by: st
                 raise OptionError(f"{asked_by}.joints: {joint} is not in [0, {len(every)}); {shorten(every)}")
             found.append(every[joint])
         else:
-            element = names.joint(f"{prefix}{joint}", f"{asked_by}.joints")
+            full = joint if joint in every else f"{prefix}{joint}"  # "left/shoulder" of the robot "left" is meant, too
+            element = names.joint(full, f"{asked_by}.joints")
             if element.type not in _SCALAR:
                 raise OptionError(f"{asked_by}.joints: {joint!r} is not a hinge or slide joint")
             found.append(element.name)

@@ -150,7 +150,7 @@ class Assembly(Module):
     def add_sensor(self, options: SensorSpec[SensorT]) -> SensorT:
         """Add a sensor from its options, e.g. ``scene.add_sensor(sn.IMU(link="box"))``; returns what reads it."""
         self._before_build("add_sensor")
-        if not hasattr(options, "make_sensor"):
+        if not hasattr(options, "make_sensor") or isinstance(options, type):
             raise OptionError(f"add_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
         if self._adapt is not None:
             options = self._adapt(options)
@@ -265,6 +265,8 @@ class Assembly(Module):
             while name in taken or name in _RESERVED:
                 number += 1
                 name = f"{stem}_{number}"
+        elif not isinstance(name, str):
+            raise OptionError(f"name must be text, got {name!r}")
         elif not name or not name.isprintable() or "/" in name or "." in name:
             raise OptionError(f"name must not be empty or contain '/' or '.', got {name!r}")
         elif name in _RESERVED:

@@ -44,6 +44,7 @@ class Part(Module, Generic[OptionsT]):
     def start(self, scene: Scene) -> None:
         """The scene was built: make buffers of B rows. Called at the end of ``scene.build()``."""
 
-    def on_reset(self, envs: Envs) -> None:
+    def on_reset(self, envs: Envs) -> bool | None:
         """``scene.reset(envs)`` put envs to the model's initial state: write what the part's own initial state differs
-        by. What depends on it is recomputed afterwards."""
+        by. What depends on it is recomputed afterwards, unless this returns False: nothing of the physics was written.
+        """

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from sensorium.viewer import Viewer
 
+_PICTURES = (".png", ".jpg", ".jpeg", ".tiff", ".webp")
+
 
 class Scene(Assembly):
     """Robots, objects, terrain and sensors, simulated in B copies.
@@ -258,6 +260,8 @@ class Scene(Assembly):
             raise OptionError(f"env must be an integer in [0, {world.n_envs}), got {env!r}")
         if min(width, height) < 1 or max(width, height) > 16384:
             raise OptionError(f"width and height must lie in [1, 16384], got {width!r} and {height!r}")
+        if path is not None and Path(path).suffix.lower() not in _PICTURES:
+            raise OptionError(f"path must end in {', '.join(_PICTURES)}, got {str(path)!r}")
         painter = Painter()
         self.draw_debug(painter, env)
         image = snapshot(world, env, painter, width, height, camera)
@@ -316,9 +320,8 @@ class Scene(Assembly):
         self._note_restart(envs, None if call == "reset" else world.get_state)
         failed = getattr(world, call)(envs)
         parts = [part for part in self._parts.values() if type(part).on_reset is not Part.on_reset]
-        if call == "reset" and parts:
-            for part in parts:
-                part.on_reset(envs)
+        written = [part.on_reset(envs) is not False for part in parts] if call == "reset" else []
+        if any(written):
             failed |= world.forward(envs)
         self._after_restart(envs, failed)
 

@@ -205,6 +205,8 @@ class TileMap(Options):
     def height_at(self, xy: Any) -> np.ndarray:
         """The height of the ground at points (n, 2) of the map's own frame, in metres (n,); NaN where there is none."""
         points = np.atleast_2d(np.asarray(xy, dtype=np.float64))
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise OptionError(f"height_at: points must have shape (2,) or (n, 2), got {np.shape(xy)}")
         rows, columns = len(self.grid), len(self.grid[0])
         column = np.floor(points[:, 0] / self.tile_size[0] + columns / 2)
         row = np.floor(rows / 2 - points[:, 1] / self.tile_size[1])
