@@ -237,7 +237,8 @@ class Task(Generic[ConfigT]):
         self.set_sensor_step(0)
 
     def set_sensor_step(self, step: int) -> None:
-        """Let the noise of sensors and actions, which depends on the seed and a count of steps, go on from another."""
+        """Let the noise of sensors and actions, which depends on the seed and a count of steps, go on from another one.
+        Reset all envs after it."""
         self.scene.step_count = step
         self.robot.set_noise_step(step)
 

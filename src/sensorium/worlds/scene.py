@@ -451,7 +451,10 @@ class Scene(Assembly):
 
     @property
     def step_count(self) -> int:
-        """Steps that the sensors have made since ``build()``: with the seed, all that randomness depends on."""
+        """Steps that the sensors have made since ``build()``: with the seed, all that randomness depends on.
+
+        It can be set, on the CPU, to have other noise; reset all envs after it, for delays and histories go by it too.
+        """
         world = self._world or self._unbuilt("step_count")
         return world.step_count if self._sensing is None else self._sensing.step_count
 
