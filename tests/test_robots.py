@@ -413,6 +413,11 @@ def test_after_a_reset_it_was_told_nothing(name):
     scene.reset([2, 0])
     assert robot.action.value[[0, 2]].abs().max() == 0
     assert torch.equal(robot.action.value[1], told[1])
+    scene.reset(torch.tensor([True, False, True]))
+    assert torch.equal(robot.action.value[1], told[1])
+    scene.reset(1)
+    assert robot.action.value[1].abs().max() == 0
+    robot.act(robot.action_limits[:, 1].numpy())
     scene.reset()
     assert robot.action.value.abs().max() == 0
 

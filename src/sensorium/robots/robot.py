@@ -204,12 +204,15 @@ class Robot(Part[RobotOptions]):
 
     def on_reset(self, envs: Envs) -> bool | None:
         """It was told nothing yet."""
-        world = self._built("on_reset")
-        index = env_index(envs, world.n_envs, world.device)
-        if index is None:
-            self.action.value.zero_()
+        world, action = self._built("on_reset"), self.action.value
+        if envs is None:
+            action.zero_()
+        elif isinstance(envs, torch.Tensor) and envs.dtype == torch.bool:  # counting them would wait for a device
+            action.masked_fill_(envs.to(action.device)[:, None], 0.0)
         else:
-            self.action.value.index_fill_(0, index, 0.0)
+            index = env_index(envs, world.n_envs, world.device)
+            assert index is not None
+            action.index_fill_(0, index, 0.0)
         return False
 
     # -- where it is --------------------------------------------------------------------------------------------------
