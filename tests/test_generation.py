@@ -433,6 +433,22 @@ def test_failures_can_be_looked_at_afterwards(tmp_path):
     assert (tmp_path / "pick" / "failed" / "episode_000000.h5").is_file()
 
 
+def test_an_episode_that_the_manifest_lacks_is_told(copy):
+    manifest = json.loads((copy / "manifest.json").read_text())
+    name = sorted(manifest)[1]
+    del manifest[name]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    found = sn.datasets.validate(copy)
+    assert not found.valid
+    assert any(name in problem and "does not know it" in problem for problem in found.problems)
+
+
+def test_cameras_are_not_named_as_another_ones_depth():
+    for name in ("seen_segmentation", "rgb_depth"):
+        with pytest.raises(OptionError, match=f"{name}.*choose another name"):
+            sn.tasks.make("pick", cameras=[{"name": name}])
+
+
 def test_a_manifest_that_cannot_be_read_is_told(copy, capsys):
     (copy / "manifest.json").write_text("{")
     assert main(["validate", str(copy)]) == 1

@@ -481,3 +481,33 @@ def test_bad_input_is_told():
         make(brain_options={"gian": 1})
     with pytest.raises(OptionError, match="does not learn"):
         make(memory=10).learn(1)
+
+
+def test_what_is_under_way_when_nothing_is_remembered_is_not_taken_up_later():
+    entity = make(SENSORS[:1], memory=100, rate=25)
+    task = sn.tasks.make("balance", entities={"a": entity}, n_envs=1, autoreset=True, max_steps=9)
+    task.reset()
+    task.live(1)
+    task.live(9, remember=False)
+    task.live(1)
+    assert len(entity.memory) == 0
+
+
+def test_a_step_in_which_the_physics_broke_down_pays_and_teaches_nothing():
+    task = sn.tasks.make("balance", n_envs=3, autoreset=True)
+    task.reset()
+    task.step(np.zeros((3, 2)))
+    task.scene.world.bind("qvel")[1, :] = 1e12
+    _, reward, _, truncated, info = task.step(np.zeros((3, 2)))
+    assert list(info["failed"]) == [1]
+    assert reward[1] == 0
+    assert (reward[[0, 2]] > 0.5).all()
+    assert truncated.tolist() == [False, True, False]
+    entity = make(memory=100)
+    task = sn.tasks.make("balance", entities={"a": entity}, n_envs=2, autoreset=True)
+    task.reset()
+    task.live(2)
+    assert len(entity.memory) == 4
+    task.scene.world.bind("qvel")[0, :] = 1e12
+    task.live(2)  # three more, of which the memory takes two at a time
+    assert len(entity.memory) == 6

@@ -210,6 +210,18 @@ def test_draws_depend_on_seed_env_and_episode_alone(name):
     assert not np.allclose(place(make(name, n_envs=3, seed=10)), first[:3])
 
 
+def test_an_episode_does_not_depend_on_those_before_it():
+    def friction(*numbers):
+        task = sn.tasks.make("opening", furniture="drawer", n_envs=1, use_sensors=False)
+        for number in numbers:
+            task.reset(numbers=[number])
+        return task._friction.copy(), task._damping.copy()
+
+    for before in range(4):
+        for left, right in zip(friction(before, 4), friction(4), strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
 def test_without_randomisation_all_envs_are_the_same():
     task = make("opening", n_envs=3, friction=(1.0, 1.0), randomize={"objects": False, "poses": False})
     np.testing.assert_array_equal(place(task), np.tile(place(task)[:1], (3, 1)))

@@ -102,12 +102,17 @@ def same(a, b, rgb_too=True):
         assert set(left) == set(right)
         for name in left:
             np.testing.assert_array_equal(left[name], right[name], err_msg=f"{name} of frame {index}")
-        np.testing.assert_array_equal(a.read_depth("front", index), b.read_depth("front", index))
+        same_depth(a.read_depth("front", index), b.read_depth("front", index))
         colours = a.read_rgb("front", index), b.read_rgb("front", index)
         if rgb_too:
             np.testing.assert_array_equal(*colours, err_msg=f"colour of frame {index}")
         else:  # up to the next key frame, a video depends on where its file begins
             assert np.abs(colours[0].astype(int) - colours[1]).mean() < 1
+
+
+def same_depth(a, b):
+    """OpenGL in software does not always draw the same bits of what stands still, be it in one process."""
+    np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
 def interrupt(count):
@@ -251,7 +256,7 @@ def test_files_that_are_damaged_are_made_again(recording, whole, tmp_path, damag
     assert sn.datasets.check(tmp_path / "b").whole
     for index in range(25):
         np.testing.assert_array_equal(again.read_rgb("front", index), first.read_rgb("front", index))
-        np.testing.assert_array_equal(again.read_depth("front", index), whole.read_depth("front", index))
+        same_depth(again.read_depth("front", index), whole.read_depth("front", index))
 
 
 # -- a full disk ------------------------------------------------------------------------------------------------------

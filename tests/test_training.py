@@ -123,11 +123,12 @@ def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path):
     left = tmp_path / ".000000000020-xyz"  # of a process that was killed in the midst
     left.mkdir()
     (left / "part").write_text("half")
+    (tmp_path / ".DS_Store").write_text("of somebody else")
     assert newest(tmp_path) is None
     for steps in (10, 20, 30):
         save(tmp_path, steps, lambda folder: (folder / "part").write_text("whole"))
     assert not left.exists()
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["000000000020", "000000000030"]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [".DS_Store", "000000000020", "000000000030"]
     assert newest(tmp_path).name == "000000000030"
 
 
@@ -334,3 +335,18 @@ def test_balance_is_learned(tmp_path):
     chance = train(TrainOptions(**still), tmp_path / "still", tensorboard=False).best.mean
     train(options, tmp_path / "run", tensorboard=False)
     assert evaluate(tmp_path / "run", episodes=10).mean > 3 * chance
+
+
+def test_a_reward_that_is_no_number_is_told_before_it_is_remembered(tmp_path, monkeypatch):
+    from sensorium.tasks.balance import Balance
+
+    real = Balance._reward
+
+    def broken(task):
+        reward = np.array(real(task), dtype=float)
+        reward[1] = np.nan if task.step_count[1] == 5 else reward[1]
+        return reward
+
+    monkeypatch.setattr(Balance, "_reward", broken)
+    with pytest.raises(OptionError, match="'balance' gave the reward nan in env 1 after 16 steps"):
+        train(recipe("balance", **QUICK), tmp_path / "run")

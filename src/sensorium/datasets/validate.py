@@ -59,6 +59,8 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
         try:
             episode = Trajectory(path)
             problems = _problems(episode, data.about) + _changes(data.folder, sums.get(path.stem, {}))
+            if sums and path.stem not in sums:
+                problems.append(f"{MANIFEST} does not know it, so nobody can tell whether it is as it was written")
         except (SensoriumError, OSError, ValueError, KeyError, RuntimeError) as error:
             problems = [str(error)]
         if problems:

@@ -79,6 +79,8 @@ class Experience:
             due: (B,) bool, which envs decide now.
         """
         self._check(len(reward))
+        if not np.isfinite(reward).all():
+            raise OptionError(f"rewards must be finite, got {reward[~np.isfinite(reward)][0]}")
         self._reward += reward
         complete = self._open & (due | terminated | truncated)
         n_new = int(complete.sum())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -34,15 +37,29 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
     try:
         _write(rings, generator, new)
         if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-            folder.rename(old / "replaced")
-            new.rename(folder)
-            shutil.rmtree(old)
+            _exchange(new, folder)
+            shutil.rmtree(new)
         else:
             new.rename(folder)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
+
+
+def _exchange(new: Path, folder: Path) -> None:
+    """Let two folders change places: at once where the system can, so that a process that is killed leaves one."""
+    with contextlib.suppress(AttributeError):  # of a C library that has no such call
+        here, both_ways = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        if ctypes.CDLL(None).renameat2(here, os.fsencode(new), here, os.fsencode(folder), both_ways) == 0:
+            return
+    old = new.with_name(f"{new.name}-old")
+    folder.rename(old)
+    try:
+        new.rename(folder)
+    except BaseException:
+        old.rename(folder)
+        raise
+    old.rename(new)
 
 
 def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:

@@ -33,6 +33,12 @@ class TaskCamera(Options):
     until they are."""
 
     @model_validator(mode="after")
+    def _check_name(self) -> TaskCamera:
+        if self.name.endswith(("_depth", "_segmentation")):
+            raise ValueError(f"{self.name!r} would be another camera's depth or segmentation; choose another name")
+        return self
+
+    @model_validator(mode="after")
     def _check_link(self) -> TaskCamera:
         if self.link is not None and (self.jitter or self.must_see):
             raise ValueError(

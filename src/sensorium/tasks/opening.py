@@ -116,6 +116,9 @@ class LeafTask(Task[LeafT]):
 
     def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
         model = self.scene.model
+        dofs = model.jnt_dofadr[self._joints]
+        for fields, usual in ((self._friction, model.dof_frictionloss), (self._damping, model.dof_damping)):
+            fields[np.ix_(envs, dofs)] = usual[dofs]  # an earlier episode may have been about another one
         for env, draw in zip(envs.tolist(), draws, strict=True):
             number = int(draw.integers(len(self.leaves)))
             number = number if self.config.randomize.objects else 0

@@ -148,6 +148,7 @@ class SharedTask:
         for name, member in self.members.items():
             member._assess(running[name], {env: text for env, text in failed.items() if running[name][env]})
             rewards[name] = np.where(running[name], member._reward(), 0.0).astype(np.float32)
+            rewards[name][list(failed)] = 0.0  # the state that they were put to was not reached
             ended = running[name] & member.is_done()
             if ended.any():
                 member._tell(np.zeros((self.n_envs, member.robot.n_actions)), ended)
@@ -190,6 +191,9 @@ class SharedTask:
             raise OptionError("live() goes on over ends of episodes: make the task with autoreset=True")
         if not self._has_begun():
             self.reset()
+        if not remember:  # what is under way would be taken up later, in another situation
+            for entity in self.entities.values():
+                entity.interrupt()
         sums, counts = dict.fromkeys(self.members, 0.0), dict.fromkeys(self.members, 0)
         for _ in range(steps):
             for name, member in self.members.items():
@@ -202,6 +206,7 @@ class SharedTask:
             for name, entity in self.entities.items():
                 sums[name] += float(rewards[name].sum())
                 if remember:
+                    entity.interrupt(list(infos[name].get("failed", ())))
                     last = infos[name].get("final_obs", seen[name])
                     entity.experience(rewards[name], last, terminated[name], truncated[name], infos[name]["due"])
         return {name: sums[name] / max(counts[name], 1) for name in sums}

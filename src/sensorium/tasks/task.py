@@ -305,6 +305,7 @@ class Task(Generic[ConfigT]):
         failed = self._advance(told, ~done)
         ended = self.is_done() & ~done
         reward = np.where(done, 0.0, self._reward()).astype(np.float32)
+        reward[list(failed)] = 0.0  # the state that they were put to was not reached
         self._observation = self._observe()
         terminated, truncated = self.terminated.copy(), self.truncated.copy()
         info: dict[str, Any] = {"success": self.succeeded.copy()}

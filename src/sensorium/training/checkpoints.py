@@ -34,8 +34,8 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
         write: writes all files into the folder that it is given.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(".*"):  # of a process that was killed while it wrote
-        shutil.rmtree(left)
+    for left in folder.glob(".[0-9]*-*"):  # of a process that was killed while it wrote
+        shutil.rmtree(left, ignore_errors=True)
     path = folder / f"{steps:012d}"
     with named(path):
         new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=folder))

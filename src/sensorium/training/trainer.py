@@ -145,6 +145,12 @@ class Trainer:
         else:
             action = self.entity.decide_batch(seen)
         observation, reward, terminated, truncated, info = self.task.step(action)
+        if not np.isfinite(reward).all():
+            bad = int(np.flatnonzero(~np.isfinite(reward))[0])
+            raise OptionError(
+                f"the task {options.task!r} gave the reward {reward[bad]} in env {bad} after {self.steps} steps; "
+                "rewards must be finite"
+            )
         before, last = flat_observation(seen), flat_observation(info.get("final_obs", observation))
         for env in info.get("failed", ()):  # what was sensed while the physics broke down teaches nothing
             for name, value in last.items():
