@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
+from gl import needs_gl
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,3 +235,26 @@ def test_a_suite_is_a_mapping():
     assert suite.get("height") is suite["height"]
     with pytest.raises(OptionError, match="lacks 'imu'"):
         suite.to_disk({})
+
+
+@pytest.mark.parametrize(
+    "sensor",
+    [
+        sn.Lidar(link="torso", pattern=sn.RingPattern(), no_hit=float("inf"), uuid="seen"),
+        pytest.param(
+            sn.Camera(resolution=(48, 48), pos=(0.06, 0, 0.2), outputs=("points",), uuid="seen"), marks=needs_gl
+        ),
+    ],
+)
+def test_readings_that_are_not_numbers_lie_in_their_spaces(sensor):
+    """What was not hit is NaN, by what sensors promise."""
+    entity = sn.TrainableEntity("balancer", [sensor])
+    task = sn.tasks.make("balance", entity=entity, n_envs=2)
+    observation, _ = task.reset()
+    points = observation["seen"]["points"]
+    assert np.isnan(points).any()
+    assert observation in entity.suite.space
+    env = task.as_gymnasium()
+    assert env.reset()[0] in env.observation_space
+    wrong = {**observation, "seen": {**observation["seen"], "points": points.astype(np.float64)}}
+    assert wrong not in entity.suite.space

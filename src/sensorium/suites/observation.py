@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
 from sensorium.errors import OptionError
 from sensorium.sensors import Sensor
@@ -168,6 +169,22 @@ def box(shape: tuple[int, ...], dtype: Any = np.float32, low: float = -np.inf, h
     return spaces.Box(low, high, shape, dtype.type)
 
 
+class SensedBox(spaces.Box):
+    """A box of what a sensor reads, where NaN is a reading too: of a ray that hit nothing, say."""
+
+    def contains(self, x: Any) -> bool:
+        """Whether it could have been read."""
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f" and np.isnan(x).any():
+            x = np.where(np.isnan(x), np.zeros((), x.dtype), x)
+        return super().contains(x)
+
+
+@batch_space.register(SensedBox)
+def _(space: SensedBox, n: int = 1) -> SensedBox:
+    low, high = (np.broadcast_to(bound, (n, *space.shape)).copy() for bound in (space.low, space.high))
+    return SensedBox(low, high, dtype=space.dtype.type)  # type: ignore[union-attr]
+
+
 def _boxes(shape: Any, dtype: np.dtype[Any], low: float, high: float) -> spaces.Space[Any]:
     if isinstance(shape, dict):
         return spaces.Dict({name: _boxes(each, dtype, low, high) for name, each in shape.items()})
@@ -178,6 +195,8 @@ def _space_of(reading: Any) -> spaces.Space[Any]:
     if isinstance(reading, dict):
         return spaces.Dict({name: _space_of(each) for name, each in reading.items()})
     array = reading.cpu().numpy()
+    if array.dtype.kind == "f":
+        return SensedBox(-np.inf, np.inf, array.shape[1:], array.dtype.type)
     return box(array.shape[1:], array.dtype)
 
 
