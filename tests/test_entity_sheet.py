@@ -198,3 +198,15 @@ def test_an_error_names_the_file(tmp_path):
     file.write_text("robot: balancer\n\nsensors:\n  - IMU: {link: torso, noise: 3}\n")
     with pytest.raises(OptionError, match=r"robot\.yaml:4: IMU has no option 'noise'"):
         sn.TrainableEntity.from_yaml(file)
+
+
+def test_numbers_are_read_as_people_write_them(tmp_path):
+    text = "robot: balancer\nsensors:\n  - IMU: {link: torso, acc_noise: 1e-3, delay: 2.e-2, rate: 2E+2}\n"
+    entity = sn.TrainableEntity.from_yaml(text)
+    (imu,) = entity._rig.sensors
+    assert [imu.options[name] for name in ("acc_noise", "delay", "rate")] == [0.001, 0.02, 200.0]
+    rig = sn.robots.SensorRig(
+        sensors=[{"name": "imu", "type": "IMU", "mount": {"link": "1e3"}, "options": {"acc_noise": 1e-7}}]
+    )
+    rig.save(tmp_path / "rig.yaml")
+    assert sn.robots.SensorRig.load(tmp_path / "rig.yaml") == rig

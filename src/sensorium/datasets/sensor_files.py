@@ -49,7 +49,9 @@ def _read(path: Path) -> Any:
         return json.loads(text)
     import yaml
 
+    from sensorium import yaml_files
+
     try:
-        return yaml.safe_load(text)
+        return yaml_files.load(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

@@ -45,6 +45,8 @@ class Sheet:
     def __init__(self, source: str | os.PathLike[str]) -> None:
         import yaml
 
+        from sensorium import yaml_files
+
         is_file = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml")))
         self.folder = Path(source).parent if is_file else None
         self._name = os.fspath(source) if is_file else "YAML"
@@ -52,12 +54,12 @@ class Sheet:
             raise OptionError(f"there is no file {self._name!r}")
         try:
             text = Path(source).read_text(encoding="utf-8") if is_file else os.fspath(source)
-            aliases = [event for event in yaml.parse(text, yaml.SafeLoader) if isinstance(event, yaml.AliasEvent)]
+            aliases = [event for event in yaml.parse(text, yaml_files.Loader) if isinstance(event, yaml.AliasEvent)]
             if aliases:
                 line = aliases[0].start_mark.line + 1
                 raise OptionError(f"{self._name}:{line}: aliases (*{aliases[0].anchor}) are not read; write it out")
-            self._root = yaml.compose(text, yaml.SafeLoader)
-            self.values = yaml.safe_load(text)
+            self._root = yaml.compose(text, yaml_files.Loader)
+            self.values = yaml_files.load(text)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             if isinstance(error, OptionError):
                 raise
@@ -198,9 +200,9 @@ def write(values: dict[str, Any], sensors: Sequence[RigSensor], privileged: Sequ
 
 def _dumper() -> Any:
     """Lists of numbers, and the options of a sensor, on one line each."""
-    import yaml
+    from sensorium import yaml_files
 
-    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    class Dumper(yaml_files.Dumper):  # type: ignore[misc]
         def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
             inline = all(not isinstance(each, dict | list | str) or isinstance(each, int) for each in sequence)
             return super().represent_sequence(tag, sequence, flow_style=inline)

@@ -147,11 +147,13 @@ class SensorRig(Options):
         """The rig in a YAML file; an OptionError names the file and what is wrong with it."""
         import yaml
 
+        from sensorium import yaml_files
+
         path = Path(file)
         if not path.is_file():
             raise OptionError(f"there is no rig file {os.fspath(file)!r}")
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+            values = yaml_files.load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise OptionError(f"{path}: this is no YAML: {error}") from error
         if not isinstance(values, dict):
@@ -168,8 +170,11 @@ class SensorRig(Options):
         """Write the rig as a YAML file, which :meth:`load` reads back."""
         import yaml
 
+        from sensorium import yaml_files
+
         values = self.model_dump(mode="json", exclude_unset=True)
-        Path(file).write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        text = yaml.dump(values, Dumper=yaml_files.Dumper, sort_keys=False, allow_unicode=True)
+        Path(file).write_text(text, encoding="utf-8")
 
 
 class Rig(Module):

@@ -185,12 +185,14 @@ class OccupancyMap:
         import yaml
         from PIL import Image, UnidentifiedImageError
 
+        from sensorium import yaml_files
+
         file = Path(path)
         file = file / "map.yaml" if file.is_dir() else file
         if not file.is_file():
             raise OptionError(f"there is no map {os.fspath(file)!r}")
         try:
-            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+            values = yaml_files.load(file.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise OptionError(f"{file}: this is no YAML: {error}") from error
         needed = ("image", "resolution", "origin")
