@@ -54,8 +54,10 @@ class View:
     def _show_data(self) -> None:
         if self.native:
             raise sn.OptionError(f"--native shows models, and {self.path} is a folder; leave it out")
-        page = sn.datasets.view(self.path, port=self.port, host=self.host, open_browser=self.open_browser)
-        with page, suppress(KeyboardInterrupt):
+        with (
+            suppress(KeyboardInterrupt),  # which may come as soon as the address is printed, in view()
+            sn.datasets.view(self.path, port=self.port, host=self.host, open_browser=self.open_browser) as page,
+        ):
             page.run()
 
     def _simulate(self) -> None:
@@ -65,9 +67,9 @@ class View:
         if self.ground and not any(geom.type in grounds for geom in model.geoms):
             scene.add_terrain(sn.Plane(), name="ground")
         scene.build()
-        viewer = scene.view(port=self.port, host=self.host, native=self.native, open_browser=self.open_browser)
-        if self.paused:
-            viewer.control.pause()
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt):  # likewise
+            viewer = scene.view(port=self.port, host=self.host, native=self.native, open_browser=self.open_browser)
+            if self.paused:
+                viewer.control.pause()
             viewer.run()
         scene.close()
