@@ -3,8 +3,10 @@
 import mujoco
 import numpy as np
 import pytest
+import torch
 from conftest import ARM
 
+import sensorium as sn
 from sensorium.worlds.capacity import capacities, contact_bound
 
 wp = pytest.importorskip("warp")
@@ -14,39 +16,209 @@ def array(values, dtype=float):
     return wp.array(np.asarray(values), dtype=dtype, device="cpu")
 
 
-def test_finish_step_counts_keeps_time_and_holds_what_diverged():
-    from sensorium.worlds import warp_world
-
-    qpos0 = array([[0.5, 0.6]])
-    qpos = array([[1.0, 2.0], [np.nan, 2.0], [1.0, 2.0], [3.0, 4.0]])
-    qvel = array([[1.0], [1.0], [2e10], [1.0]])
-    warmstart = array([[9.0]] * 4)
-    overflow = array([0, 0, 0, 2 | 512], int)
-    time, steps = array([0.0] * 4), array([4, 4, 4, 4], int)
-    failed, status = array([0, 0, 0, 2], int), array([0, 0], int)
-    inputs = [qpos0, qpos, qvel, warmstart, overflow, warp_world._HARMLESS, 0.01]
-    wp.launch(warp_world._finish_step, dim=4, inputs=inputs, outputs=[time, steps, failed, status], device="cpu")
-    assert steps.numpy().tolist() == [5, 4, 4, 4]
-    np.testing.assert_allclose(time.numpy(), [0.05, 0.04, 0.04, 0.04], rtol=1e-6)
-    assert failed.numpy().tolist() == [0, 1, 1, 2]
-    assert status.numpy().tolist() == [1, 1]
-    np.testing.assert_allclose(qpos.numpy(), [[1, 2], [0.5, 0.6], [0.5, 0.6], [0.5, 0.6]], rtol=1e-6)
-    assert qvel.numpy()[:, 0].tolist() == [1, 0, 0, 0]
-    assert warmstart.numpy()[:, 0].tolist() == [9, 0, 0, 0]
+BOX = """
+<mujoco><worldbody><geom type="plane" size="0 0 1"/><body pos="0 0 0.5"><freejoint/>
+<geom name="box" type="box" size="0.1 0.1 0.1" mass="1"/><site name="s"/></body></worldbody>
+<actuator><general site="s" dyntype="integrator"/></actuator><sensor><accelerometer site="s"/></sensor></mujoco>
+"""
+LOST = {"NEFC": 1, "NARROWPHASE": 8, "HFIELD": 32, "ITERATIONS": 512}
 
 
-def test_restart_leaves_the_others_alone():
-    from sensorium.worlds import warp_world
+@pytest.fixture
+def watched():
+    """A watch over 4 envs of a box, on Warp's CPU device; no physics is run there."""
+    import mujoco_warp as mjw
 
-    mask = array([True, False], bool)
+    from sensorium.worlds.warp_watch import Watch
+
+    model = mujoco.MjModel.from_xml_string(BOX)
+    with wp.ScopedDevice("cpu"):
+        m, d = mjw.put_model(model), mjw.make_data(model, nworld=4, nconmax=5, njmax=20)
+        for name, value in (("qpos", 1.0), ("ctrl", 3.0), ("act", 2.0), ("qacc_warmstart", 9.0)):
+            getattr(d, name).fill_(value)
+        yield m, d, Watch(m, d, 0.01, {"nconmax": 5, "njmax": 20})
+
+
+def put(field, env, value):
+    """Write the first number of an env, as the engine might have."""
+    array = wp.to_torch(field)
+    array[env].flatten()[0] = value
+
+
+def restart(m, d, watch, envs, fresh=True):
+    import mujoco_warp as mjw
+
+    mask = array([env in envs for env in range(4)], bool)
+    watch.keep()
+    if fresh:
+        mjw.reset_data(m, d, mask)
+    d.qacc_warmstart.fill_(5.0)  # as a forward pass of all envs does
+    watch.restart(mask, fresh)
+
+
+def test_steps_are_counted_and_what_diverged_is_held(watched):
+    _m, d, watch = watched
+    watch.steps.fill_(4)
+    put(d.qpos, 1, np.nan)
+    put(d.qvel, 2, 2e10)
+    put(d.sensordata, 1, np.nan)
+    put(d.sensordata, 0, 7.0)
+    put(d.xfrc_applied, 1, np.inf)
+    for round_ in range(2):
+        watch.look()
+        assert watch.steps.tolist() == [5 + round_, 4, 4, 5 + round_]
+        np.testing.assert_allclose(d.time.numpy(), np.array([5 + round_, 4, 4, 5 + round_]) * 0.01, rtol=1e-6)
+        assert watch.told[0] == (round_ == 0)
+        if round_ == 0:
+            assert watch.report() == dict.fromkeys((1, 2), "position or velocity is NaN, infinite or huge")
+        d.ctrl.fill_(np.nan)  # by a policy that has seen what it should not
+        d.qvel.fill_(1.0)
+    assert watch.held.tolist() == [0, 1, 1, 0]
+    for env in (1, 2):
+        np.testing.assert_allclose(d.qpos.numpy()[env], [0, 0, 0.5, 1, 0, 0, 0])
+        for name in ("act", "xfrc_applied", "qacc_warmstart", "sensordata"):
+            assert not getattr(d, name).numpy()[env].any()
+    assert d.qpos.numpy()[0].tolist() == [1.0] * 7
+    assert d.sensordata.numpy()[0, 0] == 7
+    watch.look()
+    assert not d.ctrl.numpy()[1:3].any()  # what broke an env does not break it again
+    assert np.isnan(d.ctrl.numpy()[[0, 3]]).all()
+
+
+def test_a_restart_leaves_the_others_alone(watched):
+    m, d, watch = watched
     for fresh, expected in ((True, 0), (False, 3)):
-        warmstart, saved = array([[1.0], [2.0]]), array([[7.0], [8.0]])
-        time, steps, failed = array([0.03, 0.05]), array([9, 9], int), array([2, 2], int)
-        outputs = [warmstart, time, steps, failed]
-        wp.launch(warp_world._restart, dim=2, inputs=[mask, fresh, 0.01, saved], outputs=outputs, device="cpu")
-        assert warmstart.numpy()[:, 0].tolist() == [1, 8]
-        assert steps.numpy().tolist() == [expected, 9]
-        assert failed.numpy().tolist() == [0, 2]
+        d.qacc_warmstart.fill_(9.0)
+        d.time.fill_(0.03)
+        watch.steps.fill_(9)
+        watch.held.fill_(1)
+        restart(m, d, watch, [0], fresh)
+        assert watch.steps.tolist() == [expected, 9, 9, 9]
+        assert watch.held.tolist() == [0, 1, 1, 1]
+        assert d.qacc_warmstart.numpy()[:, 0].tolist() == [5, 9, 9, 9]
+
+
+@pytest.mark.parametrize("resets", [[], [2], [0, 1, 2, 3]])
+def test_what_was_lost_is_reported_also_when_the_env_was_reset_since(watched, resets):
+    m, d, watch = watched
+    put(d.overflow, 2, LOST["NEFC"] | LOST["ITERATIONS"])
+    watch.look()
+    assert watch.told[0]
+    restart(m, d, watch, resets)
+    with pytest.raises(sn.CapacityError, match=r"env 2 and 0 more .*\(NEFC\).*more than njmax=20$") as raised:
+        watch.report()
+    assert raised.value.envs == [2]
+    watch.look()
+    assert not watch.told[0]
+
+
+def test_what_was_lost_in_a_restart_is_reported(watched):
+    m, d, watch = watched
+    put(d.overflow, 3, LOST["NARROWPHASE"])
+    restart(m, d, watch, [1])
+    with pytest.raises(sn.CapacityError, match=r"env 3 .*NARROWPHASE.*more than nconmax=5"):
+        watch.report()
+
+
+def test_every_kind_of_loss_is_named_and_none_that_is_harmless(watched):
+    _m, d, watch = watched
+    for env, kind in enumerate(("ITERATIONS", "NARROWPHASE", "NEFC", "HFIELD")):
+        put(d.overflow, env, LOST[kind])
+    watch.look()
+    with pytest.raises(sn.CapacityError, match=r"\(NEFC \| NARROWPHASE \| HFIELD\).*njmax=20 and nconmax=5") as raised:
+        watch.report()
+    assert raised.value.envs == [1, 2, 3]
+    put(d.overflow, 0, LOST["HFIELD"])
+    watch.look()
+    with pytest.raises(sn.CapacityError, match="MuJoCo Warp's own"):
+        watch.report()
+
+
+def test_an_env_that_diverges_while_others_lose_contacts_is_reported_too(watched):
+    _m, d, watch = watched
+    put(d.overflow, 1, LOST["NEFC"])
+    put(d.qvel, 3, np.nan)
+    watch.look()
+    with pytest.raises(sn.CapacityError):
+        watch.report()
+    watch.look()
+    assert watch.told[0]
+    assert list(watch.report()) == [3]
+    watch.look()
+    assert not watch.told[0]
+
+
+def test_an_env_that_diverged_and_was_reset_since_is_told_of(watched):
+    m, d, watch = watched
+    put(d.qvel, 3, np.nan)
+    watch.look()
+    restart(m, d, watch, [3])
+    with pytest.warns(UserWarning, match="env 3 and 0 more diverged .* reset before that was known"):
+        assert watch.report() == {}
+    assert not watch.told[0]
+
+
+@pytest.fixture
+def still_world():
+    """The GPU world's view of a model of a box, in 3 envs on Warp's CPU device, without its physics."""
+    import mujoco_warp as mjw
+
+    from sensorium.worlds.warp_world import WarpWorld
+
+    world = object.__new__(WarpWorld)
+    with wp.ScopedDevice("cpu"):
+        world.model = mujoco.MjModel.from_xml_string(BOX)
+        world.m = mjw.put_model(world.model)
+        world.d = mjw.make_data(world.model, nworld=3)
+        world.n_envs, world.expanded, world._graphs, world._bound = 3, {}, {}, {}
+        yield world
+
+
+def test_fields_of_the_model_that_can_differ_per_env(still_world):
+    still_world._graphs["step"] = None
+    mass = still_world.expand("body_mass")
+    assert mass.shape == (3, 2)
+    assert not still_world._graphs  # captured anew
+    mass[1] = 5.0
+    assert wp.to_torch(still_world.m.body_mass)[1].tolist() == [5, 5]
+    assert still_world.expand("body_mass").data_ptr() == mass.data_ptr()
+    assert not still_world.m.has_fluid
+    still_world.expand("opt.density")
+    assert still_world.m.has_fluid  # else the engine would leave its forces out
+
+
+@pytest.mark.parametrize("field", ["geom_contype", "body_parentid", "jnt_type", "body_mas", "opt.densty", "nbody"])
+def test_fields_of_the_model_that_cannot(still_world, field):
+    """also where there happen to be as many geoms as envs, or one joint"""
+    still_world.n_envs = 2
+    with pytest.raises(sn.OptionError, match="can differ per env"):
+        still_world.expand(field)
+
+
+def test_what_is_derived_from_fields_that_differ_per_env_differs_too(still_world, monkeypatch):
+    from mujoco_warp._src import set_const
+
+    from sensorium.worlds import warp_world
+
+    def without_physics(m, d):
+        set_const._set_bound(m)
+        set_const._set_fixed(m)
+
+    monkeypatch.setattr(warp_world.mjw, "set_const", without_physics)
+    still_world.run = lambda body: body()
+    still_world.expand("body_mass")[:, 1] = torch.tensor([1.0, 2.0, 3.0])
+    still_world.expand("geom_size")[:, 1] = torch.tensor([[0.1], [0.2], [0.3]])
+    still_world.update_constants()
+    assert still_world.expanded["body_subtreemass"][:, 1].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(still_world.expanded["geom_rbound"][:, 1], np.array([0.1, 0.2, 0.3]) * 3**0.5, rtol=1e-6)
+    assert {"dof_invweight0", "body_invweight0", "actuator_acc0"} <= still_world.expanded.keys()
+
+
+def test_matrices_have_the_shape_that_mujoco_gives_them(still_world):
+    for field in ("xmat", "geom_xmat", "ximat"):
+        assert still_world.bind(field).shape == (3, 2, 9)
+    still_world.bind("xmat")[1, 1, 0] = 7.0
+    assert wp.to_torch(still_world.d.xmat)[1, 1, 0, 0] == 7
 
 
 def test_capacities_hold_what_can_touch():

@@ -112,8 +112,9 @@ class Recorder:
 
     def _start(self) -> None:
         journal = self.scene._journal
-        # values per env may be newer than what sensors started from
-        first = None if self._world.expanded else journal.begin()
+        # values per env may be newer than what sensors started from; a replay on a GPU starts them afresh at every step
+        exact = not self._world.captures
+        first = None if self._world.expanded and exact else journal.begin(anyhow=not exact)
         if first is None:
             with suppress(DivergenceError):  # envs that have failed were reported when they did
                 self.scene.forward()  # the journal now begins with it

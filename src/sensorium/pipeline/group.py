@@ -177,6 +177,8 @@ class SensorGroup:
         some envs leaves the others alone.
         """
         if name not in self._states:
+            if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(f"state {name!r} was first asked for in a step; ask for it in _build_group")
             shape = (self.n_columns if n_columns is None else n_columns, self.n_envs)
             self._states[name] = (torch.full(shape, fill, device=self.device), fill)
         return self._states[name][0]

@@ -409,6 +409,7 @@ def _mixed_row(columns, c, before, offset, x):
             columns.mix[m, 0, b] * before[f, b]
             + columns.mix[m, 1, b] * before[f + 1, b]
             + columns.mix[m, 2, b] * before[f + 2, b]
+            + _ZERO
         )
 
 
@@ -753,7 +754,7 @@ def hardware_step(
 
 
 @_jit
-def _restart_extra(x, k0, k1, step, b, extra, e):
+def _restart_extra(x, k0, k1, step, b, extra, e, scaled):
     """Put filter, offset and drift of one column and env to where they start; x as it leaves the filter, and scaled."""
     if e < 0:
         return x
@@ -762,7 +763,7 @@ def _restart_extra(x, k0, k1, step, b, extra, e):
     extra[e, E_OFFSET, b] = extra[e, E_SPREAD, b] * e0
     extra[e, E_DRIFT, b] = extra[e, E_INSTABILITY, b] * e1
     _rest_filter(x, b, extra, e)
-    return x + extra[e, E_SCALE, b] * x
+    return x + extra[e, E_SCALE, b] * x if scaled else x
 
 
 @_jit
@@ -787,10 +788,11 @@ def reset_columns(columns, c0, c1, before, out, offset, step, envs):
                     columns.mix[m, 0, b] * before[f, b]
                     + columns.mix[m, 1, b] * before[f + 1, b]
                     + columns.mix[m, 2, b] * before[f + 2, b]
+                    + _ZERO
                 )
             columns.walk[c, b] = _ZERO
             k0, k1, e = columns.key[c, 0], columns.key[c, 1], columns.table[c, EXTRA_ROW]
-            x = _restart_extra(x, k0, k1, _U(step), b, columns.extra, e)
+            x = _restart_extra(x, k0, k1, _U(step), b, columns.extra, e, columns.table[c, FLAGS] & SCALE)
             w0, w1 = threefry(k0, k1, _U(b), _U(step))
             n0, _ = normals(w0, w1)
             x = ((x + columns.parameters[P_BIAS, c, b]) + _ZERO) + columns.parameters[P_NOISE, c, b] * n0

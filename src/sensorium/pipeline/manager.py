@@ -27,9 +27,12 @@ from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.pipeline.timing import TimingParameters
 from sensorium.worlds import Envs, Names, Painter, World, env_ids, env_index
+from sensorium.worlds.device import is_out_of_memory
 
 _MOST_PLANS = 32
 """Plans that are kept. Each takes about a megabyte, and a tenth of a second to lay out."""
+
+_NOT_ON_GPU = (torch.uint16, torch.uint32, torch.uint64)
 
 
 class SensorManager:
@@ -126,6 +129,11 @@ class SensorManager:
                 raise OptionError(
                     f"{group.cls.options_type.__name__}.interpolate: readings are {group.return_dtype}, which cannot "
                     "be interpolated; leave it out"
+                )
+            if world.captures and group.return_dtype in _NOT_ON_GPU:
+                raise OptionError(
+                    f"{group.cls.__name__}: readings are {group.return_dtype}, which kernels on a GPU do not have; let "
+                    "_get_cache_dtype be a signed integer there, or build with device='cpu'"
                 )
             if group.dtype not in (torch.float32, torch.float64):
                 raise OptionError(
@@ -258,7 +266,7 @@ class SensorManager:
                 world.capture()
                 return
             except RuntimeError as error:
-                if not captured:
+                if not captured or is_out_of_memory(error):
                     raise
                 names = ", ".join(group.cls.__name__ for group in captured)
                 warnings.warn(

@@ -34,6 +34,7 @@ from sensorium.pipeline.flags import (
     WALK,
 )
 from sensorium.pipeline.storage import PARAMETERS, ColumnStore
+from sensorium.worlds import upload
 
 _BITS = {
     "noise": NOISE,
@@ -79,13 +80,6 @@ class Write:
         else:
             self.target[self.rows].index_copy_(1, self.envs, values.expand(-1, len(self.envs)).contiguous())
         self.after()
-
-
-def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A small tensor on its way to the device, without waiting for it."""
-    if tensor.device.type == "cpu" and device.type != "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
 
 
 def as_numbers(option: str, value: Any) -> torch.Tensor:
@@ -148,6 +142,7 @@ class ColumnParameters:
         n_columns = len(store.table)
         self._uniform = {name: np.ones(n_columns, bool) for name in (*PARAMETERS, "mix")}
         self._active = {name: np.zeros(n_columns, bool) for name in (*PARAMETERS, "mix")}
+        self._mix_row = store.table[:, MIX_ROW].cpu().numpy()
         self._extra_row = store.table[:, EXTRA_ROW].cpu().numpy()
         self._extra_active = {name: np.zeros(n_columns, bool) for name in _EXTRA_BITS}
         self._flags = np.full(n_columns, -1, np.int32)
@@ -221,7 +216,7 @@ class ColumnParameters:
         if matrix.shape not in ((3, 3), (n_envs, 3, 3)):
             raise OptionError(f"{option} must have shape (3, 3) or ({n_envs}, 3, 3), got {tuple(matrix.shape)}")
         check(option, matrix, least=-1e6)
-        first = int(self._store.table[rows.start, MIX_ROW])
+        first = int(self._mix_row[rows.start])
         flat = self._store.mix.view(-1, self._n_envs)
         values = matrix.reshape(-1, 9).T  # (9, 1 or n)
 

@@ -10,8 +10,9 @@ import torch
 
 from sensorium.errors import OptionError
 from sensorium.pipeline.flags import DELAYED, DROPOUT, HELD, LINEAR, RATE, SAME, STUCK
-from sensorium.pipeline.parameters import Write, broadcast, check, upload
+from sensorium.pipeline.parameters import Write, broadcast, check
 from sensorium.pipeline.storage import TimingStore
+from sensorium.worlds import upload
 
 
 class TimingParameters:
@@ -33,6 +34,7 @@ class TimingParameters:
         self._device = store.due.device
         self._used: set[tuple[int, str]] = set()
         self._varied: set[tuple[int, str]] = set()
+        self._told: dict[tuple[int, str], float | None] = {}  # of all envs; None where that is not known
         self.flags = [0] * len(max_late)
 
     @property
@@ -52,28 +54,41 @@ class TimingParameters:
         return Write(self._store.parameter(name), slice(row, row + 1), index, given, lambda: None)
 
     def check(self, row: int, owner: str, values: Mapping[str, Any], index: torch.Tensor | None) -> None:
-        """A new delay and jitter must fit each other and the ring. On a GPU they pass unseen, and lags are cut off."""
-        if not {"delay", "jitter"} & values.keys() or self._device.type != "cpu":
+        """A new delay and jitter must fit each other and the ring. What only a GPU knows passes: lags are cut off."""
+        if not {"delay", "jitter"} & values.keys():
             return
         n_envs = self._n_envs if index is None else len(index)
-        late = {}
-        for name in ("delay", "jitter"):
-            now = self._store.parameter(name)[row]
-            now = now if index is None else now[index]
-            given = 0.0 if values.get(name) is None else values[name]
-            late[name] = broadcast(name, given, 1, n_envs)[0].to(now.device).expand(n_envs) if name in values else now
-        if bool((late["jitter"] > late["delay"]).any()):
-            worst = int((late["jitter"] - late["delay"]).argmax())
+        late = {name: self._late(row, name, values, index, n_envs) for name in ("delay", "jitter")}
+        delay, jitter = late["delay"], late["jitter"]
+        if delay is not None and jitter is not None and bool((jitter > delay).any()):
+            worst = int((jitter - delay).argmax())
             raise OptionError(
-                f"{owner}.jitter must not exceed delay: got jitter {late['jitter'][worst]:g} s with delay "
-                f"{late['delay'][worst]:g} s"
+                f"{owner}.jitter must not exceed delay: got jitter {jitter[worst]:g} s with delay {delay[worst]:g} s"
             )
-        most = float((late["delay"] + late["jitter"]).max())
+        known = sum((each for each in (delay, jitter) if each is not None), torch.zeros(1))
+        most = float(known.max()) if known.numel() else 0.0
+        if self._max_late[row] == 0 and (delay is None or jitter is None):
+            raise OptionError(
+                f"{owner}.delay: no memory was allocated for a delay; construct the sensor with max_delay"
+            )
         if most > self._max_late[row] + 1e-9:
             raise OptionError(
                 f"{owner}.delay: delay + jitter of {most:g} s exceeds the {self._max_late[row]:g} s that were "
                 f"allocated; construct the sensor with max_delay={most:g}"
             )
+
+    def _late(
+        self, row: int, name: str, values: Mapping[str, Any], index: torch.Tensor | None, n_envs: int
+    ) -> torch.Tensor | None:
+        """Seconds of delay or jitter in each of the envs ``index``, on the host; None where only the GPU knows."""
+        if name in values:
+            given = broadcast(name, 0.0 if values[name] is None else values[name], 1, n_envs)[0]
+            return given.expand(n_envs) if given.device.type == "cpu" else None
+        if self._device.type == "cpu":
+            now = self._store.parameter(name)[row]
+            return now if index is None else now[index]
+        told = self._told.get((row, name))
+        return None if told is None else torch.full((n_envs,), told, dtype=torch.float64)
 
     def note(self, row: int, values: Mapping[str, Any], index: torch.Tensor | None = None) -> None:
         """Renew the flags of a sensor after ``values`` were written to the envs ``index``.
@@ -84,6 +99,7 @@ class TimingParameters:
         for name, value in values.items():
             same = index is None and (value is None or isinstance(value, int | float))
             (self._varied.discard if same else self._varied.add)((row, name))
+            self._told[row, name] = float(value or 0.0) if same else None
         flags = (DELAYED if self._max_late[row] > 0 else 0) | (LINEAR if self._linear[row] else 0)
         flags |= 0 if any(varied == row for varied, _ in self._varied) else SAME
         for name, bit in (("rate", RATE), ("dropout", DROPOUT), ("stuck", STUCK)):

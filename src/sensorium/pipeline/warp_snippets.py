@@ -485,11 +485,11 @@ for (int i = 0; i < {LANES}; ++i) {{
         double late = (delay + random * jitter) * k.per_dt;
         if (set & {flags.LINEAR}) {{
             double whole = wp::floor(late + {formula.EPS!r});
-            lags.f[i] = (int)whole;
-            k.part.data[cell] = (float)(late > whole ? late - whole : 0.0);
+            k.part.data[cell] = (float)(whole >= 0.0 && late > whole ? late - whole : 0.0);
+            lags.f[i] = whole > 0.0 ? (int)(whole < 1e9 ? whole : 1e9) : 0;  // also of what nobody has looked at
         }} else {{
             double whole = wp::ceil(late - {formula.EPS!r});
-            lags.f[i] = whole > 0.0 ? (int)whole : 0;
+            lags.f[i] = whole > 0.0 ? (int)(whole < 1e9 ? whole : 1e9) : 0;
         }}
     }}
 }}

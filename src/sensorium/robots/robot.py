@@ -18,7 +18,7 @@ from sensorium.robots.drive import Drive
 from sensorium.robots.rig import Rig, SensorRig
 from sensorium.sensors import Sensor
 from sensorium.tree import Buffer
-from sensorium.worlds import Entity, Envs, Part, World, env_index
+from sensorium.worlds import Entity, Envs, Part, World, env_index, upload
 from sensorium.worlds.compose import load_spec
 
 if TYPE_CHECKING:
@@ -172,9 +172,10 @@ class Robot(Part[RobotOptions]):
                 f"{self.name}.act: action must have shape ({self.n_actions},) or ({rows}, {self.n_actions}) for "
                 f"{', '.join(self.action_names)}; got {tuple(told.shape)}"
             )
-        told = told.to(device=world.device, dtype=torch.float32).expand(rows, self.n_actions)
-        if world.device.type == "cpu" and not bool(torch.isfinite(told).all()):
+        told = told.float()
+        if told.device.type == "cpu" and not bool(torch.isfinite(told).all()):
             raise OptionError(f"{self.name}.act: action must be finite, got NaN or infinity")
+        told = upload(told, world.device).expand(rows, self.n_actions)
         told = torch.clamp(told, self._least, self._greatest)
         control = told[:, :1] * self._gains[0]
         for number in range(1, self.n_actions):  # term by term: a product of matrices rounds by the batch size

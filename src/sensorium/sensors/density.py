@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from sensorium.pipeline.parameters import broadcast, check, upload
+from sensorium.pipeline.parameters import broadcast, check
+from sensorium.worlds import upload
 
 DENSITY = "noise_density"
 """How the names of such options end; without "_density" it is the noise per sample."""

@@ -1,6 +1,7 @@
 """Worlds: what is there (Scene), and the engines that move it."""
 
 from sensorium.worlds.changes import Changes
+from sensorium.worlds.device import upload
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.lights import Light
 from sensorium.worlds.mujoco_world import MujocoWorld
@@ -39,4 +40,5 @@ __all__ = [
     "World",
     "env_ids",
     "env_index",
+    "upload",
 ]

@@ -1,4 +1,4 @@
-"""What to say when the GPU that was asked for cannot be used. Imports no GPU library itself."""
+"""What every layer needs to know of a GPU, without a GPU library: how to reach it, and what to say when it cannot."""
 
 from __future__ import annotations
 
@@ -15,6 +15,21 @@ def no_cuda(device: str) -> DeviceError:
         f"device={device!r} needs an NVIDIA GPU, a driver for CUDA 12.4 or newer, and a CUDA build of torch; {why}. "
         "Install them, or build with device='cpu'"
     )
+
+
+def too_little_memory(device: torch.device, what: str, advice: str) -> DeviceError:
+    """The error for a GPU without the room for ``what``; ``advice``: what to lower."""
+    free, total = torch.cuda.mem_get_info(device)
+    return DeviceError(
+        f"the GPU has too little memory for {what}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free. {advice}"
+    )
+
+
+def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A small tensor on its way to the device, without waiting for it."""
+    if tensor.device.type == "cpu" and device.type != "cpu":
+        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

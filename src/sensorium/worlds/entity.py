@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -11,6 +10,7 @@ import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, Module
+from sensorium.worlds.device import upload
 from sensorium.worlds.world import Envs, World, env_index
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Entity(Module):
         self._prefix = prefix
         self._world: World | None = None
         self._written: set[int] = set()
+        self._named: dict[tuple[str, ...], torch.Tensor] = {}  # columns of the state, of names that were asked for
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -63,6 +64,7 @@ class Entity(Module):
         actuators = [a for a in range(model.nu) if self._prefix and model.actuator(a).name.startswith(self._prefix)]
         self.actuator_names = [self._short(model.actuator(a).name) for a in actuators]
         self._actuators = torch.as_tensor(actuators, device=world.device).long()
+        self._named = {}
 
         def zeros(*shape: int) -> torch.Tensor:
             return torch.zeros(world.n_envs, *shape, device=world.device)
@@ -116,10 +118,7 @@ class Entity(Module):
         new_pos = None if pos is None else self._values("pos", pos, 3, envs)
         new_quat = None if quat is None else self._values("quat", quat, 4, envs)
         if new_quat is not None:
-            norm = new_quat.norm(dim=-1, keepdim=True)
-            if not bool((norm > 1e-6).all()):
-                raise OptionError("quat must not be zero")
-            new_quat = new_quat / norm
+            new_quat = new_quat / new_quat.norm(dim=-1, keepdim=True)
         qpos = world.bind("qpos")
         for start, value in ((address, new_pos), (address + 3, new_quat)):
             if value is not None:
@@ -129,37 +128,36 @@ class Entity(Module):
     def get_joint_positions(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Positions (B, n) of the named joints (default: all), rad or m, float32."""
         world = self._built()
-        index = self._qpos if joints is None else self._qpos[self._joint_index(joints)]
+        index = self._columns("joint", self._qpos, joints)
         return world.bind("qpos")[:, index].float()
 
     def get_joint_velocities(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Velocities (B, n) of the named joints (default: all), rad/s or m/s, float32."""
         world = self._built()
-        index = self._dofs if joints is None else self._dofs[self._joint_index(joints)]
+        index = self._columns("dof", self._dofs, joints)
         return world.bind("qvel")[:, index].float()
 
     def set_joint_positions(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set joint positions, rad or m: a number, (n,), or (envs, n). ``scene.forward(envs)`` shows it to sensors;
         cameras see it at once."""
-        index = self._joint_index(joints)
         world = self._built()
-        self._write(world.bind("qpos"), self._qpos[index], self._values("values", values, len(index), envs), envs)
+        columns = self._columns("joint", self._qpos, joints)
+        self._write(world.bind("qpos"), columns, self._values("values", values, len(columns), envs), envs)
         world.changes.write(envs)
 
     def set_joint_velocities(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set joint velocities, rad/s or m/s: a number, (n,), or (envs, n)."""
-        index = self._joint_index(joints)
         world = self._built()
-        self._write(world.bind("qvel"), self._dofs[index], self._values("values", values, len(index), envs), envs)
+        columns = self._columns("dof", self._dofs, joints)
+        self._write(world.bind("qvel"), columns, self._values("values", values, len(columns), envs), envs)
 
     def set_ctrl(self, values: Any, actuators: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set the controls that the next steps apply, in the actuators' own units: a number, (n,), or (envs, n)."""
         world = self._built()
         if not self.actuator_names:
             raise OptionError(f"{self.name!r} has no actuators")
-        index = self._index("actuator", actuators, self.actuator_names)
-        new = self._values("values", values, len(index), envs)
-        self._write(world.bind("ctrl"), self._actuators[index], new, envs)
+        columns = self._columns("actuator", self._actuators, actuators)
+        self._write(world.bind("ctrl"), columns, self._values("values", values, len(columns), envs), envs)
 
     # -- tree ---------------------------------------------------------------------------------------------------------
 
@@ -214,20 +212,19 @@ class Entity(Module):
             raise NotBuiltError(f"{self.name!r} has no state before scene.build()")
         return self._world
 
-    def _joint_index(self, joints: Iterable[str] | None) -> list[int]:
-        self._built()
-        return self._index("joint", joints, self.joint_names)
-
-    def _index(self, kind: str, wanted: Iterable[str] | None, names: Sequence[str]) -> list[int]:
+    def _columns(self, kind: str, columns: torch.Tensor, wanted: Iterable[str] | None) -> torch.Tensor:
+        """Those of ``columns`` that the named joints or actuators have (default: all), on the world's device."""
         if wanted is None:
-            return list(range(len(names)))
-        index = []
-        for name in [wanted] if isinstance(wanted, str) else wanted:
-            if name not in names:
-                hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
-                raise NameNotFoundError(f"{self.name!r} has no {kind} {name!r}{hint}")
-            index.append(names.index(name))
-        return index
+            return columns
+        asked = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        if (kind, *asked) not in self._named:  # kept, since sending an index to a GPU waits for it
+            word, names = ("actuator", self.actuator_names) if kind == "actuator" else ("joint", self.joint_names)
+            for name in asked:
+                if name not in names:
+                    hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
+                    raise NameNotFoundError(f"{self.name!r} has no {word} {name!r}{hint}")
+            self._named[kind, *asked] = columns[[names.index(name) for name in asked]]
+        return self._named[kind, *asked]
 
     def _values(self, option: str, values: Any, columns: int, envs: Envs) -> torch.Tensor:
         """``values`` checked and broadcast to (n envs, columns)."""
@@ -240,7 +237,7 @@ class Entity(Module):
         tensor = torch.as_tensor(array)
         if tensor.dtype == torch.bool or tensor.is_complex():
             raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
-        tensor = tensor.to(device=world.device, dtype=world.bind("qpos").dtype)
+        tensor = tensor.to(dtype=world.bind("qpos").dtype)
         if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
             raise OptionError(
                 f"{option} must be a number or have shape ({columns},) or ({rows}, {columns}), "
@@ -248,7 +245,9 @@ class Entity(Module):
             )
         if tensor.device.type == "cpu" and not bool(torch.isfinite(tensor).all()):
             raise OptionError(f"{option} must be finite, got NaN or infinity")
-        return tensor.expand(rows, columns)
+        if option == "quat" and tensor.device.type == "cpu" and not bool((tensor.norm(dim=-1) > 1e-6).all()):
+            raise OptionError("quat must not be zero")
+        return upload(tensor, world.device).expand(rows, columns)
 
     def _write(self, field: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, envs: Envs) -> None:
         world = self._built()

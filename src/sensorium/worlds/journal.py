@@ -79,9 +79,12 @@ class Journal:
             self._events.clear()
             self.fresh = False
 
-    def begin(self) -> list[Restart | Call] | None:
-        """Start recording; what led to the sensors as they are, or None where a restart of all envs must come first."""
-        if not self.fresh:
+    def begin(self, anyhow: bool = False) -> list[Restart | Call] | None:
+        """Start recording; what led to the sensors as they are, or None where a restart of all envs must come first.
+
+        ``anyhow``: start also there, for a replay that does not need to know.
+        """
+        if not self.fresh and not anyhow:
             return None
         self.recording = True
         return self.take()

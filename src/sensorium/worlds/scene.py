@@ -9,15 +9,11 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.errors import (
-    AlreadyBuiltError,
-    DivergenceError,
-    NotBuiltError,
-    OptionError,
-)
+from sensorium.errors import AlreadyBuiltError, CapacityError, DivergenceError, NotBuiltError, OptionError
 from sensorium.tree import Buffer
 from sensorium.worlds.assembly import Assembly
 from sensorium.worlds.contents import repeat_calls
+from sensorium.worlds.device import is_out_of_memory, no_cuda, too_little_memory
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.model_fields import ModelFields
 from sensorium.worlds.mujoco_world import MujocoWorld
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
 
     from sensorium.viewer import Viewer
 
+_LOWER = "Lower n_envs, or the sensors' max_delay, history_length and number of rays"
 _PICTURES = (".png", ".jpg", ".jpeg", ".tiff", ".webp")
 
 
@@ -125,8 +122,12 @@ class Scene(Assembly):
             self._expand(world)
             if self._sensing is not None:
                 self._sensing.build(world, int(seed), self.options.dt)
-        except BaseException:
+        except BaseException as error:
+            lacking = world.captures and is_out_of_memory(error)
+            why = too_little_memory(world.device, f"the sensors of {n_envs} envs", _LOWER) if lacking else None
             world.close()
+            if why is not None:
+                raise why from error
             raise
         for entity in self._entities.values():
             entity.attach_world(world)
@@ -149,18 +150,16 @@ class Scene(Assembly):
     def _start_world(self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None) -> World:
         try:
             kind = torch.device(device).type
-        except RuntimeError as error:
-            raise OptionError(f"device must be 'cpu' or 'cuda', got {device!r}") from error
+        except (RuntimeError, TypeError) as error:
+            raise OptionError(f"device must be 'cpu', 'cuda', or one of several as 'cuda:1'; got {device!r}") from error
         common: dict[str, Any] = {"substeps": self.options.substeps, "exact_sensing": self.options.exact_sensing}
         if kind == "cpu":
             if nconmax is not None or njmax is not None:
                 raise OptionError("nconmax and njmax are for device='cuda'; the CPU engine allocates as it goes")
             return MujocoWorld(self._compile(), n_envs, threads=threads, **common)
         if kind != "cuda":
-            raise OptionError(f"device must be 'cpu' or 'cuda', got {device!r}")
+            raise OptionError(f"device must be 'cpu', 'cuda', or one of several as 'cuda:1'; got {device!r}")
         if not torch.cuda.is_available():
-            from sensorium.worlds.device import no_cuda
-
             raise no_cuda(device)
         from sensorium.worlds.warp_world import WarpWorld  # Warp is imported when it is used, not before
 
@@ -191,26 +190,31 @@ class Scene(Assembly):
         Raises:
             DivergenceError: the physics of some envs failed; raised when all steps are done. Those envs hold still, and
                 are listed in :attr:`failed`, until they are reset; the others went on.
+            CapacityError: on a GPU, contacts were lost; likewise. Its cause names envs that failed besides.
         """
         if (world := self._world) is None:
             self._unbuilt("step")
         if count != 1 and (not isinstance(count, int) or count < 0):
             raise OptionError(f"count must be an integer that is not negative, got {count!r}")
         failed: dict[int, str] = {}
+        crowded: CapacityError | None = None
         # It touches as little as it can: on a GPU this is all that the host does, from a core that may have waited for
         # the device until then, with nothing of this left in its caches.
         while count > 0:
             count -= 1
-            if now := world.step():
-                failed |= now
+            try:
+                if now := world.step():
+                    failed |= now
+            except CapacityError as error:  # of a step that was made
+                crowded = error
             if self._journal.fresh:
                 self._journal.step()
             if self._sense is not None:
                 self._sense()
             if self._viewer is not None:
                 self._viewer.after_step()
-        if failed:
-            self._report(failed)
+        if failed or crowded:
+            self._report(failed, crowded)
 
     def hold(self, envs: Envs) -> None:
         """Let some envs stand still, time included, until ``reset``, ``forward`` or ``set_state`` names them.
@@ -229,10 +233,13 @@ class Scene(Assembly):
         """
         self._report((self._world or self._unbuilt("check")).check())
 
-    def _report(self, failed: dict[int, str]) -> None:
-        if failed:
-            self._failed |= failed
-            raise DivergenceError(failed)
+    def _report(self, failed: dict[int, str], crowded: CapacityError | None = None) -> None:
+        self._failed |= failed
+        diverged = DivergenceError(failed) if failed else None
+        if crowded is not None:
+            raise crowded from diverged
+        if diverged is not None:
+            raise diverged
 
     def snapshot(
         self,

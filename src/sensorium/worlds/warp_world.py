@@ -1,8 +1,8 @@
 """The GPU engine: MuJoCo Warp, with physics and sensors of one step in one CUDA graph.
 
 ``scene.step()`` replays the graph and looks at nothing on the device. What must not pass in silence (an env that
-diverged, contacts for which there was no room) is counted on the device, copied to pinned memory by the graph itself,
-and raised by the next call that finds it there: a few steps late, without ever waiting. ``check()`` waits.
+diverged, contacts for which there was no room) is noted on the device, told to the host by the graph itself, and raised
+by the next step that finds it told: a few steps late, without ever waiting (``warp_watch.py``). ``check()`` waits.
 """
 
 from __future__ import annotations
@@ -20,20 +20,39 @@ from sensorium.worlds import warp_init as warp_init  # before MuJoCo Warp, which
 
 import mujoco_warp as mjw  # isort: skip
 
-from sensorium.errors import CapacityError, DeviceError, ModelError, OptionError, did_you_mean
+from sensorium.errors import DeviceError, ModelError, OptionError, did_you_mean
 from sensorium.worlds import warp_rays
 from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
-from sensorium.worlds.device import is_out_of_memory
+from sensorium.worlds.device import is_out_of_memory, too_little_memory, upload
 from sensorium.worlds.lights import Light
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_graph import Graph
-from sensorium.worlds.world import Envs, env_ids, env_index
+from sensorium.worlds.warp_watch import Watch
+from sensorium.worlds.world import Envs, check_mask, env_index
 
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
-_HARMLESS = int(mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS)
-_HUGE = 1e10
-"""Positions and velocities beyond this have diverged, as in MuJoCo (mjMAXVAL)."""
+_FLUID = ("opt.density", "opt.viscosity", "opt.wind")
+"""Options whose forces the engine leaves out altogether where they are zero in the model."""
+
+# what the engine derives from other fields of the model
+_DERIVED = (
+    "body_subtreemass",
+    "geom_aabb",
+    "geom_rbound",
+    "tendon_length0",
+    "eq_data",
+    "cam_pos0",
+    "cam_poscom0",
+    "cam_mat0",
+    "light_pos0",
+    "light_poscom0",
+    "light_dir0",
+    "dof_invweight0",
+    "body_invweight0",
+    "tendon_invweight0",
+    "actuator_acc0",
+)
 
 # the full physics state, in the order of MuJoCo's mjSTATE_INTEGRATION
 _STATE = (
@@ -55,69 +74,9 @@ _STATE = (
 
 
 @wp.kernel(enable_backward=False)
-def _finish_step(
-    qpos0: wp.array2d(dtype=float),
-    qpos: wp.array2d(dtype=float),
-    qvel: wp.array2d(dtype=float),
-    warmstart: wp.array2d(dtype=float),
-    overflow: wp.array(dtype=int),
-    harmless: int,
-    dt: wp.float64,
-    time: wp.array(dtype=float),
-    steps: wp.array(dtype=int),
-    failed: wp.array(dtype=int),
-    status: wp.array(dtype=int),
-):
-    """Count the step, keep time exact, and hold envs that diverged at their initial state until they are reset."""
-    b = wp.tid()
-    bad = wp.int32(0)
-    for i in range(qpos.shape[1]):
-        if not (wp.abs(qpos[b, i]) < wp.static(_HUGE)):
-            bad += 1
-    for i in range(qvel.shape[1]):
-        if not (wp.abs(qvel[b, i]) < wp.static(_HUGE)):
-            bad += 1
-    if bad > 0 and failed[b] == 0:
-        failed[b] = 1
-        wp.atomic_max(status, 0, 1)
-    if (overflow[b] & ~harmless) != 0:
-        wp.atomic_max(status, 1, 1)
-    if failed[b] != 0:
-        for i in range(qpos.shape[1]):
-            qpos[b, i] = qpos0[b % qpos0.shape[0], i]
-        for i in range(qvel.shape[1]):
-            qvel[b, i] = 0.0
-            warmstart[b, i] = 0.0
-    else:
-        steps[b] = steps[b] + 1
-    time[b] = wp.float32(wp.float64(steps[b]) * dt)
-
-
-@wp.kernel(enable_backward=False)
 def _count_down(left: wp.array(dtype=int)):
     """One substep less to do."""
     left[0] = left[0] - 1
-
-
-@wp.kernel(enable_backward=False)
-def _restart(
-    mask: wp.array(dtype=bool),
-    fresh: bool,
-    dt: wp.float64,
-    saved: wp.array2d(dtype=float),
-    warmstart: wp.array2d(dtype=float),
-    time: wp.array(dtype=float),
-    steps: wp.array(dtype=int),
-    failed: wp.array(dtype=int),
-):
-    """After a forward pass of all envs: the others keep their solver's start; those restarted count anew."""
-    b = wp.tid()
-    if mask[b]:
-        failed[b] = 0
-        steps[b] = wp.where(fresh, 0, int(wp.rint(wp.float64(time[b]) / dt)))
-    else:
-        for i in range(warmstart.shape[1]):
-            warmstart[b, i] = saved[b, i]
 
 
 class WarpWorld:
@@ -178,12 +137,8 @@ class WarpWorld:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            free, total = torch.cuda.mem_get_info(self.device)
-            raise DeviceError(
-                f"the GPU has too little memory for n_envs={n_envs} with nconmax={self.nconmax} and "
-                f"njmax={self.njmax}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free. "
-                "Lower n_envs, nconmax or njmax"
-            ) from error
+            what = f"n_envs={n_envs} with nconmax={self.nconmax} and njmax={self.njmax}"
+            raise too_little_memory(self.device, what, "Lower n_envs, nconmax or njmax") from error
 
     def _allocate(self, model: mujoco.MjModel) -> None:
         try:
@@ -196,17 +151,12 @@ class WarpWorld:
         self.sensed = torch.zeros(max(model.nsensordata, 1), self.n_envs, device=self.device)
         if model.nsensordata:
             self.d.sensordata = wp.from_torch(self.sensed.T, dtype=wp.float32)
-        self.steps = torch.zeros(self.n_envs, dtype=torch.int32, device=self.device)
-        self.failed_envs = torch.zeros(self.n_envs, dtype=torch.int32, device=self.device)
         self.mask = torch.ones(self.n_envs, dtype=torch.bool, device=self.device)
-        self._status = wp.zeros(2, dtype=int)
         self._left = wp.zeros(1, dtype=int)
         self._always = wp.ones(1, dtype=int)
-        self._seen = wp.zeros(2, dtype=int, device="cpu", pinned=True)
-        self._seen_view = self._seen.numpy()
-        self._seen_word = memoryview(self._seen_view).cast("B").cast("q")  # both at once, in 50 ns
-        self._saved = wp.zeros_like(self.d.qacc_warmstart)
-        self._steps_wp, self._failed_wp = wp.from_torch(self.steps), wp.from_torch(self.failed_envs)
+        room = {"nconmax": self.nconmax, "njmax": self.njmax}
+        self._watch = Watch(self.m, self.d, self._dt, room)
+        self._told, self.steps = self._watch.told, self._watch.steps
         self._mask_wp = wp.from_torch(self.mask)
 
     # -- graphs -------------------------------------------------------------------------------------------------------
@@ -266,13 +216,9 @@ class WarpWorld:
             self._left.fill_(self.substeps - 1)
             wp.capture_while(self._left, self._substep_body)
         mjw.step(self.m, self.d)
+        self._watch.look()  # before sensors see what diverged
         if self._exact:
             self._velocity_stage()
-        d = self.d
-        inputs = [self.m.qpos0, d.qpos, d.qvel, d.qacc_warmstart, d.overflow, _HARMLESS, self._dt]
-        outputs = [d.time, self._steps_wp, self._failed_wp, self._status]
-        wp.launch(_finish_step, dim=self.n_envs, inputs=inputs, outputs=outputs)
-        wp.copy(self._seen, self._status)
         self._on_step()
 
     def _substep_body(self) -> None:
@@ -292,14 +238,11 @@ class WarpWorld:
         mjw.sensor_vel(self.m, self.d)
 
     def _restart_body(self, fresh: bool) -> None:
-        d = self.d
-        wp.copy(self._saved, d.qacc_warmstart)
+        self._watch.keep()
         if fresh:
-            mjw.reset_data(self.m, d, self._mask_wp)
-        mjw.forward(self.m, d)
-        inputs = [self._mask_wp, fresh, self._dt, self._saved]
-        outputs = [d.qacc_warmstart, d.time, self._steps_wp, self._failed_wp]
-        wp.launch(_restart, dim=self.n_envs, inputs=inputs, outputs=outputs)
+            mjw.reset_data(self.m, self.d, self._mask_wp)
+        mjw.forward(self.m, self.d)
+        self._watch.restart(self._mask_wp, fresh)
         self._on_restart(self.mask)
 
     # -- the World protocol -------------------------------------------------------------------------------------------
@@ -316,32 +259,39 @@ class WarpWorld:
             if not isinstance(array, wp.array):
                 names = [name for name, value in vars(self.d).items() if isinstance(value, wp.array)]
                 raise OptionError(f"the engine has no field {field!r}{did_you_mean(field, names)}")
-            self._bound[field] = wp.to_torch(array)
+            tensor = wp.to_torch(array)
+            self._bound[field] = tensor.flatten(-2) if array.dtype is wp.mat33 else tensor  # 9 numbers, as in MuJoCo
         return self._bound[field]
 
     def expand(self, field: str) -> torch.Tensor:
         owner = self.m.opt if field.startswith("opt.") else self.m
         name = field.removeprefix("opt.")
-        array = getattr(owner, name, None)
-        if not isinstance(array, wp.array) or array.shape[0] not in (1, self.n_envs):
-            names = [name for name, value in vars(self.m).items() if isinstance(value, wp.array)]
+        kinds = type(owner).__annotations__
+        many = [key for key, kind in kinds.items() if isinstance(kind, wp.array) and kind.shape[0] == "*"]
+        if name not in many:
             raise OptionError(
-                f"the engine has no model field {field!r} that can differ per env{did_you_mean(field, names)}"
+                f"the GPU engine has no model field {field!r} that can differ per env{did_you_mean(name, many)}"
             )
-        if array.shape[0] != self.n_envs:
+        array = getattr(owner, name)
+        if field not in self.expanded and array.shape[0] != self.n_envs:
             one = wp.to_torch(array)
-            many = one.expand(self.n_envs, *one.shape[1:]).clone()
-            array = wp.from_torch(many, dtype=array.dtype)
+            array = wp.from_torch(one[:1].expand(self.n_envs, *one.shape[1:]).clone(), dtype=array.dtype)
             setattr(owner, name, array)
+            self._graphs.clear()
+        if field in _FLUID and not self.m.has_fluid:
+            self.m.has_fluid = True
             self._graphs.clear()
         self.expanded[field] = wp.to_torch(array)
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
+        if self.expanded:
+            for field in _DERIVED:  # else they would be those of one env in all
+                if getattr(self.m, field).size:
+                    self.expand(field)
         self.run(lambda: mjw.set_const(self.m, self.d))
 
     def step(self) -> dict[int, str]:
-        failed = self._report() if self._seen_word[0] else {}
         try:
             graph = self._graphs["step"]
         except KeyError:
@@ -352,30 +302,12 @@ class WarpWorld:
             self.changes.mark()
         else:
             self.changes.write()
-        return failed
+        return self._watch.report() if self._told[0] else {}
 
     def check(self) -> dict[int, str]:
         """Wait for the device, and return env -> message of what failed and was not reported yet."""
         torch.cuda.synchronize(self.device)
-        return self._report() if self._seen_word[0] else {}
-
-    def _report(self) -> dict[int, str]:
-        torch.cuda.synchronize(self.device)
-        overflow = self.bind("overflow")
-        crowded = (overflow & ~_HARMLESS).nonzero().flatten().tolist()
-        kinds = mjw.OverflowType(int(overflow.max()) & ~_HARMLESS) if crowded else None
-        failed = (self.failed_envs == 1).nonzero().flatten().tolist()
-        self.failed_envs[self.failed_envs == 1] = 2  # reported; held until reset
-        overflow.zero_()
-        self._status.zero_()
-        self._seen_view[:] = 0
-        if crowded:
-            raise CapacityError(
-                f"env {crowded[0]} and {len(crowded) - 1} more ran out of room for contacts or constraints ({kinds}): "
-                f"some were lost. Build with more than nconmax={self.nconmax} and njmax={self.njmax}",
-                crowded,
-            )
-        return dict.fromkeys(failed, "position or velocity is NaN, infinite or huge")
+        return self._watch.report() if self._told[0] else {}
 
     def forward(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
@@ -398,16 +330,13 @@ class WarpWorld:
         """Put ``envs`` into the mask, without looking at them where they are on the device already."""
         if envs is None:
             self.mask.fill_(True)
-        elif isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
-            if envs.dtype == torch.bool:
-                self.mask.copy_(envs)
-            else:
-                self.mask.fill_(False)
-                self.mask.index_fill_(0, envs.long(), True)
+        elif isinstance(envs, torch.Tensor) and envs.device.type != "cpu" and envs.dtype == torch.bool:
+            self.mask.copy_(check_mask(envs, self.n_envs))
         else:
-            ids = env_ids(envs, self.n_envs)
+            index = env_index(envs, self.n_envs, self.device)
+            assert index is not None
             self.mask.fill_(False)
-            self.mask.index_fill_(0, torch.as_tensor(ids, device=self.device).long(), True)
+            self.mask.index_fill_(0, index, True)
 
     def _state_parts(self) -> list[torch.Tensor]:
         parts = [self.bind(name) for name in _STATE if isinstance(getattr(self.d, name, None), wp.array)]
@@ -417,12 +346,15 @@ class WarpWorld:
         return torch.cat([part.reshape(self.n_envs, -1).float() for part in self._state_parts()], dim=1)
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
-        values = torch.as_tensor(state, device=self.device, dtype=torch.float32)
+        given = torch.as_tensor(state, dtype=torch.float32)
         index = env_index(envs, self.n_envs, self.device)
         rows = self.n_envs if index is None else len(index)
         width = sum(part[0].numel() for part in self._state_parts())
-        if values.shape != (rows, width):
-            raise OptionError(f"state must have shape {(rows, width)} for these envs, got {tuple(values.shape)}")
+        if given.shape != (rows, width):
+            raise OptionError(f"state must have shape {(rows, width)} for these envs, got {tuple(given.shape)}")
+        if given.device.type == "cpu" and not bool(given.isfinite().all()):
+            raise OptionError("state must be finite, got NaN or infinity")
+        values = upload(given, self.device)
         self._select(envs)
         if index is None:
             full = values
@@ -489,6 +421,11 @@ def check_cuda(device: str) -> torch.device:
     index = torch.cuda.current_device() if found.index is None else found.index
     if index >= torch.cuda.device_count():
         raise DeviceError(f"device={device!r} does not exist: there are {torch.cuda.device_count()} CUDA devices")
+    if wp.get_cuda_device_count() == 0:
+        raise DeviceError(
+            f"device={device!r}: torch finds a GPU, but Warp finds none; install a build of warp-lang with CUDA, or "
+            "build with device='cpu'"
+        )
     if not wp.is_conditional_graph_supported():
         raise DeviceError(
             f"device={device!r}: the NVIDIA driver is too old (it supports CUDA {wp.get_cuda_driver_version()}); "

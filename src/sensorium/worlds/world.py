@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
+from sensorium.worlds.device import upload
 from sensorium.worlds.rays import RayBatch
 
 if TYPE_CHECKING:
@@ -134,13 +135,26 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
 def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | None:
     """``envs`` as an int64 index tensor in the order given, or None for all.
 
-    An int64 tensor on ``device`` is taken as it is: looking at its values would wait for the device.
+    Ids on a GPU are taken as they are, for looking at them would wait for it; a mask there is looked at.
     """
     if envs is None:
         return None
     if isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
-        return envs.nonzero().flatten() if envs.dtype == torch.bool else envs.flatten().to(torch.int64)
+        if envs.dtype == torch.bool:
+            return check_mask(envs, n_envs).nonzero().flatten()
+        if envs.is_floating_point() or envs.is_complex() or envs.ndim > 1:
+            raise OptionError(
+                f"envs must be integer ids or a boolean mask, got {envs.dtype} of shape {tuple(envs.shape)}"
+            )
+        return envs.flatten().to(torch.int64)
     checked = env_ids(envs, n_envs)
     given = np.atleast_1d(envs.numpy() if isinstance(envs, torch.Tensor) else np.asarray(envs))
     index = checked if given.dtype == bool else given
-    return torch.as_tensor(np.asarray(index, dtype=np.int64), device=device)
+    return upload(torch.from_numpy(np.array(index, dtype=np.int64)), device)
+
+
+def check_mask(mask: torch.Tensor, n_envs: int) -> torch.Tensor:
+    """A boolean mask of envs, if its shape is right."""
+    if mask.shape != (n_envs,):
+        raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {tuple(mask.shape)}")
+    return mask
