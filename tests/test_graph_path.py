@@ -1,6 +1,7 @@
 """The way sensing goes on a GPU, walked on the CPU: MuJoCo's physics, with sensing in the world's own step and restart,
 by the Warp kernels. Everything but CUDA itself: what is captured, what runs after, resets by mask."""
 
+import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
@@ -8,6 +9,8 @@ from probe import Probe, ProbeSensor
 from thermometer import Thermometer
 
 import sensorium as sn
+from sensorium.pipeline.storage import TimingStore
+from sensorium.pipeline.timing import TimingParameters
 from sensorium.testing import flat
 from sensorium.worlds import MujocoWorld, scene, world
 
@@ -167,6 +170,97 @@ def test_graph_path_reads_what_the_plain_path_reads(monkeypatch):
                 one["box"].set_pose(pos=(0, 0, 1), envs=[4])
                 one.forward(envs=[4])
             compare("after a forward")
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Scenes are built on the GPU's path."""
+    monkeypatch.setattr(scene, "MujocoWorld", GraphWorld)
+
+
+@pytest.mark.usefixtures("graphs")
+def test_recording_disturbs_no_sensor_of_a_running_scene(tmp_path):
+    """A replay there starts sensors afresh at every step, so that a recording needs no restart to begin with."""
+    made, alone = build(), build()
+    made.step(7)
+    alone.step(7)
+    with sn.datasets.Recorder(made, tmp_path / "a") as recorder:
+        with pytest.raises(sn.DatasetError, match="recorded already"):
+            sn.datasets.Recorder(made, tmp_path / "b")
+        for _ in range(5):
+            made.step()
+            alone.step()
+            recorder.step()
+            assert torch.equal(flat(made["imu"].read()), flat(alone["imu"].read()))
+    assert len(sn.datasets.open(tmp_path / "a")) == 5
+    with sn.datasets.Recorder(made, tmp_path / "c"):
+        pass
+
+
+@pytest.mark.usefixtures("graphs")
+@pytest.mark.parametrize("where", ["storage", "capture"])
+def test_too_little_memory_for_sensors_says_what_to_lower(monkeypatch, recwarn, where):
+    from sensorium.pipeline import storage
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 40.00 GiB.")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 2**30, 80 * 2**30))
+    monkeypatch.setattr(*((storage.DeliveryStore, "allocate") if where == "storage" else (GraphWorld, "capture")), full)
+    made = drop_scene()
+    made.add_sensor(sn.Contact(link="box", delay=1.0))
+    with pytest.raises(sn.DeviceError, match=r"sensors of 4 envs: 2\.0 of 80\.0 GiB are free\. Lower n_envs"):
+        made.build(n_envs=4)
+    assert not recwarn.list  # no hook is to blame
+    monkeypatch.undo()
+    made.build(n_envs=4)
+
+
+@pytest.mark.parametrize(
+    ("room", "values", "message"),
+    [
+        (0.0, {"delay": 0.02}, "max_delay=0.02"),
+        (0.0, {"delay": torch.zeros(4, 1, device="meta")}, "construct the sensor with max_delay"),
+        (0.05, {"delay": 5.0}, "max_delay=5"),
+        (0.05, {"jitter": 0.03}, "jitter 0.03 s with delay 0.02 s"),
+        (0.05, {"delay": [[0.01], [0.06], [0.0], [0.0]]}, "max_delay=0.06"),
+        (0.05, {"delay": 0.01, "jitter": 0.02}, "jitter 0.02 s with delay 0.01 s"),
+        (0.05, {"delay": torch.zeros(4, 1, device="meta"), "jitter": 0.07}, "max_delay=0.07"),
+        (0.05, {"delay": torch.zeros(4, 1, device="meta"), "jitter": 0.05}, None),
+        (0.05, {"delay": 0.05}, None),
+        (0.05, {"delay": None}, None),
+    ],
+)
+def test_delays_are_checked_as_far_as_the_host_knows_them(room, values, message):
+    """A device without values to look at stands in for a GPU."""
+    store = TimingStore.allocate(np.zeros((1, 2), np.uint32), 4, torch.device("meta"))
+    timing = TimingParameters(store, [room], [False], 0.01)
+    timing.note(0, {"delay": 0.02 if room else 0.0, "jitter": 0.0})
+    if message is None:
+        timing.check(0, "IMU", values, None)
+        return
+    with pytest.raises(sn.OptionError, match=message):
+        timing.check(0, "IMU", values, None)
+
+
+@pytest.mark.parametrize(
+    ("envs", "message"),
+    [
+        (torch.zeros(4), "integer ids or a boolean mask, got torch.float32"),
+        (torch.zeros(2, 2, dtype=torch.int64), r"got torch.int64 of shape \(2, 2\)"),
+        (torch.zeros(1, dtype=torch.bool), r"must have shape \(4,\), got \(1,\)"),
+        (torch.zeros(4, 1, dtype=torch.bool), r"must have shape \(4,\), got \(4, 1\)"),
+    ],
+)
+def test_envs_of_a_gpu_are_checked_as_far_as_that_needs_no_look(envs, message):
+    with pytest.raises(sn.OptionError, match=message):
+        world.env_index(envs.to("meta"), 4, torch.device("meta"))
+
+
+@pytest.mark.parametrize("device", [None, 1.5, "gpu", "mps", ""])
+def test_devices_that_are_none(device):
+    with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda', or one of several as 'cuda:1'"):
+        drop_scene().build(device=device)
 
 
 def test_sensors_of_the_cpu_engine_say_so(monkeypatch):

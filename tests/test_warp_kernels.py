@@ -22,6 +22,12 @@ class DoubledSensor(ProbeSensor, options=Doubled):
         torch.mul(data, 2.0, out=out)
 
 
+def same_bits(got, expected, err_msg=""):
+    """The same numbers, and zeros of the same sign."""
+    np.testing.assert_array_equal(got, expected, err_msg=err_msg)
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(expected[expected == 0]), err_msg=err_msg)
+
+
 class Duet:
     """One scene sensed twice: by Numba as usual, and by the Warp kernels into copies of all storage."""
 
@@ -84,17 +90,17 @@ class Duet:
     def check(self):
         for mine, block in zip(self.blocks, self.numba._blocks.values(), strict=True):
             fused = slice(0, block.fused)
-            np.testing.assert_array_equal(mine.store.extra.numpy(), block.store.extra.numpy())
+            same_bits(mine.store.extra.numpy(), block.store.extra.numpy())
             for name in ("truth", "reading", "walk"):
                 expected, got = getattr(block.store, name)[fused], getattr(mine.store, name)[fused]
-                np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)
+                same_bits(got.numpy(), expected.numpy(), err_msg=name)
             rows = slice(0, block.fused_rows)
-            np.testing.assert_array_equal(mine.direct.cache[rows].numpy(), block.direct.cache[rows].numpy())
+            same_bits(mine.direct.cache[rows].numpy(), block.direct.cache[rows].numpy())
             for name in ("ring", "history", "truth_history"):
                 expected, got = getattr(block.direct, name), getattr(mine.direct, name)
-                np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)
+                same_bits(got.numpy(), expected.numpy(), err_msg=name)
         timed = [i for i, flags in enumerate(self.numba._timing.flags.tolist()) if flags & 1]
-        np.testing.assert_array_equal(self.timing.due[timed].numpy(), self.numba._timing.due[timed].numpy())
+        same_bits(self.timing.due[timed].numpy(), self.numba._timing.due[timed].numpy())
 
 
 def busy_scene():
@@ -154,6 +160,54 @@ def test_fused_step_is_numbas_to_the_bit(n_envs):
         duet.step()
         if step == 9:
             duet.reset([n_envs - 1])
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_zeros_and_what_is_not_finite_are_numbas_too(reset):
+    """No zero is negative, also where axes are mixed; infinity stays what it is, also where nothing scales it."""
+    scene = drop_scene()
+    mirror = ((1.0, 0.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, 1.0))
+    scene.add_sensor(sn.IMU(link="box", uuid="a", acc_misalignment=mirror, gyro_bias_spread=0.1, mag_bandwidth=9.0))
+    duet = Duet(scene, 4, seed=0)
+    raw = torch.tensor([-2.0, 0.0, -3.0, np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0])
+    scene.world.bind("sensordata").copy_(raw)
+    duet._observe(range(4))
+    if reset:
+        duet.numba.reset(None)
+        for block in duet.blocks:
+            duet.warp.reset_fused(block, 0, torch.ones(4, dtype=torch.bool))
+    else:
+        duet.numba.step()
+        duet.warp.step(0)
+    duet.check()
+    reading = duet.blocks[0].store.reading[:, 0]
+    assert reading[1] == 0
+    assert not torch.signbit(reading[1])
+    assert reading[3] == np.inf
+
+
+@pytest.mark.parametrize("delay", [-0.05, float("nan"), float("inf"), 1e300])
+def test_delays_that_nobody_could_check_stay_within_the_ring(delay):
+    """On a GPU the values of a tensor pass unseen."""
+    scene = drop_scene()
+    for uuid, linear in (("a", True), ("b", False)):
+        scene.add_sensor(sn.IMU(link="box", uuid=uuid, delay=0.02, max_delay=0.03, interpolate=linear))
+    for n_envs in (4, 5):
+        duet = Duet(scene, n_envs, seed=0)
+        for _ in range(6):
+            scene.step()
+        duet._observe(range(n_envs))
+        duet.timing.parameter("delay")[:] = delay
+        duet.warp.step(0)
+        assert (duet.timing.lag >= 0).all()
+        assert ((duet.timing.part >= 0) & (duet.timing.part <= 1)).all()
+        assert duet.blocks[0].direct.cache.isfinite().all()
+        if not delay > 0:
+            assert (duet.timing.lag == 0).all()
+            np.testing.assert_array_equal(duet.blocks[0].direct.cache, duet.blocks[0].store.reading)
+        scene = drop_scene()
+        for uuid, linear in (("a", True), ("b", False)):
+            scene.add_sensor(sn.IMU(link="box", uuid=uuid, delay=0.02, max_delay=0.03, interpolate=linear))
 
 
 def test_rotated_and_summed_gathers_agree():

@@ -27,7 +27,7 @@ def too_little_memory(device: torch.device, what: str, advice: str) -> DeviceErr
 
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A small tensor on its way to the device, without waiting for it."""
-    if tensor.device.type == "cpu" and device.type != "cpu":
+    if tensor.device.type == "cpu" and device.type == "cuda":
         return tensor.contiguous().pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
