@@ -414,6 +414,24 @@ def test_constants_are_those_of_each_env():
     torch.testing.assert_close(world.bind("qpos")[:, 2].cpu(), sizes, atol=2e-3, rtol=0)
 
 
+def test_a_recording_of_the_cpu_with_values_per_env_is_rebuilt(tmp_path):
+    scene = drop_scene()
+    scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    scene.build(n_envs=3)
+    box = scene.model.body("box").id
+    scene.world.expand("body_mass")[:, box] = torch.tensor([1.0, 2.0, 3.0])
+    scene.world.update_constants()
+    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+        recorder.record(5)
+    episode = sn.datasets.open(tmp_path / "a")
+    again = episode.build_scene(device="cuda")
+    assert again.world.expanded["body_mass"][:, box].tolist() == [1, 2, 3]
+    assert again.world.expanded["body_subtreemass"][:, box].tolist() == [1, 2, 3]
+    again.step(5)
+    recorded = torch.from_numpy(episode[4]["physics"])
+    torch.testing.assert_close(again.get_state()[:, :8].cpu(), recorded[:, :8].float(), atol=1e-4, rtol=1e-4)
+
+
 def test_noise_densities_per_env_and_a_recording(tmp_path):
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box", acc_noise_density=0.01, delay=0.02))

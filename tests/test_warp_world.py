@@ -8,6 +8,7 @@ from conftest import ARM
 
 import sensorium as sn
 from sensorium.worlds.capacity import capacities, contact_bound
+from sensorium.worlds.model_fields import give
 
 wp = pytest.importorskip("warp")
 
@@ -212,6 +213,27 @@ def test_what_is_derived_from_fields_that_differ_per_env_differs_too(still_world
     assert still_world.expanded["body_subtreemass"][:, 1].tolist() == [1, 2, 3]
     np.testing.assert_allclose(still_world.expanded["geom_rbound"][:, 1], np.array([0.1, 0.2, 0.3]) * 3**0.5, rtol=1e-6)
     assert {"dof_invweight0", "body_invweight0", "actuator_acc0"} <= still_world.expanded.keys()
+
+
+def test_recorded_fields_are_given_and_what_is_derived_from_them_is_derived_anew(still_world):
+    """Those of a recording of the CPU engine: some of them MuJoCo Warp does not have."""
+    still_world.captures, calls = True, []
+    still_world.update_constants = lambda: calls.append("constants")
+    still_world.reset = lambda: calls.append("reset")
+    mass = np.arange(6.0).reshape(3, 2)
+    give(still_world, {"body_mass": mass, "dof_length": np.ones((3, 6)), "geom_rbound": None, "geom_size": None})
+    assert calls == ["constants", "reset"]
+    assert still_world.expanded.keys() == {"body_mass", "geom_size"}
+    assert wp.to_torch(still_world.m.body_mass).tolist() == mass.tolist()
+    with pytest.raises(sn.OptionError, match=r"'body_mass' has values of shape \(2, 2\), and \(3, 2\) is needed"):
+        give(still_world, {"body_mass": mass[:2]})
+
+
+def test_fields_have_the_shapes_that_mujoco_gives_them(still_world):
+    for field in ("geom_aabb", "body_inertia", "opt.gravity", "opt.timestep", "jnt_range", "actuator_gear", "eq_data"):
+        name = field.removeprefix("opt.")
+        owner = still_world.model.opt if name != field else still_world.model
+        assert still_world.expand(field).shape == (3, *np.shape(getattr(owner, name)))
 
 
 def test_matrices_have_the_shape_that_mujoco_gives_them(still_world):

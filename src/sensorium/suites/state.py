@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.errors import OptionError
 from sensorium.suites.observation import ArraySensor
 from sensorium.worlds import Scene
 
@@ -21,6 +22,8 @@ class BodyStates:
 
     def __init__(self, scene: Scene, bodies: Sequence[int]) -> None:
         world, model = scene.world, scene.model
+        if world.captures:
+            raise OptionError(f"observations of the state need the CPU engine; this scene runs on {world.device}")
         self._bodies = np.asarray(bodies, np.intp)
         self._roots = model.body_rootid[self._bodies]
         self._xpos, self._xquat, self._cvel, self._com = (

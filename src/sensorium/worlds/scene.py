@@ -15,7 +15,7 @@ from sensorium.worlds.assembly import Assembly
 from sensorium.worlds.contents import repeat_calls
 from sensorium.worlds.device import is_out_of_memory, no_cuda, too_little_memory
 from sensorium.worlds.journal import Journal
-from sensorium.worlds.model_fields import ModelFields
+from sensorium.worlds.model_fields import ModelFields, give
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.part import Part
@@ -119,7 +119,7 @@ class Scene(Assembly):
         world = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
         world.lights = tuple(self._lights.values())
         try:
-            self._expand(world)
+            give(world, self._expanded)
             if self._sensing is not None:
                 self._sensing.build(world, int(seed), self.options.dt)
         except BaseException as error:
@@ -164,19 +164,6 @@ class Scene(Assembly):
         from sensorium.worlds.warp_world import WarpWorld  # Warp is imported when it is used, not before
 
         return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
-
-    def _expand(self, world: World) -> None:
-        for name, values in self._expanded.items():
-            target = world.expand(name)
-            if values is not None and tuple(values.shape) != tuple(target.shape):
-                raise OptionError(
-                    f"the model field {name!r} has values of shape {tuple(values.shape)}, and {tuple(target.shape)} is "
-                    "needed; build the scene with as many envs as they are for"
-                )
-            if values is not None:
-                target.copy_(torch.from_numpy(values))
-        if self._expanded:
-            world.reset()
 
     def to_xml(self) -> str:
         """The scene as one MJCF document, for other tools: rounded to six digits, without the files that it names."""

@@ -7,12 +7,14 @@ by the next step that finds it told: a few steps late, without ever waiting (``w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 import warp as wp
 
@@ -26,6 +28,7 @@ from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory, too_little_memory, upload
 from sensorium.worlds.lights import Light
+from sensorium.worlds.model_fields import DERIVED
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_graph import Graph
 from sensorium.worlds.warp_watch import Watch
@@ -34,25 +37,6 @@ from sensorium.worlds.world import Envs, check_mask, env_index
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _FLUID = ("opt.density", "opt.viscosity", "opt.wind")
 """Options whose forces the engine leaves out altogether where they are zero in the model."""
-
-# what the engine derives from other fields of the model
-_DERIVED = (
-    "body_subtreemass",
-    "geom_aabb",
-    "geom_rbound",
-    "tendon_length0",
-    "eq_data",
-    "cam_pos0",
-    "cam_poscom0",
-    "cam_mat0",
-    "light_pos0",
-    "light_poscom0",
-    "light_dir0",
-    "dof_invweight0",
-    "body_invweight0",
-    "tendon_invweight0",
-    "actuator_acc0",
-)
 
 # the full physics state, in the order of MuJoCo's mjSTATE_INTEGRATION
 _STATE = (
@@ -281,14 +265,16 @@ class WarpWorld:
         if field in _FLUID and not self.m.has_fluid:
             self.m.has_fluid = True
             self._graphs.clear()
-        self.expanded[field] = wp.to_torch(array)
+        values = wp.to_torch(array)
+        shape = np.shape(getattr(self.model.opt if owner is self.m.opt else self.model, name, values[0]))
+        fits = values.numel() == self.n_envs * math.prod(shape)  # a matrix is 9 numbers there
+        self.expanded[field] = values.view(self.n_envs, *shape) if fits else values
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
         if self.expanded:
-            for field in _DERIVED:  # else they would be those of one env in all
-                if getattr(self.m, field).size:
-                    self.expand(field)
+            for field in ("eq_data", *DERIVED):  # else they would be those of one env in all
+                self.expand(field)
         self.run(lambda: mjw.set_const(self.m, self.d))
 
     def step(self) -> dict[int, str]:
