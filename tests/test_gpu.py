@@ -429,7 +429,7 @@ def test_a_recording_of_the_cpu_with_values_per_env_is_rebuilt(tmp_path):
     assert again.world.expanded["body_subtreemass"][:, box].tolist() == [1, 2, 3]
     again.step(5)
     recorded = torch.from_numpy(episode[4]["physics"])
-    torch.testing.assert_close(again.get_state()[:, :8].cpu(), recorded[:, :8].float(), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(again.get_state()[:, :8].cpu().float(), recorded[:, :8].float(), atol=1e-4, rtol=1e-4)
 
 
 def test_noise_densities_per_env_and_a_recording(tmp_path):
