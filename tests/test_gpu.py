@@ -374,6 +374,7 @@ def test_an_env_that_a_policy_broke_reads_what_is_finite():
     imu = scene.add_sensor(sn.IMU(link="lower", history_length=2, delay=0.02))
     joints = scene.add_sensor(sn.JointEncoder(robot="arm"))
     torque = scene.add_sensor(sn.JointTorque(robot="arm"))
+    battery = scene.add_sensor(sn.BatteryState(robot="arm", delay=0.01))
     scene.build(n_envs=4, device="cuda")
     scene.step(3)
     for _ in range(4):
@@ -382,7 +383,7 @@ def test_an_env_that_a_policy_broke_reads_what_is_finite():
         scene["arm"].set_ctrl(push)
         with contextlib.suppress(sn.DivergenceError):
             scene.step()
-        for sensor in (imu, joints, torque):
+        for sensor in (imu, joints, torque, battery):
             assert flat(sensor.read()).isfinite().all()
             assert flat(sensor.read_ground_truth()).isfinite().all()
     with contextlib.suppress(sn.DivergenceError):

@@ -64,6 +64,9 @@ def test_steps_are_counted_and_what_diverged_is_held(watched):
     put(d.qvel, 2, 2e10)
     put(d.sensordata, 1, np.nan)
     put(d.sensordata, 0, 7.0)
+    for force in (d.actuator_force, d.qfrc_actuator, d.qfrc_passive, d.qfrc_constraint):
+        put(force, 1, np.nan)
+        put(force, 0, np.nan)  # another env's are its own
     put(d.xfrc_applied, 1, np.inf)
     for round_ in range(2):
         watch.look()
@@ -75,7 +78,10 @@ def test_steps_are_counted_and_what_diverged_is_held(watched):
         d.ctrl.fill_(np.nan)  # by a policy that has seen what it should not
         d.qvel.fill_(1.0)
     assert watch.held.tolist() == [0, 1, 1, 0]
+    assert np.isnan(d.qfrc_actuator.numpy()[0, 0])
     for env in (1, 2):
+        for name in ("actuator_force", "qfrc_actuator", "qfrc_passive", "qfrc_constraint"):
+            assert np.isfinite(getattr(d, name).numpy()[env]).all()
         np.testing.assert_allclose(d.qpos.numpy()[env], [0, 0, 0.5, 1, 0, 0, 0])
         for name in ("act", "xfrc_applied", "qacc_warmstart", "sensordata"):
             assert not getattr(d, name).numpy()[env].any()

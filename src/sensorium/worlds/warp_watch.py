@@ -42,6 +42,14 @@ def _pass_on(b: int, overflow: wp.array(dtype=int), news: wp.array(dtype=int), s
         wp.atomic_max(status, 0, 1)
 
 
+@wp.func
+def _mend(b: int, field: wp.array2d(dtype=float)):
+    """What sensors read of an env that diverged is finite."""
+    for i in range(field.shape[1]):
+        if not wp.isfinite(field[b, i]):
+            field[b, i] = 0.0
+
+
 @wp.kernel(enable_backward=False)
 def _look(
     qpos0: wp.array2d(dtype=float),
@@ -55,6 +63,10 @@ def _look(
     qacc: wp.array2d(dtype=float),
     warmstart: wp.array2d(dtype=float),
     sensed: wp.array2d(dtype=float),
+    pushed: wp.array2d(dtype=float),
+    actuated: wp.array2d(dtype=float),
+    passive: wp.array2d(dtype=float),
+    constrained: wp.array2d(dtype=float),
     overflow: wp.array(dtype=int),
     time: wp.array(dtype=float),
     steps: wp.array(dtype=int),
@@ -90,9 +102,11 @@ def _look(
             ctrl[b, i] = 0.0  # what broke it would break it again in every step
         for i in range(wrenches.shape[1]):
             wrenches[b, i] = wp.spatial_vector()
-        for i in range(sensed.shape[1]):
-            if not wp.isfinite(sensed[b, i]):
-                sensed[b, i] = 0.0
+        _mend(b, sensed)
+        _mend(b, pushed)
+        _mend(b, actuated)
+        _mend(b, passive)
+        _mend(b, constrained)
     else:
         steps[b] = steps[b] + 1
     time[b] = wp.float32(wp.float64(steps[b]) * dt)
@@ -152,7 +166,8 @@ class Watch:
         """After the physics of a step, and before what is derived from its state."""
         d = self._d
         state = [d.qpos, d.qvel, d.act, d.ctrl, d.qfrc_applied, d.xfrc_applied, d.qacc, d.qacc_warmstart, d.sensordata]
-        outputs = [*state, d.overflow, d.time, *self._kept]
+        forces = [d.actuator_force, d.qfrc_actuator, d.qfrc_passive, d.qfrc_constraint]
+        outputs = [*state, *forces, d.overflow, d.time, *self._kept]
         wp.launch(_look, dim=d.nworld, inputs=[self._m.qpos0, self._dt], outputs=outputs)
         wp.copy(self._seen, self._kept[-1])
 
