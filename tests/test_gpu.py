@@ -369,6 +369,28 @@ def test_too_few_contacts_are_never_lost_in_silence():
     scene.check()
 
 
+def test_pinned_memory_may_be_used_again_at_once():
+    scene = arm_scene()
+    scene.build(n_envs=1024, device="cuda")
+    push = torch.ones(1024, 2).pin_memory()
+    scene.step(30)
+    scene["arm"].set_ctrl(push)
+    push.fill_(9.0)
+    assert scene.world.bind("ctrl").unique().tolist() == [1.0]
+
+
+def test_values_on_a_gpu_for_a_scene_on_the_cpu_are_checked():
+    scene = arm_scene()
+    imu = scene.add_sensor(sn.IMU(link="lower", delay=0.02))
+    scene.build(n_envs=2)
+    with pytest.raises(sn.OptionError, match="finite"):
+        scene["arm"].set_ctrl(torch.full((2, 2), float("nan"), device="cuda"))
+    with pytest.raises(sn.OptionError, match="max_delay=5"):
+        imu.set(delay=torch.full((2, 1), 5.0, device="cuda"))
+    scene["arm"].set_ctrl(torch.ones(2, 2, device="cuda"))
+    assert scene.world.bind("ctrl").tolist() == [[1, 1], [1, 1]]
+
+
 def test_an_env_that_a_policy_broke_reads_what_is_finite():
     scene = arm_scene()
     imu = scene.add_sensor(sn.IMU(link="lower", history_length=2, delay=0.02))

@@ -11,6 +11,7 @@ from thermometer import Thermometer
 import sensorium as sn
 from sensorium.pipeline.storage import TimingStore
 from sensorium.pipeline.timing import TimingParameters
+from sensorium.suites.state import env_states
 from sensorium.testing import flat
 from sensorium.worlds import MujocoWorld, scene, world
 
@@ -209,7 +210,9 @@ def test_too_little_memory_for_sensors_says_what_to_lower(monkeypatch, recwarn, 
     monkeypatch.setattr(*((storage.DeliveryStore, "allocate") if where == "storage" else (GraphWorld, "capture")), full)
     made = drop_scene()
     made.add_sensor(sn.Contact(link="box", delay=1.0))
-    with pytest.raises(sn.DeviceError, match=r"sensors of 4 envs: 2\.0 of 80\.0 GiB are free\. Lower n_envs"):
+    with pytest.raises(
+        sn.DeviceError, match=r"sensors and model fields of 4 envs: 2\.0 of 80\.0 GiB are free\. Lower n_envs"
+    ):
         made.build(n_envs=4)
     assert not recwarn.list  # no hook is to blame
     monkeypatch.undo()
@@ -228,6 +231,7 @@ def test_too_little_memory_for_sensors_says_what_to_lower(monkeypatch, recwarn, 
         (0.05, {"delay": torch.zeros(4, 1, device="meta"), "jitter": 0.07}, "max_delay=0.07"),
         (0.05, {"delay": torch.zeros(4, 1, device="meta"), "jitter": 0.05}, None),
         (0.05, {"delay": 0.05}, None),
+        (0.0, {"jitter": None}, None),
         (0.05, {"delay": None}, None),
     ],
 )
@@ -235,7 +239,9 @@ def test_delays_are_checked_as_far_as_the_host_knows_them(room, values, message)
     """A device without values to look at stands in for a GPU."""
     store = TimingStore.allocate(np.zeros((1, 2), np.uint32), 4, torch.device("meta"))
     timing = TimingParameters(store, [room], [False], 0.01)
-    timing.note(0, {"delay": 0.02 if room else 0.0, "jitter": 0.0})
+    timing.note(0, {"delay": np.float32(0.02) if room else 0.0, "jitter": 0.0})
+    if not room:
+        timing.note(0, {"delay": 0.0}, torch.tensor([1]))  # of some envs: not known of all, and still none
     if message is None:
         timing.check(0, "IMU", values, None)
         return
@@ -261,6 +267,33 @@ def test_envs_of_a_gpu_are_checked_as_far_as_that_needs_no_look(envs, message):
 def test_devices_that_are_none(device):
     with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda', or one of several as 'cuda:1'"):
         drop_scene().build(device=device)
+
+
+@pytest.mark.usefixtures("graphs")
+def test_readings_that_kernels_on_a_gpu_do_not_have_say_so():
+    class Counts(Probe):
+        """Readings of 16 bits without a sign."""
+
+    class CountsSensor(ProbeSensor, options=Counts):
+        @classmethod
+        def _get_cache_dtype(cls):
+            return torch.uint16
+
+        @classmethod
+        def _post_process(cls, group, data, out, is_measured):
+            out.copy_(data)
+
+    made = drop_scene()
+    made.add_sensor(Counts(uuid="c"))
+    with pytest.raises(sn.OptionError, match=r"CountsSensor: readings are torch.uint16.*device='cpu'"):
+        made.build()
+
+
+@pytest.mark.usefixtures("graphs")
+def test_observations_of_the_state_need_the_cpu_engine():
+    made = build()
+    with pytest.raises(sn.OptionError, match="need the CPU engine"):
+        env_states(made)
 
 
 def test_sensors_of_the_cpu_engine_say_so(monkeypatch):

@@ -119,12 +119,20 @@ def test_what_was_lost_is_reported_also_when_the_env_was_reset_since(watched, re
     assert not watch.told[0]
 
 
-def test_what_was_lost_in_a_restart_is_reported(watched):
+@pytest.mark.parametrize(
+    ("field", "index", "kind"),
+    [("nefc", 3, "NEFC"), ("ncollision", 0, "BROADPHASE"), ("nacon", 0, "NARROWPHASE"), ("overflow", 3, "HFIELD")],
+)
+def test_what_was_lost_in_a_restart_is_reported(watched, field, index, kind):
+    """The engine itself notes most of it in steps alone."""
     m, d, watch = watched
-    put(d.overflow, 3, LOST["NARROWPHASE"])
     restart(m, d, watch, [1])
-    with pytest.raises(sn.CapacityError, match=r"env 3 .*NARROWPHASE.*more than nconmax=5"):
+    assert not watch.told[0]
+    put(getattr(d, field), index, LOST[kind] if field == "overflow" else 21)
+    restart(m, d, watch, [1])
+    with pytest.raises(sn.CapacityError, match=kind) as raised:
         watch.report()
+    assert 3 in raised.value.envs
 
 
 def test_every_kind_of_loss_is_named_and_none_that_is_harmless(watched):
@@ -146,13 +154,36 @@ def test_an_env_that_diverges_while_others_lose_contacts_is_reported_too(watched
     put(d.overflow, 1, LOST["NEFC"])
     put(d.qvel, 3, np.nan)
     watch.look()
-    with pytest.raises(sn.CapacityError):
+    with pytest.raises(sn.CapacityError) as raised:
         watch.report()
-    watch.look()
-    assert watch.told[0]
-    assert list(watch.report()) == [3]
+    assert (raised.value.envs, list(raised.value.failed)) == ([1], [3])
     watch.look()
     assert not watch.told[0]
+
+
+def test_a_scene_reports_all_that_happened_in_its_steps(monkeypatch):
+    scene = sn.Scene()
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    scene.build(n_envs=5)
+    news = iter([{0: "gone"}, sn.CapacityError("room", [1]), {}, sn.CapacityError("more room", [3], {2: "huge"}), {}])
+
+    def step():
+        now = next(news)
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    monkeypatch.setattr(scene.world, "step", step)
+    with pytest.raises(sn.CapacityError, match="more room") as raised:
+        scene.step(5)
+    assert raised.value.envs == [1, 3]
+    assert raised.value.failed == scene.failed == {0: "gone", 2: "huge"}
+    assert next(news, None) is None  # all five were made
+    news = iter([sn.CapacityError("room", [1], {4: "nan"})])
+    monkeypatch.setattr(scene.world, "check", step)
+    with pytest.raises(sn.CapacityError):
+        scene.check()
+    assert scene.failed.keys() == {0, 2, 4}
 
 
 def test_an_env_that_diverged_and_was_reset_since_is_told_of(watched):
@@ -160,7 +191,7 @@ def test_an_env_that_diverged_and_was_reset_since_is_told_of(watched):
     put(d.qvel, 3, np.nan)
     watch.look()
     restart(m, d, watch, [3])
-    with pytest.warns(UserWarning, match="env 3 and 0 more diverged .* reset before that was known"):
+    with pytest.warns(UserWarning, match="env 3 and 0 more diverged .* reset before that was known; 1 so far"):
         assert watch.report() == {}
     assert not watch.told[0]
 
@@ -194,11 +225,13 @@ def test_fields_of_the_model_that_can_differ_per_env(still_world):
     assert still_world.m.has_fluid  # else the engine would leave its forces out
 
 
-@pytest.mark.parametrize("field", ["geom_contype", "body_parentid", "jnt_type", "body_mas", "opt.densty", "nbody"])
+@pytest.mark.parametrize(
+    "field", ["geom_contype", "body_parentid", "jnt_type", "body_mas", "opt.densty", "opt.timestep", "nbody"]
+)
 def test_fields_of_the_model_that_cannot(still_world, field):
     """also where there happen to be as many geoms as envs, or one joint"""
     still_world.n_envs = 2
-    with pytest.raises(sn.OptionError, match="can differ per env"):
+    with pytest.raises(sn.OptionError, match=r"can(not)? differ per env"):
         still_world.expand(field)
 
 
@@ -236,7 +269,7 @@ def test_recorded_fields_are_given_and_what_is_derived_from_them_is_derived_anew
 
 
 def test_fields_have_the_shapes_that_mujoco_gives_them(still_world):
-    for field in ("geom_aabb", "body_inertia", "opt.gravity", "opt.timestep", "jnt_range", "actuator_gear", "eq_data"):
+    for field in ("geom_aabb", "body_inertia", "opt.gravity", "opt.density", "jnt_range", "actuator_gear", "eq_data"):
         name = field.removeprefix("opt.")
         owner = still_world.model.opt if name != field else still_world.model
         assert still_world.expand(field).shape == (3, *np.shape(getattr(owner, name)))

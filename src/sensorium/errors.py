@@ -105,10 +105,12 @@ class CapacityError(SensoriumError, RuntimeError):
 
     Attributes:
         envs: ids of the envs concerned.
+        failed: env id -> message of those whose physics failed besides, which often comes of it.
     """
 
-    def __init__(self, message: str, envs: list[int]) -> None:
-        self.envs = envs
+    def __init__(self, message: str, envs: Iterable[int], failed: Mapping[int, str] | None = None) -> None:
+        self.envs = sorted(envs)
+        self.failed = dict(failed or {})
         super().__init__(message)
 
 

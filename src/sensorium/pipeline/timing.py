@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ class TimingParameters:
             )
         known = sum((each for each in (delay, jitter) if each is not None), torch.zeros(1))
         most = float(known.max()) if known.numel() else 0.0
-        if self._max_late[row] == 0 and (delay is None or jitter is None):
+        if self._max_late[row] == 0 and any(name in values and late[name] is None for name in late):
             raise OptionError(
                 f"{owner}.delay: no memory was allocated for a delay; construct the sensor with max_delay"
             )
@@ -83,6 +84,7 @@ class TimingParameters:
         """Seconds of delay or jitter in each of the envs ``index``, on the host; None where only the GPU knows."""
         if name in values:
             given = broadcast(name, 0.0 if values[name] is None else values[name], 1, n_envs)[0]
+            given = given.cpu() if self._device.type == "cpu" else given
             return given.expand(n_envs) if given.device.type == "cpu" else None
         if self._device.type == "cpu":
             now = self._store.parameter(name)[row]
@@ -97,7 +99,7 @@ class TimingParameters:
         """
         self._used |= {(row, name) for name, value in values.items() if value is not None and not _is_zero(value)}
         for name, value in values.items():
-            same = index is None and (value is None or isinstance(value, int | float))
+            same = index is None and (value is None or isinstance(value, Real))
             (self._varied.discard if same else self._varied.add)((row, name))
             self._told[row, name] = float(value or 0.0) if same else None
         flags = (DELAYED if self._max_late[row] > 0 else 0) | (LINEAR if self._linear[row] else 0)
@@ -117,4 +119,4 @@ class TimingParameters:
 
 
 def _is_zero(value: Any) -> bool:
-    return isinstance(value, int | float) and value == 0
+    return isinstance(value, Real) and value == 0

@@ -172,7 +172,7 @@ class Robot(Part[RobotOptions]):
                 f"{self.name}.act: action must have shape ({self.n_actions},) or ({rows}, {self.n_actions}) for "
                 f"{', '.join(self.action_names)}; got {tuple(told.shape)}"
             )
-        told = told.float()
+        told = told.float().cpu() if world.device.type == "cpu" else told.float()
         if told.device.type == "cpu" and not bool(torch.isfinite(told).all()):
             raise OptionError(f"{self.name}.act: action must be finite, got NaN or infinity")
         told = upload(told, world.device).expand(rows, self.n_actions)

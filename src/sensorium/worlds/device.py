@@ -28,7 +28,9 @@ def too_little_memory(device: torch.device, what: str, advice: str) -> DeviceErr
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A small tensor on its way to the device, without waiting for it."""
     if tensor.device.type == "cpu" and device.type == "cuda":
-        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
+        # through memory of its own, for what the caller has pinned the caller may write to at once
+        staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+        return staged.to(device, non_blocking=True)
     return tensor.to(device)
 
 

@@ -238,6 +238,7 @@ class Entity(Module):
         if tensor.dtype == torch.bool or tensor.is_complex():
             raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
         tensor = tensor.to(dtype=world.bind("qpos").dtype)
+        tensor = tensor.cpu() if world.device.type == "cpu" else tensor  # and looked at where that does not wait
         if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
             raise OptionError(
                 f"{option} must be a number or have shape ({columns},) or ({rows}, {columns}), "

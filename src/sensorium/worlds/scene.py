@@ -124,7 +124,8 @@ class Scene(Assembly):
                 self._sensing.build(world, int(seed), self.options.dt)
         except BaseException as error:
             lacking = world.captures and is_out_of_memory(error)
-            why = too_little_memory(world.device, f"the sensors of {n_envs} envs", _LOWER) if lacking else None
+            what = f"the sensors and model fields of {n_envs} envs"
+            why = too_little_memory(world.device, what, _LOWER) if lacking else None
             world.close()
             if why is not None:
                 raise why from error
@@ -177,7 +178,7 @@ class Scene(Assembly):
         Raises:
             DivergenceError: the physics of some envs failed; raised when all steps are done. Those envs hold still, and
                 are listed in :attr:`failed`, until they are reset; the others went on.
-            CapacityError: on a GPU, contacts were lost; likewise. Its cause names envs that failed besides.
+            CapacityError: on a GPU, contacts were lost; likewise. Its ``failed`` names envs that failed besides.
         """
         if (world := self._world) is None:
             self._unbuilt("step")
@@ -193,7 +194,7 @@ class Scene(Assembly):
                 if now := world.step():
                     failed |= now
             except CapacityError as error:  # of a step that was made
-                crowded = error
+                crowded = _together(crowded, error)
             if self._journal.fresh:
                 self._journal.step()
             if self._sense is not None:
@@ -218,15 +219,22 @@ class Scene(Assembly):
 
         On a GPU ``step()`` never waits, so it reports a failure (DivergenceError, CapacityError) a few steps late.
         """
-        self._report((self._world or self._unbuilt("check")).check())
+        world, crowded = self._world or self._unbuilt("check"), None
+        failed: dict[int, str] = {}
+        try:
+            failed = world.check()
+        except CapacityError as error:
+            crowded = error
+        self._report(failed, crowded)
 
     def _report(self, failed: dict[int, str], crowded: CapacityError | None = None) -> None:
-        self._failed |= failed
-        diverged = DivergenceError(failed) if failed else None
         if crowded is not None:
-            raise crowded from diverged
-        if diverged is not None:
-            raise diverged
+            crowded.failed = failed = failed | crowded.failed
+        self._failed |= failed
+        if crowded is not None:
+            raise crowded
+        if failed:
+            raise DivergenceError(failed)
 
     def snapshot(
         self,
@@ -512,3 +520,10 @@ class Scene(Assembly):
     def __repr__(self) -> str:
         envs = "not built" if self._world is None else f"{self._world.n_envs} envs"
         return f"<Scene {envs}, entities {list(self._entities)}, sensors {list(self._sensors)}>"
+
+
+def _together(first: CapacityError | None, then: CapacityError) -> CapacityError:
+    """Losses of several steps as one error."""
+    if first is None:
+        return then
+    return CapacityError(str(then), {*first.envs, *then.envs}, first.failed | then.failed)

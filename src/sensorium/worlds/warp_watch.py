@@ -118,6 +118,11 @@ def _restart(
     fresh: bool,
     dt: wp.float64,
     saved: wp.array2d(dtype=float),
+    nefc: wp.array(dtype=int),
+    njmax: int,
+    nacon: wp.array(dtype=int),
+    ncollision: wp.array(dtype=int),
+    naconmax: int,
     warmstart: wp.array2d(dtype=float),
     overflow: wp.array(dtype=int),
     time: wp.array(dtype=float),
@@ -128,6 +133,13 @@ def _restart(
 ):
     """After a forward pass of all envs: the others keep their solver's start; those restarted count anew."""
     b = wp.tid()
+    # of these the engine takes notice in a step alone
+    if nefc[b] > njmax:
+        overflow[b] = overflow[b] | wp.static(int(mjw.OverflowType.NEFC))
+    if ncollision[0] > naconmax:
+        overflow[b] = overflow[b] | wp.static(int(mjw.OverflowType.BROADPHASE))
+    if nacon[0] > naconmax:
+        overflow[b] = overflow[b] | wp.static(int(mjw.OverflowType.NARROWPHASE))
     _pass_on(b, overflow, news, status)
     if mask[b]:
         held[b] = 0
@@ -159,6 +171,7 @@ class Watch:
         )
         self._seen = wp.zeros(1, dtype=int, device="cpu", pinned=self._device.type != "cpu")
         self.told = memoryview(self._seen.numpy())  # looked at in 50 ns
+        self._unseen = 0  # envs that diverged, and were reset before anybody knew
         self._saved = wp.zeros_like(d.qacc_warmstart)
         self._kept = [wp.from_torch(tensor) for tensor in (self.steps, self.held, self._news, self._status)]
 
@@ -178,41 +191,38 @@ class Watch:
     def restart(self, mask: wp.array, fresh: bool) -> None:
         """After the restart of the envs in ``mask``; ``fresh``: their time is 0, else what it says."""
         d = self._d
+        counts = [d.nefc, d.njmax, d.nacon, d.ncollision, d.naconmax]
         outputs = [d.qacc_warmstart, d.overflow, d.time, *self._kept]
-        wp.launch(_restart, dim=d.nworld, inputs=[mask, fresh, self._dt, self._saved], outputs=outputs)
+        wp.launch(_restart, dim=d.nworld, inputs=[mask, fresh, self._dt, self._saved, *counts], outputs=outputs)
         wp.copy(self._seen, self._kept[-1])
 
     def report(self) -> dict[int, str]:
         """Wait for the device, and take the news: env -> message of those that diverged.
 
         Raises:
-            CapacityError: contacts or constraints were lost. Envs that diverged are left for the next report.
+            CapacityError: contacts or constraints were lost. It names those that diverged, too.
         """
         if self._device.type != "cpu":
             torch.cuda.synchronize(self._device)
-        news = self._news.numpy(force=True).copy()
-        lost = news & ~np.int32(_DIVERGED)
-        crowded = np.flatnonzero(lost).tolist()
-        if crowded and (news & _DIVERGED).any():
-            self._news &= _DIVERGED
-            self.told[0] = 1
-            raise self._lost(crowded, int(np.bitwise_or.reduce(lost)))
+        news, held = (array.numpy(force=True).copy() for array in (self._news, self.held))
         self._news.zero_()
         self._status.zero_()
         self.told[0] = 0
-        if crowded:
-            raise self._lost(crowded, int(np.bitwise_or.reduce(lost)))
-        diverged, held = np.flatnonzero(news), self.held.numpy(force=True)
-        gone = diverged[held[diverged] == 0].tolist()
-        if gone:
+        diverged, lost = (news & _DIVERGED) != 0, news & ~np.int32(_DIVERGED)
+        again = np.flatnonzero(diverged & (held == 0))
+        if len(again):
+            self._unseen += len(again)
             warnings.warn(
-                f"the physics of env {gone[0]} and {len(gone) - 1} more diverged ({_MESSAGE}), and they were reset "
-                "before that was known",
+                f"the physics of env {again[0]} and {len(again) - 1} more diverged ({_MESSAGE}), and they were reset "
+                f"before that was known; {self._unseen} so far",
                 stacklevel=4,
             )
-        return dict.fromkeys(diverged[held[diverged] != 0].tolist(), _MESSAGE)
+        failed = dict.fromkeys(np.flatnonzero(diverged & (held != 0)).tolist(), _MESSAGE)
+        if lost.any():
+            raise self._lost(np.flatnonzero(lost).tolist(), int(np.bitwise_or.reduce(lost)), failed)
+        return failed
 
-    def _lost(self, envs: list[int], kinds: int) -> CapacityError:
+    def _lost(self, envs: list[int], kinds: int, failed: dict[int, str]) -> CapacityError:
         names = " | ".join(str(kind.name) for kind in mjw.OverflowType if kind.value & kinds)
         more = [f"{name}={self._room[name]}" for name, bits in _MORE.items() if kinds & bits]
         advice = f"Build with more than {' and '.join(more)}"
@@ -222,4 +232,5 @@ class Watch:
             f"env {envs[0]} and {len(envs) - 1} more ran out of room for contacts or constraints ({names}): some were "
             f"lost. {advice}",
             envs,
+            failed,
         )

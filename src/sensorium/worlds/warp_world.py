@@ -252,6 +252,8 @@ class WarpWorld:
         name = field.removeprefix("opt.")
         kinds = type(owner).__annotations__
         many = [key for key, kind in kinds.items() if isinstance(kind, wp.array) and kind.shape[0] == "*"]
+        if field == "opt.timestep":
+            raise OptionError("opt.timestep cannot differ per env on a GPU, where all envs step together")
         if name not in many:
             raise OptionError(
                 f"the GPU engine has no model field {field!r} that can differ per env{did_you_mean(name, many)}"
