@@ -68,14 +68,14 @@ class NoiseDensities:
                 option = f"{self.owner}.{name}"
                 density = check(option, broadcast(option, parameters[name], n_columns(name), n), least=0.0).T
                 known[name] = self._put(known.get(name, none), density, index)
-                instead[name] = _row(density * upload(scale, density.device))
+                instead[name] = _row(_product(density, scale))
             elif name in parameters or noise in parameters:
                 known[name] = self._put(known.get(name, none), none, index)
                 if index is None:
                     del known[name]
             elif "rate" in parameters:
                 density = _pick(known[name], index)
-                new = density * upload(scale, density.device)
+                new = _product(density, scale)
                 if len(density) > 1:  # there may be envs whose noise was given per sample
                     now = _pick(noise_now(name), index).double()
                     new = torch.where(upload(density, now.device).isnan(), now, upload(new, now.device))
@@ -92,6 +92,12 @@ class NoiseDensities:
 
 def _pick(values: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
     return values if index is None or len(values) == 1 else values[upload(index, values.device)]
+
+
+def _product(density: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Both on the GPU if one is, for the way back waits for it."""
+    device = scale.device if density.device.type == "cpu" else density.device
+    return upload(density, device) * upload(scale, device)
 
 
 def _row(values: torch.Tensor) -> torch.Tensor:
