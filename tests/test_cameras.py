@@ -933,3 +933,58 @@ def test_bad_poses_and_names_say_what_is_wrong():
     scene.close()
     with pytest.raises(sn.NotBuiltError, match=r"after scene\.close"):
         camera.read()
+
+
+# -- the ground -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("renderer", ["raster", "batch"])
+def test_the_ground_is_under_every_camera_wherever_it_was_before(renderer):
+    """It has no end, whoever was drawn before: another camera, another env, or this one elsewhere."""
+    scene = sn.Scene(dt=0.01)
+    scene.add_object(sn.Plane())
+    views = {"resolution": (32, 24), "fov": 60, "outputs": ("depth", "segmentation"), "renderer": renderer}
+    near, far = (
+        scene.add_sensor(sn.Camera(uuid=f"at{x}", pos=(x, 0, 1), lookat=(x + 1, 0, 0.5), **views)) for x in (0, 170)
+    )
+    scene.build(n_envs=3)
+    expected = near.read().depth[0].clone()
+    assert expected.isfinite().sum() > 300
+    for _ in range(3):
+        scene.step()
+        for camera in (near, far):
+            depth = camera.read().depth
+            assert torch.equal(depth.isfinite(), expected.isfinite().expand_as(depth))
+            torch.testing.assert_close(depth, expected.expand_as(depth), rtol=1e-3, atol=1e-3)
+    near.set_pose(pos=(900, 50, 1), lookat=(901, 50, 0.5), envs=[1])
+    torch.testing.assert_close(near.read().depth[1], expected, rtol=1e-2, atol=1e-2)
+
+
+def test_what_is_drawn_does_not_depend_on_what_was_drawn_before():
+    """To the bit: endless planes move with the camera, in steps."""
+    scene, front_camera, other = started(
+        front(outputs=("rgb", "depth"), renderer="raster"),
+        front(uuid="other", pos=(0.3, 40, 2), lookat=(5, 38, 0), outputs=("rgb", "depth"), renderer="raster"),
+    )
+    first = [camera.read().depth.clone() for camera in (front_camera, other)]
+    for _ in range(4):
+        scene.reset()
+        for camera, expected in zip((front_camera, other), first, strict=True):
+            assert torch.equal(camera.read().depth, expected)
+
+
+def test_a_snapshot_far_away_shows_the_ground():
+    import mujoco
+
+    scene = sn.Scene()
+    scene.add_object(sn.Plane(rgba=(0, 1, 0, 1)))
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
+    scene.build()
+    view = mujoco.MjvCamera()
+    view.distance, view.elevation, view.azimuth = 2, -30, 90
+    pictures = []
+    for x in (0.0, 500.0):
+        view.lookat[:] = (x, 0, 0.3)
+        pictures.append(scene.snapshot(camera=view, width=64, height=48)[40, 10])
+    assert pictures[0].tolist() == pictures[1].tolist()
+    assert pictures[0][1] > 100

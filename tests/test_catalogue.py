@@ -214,6 +214,7 @@ def test_bad_calls_say_what_is_wrong():
         (lambda: scene.snapshot(camera="nope"), "no camera named 'nope'"),
         (lambda: scene.snapshot(env=1.0), "integer"),
         (lambda: scene.snapshot(width=0), "width"),
+        (lambda: scene.snapshot(width=1.5), "width and height must be integers"),
         (lambda: scene.step(1.5), "integer"),
         (lambda: sensors["gps"].set(visible="no"), "True or False"),
         (lambda: sensors["imu"].plot(env=9), r"\[0, 1\)"),

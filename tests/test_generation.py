@@ -423,6 +423,35 @@ def test_an_episode_that_was_damaged_is_made_again(whole, copy, how):
     assert digests(copy) == digests(whole)
 
 
+def test_videos_and_depth_come_out_to_the_byte_again(tmp_path):
+    cameras = [
+        {"name": name, "depth": True, "segmentation": True, "resolution": [64, 48]} for name in ("front", "wrist")
+    ]
+    options = GenerateOptions(task="pick", episodes=2, envs=2, seed=3, options={"cameras": cameras})
+    folder = tmp_path / "a"
+    generate(options, folder)
+    before = digests(folder)
+    assert any(name.endswith("_depth.mkv") for name in before)
+    for path in folder.glob("episode_000001*"):
+        path.unlink()
+    assert generate(options, folder).made == 1
+    assert digests(folder) == before
+    assert main(["validate", str(folder)]) == 0
+    generate(options, tmp_path / "b", workers=2)
+    assert digests(tmp_path / "b") == before
+
+
+def test_sums_of_what_was_made_again_are_its_own(whole, copy):
+    """also where it is as long as before"""
+    manifest = json.loads((copy / "manifest.json").read_text())
+    right = manifest["episode_000002"]["episode_000002.h5"]["crc32"]
+    manifest["episode_000002"]["episode_000002.h5"]["crc32"] = 1
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (copy / "episode_000002.h5").unlink()
+    generate(OPTIONS, copy)
+    assert json.loads((copy / "manifest.json").read_text())["episode_000002"]["episode_000002.h5"]["crc32"] == right
+
+
 def test_failures_can_be_looked_at_afterwards(tmp_path):
     options = OPTIONS.model_copy(update={"envs": 1, "max_attempts": 1, "options": {"max_steps": 5}})
     with pytest.raises(GenerationError, match="look at what fails with keep_failed"):

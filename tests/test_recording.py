@@ -1,5 +1,6 @@
 """Recording: what is on disk is what was there, whatever happens to the process or the disk."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -725,7 +726,7 @@ def test_recordings_of_the_first_version_are_read(tmp_path):
             )
         del file.attrs["version"]
     config = json.loads((tmp_path / "a" / "config.json").read_text())
-    del config["files"]
+    del config["files"], config["n_steps"]
     (tmp_path / "a" / "config.json").write_text(json.dumps(config | {"version": 1}))
     assert sn.datasets.check(tmp_path / "a").whole
     assert len(sn.datasets.open(tmp_path / "a")) == 12
@@ -894,3 +895,65 @@ def test_going_back_needs_sensors_that_were_not_changed(tmp_path):
     with pytest.raises(sn.DatasetError, match=r"changed before step 8.*build_scene"):
         episode.seek(again, 3)
     np.testing.assert_array_equal(again.get_state(), episode[8]["physics"])
+
+
+# -- envs that stand still --------------------------------------------------------------------------------------------
+
+ROD = """
+<mujoco><worldbody><body name="rod" pos="0 0 1"><joint name="hinge" axis="0 1 0" damping="0.1"/>
+<geom type="capsule" fromto="0 0 0 0.4 0 0" size="0.03"/></body></worldbody>
+<actuator><motor name="m" joint="hinge"/></actuator></mujoco>
+"""
+
+
+@pytest.mark.parametrize("how", ["held", "diverged"])
+def test_envs_that_stand_still_are_retraced_and_go_on_standing(tmp_path, how):
+    scene = sn.Scene(dt=0.01)
+    scene.add_robot(ROD, name="arm")
+    scene.add_sensor(sn.IMU(link="rod", pos=(0.4, 0, 0), uuid="imu", delay=0.02))
+    scene.add_sensor(sn.JointTorque(robot="arm", uuid="torque"))
+    scene.build(n_envs=3)
+    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+        for step in range(14):
+            push = np.full((3, 1), 0.1 * step)
+            if step == 5 and how == "held":
+                scene.hold([1])
+            if step == 5 and how == "diverged":
+                push[1] = 1e14
+            if step == 10:
+                scene.reset(envs=[1])
+            scene["arm"].set_ctrl(push)
+            with contextlib.suppress(sn.DivergenceError):
+                scene.step()
+            recorder.step()
+    episode = sn.datasets.open(tmp_path / "a")
+    again = episode.build_scene()
+    tracer = sn.datasets.Retracer(episode, again)
+    for step in range(14):
+        tracer.to(step)
+        for uuid in ("imu", "torque"):
+            seen, recorded = again.sensors[uuid].measured.value, episode[step][f"{uuid}.measured"]
+            np.testing.assert_array_equal(seen.numpy(), recorded, err_msg=f"{uuid} at step {step}")
+    for at in (5, 7):
+        other = episode.build_scene()
+        episode.seek(other, at)
+        other.step(2)
+        np.testing.assert_allclose(other.time, episode[at + 2]["physics"][:, 0])
+
+
+def test_steps_that_are_missing_at_the_end_are_told(tmp_path):
+    record(tmp_path / "a", n_steps=30, chunk_bytes=4000)
+    files = sorted((tmp_path / "a" / "state" / "common").glob("*.h5"))
+    assert len(files) > 2
+    first = int(files[-1].stem)
+    files[-1].unlink()
+    report = sn.datasets.check(tmp_path / "a")
+    assert not report.whole
+    assert f"the steps {first} to 29 are missing at the end" in str(report)
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    del config["n_steps"]  # as where the process was killed: then the events of a file tell
+    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    report = sn.datasets.check(tmp_path / "a")
+    assert f"{first:08d}.jsonl has no file of steps" in str(report)
+    files[-1].with_suffix(".jsonl").unlink()
+    assert sn.datasets.check(tmp_path / "a").whole

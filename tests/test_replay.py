@@ -186,8 +186,8 @@ def same(a, b):
             one, other = (episode._image(about["kind"], name, index, None) for episode in (a, b))
             if about["kind"] == "rgb":  # how a video is compressed depends on where its files begin
                 assert np.abs(one.astype(int) - other).mean() < 2
-            else:  # OpenGL rounds by where in its canvas it draws
-                np.testing.assert_allclose(one, other, rtol=1e-4)
+            else:
+                np.testing.assert_array_equal(one, other)
 
 
 @needs_gl

@@ -111,8 +111,7 @@ def same(a, b, rgb_too=True):
 
 
 def same_depth(a, b):
-    """OpenGL in software does not always draw the same bits of what stands still, be it in one process."""
-    np.testing.assert_allclose(a, b, rtol=1e-4)
+    np.testing.assert_array_equal(a, b)
 
 
 def interrupt(count):

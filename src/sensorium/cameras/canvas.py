@@ -105,6 +105,8 @@ class Canvas:
         self._smooth = int(self._pixels.offSamples) > 0
         self._room = np.empty(size[0] * size[1] * 3, np.uint8), np.empty(size[0] * size[1], np.float32)
         self._ids: np.ndarray | None = None
+        planes = model.geom_size[model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)]
+        self._endless = bool((planes[:, :2] <= 0).any())
 
     def paint(self, job: Job, env: int, shots: list[Shot]) -> None:
         """All shots of one env."""
@@ -123,11 +125,14 @@ class Canvas:
             mujoco.mj_flex(model, data)
         if model.ntendon:
             mujoco.mj_tendon(model, data)
-        mujoco.mjv_updateScene(model, data, self._option, None, self._viewpoint, int(mujoco.mjtCatBit.mjCAT_ALL), scene)
-        if self._ids is None or len(self._ids) != scene.ngeom + 1 or recoloured:
-            self._ids = self._segment_ids()
-            self._spoilt = _spoils_depth(model)
-        for shot in shots:
+        for number, shot in enumerate(shots):
+            if number == 0 or self._endless:
+                self._look_from(shot, env)  # where endless planes are centred on
+                everything = int(mujoco.mjtCatBit.mjCAT_ALL)
+                mujoco.mjv_updateScene(model, data, self._option, None, self._viewpoint, everything, scene)
+            if number == 0 and (self._ids is None or len(self._ids) != scene.ngeom + 1 or recoloured):
+                self._ids = self._segment_ids()
+                self._spoilt = _spoils_depth(model)
             self._look_from(shot, env)
             self._draw(shot, env)
 

@@ -187,6 +187,14 @@ def _check_steps(folder: Path, config: dict[str, Any], report: Report) -> None:
             report.n_steps = end
         _check_images(folder, config, chunk, report)
         chunk.close()
+    ended = config.get("n_steps")  # where it was not interrupted
+    if isinstance(ended, int) and end < ended and not gap:
+        report.problems.append(f"{STATE}: the steps {end} to {ended - 1} are missing at the end; restore their files")
+    for events in sorted((folder / STATE).glob("*.jsonl")):
+        if not events.with_suffix(".h5").exists() and not gap and not isinstance(ended, int):
+            report.problems.append(
+                f"{events.relative_to(folder)} has no file of steps; restore that, or remove this one"
+            )
     if not paths:
         report.problems.append(f"{STATE} has no file of steps: nothing was recorded")
     frames = config.get("replay", {}).get("frames", 0)

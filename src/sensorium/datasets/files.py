@@ -153,6 +153,13 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
     write_whole(folder / "config.json", text.encode())
 
 
+def complete_config(folder: Path, n_steps: int) -> None:
+    """Note in ``config.json`` that a recording ended as it should, and after how many steps."""
+    config = read_config(folder)
+    text = json.dumps({**config, "n_steps": n_steps}, indent=1, allow_nan=False)
+    write_whole(folder / "config.json", text.encode())
+
+
 def file_sum(path: Path, size: int | None = None) -> str:
     """CRC-32 of a file, or of its first bytes."""
     crc, left = 0, os.path.getsize(path) if size is None else size

@@ -18,7 +18,7 @@ import numpy as np
 
 from sensorium.datasets.chunk import ChunkWriter
 from sensorium.datasets.describe import save_scene, versions
-from sensorium.datasets.files import STATE, DiskFullError, write_config
+from sensorium.datasets.files import STATE, DiskFullError, complete_config, write_config
 from sensorium.datasets.place import Place
 from sensorium.datasets.rows import IMAGE_TAGS, Slot, StepSource, known_tags
 from sensorium.errors import DatasetError, DivergenceError
@@ -201,7 +201,11 @@ class Recorder:
         if isinstance(self._world, MujocoWorld):
             self._world.keep_before(False)
         if self._done or not self._place.replaces:
-            self._place.release()
+            try:
+                if self._error is None:
+                    complete_config(self.folder, self._done)
+            finally:
+                self._place.release()
         else:
             self._place.abandon()
 

@@ -99,7 +99,7 @@ class Retracer:
                 write()
             physics = step.values["physics"]
             if step.number > self._number or step.before is None:
-                scene.retrace(physics if step.before is None else step.before, physics, step.number)
+                scene.retrace(step.before, physics, step.number)
             self._number = step.number
             self._happen(step, after=True)
         except DivergenceError:

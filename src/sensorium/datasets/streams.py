@@ -58,7 +58,8 @@ class Stream:
         height, width = shape[:2]
         with named(path):
             form = "mp4" if kind == "rgb" else "matroska"
-            self._file = av.open(str(self._part), "w", format=form)
+            # without the random numbers that a container else has, so that equal images make equal files
+            self._file = av.open(str(self._part), "w", format=form, options={"fflags": "+bitexact"})
             stream: Any = self._file.add_stream("libx264" if kind == "rgb" else "ffv1", rate=rate)
             stream.width, stream.height = width, height * 2 if kind == "segmentation" else height
             stream.codec_context.thread_count = 1

@@ -136,7 +136,7 @@ def generate(
     with writing(folder):
         _begin(folder, options)
         ledger, start = Ledger(folder, options), time.perf_counter()
-        known, env_steps = len(ledger.done), 0
+        known, env_steps = set(ledger.done), 0
 
         def stepped(count: int) -> None:
             nonlocal env_steps
@@ -150,7 +150,7 @@ def generate(
                 progress(ledger, env_steps)
         finally:
             close()
-        made_now = len(ledger.done) - known
+        made_now = len(ledger.done) - len(known)
         numbers = ledger.finish()
         if len(numbers) < options.episodes:
             raise GenerationError(
@@ -159,7 +159,7 @@ def generate(
                 "keep_failed"
             )
         _clean(folder)
-        _write_manifest(folder, numbers)
+        _write_manifest(folder, numbers, known)
     seconds = time.perf_counter() - start
     return Generated(folder, len(numbers), len(ledger.done), made_now, env_steps, seconds)
 
@@ -235,18 +235,21 @@ def _clean(folder: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _write_manifest(folder: Path, numbers: list[int]) -> None:
-    """``manifest.json``: the files of each episode, with sizes and check sums. Left alone where it says the same."""
+def _write_manifest(folder: Path, numbers: list[int], known: set[int]) -> None:
+    """``manifest.json``: the files of each episode, with sizes and check sums; of ``known`` episodes those that it had.
+
+    It is left alone where it says the same.
+    """
     path = folder / MANIFEST
     old = read_manifest(folder)
     entries = {}
     for number in numbers:
         name = episode_name(number)
         files = {file.name: file.stat().st_size for file in sorted(folder.glob(f"{name}*"))}
-        known = old.get(name, {})
-        if {file: entry["bytes"] for file, entry in known.items()} != files:
-            known = {file: {"bytes": size, "crc32": int(file_sum(folder / file), 16)} for file, size in files.items()}
-        entries[name] = known
+        entry = old.get(name, {}) if number in known else {}
+        if {file: about["bytes"] for file, about in entry.items()} != files:
+            entry = {file: {"bytes": size, "crc32": int(file_sum(folder / file), 16)} for file, size in files.items()}
+        entries[name] = entry
     if entries != old:
         write_whole(path, json.dumps(entries, indent=1).encode())
 

@@ -231,7 +231,10 @@ class Entity(Module):
         world = self._built()
         index = env_index(envs, world.n_envs, world.device)
         rows = world.n_envs if index is None else len(index)
-        array = values if isinstance(values, torch.Tensor) else np.asarray(values)
+        try:
+            array = values if isinstance(values, torch.Tensor) else np.asarray(values)
+        except ValueError as error:
+            raise OptionError(f"{option} must be numbers in rows of equal length, got {values!r}") from error
         if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
             raise OptionError(f"{option} must be numbers, got {values!r}")
         tensor = torch.as_tensor(array)

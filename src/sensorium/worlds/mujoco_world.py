@@ -62,6 +62,7 @@ class MujocoWorld:
             self._flags = self.batch.expand("opt.disableflags")
             self._sensors_on = int(model.opt.disableflags)
         self.before: np.ndarray | None = None
+        self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
         self._bound = {"sensordata"}
         self.batch.bind("sensordata")  # before the first call, so that it is filled by it
         self.reset()
@@ -124,19 +125,28 @@ class MujocoWorld:
             if self._flags is not None:
                 self._flags[:] = self._sensors_on
 
-    def retrace(self, before: np.ndarray, after: np.ndarray) -> None:
+    def retrace(self, before: np.ndarray | None, after: np.ndarray) -> None:
         """Be as after a step that went from ``before``, the states before its last substep, to ``after``.
 
         That substep is made again: accelerations, forces and contacts are those of a substep, and no state holds them.
+        Envs that it did not move had failed, or were held: they keep what they have, and are held again. Without
+        ``before``, everything is what ``after`` alone gives.
         """
-        moved = np.flatnonzero(before[:, 0] != after[:, 0]).astype(np.int32)  # the others had failed, and held still
-        still = np.flatnonzero(before[:, 0] == after[:, 0]).astype(np.int32)
-        self.batch.state[:] = before
-        self._guard(lambda: self.batch.step(moved, 1, self._stage))
-        if len(still):
-            self._guard(lambda: self.batch.forward(still))
-        self.batch.state[:] = after
         self._revive(None)
+        if before is None:
+            self.batch.state[:] = after
+            self._guard(lambda: self.batch.forward())
+        else:
+            moved = before[:, 0] != after[:, 0]
+            here = self.batch.state[:, : self._n_physics] == before[:, : self._n_physics]
+            jumped = np.flatnonzero(~moved & ~here.all(axis=1)).astype(np.int32)
+            self.batch.state[:] = before
+            self._guard(lambda: self.batch.step(np.flatnonzero(moved).astype(np.int32), 1, self._stage))
+            if len(jumped):
+                self._guard(lambda: self.batch.forward(jumped))
+            self._retire(np.flatnonzero(self._bad.any(axis=1)))
+            self.batch.state[:] = after
+            self.hold(~moved)
         if self._stage == _STAGE_VEL:
             self.changes.mark()
         else:

@@ -260,8 +260,8 @@ class Scene(Assembly):
         world = self._world or self._unbuilt("snapshot")
         if not isinstance(env, int) or not 0 <= env < world.n_envs:
             raise OptionError(f"env must be an integer in [0, {world.n_envs}), got {env!r}")
-        if min(width, height) < 1 or max(width, height) > 16384:
-            raise OptionError(f"width and height must lie in [1, 16384], got {width!r} and {height!r}")
+        if not all(isinstance(side, int) and 1 <= side <= 16384 for side in (width, height)):
+            raise OptionError(f"width and height must be integers in [1, 16384], got {width!r} and {height!r}")
         if path is not None and Path(path).suffix.lower() not in _PICTURES:
             raise OptionError(f"path must end in {', '.join(_PICTURES)}, got {str(path)!r}")
         painter = Painter()
@@ -357,13 +357,13 @@ class Scene(Assembly):
         self._note_restart(envs, self.world.get_state)  # which computing what depends on it has left as it is
         self._after_restart(envs, failed)
 
-    def retrace(self, before: np.ndarray, after: np.ndarray, step: int) -> None:
+    def retrace(self, before: np.ndarray | None, after: np.ndarray, step: int) -> None:
         """Be as after a recorded step, and sense that: for replay of sensors that remember, step by step.
 
         On a GPU sensing is part of the engine's step, so there the state is set, and sensors start afresh from it.
 
         Args:
-            before: the states before the last substep, (B, n_state).
+            before: the states before the last substep, (B, n_state); None where they are not known.
             after: the states after it.
             step: the number of the step, of which randomness is a function.
         """

@@ -31,6 +31,7 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
         everything = int(mujoco.mjtCatBit.mjCAT_ALL)
         option = mujoco.MjvOption()
         option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = len(painter) > 0  # what is painted may lie inside bodies
+        mujoco.mjv_updateCamera(model, data, viewpoint, scene)  # endless planes are centred on it
         mujoco.mjv_updateScene(model, data, option, None, viewpoint, everything, scene)
         painter.add_to(scene)
         image, area = np.empty((height, width, 3), np.uint8), mujoco.MjrRect(0, 0, width, height)
