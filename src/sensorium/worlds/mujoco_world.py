@@ -146,7 +146,8 @@ class MujocoWorld:
                 self._guard(lambda: self.batch.forward(jumped))
             self._retire(np.flatnonzero(self._bad.any(axis=1)))
             self.batch.state[:] = after
-            self.hold(~moved)
+            if not moved.all():
+                self.hold(~moved)
         if self._stage == _STAGE_VEL:
             self.changes.mark()
         else:
