@@ -332,6 +332,9 @@ def test_slips_are_named(tmp_path):
         (lambda: imu.read(history_length=2.5), "whole number, got 2.5"),
         (lambda: imu.set(temperature=None), "temperature must be numbers, got None"),
         (lambda: scene.snapshot(path=tmp_path / "a.xyz"), r"path must end in \.png"),
+        (lambda: scene.world.bind("nope"), "no field 'nope'"),
+        (lambda: scene.world.expand("body_mas"), "'body_mas' that can differ per env: .*did you mean 'body_mass'"),
+        (lambda: scene["box"].set_pose(pos=[[1, 2, 3], [1]]), "rows of equal length"),
     ):
         with pytest.raises(sn.OptionError, match=words):
             slip()

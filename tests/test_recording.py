@@ -292,6 +292,9 @@ def test_a_step_that_was_not_finished_is_dropped(tmp_path):
     part = path.with_name("00000000.h5.part")
     path.rename(part)
     path.with_suffix(".jsonl").rename(path.with_name("00000000.events.part"))
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert config.pop("n_steps") == 10  # which a process that was killed has not written
+    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
     with h5py.File(part, "r+") as file:
         file["buffers"]["physics"][7, 1, 2] += 1.0  # as if it had never reached the disk
     with pytest.raises(sn.DatasetError, match="interrupted"):
@@ -950,6 +953,8 @@ def test_steps_that_are_missing_at_the_end_are_told(tmp_path):
     report = sn.datasets.check(tmp_path / "a")
     assert not report.whole
     assert f"the steps {first} to 29 are missing at the end" in str(report)
+    with pytest.warns(UserWarning, match=f"the steps {first} to 29 that were recorded are missing at the end"):
+        assert len(sn.datasets.open(tmp_path / "a")) == first
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     del config["n_steps"]  # as where the process was killed: then the events of a file tell
     (tmp_path / "a" / "config.json").write_text(json.dumps(config))

@@ -93,6 +93,13 @@ class Episode:
             # fields of the model that were given values per env when recording had begun
             self._others |= {name: [MODEL_TAG] for name in chunk.events.names if name not in self._others}
         self._length = end
+        ended = self.config.get("n_steps", end)
+        if end < ended:
+            warnings.warn(
+                f"{self.folder}: the steps {end} to {ended - 1} that were recorded are missing at the end; restore "
+                "their files",
+                stacklevel=3,
+            )
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

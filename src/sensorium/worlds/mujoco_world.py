@@ -72,7 +72,10 @@ class MujocoWorld:
         return torch.from_numpy(self.batch.bind("time"))
 
     def bind(self, field: str) -> torch.Tensor:
-        array = self.batch.bind(field)
+        try:
+            array = self.batch.bind(field)
+        except ValueError as error:
+            raise OptionError(f"the engine has no field {field!r} that can be read: {error}") from error
         if field not in self._bound:
             self._bound.add(field)
             if not array.flags.writeable:
@@ -84,7 +87,10 @@ class MujocoWorld:
         return torch.from_numpy(array)
 
     def expand(self, field: str) -> torch.Tensor:
-        self.expanded[field] = torch.from_numpy(self.batch.expand(field))
+        try:
+            self.expanded[field] = torch.from_numpy(self.batch.expand(field))
+        except ValueError as error:
+            raise OptionError(f"the engine has no model field {field!r} that can differ per env: {error}") from error
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
