@@ -1,5 +1,7 @@
 """What of the GPU world runs without a GPU: its own small kernels on Warp's CPU device, and the choice of room."""
 
+import contextlib
+
 import mujoco
 import numpy as np
 import pytest
@@ -309,3 +311,47 @@ def test_capacities_leave_out_what_cannot_touch():
     model = mujoco.MjModel.from_xml_string(ARM)
     assert contact_bound(model) == (0, 0), "parent and child do not collide"
     assert capacities(model) == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "in_warp", "graphs", "message"),
+    [
+        ("cuda:3", 1, True, "device='cuda:3' does not exist: there are 1 CUDA devices"),
+        ("cuda", 0, True, "torch finds a GPU, but Warp finds none"),
+        ("cuda", 1, False, r"driver is too old \(it supports CUDA \(12, 2\)\); install one for CUDA 12\.4 or newer"),
+        ("cuda", 1, True, None),
+    ],
+)
+def test_devices_and_drivers_that_will_not_do(monkeypatch, name, in_warp, graphs, message):
+    """As torch and Warp would say it of such a machine."""
+    from sensorium.worlds.warp_world import check_cuda
+
+    for owner, function, answer in (
+        (torch.cuda, "current_device", 0),
+        (torch.cuda, "device_count", 1),
+        (wp, "get_cuda_device_count", in_warp),
+        (wp, "is_conditional_graph_supported", graphs),
+        (wp, "get_cuda_driver_version", (12, 2)),
+    ):
+        monkeypatch.setattr(owner, function, lambda answer=answer: answer)
+    if message is None:
+        assert check_cuda(name) == torch.device("cuda", 0)
+        return
+    with pytest.raises(sn.DeviceError, match=message):
+        check_cuda(name)
+
+
+def test_too_little_memory_for_the_engine_says_what_to_lower(monkeypatch):
+    from sensorium.worlds import warp_world
+
+    def full(world, model):
+        raise RuntimeError("Failed to allocate 12345678 bytes on device 'cuda:0'")
+
+    monkeypatch.setattr(warp_world, "check_cuda", lambda device: torch.device("cpu"))
+    monkeypatch.setattr(warp_world.WarpWorld, "_allocate", full)
+    monkeypatch.setattr(warp_world.WarpWorld, "_stream", lambda world: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "MemPool", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 8 * 2**30))
+    model = mujoco.MjModel.from_xml_string(BOX)
+    with pytest.raises(sn.DeviceError, match=r"n_envs=9 with nconmax=5 and njmax=\d+: 1\.0 of 8\.0 GiB.*Lower n_envs"):
+        warp_world.WarpWorld(model, 9, nconmax=5)
