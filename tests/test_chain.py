@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.pipeline import chain as chains
 from sensorium.pipeline import manager
-from sensorium.pipeline.chain import Chain, chain
+from sensorium.pipeline.chain import Calls, Chain, chain
 from sensorium.pipeline.cpu import CpuKernels
 from sensorium.pipeline.launch import Launch, Live, capture, launch
 from sensorium.sensors.barometer import BarometerSensor
@@ -75,6 +76,59 @@ def readings(scene):
             for tensor in branch if isinstance(branch, tuple) else (branch,):
                 out[f"{sensor.uuid} {len(out)}"] = tensor.clone()
     return out
+
+
+@pytest.fixture
+def undecided():
+    """Whether chains can be trusted is found out again, in the test and after it."""
+    chains._trusted.cache_clear()
+    yield
+    chains._trusted.cache_clear()
+
+
+def _increment():
+    x = np.zeros(3)
+    return x, [Launch(numba.njit(lambda x: add_one(x)), (x,))]
+
+
+@numba.njit
+def add_one(x):
+    x += 1
+
+
+def test_chains_pass_their_self_test_here(undecided):
+    x, launches = _increment()
+    made = chain(launches)
+    assert isinstance(made, Chain)
+    made()
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_an_environment_variable_switches_chains_off(undecided, monkeypatch):
+    monkeypatch.setenv("SENSORIUM_CHAIN", "0")
+    x, launches = _increment()
+    made = chain(launches)
+    assert isinstance(made, Calls)
+    made()
+    assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda patch: patch.setattr(numba, "__version__", "0.99.1"), "Numba 0.99.1 was not tested"),
+        (lambda patch: patch.setattr(Chain, "__call__", lambda self: None), "differs from the plain one"),
+        (lambda patch: patch.setattr(chains, "_native", lambda one: None), "differs from the plain one"),
+    ],
+)
+def test_chains_that_cannot_be_trusted_are_calls_with_one_warning(undecided, monkeypatch, change, said):
+    change(monkeypatch)
+    with pytest.warns(UserWarning, match=said):
+        made = chain(_increment()[1])
+    assert isinstance(made, Calls)
+    x, launches = _increment()
+    chain(launches)()  # no further warning, which would be an error
+    assert x.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])

@@ -2,11 +2,12 @@
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
-import numba
 import numpy as np
 
+from sensorium.jit import kernel
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+
+@kernel
 def flip_depth(levels, near, far, out):
     """Metres along the optical axis from reversed depth levels: 1 at the near plane, 0 at the far one or beyond it."""
     height, width = levels.shape
@@ -19,7 +20,7 @@ def flip_depth(levels, near, far, out):
                 out[row, column] = near * far / (level * (far - near) + near)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def flip_ids(colours, ids, out):
     """(body, geom) from colours that number the shapes."""
     height, width = colours.shape[:2]

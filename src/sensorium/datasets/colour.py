@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import helper, kernel
 
 _I = np.int32
 
 
-@compiled
+@helper
 def _luma(image: np.ndarray, y: np.ndarray) -> None:
     for r in range(image.shape[0]):
         for c in range(image.shape[1]):
@@ -19,7 +19,7 @@ def _luma(image: np.ndarray, y: np.ndarray) -> None:
             y[r, c] = np.uint8((_I(8414) * red + _I(16519) * green + _I(3208) * blue + _I(540672)) >> _I(15))
 
 
-@compiled
+@kernel
 def to_420(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
     """(H, W, 3) of even sizes to (H, W) and twice (H/2, W/2): colour is the mean of the four pixels that share it."""
     _luma(image, y)
@@ -34,7 +34,7 @@ def to_420(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> No
             v[r, c] = np.uint8((_I(14392) * red - _I(12051) * green - _I(2341) * blue + _I(16842752)) >> _I(17))
 
 
-@compiled
+@kernel
 def to_444(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
     """(H, W, 3) to three times (H, W)."""
     _luma(image, y)

@@ -12,7 +12,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import kernel
 
 WRITTEN, BASE, OWNER, COUNTERS = 0, 1, 2, 8
 """Columns of a ring's counters: writes ever made, the number from which those held count, the writer's process; and
@@ -30,14 +30,14 @@ def _fence(typing_context: Any) -> Any:
     return types.void(), generate
 
 
-@compiled
+@kernel
 def open_slot(sequences: np.ndarray, slot: int, number: int) -> None:
     """Write ``number`` of a ring begins in this slot."""
     sequences[slot] = 2 * number + 1
     _fence()
 
 
-@compiled
+@kernel
 def close_slot(sequences: np.ndarray, slot: int, number: int, counters: np.ndarray) -> None:
     """Write ``number`` of the ring with these counters is done."""
     _fence()
@@ -46,7 +46,7 @@ def close_slot(sequences: np.ndarray, slot: int, number: int, counters: np.ndarr
     counters[WRITTEN] = number + 1
 
 
-@compiled
+@kernel
 def look(sequences: np.ndarray, rows: np.ndarray, n_envs: int, slots: np.ndarray, seen: np.ndarray) -> None:
     """Before reading ``rows``: in which slots they lie, and those slots' numbers."""
     for i in range(rows.size):
@@ -55,7 +55,7 @@ def look(sequences: np.ndarray, rows: np.ndarray, n_envs: int, slots: np.ndarray
     _fence()
 
 
-@compiled
+@kernel
 def look_again(sequences: np.ndarray, slots: np.ndarray, seen: np.ndarray, torn: np.ndarray) -> int:
     """After reading: the places of the torn rows into ``torn``; returns how many."""
     _fence()
@@ -67,7 +67,7 @@ def look_again(sequences: np.ndarray, slots: np.ndarray, seen: np.ndarray, torn:
     return n
 
 
-@compiled
+@kernel
 def first_whole(sequences: np.ndarray, number: int) -> int:
     """From which slot on they hold the writes ``number``, ``number`` + 1, ...: a writer overwrites the first first.
 
@@ -82,7 +82,7 @@ def first_whole(sequences: np.ndarray, number: int) -> int:
     return first
 
 
-@compiled
+@kernel
 def place(rows: np.ndarray, held: np.ndarray, stride: int) -> None:
     """Turn draws from all that is held, ring after ring, into rows of the blocks, in place."""
     for i in range(rows.size):
@@ -93,7 +93,7 @@ def place(rows: np.ndarray, held: np.ndarray, stride: int) -> None:
         rows[i] = ring * stride + row
 
 
-@compiled
+@kernel
 def route(
     labels: np.ndarray, heads: np.ndarray, counts: np.ndarray, stride: int, surplus: np.ndarray, rows: np.ndarray
 ) -> int:
@@ -119,7 +119,7 @@ def route(
     return skipped
 
 
-@compiled
+@kernel
 def draw(
     uniforms: np.ndarray, counts: np.ndarray, stride: int, balance: float, cumulative: np.ndarray, rows: np.ndarray
 ) -> None:

@@ -1,12 +1,20 @@
 """A list of kernel launches as one native call.
 
-The code that is made here calls the machine code of Numba's kernels, one after the other, with every address and size
-as a constant; the kernels are the same either way, so readings are the same bits.
+The code that is generated here calls the machine code of Numba's kernels, one after the other, with every address and
+size as a constant; the kernels are the same either way, so readings are the same bits.
+
+It relies on Numba's private calling convention: (result, error, the parts of every argument) -> status. So it is used
+only with the versions of Numba in ``TESTED``, and only after a self-test: a chained call must do what the plain call of
+the same kernel does. Otherwise the kernels are called one by one, with one warning. ``SENSORIUM_CHAIN=0`` in the
+environment switches chains off.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,13 +24,61 @@ import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
+from sensorium import compiling
 from sensorium.pipeline.launch import Launch, Live, launch
+from sensorium.pipeline.self_test_kernels import fill
+
+TESTED = ("0.68",)
+"""Versions of Numba (major.minor) whose calling convention was checked."""
 
 
 def chain(launches: Sequence[Launch]) -> Callable[[], None]:
     """One function that makes these calls. It holds the arrays; views of them must not be swapped for others."""
+    if not enabled() or not _trusted():
+        return Calls(launches)
     calls = [_native(one) for one in launches]
-    return _Calls(launches) if None in calls else Chain(launches, [call for call in calls if call is not None])
+    return Calls(launches) if None in calls else Chain(launches, [call for call in calls if call is not None])
+
+
+def enabled() -> bool:
+    """Whether ``SENSORIUM_CHAIN`` in the environment allows chains: it is not "0"."""
+    return os.environ.get("SENSORIUM_CHAIN", "1") != "0"
+
+
+@functools.cache
+def _trusted() -> bool:
+    """Whether chains can be used with this Numba; one warning says why not."""
+    version = ".".join(numba.__version__.split(".")[:2])
+    if version not in TESTED:
+        reason = f"Numba {numba.__version__} was not tested (tested: {', '.join(TESTED)})"
+    elif not _passes_self_test():
+        reason = f"a chained call differs from the plain one with Numba {numba.__version__} on this machine"
+    else:
+        return True
+    warnings.warn(
+        f"Kernels are called one by one, which slows steps of few envs down: {reason}. SENSORIUM_CHAIN=0 silences this",
+        stacklevel=2,
+    )
+    return False
+
+
+def _passes_self_test() -> bool:
+    """Whether one chained call leaves the same bytes in its output as the plain call."""
+    plain, chained = _self_test(), _self_test()
+    launch(plain.kernel, *plain.arguments)
+    native = _native(chained)
+    if native is None:
+        return False
+    Chain([chained], [native])()
+    expected, output = plain.arguments[0], chained.arguments[0]
+    return bool(expected.any()) and expected.tobytes() == output.tobytes()
+
+
+def _self_test() -> Launch:
+    """A call with arguments of all kinds, the output first."""
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)[:, ::-1]
+    step = Live(np.array([41], np.int64))
+    return Launch(fill, (np.zeros(8), values, np.array([3, -5], np.int32), None, True, 2.5, step))
 
 
 class _Native(NamedTuple):
@@ -36,7 +92,7 @@ class _Native(NamedTuple):
     """The arguments themselves."""
 
 
-class _Calls:
+class Calls:
     """The calls one by one, for kernels whose arguments :class:`Chain` does not know."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
@@ -86,9 +142,20 @@ class Chain:
             raise RuntimeError(f"the kernel {kernel.__name__} failed, and did not when it was called again")
 
 
+def prepare(launches: Sequence[Launch]) -> None:
+    """Compile the kernels of these calls on all cores, where no cache holds them."""
+    own = [_self_test()] if enabled() else []
+    compiling.prepare((one.kernel, _signature(one.arguments)) for one in [*launches, *own])
+
+
+def _signature(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The types of arguments, as Numba sees them."""
+    return tuple(types.int64 if type(value) is Live else numba.typeof(value) for value in arguments)
+
+
 def _compiled(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     """Numba's compilation of a kernel for these arguments."""
-    signature = tuple(types.int64 if type(value) is Live else numba.typeof(value) for value in arguments)
+    signature = _signature(arguments)
     if signature not in kernel.overloads:
         kernel.compile(signature)
     return kernel.overloads[signature]
@@ -124,6 +191,8 @@ def _leaves(arguments: Sequence[Any]) -> Iterator[Any]:
             yield from (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
         elif isinstance(value, tuple):
             yield from _leaves(value)
+        elif value is None:  # passed as a null pointer
+            yield 0
         else:
             raise TypeError(f"a kernel's argument of type {type(value).__name__} cannot be fixed")
 

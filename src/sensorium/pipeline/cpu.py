@@ -12,7 +12,7 @@ import torch
 from sensorium.pipeline import kernels
 from sensorium.pipeline.flags import MIX_ROW, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.launch import Live, launch
+from sensorium.pipeline.launch import Launch, Live, capture, launch
 from sensorium.pipeline.layout import Block, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
 from sensorium.worlds import World
@@ -32,27 +32,24 @@ class CpuKernels:
         self._dt = dt
         self._timing_store = timing
         self._timing = kernels.Timing(**timing.views())
-        self._columns = {id(block): kernels.Columns(**block.store.views()) for block in blocks}
+        self._delays = (self._timing.flags, self._timing.lag, self._timing.part)
+        self._columns = {id(block): _columns(block) for block in blocks}
         self._deliveries: dict[int, kernels.Delivery] = {}
         for delivery in [*(block.direct for block in blocks), *(post.delivery for post in posts)]:
             assert delivery is not None
             self._deliveries[id(delivery)] = kernels.Delivery(**delivery.views())
         threads: int = world.threads  # type: ignore[attr-defined]
         self._scratch: dict[torch.dtype, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._calls: list[list[tuple[Any, ...]]] = []  # per block, per thread: the arguments that never change
+        self._calls: list[list[tuple[Any, ...]]] = []  # per block, per thread: arrays, scratch rows, columns and rows
         for block in blocks:
             dtype = block.store.truth.numpy().dtype
             scratch = [(np.zeros(world.n_envs, dtype), np.zeros((2, world.n_envs), np.float32)) for _ in range(threads)]
             self._scratch[block.store.truth.dtype] = scratch
             assert block.direct is not None
-            arrays = (*self._columns[id(block)], *self._timing, *self._deliveries[id(block.direct)])
-            self._calls.append(
-                [
-                    ((*arrays, self._data, self._time, *rows, dt), part)
-                    for part, rows in zip(_split(block, threads, world.n_envs), scratch, strict=False)
-                ]
-            )
-        self._arrays = {id(block): (*self._columns[id(block)], *self._timing) for block in blocks}
+            columns, delivery = self._columns[id(block)], self._deliveries[id(block.direct)]
+            parts = zip(_split(block, threads, world.n_envs), scratch, strict=False)
+            self._calls.append([(columns, delivery, rows, part) for part, rows in parts])
+        self._arrays = {id(block): _hardware_arrays(self._columns[id(block)], self._timing) for block in blocks}
         self._cuts = {
             id(group): _cut(block, group.columns, threads, world.n_envs) for block in blocks for group in block.groups
         }
@@ -71,25 +68,55 @@ class CpuKernels:
 
     def step(self, step: int | Live) -> None:
         """All fused columns of all blocks, from the engine's data to the return cache."""
-        timed = self.timed
-        if timed and (not self._calls or len(self._calls[0]) != 1):  # else the first call does it
-            launch(kernels.time_step, self._timing, self._time, self._dt, step)
-            timed = False
+        if self.timed:
+            launch(kernels.time_step, *self._timing, self._time, self._dt, step)
         for calls in self._calls:
             waiting = []
-            for arrays, part in calls[1:]:
+            for call in calls[1:]:
                 assert self._pool is not None
-                waiting.append(self._pool.submit(launch, kernels.fused_step, *arrays, False, *part, step))
+                waiting.append(self._pool.submit(self._step_part, *call, step))
             if calls:
-                arrays, part = calls[0]
-                launch(kernels.fused_step, *arrays, timed, *part, step)
-                timed = False
+                self._step_part(*calls[0], step)
             for future in waiting:
                 future.result()
 
+    def _step_part(
+        self,
+        columns: kernels.Columns,
+        delivery: kernels.Delivery,
+        scratch: tuple[np.ndarray, np.ndarray],
+        part: tuple[int, int, int, int],
+        step: int | Live,
+    ) -> None:
+        """Columns and return rows of one thread."""
+        c0, c1, r0, r1 = part
+        truth, reading = columns.truth, columns.reading
+        launch(kernels.gather, *_gather_arrays(columns), c0, c1, self._data)
+        arrays = _hardware_arrays(columns, self._timing)
+        launch(kernels.hardware_step, *arrays, *scratch, c0, c1, truth, reading, 0, True, step)
+        if r0 < r1:
+            launch(kernels.deliver, *delivery, r0, r1, reading, truth, *self._delays, step, True, True)
+
+    def launches(self, blocks: list[Block]) -> list[Launch]:
+        """The kernels of a step and of a reset, with arguments of the types that they are called with."""
+
+        def calls() -> None:
+            if self.timed:
+                launch(kernels.time_step, *self._timing, self._time, self._dt, 0)
+            for parts in self._calls:
+                if parts:
+                    self._step_part(*parts[0], 0)
+            envs = np.zeros(0, np.int32)
+            for block in blocks:
+                self.reset_fused(block, 0, envs)
+            self.reset_timing(envs)
+
+        return capture(calls)
+
     def gather(self, block: Block, group: SensorGroup) -> None:
         """Raw signals of one group into its part of ``truth``."""
-        launch(kernels.gather, self._columns[id(block)], group.columns.start, group.columns.stop, self._data)
+        arrays = _gather_arrays(self._columns[id(block)])
+        launch(kernels.gather, *arrays, group.columns.start, group.columns.stop, self._data)
 
     def hardware(
         self,
@@ -137,12 +164,12 @@ class CpuKernels:
         """Snapshots of some return columns into rings, cache and histories."""
         launch(
             kernels.deliver,
-            self._deliveries[id(delivery)],
+            *self._deliveries[id(delivery)],
             rows.start,
             rows.stop,
             measured.numpy(),
             truth.numpy(),
-            self._timing,
+            *self._delays,
             step,
             serve,
             remember,
@@ -151,36 +178,60 @@ class CpuKernels:
     def reset_fused(self, block: Block, step: int, envs: np.ndarray) -> None:
         """All fused columns of a block, at the reset of some envs."""
         columns = self._columns[id(block)]
-        kernels.reset_truth(columns, 0, block.fused, self._data, envs)
-        kernels.reset_columns(columns, 0, block.fused, columns.truth, columns.reading, 0, step, envs)
+        arrays = _column_arrays(columns)
+        launch(kernels.reset_truth, *_gather_arrays(columns), 0, block.fused, self._data, envs)
+        launch(kernels.reset_columns, *arrays, 0, block.fused, columns.truth, columns.reading, 0, step, envs)
         assert block.direct is not None
         delivery = self._deliveries[id(block.direct)]
-        kernels.reset_delivery(delivery, 0, block.fused_rows, columns.reading, columns.truth, envs)
+        launch(kernels.reset_delivery, *delivery, 0, block.fused_rows, columns.reading, columns.truth, envs)
 
     def reset_timing(self, envs: np.ndarray) -> None:
-        """What is stuck comes loose."""
-        kernels.reset_timing(self._timing, envs)
+        """Stuck sensors of some envs recover."""
+        launch(kernels.reset_timing, self._timing.stuck, envs)
 
     def reset_hardware(
         self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, envs: np.ndarray
     ) -> None:
         """The hardware stage of one group, at the reset of some envs."""
-        columns = self._columns[id(block)]
+        arrays = _column_arrays(self._columns[id(block)])
         first, last = group.columns.start, group.columns.stop
-        kernels.reset_columns(columns, first, last, before.numpy(), out.numpy(), first, step, envs)
+        launch(kernels.reset_columns, *arrays, first, last, before.numpy(), out.numpy(), first, step, envs)
 
     def reset_delivery(
         self, delivery: DeliveryStore, rows: slice, measured: torch.Tensor, truth: torch.Tensor, envs: np.ndarray
     ) -> None:
         """Fill rings, cache and histories of some envs with their first snapshot."""
-        kernels.reset_delivery(
-            self._deliveries[id(delivery)], rows.start, rows.stop, measured.numpy(), truth.numpy(), envs
-        )
+        arrays = *self._deliveries[id(delivery)], rows.start, rows.stop, measured.numpy(), truth.numpy()
+        launch(kernels.reset_delivery, *arrays, envs)
 
     def close(self) -> None:
         """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _columns(block: Block) -> kernels.Columns:
+    """Views of a block's columns; None for imperfections that none of them has, whose code is then not compiled."""
+    views: dict[str, Any] = block.store.views()
+    for name in ("mix", "extra"):
+        if not views[name].shape[0]:
+            views[name] = None
+    return kernels.Columns(**views)
+
+
+def _hardware_arrays(columns: kernels.Columns, timing: kernels.Timing) -> tuple[Any, ...]:
+    """What the hardware stage takes of a block and of the timing."""
+    return (*_column_arrays(columns), timing.flags, timing.due)
+
+
+def _column_arrays(columns: kernels.Columns) -> tuple[Any, ...]:
+    """What a reset takes of a block."""
+    return columns.table, columns.key, columns.mix, columns.walk, columns.parameters, columns.extra
+
+
+def _gather_arrays(columns: kernels.Columns) -> tuple[np.ndarray, ...]:
+    """What gathering takes of a block."""
+    return columns.table, columns.sources, columns.truth
 
 
 def _split(block: Block, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:

@@ -182,6 +182,7 @@ class SensorManager:
             self._capture()
         else:
             world.forward()  # fields that hooks have bound since the world began are not yet filled
+            self._compile()
             self.reset(None)
             self._planned()
 
@@ -205,10 +206,18 @@ class SensorManager:
         self._steps = self._plans[key]
         return self._steps
 
-    def _plan(self) -> list[Callable[[], None]]:
-        """Lay the calls of a step out, for looking up takes time, too; those in a row that are nothing but compiled
-        kernels become one."""
-        stages: list[tuple[bool, Callable[[], None]]] = []  # whether it can be replayed, and the call itself
+    def _compile(self) -> None:
+        """Compile the kernels of steps and resets together, on all cores, instead of each at its first call."""
+        from sensorium.pipeline.chain import prepare
+
+        launches = self._kernels.launches(list(self._blocks.values()))
+        if not self._kernels.threaded:
+            launches += [one for replays, call in self._stages() if replays for one in capture(call)]
+        prepare(launches)
+
+    def _stages(self) -> list[tuple[bool, Callable[[], None]]]:
+        """The calls of a step on the CPU, in order, each with whether it can be captured and replayed."""
+        stages: list[tuple[bool, Callable[[], None]]] = []
         for group in self._raw:
             raw = group.cls._update_raw_data
             stages.append((is_replayable(raw), partial(raw, group, group.truth)))
@@ -222,6 +231,12 @@ class SensorManager:
                 stages.append((is_replayable(process), partial(process, group, group.reading, group.snapshot, True)))
             if group.stored:
                 stages.append((not group.delayed, partial(self._deliver, group)))
+        return stages
+
+    def _plan(self) -> list[Callable[[], None]]:
+        """Lay the calls of a step out, for looking up takes time, too; those in a row that are nothing but compiled
+        kernels become one."""
+        stages = self._stages()
         if self._kernels.threaded:  # work so large that calls cost nothing beside it
             return [call for _, call in stages]
         from sensorium.pipeline.chain import chain

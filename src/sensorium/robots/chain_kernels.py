@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import helper, kernel
 
 _STEP = 0.5
 """Greatest change of a joint in one iteration, rad or m."""
@@ -28,7 +28,7 @@ _PASSES = 4
 """Least-squares problems in one iteration, each without the joints that ran into their limits in the one before."""
 
 
-@compiled
+@helper
 def _multiply(a: Any, b: Any, out: Any) -> None:
     """Product of two quaternions; ``out`` may be either."""
     w = a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3]
@@ -38,7 +38,7 @@ def _multiply(a: Any, b: Any, out: Any) -> None:
     out[0], out[1], out[2], out[3] = w, x, y, z
 
 
-@compiled
+@helper
 def _rotate(quat: Any, vector: Any, out: Any) -> None:
     """A vector turned by a unit quaternion; ``out`` may be ``vector``."""
     w, x, y, z = quat[0], quat[1], quat[2], quat[3]
@@ -49,7 +49,7 @@ def _rotate(quat: Any, vector: Any, out: Any) -> None:
     out[2] = c + w * t + x * v - y * u
 
 
-@compiled
+@kernel
 def relative(frame: Any, pose: Any, out: Any) -> None:
     """Poses (n, 7) seen from frames (n, 7), all in one frame before."""
     inverse, delta = np.empty(4), np.empty(3)
@@ -62,7 +62,7 @@ def relative(frame: Any, pose: Any, out: Any) -> None:
         _multiply(inverse, pose[row, 3:], out[row, 3:])
 
 
-@compiled
+@kernel
 def compose(frame: Any, pose: Any, out: Any) -> None:
     """Poses (n, 7) in frames (n, 7), seen from where the frames are."""
     delta = np.empty(3)
@@ -73,7 +73,7 @@ def compose(frame: Any, pose: Any, out: Any) -> None:
         _multiply(frame[row, 3:], pose[row, 3:], out[row, 3:])
 
 
-@compiled
+@kernel
 def twists(cvel: Any, com: Any, at: Any, out: Any) -> None:
     """Linear and angular velocity (B, 6) of points (B, 3) of bodies that move by ``cvel`` about ``com``."""
     for b in range(len(at)):
@@ -85,7 +85,7 @@ def twists(cvel: Any, com: Any, at: Any, out: Any) -> None:
         out[b, 3], out[b, 4], out[b, 5] = a, c, d
 
 
-@compiled
+@kernel
 def between(start: Any, goal: Any, dt: float, out: Any) -> None:
     """Linear and angular velocity (n, 6) that lead from poses (n, 7) to others in ``dt`` seconds, the shorter way."""
     back, turn = np.empty(4), np.empty(4)
@@ -104,7 +104,7 @@ def between(start: Any, goal: Any, dt: float, out: Any) -> None:
             out[row, 3 + i] = turn[1 + i] * stretch / dt
 
 
-@compiled
+@helper
 def _place(chain: Any, q: Any, position: Any, quat: Any, anchors: Any, axes: Any) -> None:
     """Position and orientation of the tool in the root's frame, and the joints' anchors and axes there, (n, 3)."""
     slide, axis, anchor, zero, pos, turn = chain
@@ -138,7 +138,7 @@ def _place(chain: Any, q: Any, position: Any, quat: Any, anchors: Any, axes: Any
                 position[i] = anchors[k, i] - arm[i]
 
 
-@compiled
+@helper
 def _differentiate(chain: Any, position: Any, anchors: Any, axes: Any, jacobian: Any) -> None:
     """What moves the tool: (6, n), linear then angular velocity in the root's frame by each joint's."""
     slide = chain[0]
@@ -153,7 +153,7 @@ def _differentiate(chain: Any, position: Any, anchors: Any, axes: Any, jacobian:
             jacobian[3, k], jacobian[4, k], jacobian[5, k] = x, y, z
 
 
-@compiled
+@kernel
 def forward(chain: Any, q: Any, pose: Any, jacobian: Any) -> None:
     """Poses (B, 7) of the tool and Jacobians (B, 6, n), in the root's frame, of joint positions (B, n)."""
     n = q.shape[1]
@@ -163,7 +163,7 @@ def forward(chain: Any, q: Any, pose: Any, jacobian: Any) -> None:
         _differentiate(chain, pose[b, :3], anchors, axes, jacobian[b])
 
 
-@compiled
+@helper
 def _miss(position: Any, quat: Any, goal: Any, error: Any) -> None:
     """What is left to the goal: a way (m) and a rotation vector (rad), both in the root's frame."""
     for i in range(3):
@@ -179,7 +179,7 @@ def _miss(position: Any, quat: Any, goal: Any, error: Any) -> None:
     error[3], error[4], error[5] = x * scale, y * scale, z * scale
 
 
-@compiled
+@helper
 def _factor(a: Any, x: Any) -> None:
     """Solve a x = x for a symmetric positive a (6, 6), both overwritten."""
     for i in range(6):
@@ -198,7 +198,7 @@ def _factor(a: Any, x: Any) -> None:
         x[i] /= a[i, i]
 
 
-@compiled
+@helper
 def _improve(jacobian: Any, error: Any, q: Any, limits: Any, home: Any, damping: float, step: Any, work: Any) -> None:
     """One damped least-squares step towards the goal and, where that is free, to ``home``; q stays within limits."""
     free, a, y = work
@@ -242,7 +242,7 @@ def _improve(jacobian: Any, error: Any, q: Any, limits: Any, home: Any, damping:
         q[k] = min(max(q[k] + step[k], limits[k, 0]), limits[k, 1])
 
 
-@compiled
+@kernel
 def solve(chain: Any, limits: Any, home: Any, goal: Any, q: Any, miss: Any, iterations: int, starts: Any) -> None:
     """Joint positions that bring the tool to goals.
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.jit import kernel
 from sensorium.pipeline.kernels import normals, threefry
-from sensorium.sensors.compiled import compiled
 
 _U = np.uint32
 
 
-@compiled
+@kernel
 def add_noise(action: Any, keys: Any, envs: Any, draws: Any, sigma: Any) -> None:
     """Add normal numbers to actions (m, n) of ``envs`` (m,): each depends on its key (n, 2), env and draw alone.
 

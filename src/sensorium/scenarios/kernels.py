@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.jit import kernel
 from sensorium.pipeline.kernels import threefry
-from sensorium.sensors.compiled import compiled
 
 _U = np.uint32
 DRIVING, ARRIVED, STUCK = 0, 1, 2
@@ -24,14 +24,14 @@ _FACING = 2.0
 """1/s: yaw rate by the angle to the target, on the spot and on bases that drive any way."""
 
 
-@compiled
+@kernel
 def uniform(keys: Any, element: int, env: int, draw: int) -> float:
     """A number in [0, 1) that depends on key, env and draw alone."""
     w0, w1 = threefry(keys[element, 0], keys[element, 1], _U(env), _U(draw))
     return (float(w0 >> _U(5)) * 67108864.0 + float(w1 >> _U(6))) / 9007199254740992.0
 
 
-@compiled
+@kernel
 def headings(position: Any, quat: Any, pose: Any, up: Any) -> None:
     """x, y and yaw (B, 3), and how far up the z axis points (B,), from position (B, 3) and orientation (B, 4)."""
     for env in range(len(position)):
@@ -41,7 +41,7 @@ def headings(position: Any, quat: Any, pose: Any, up: Any) -> None:
         up[env] = 1.0 - 2.0 * (x * x + y * y)
 
 
-@compiled
+@kernel
 def accelerate(
     keys: Any,
     draws: Any,
@@ -97,7 +97,7 @@ def accelerate(
             command[env, i] = value
 
 
-@compiled
+@kernel
 def follow(
     pose: Any,
     path: Any,

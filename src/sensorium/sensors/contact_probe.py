@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.jit import kernel
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
-from sensorium.sensors.compiled import compiled
 from sensorium.sensors.options import SimpleSensorOptions, Spread
 from sensorium.sensors.probes import (
     Point,
@@ -175,7 +175,7 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
         launch(_show, group.field.sensors, group.array(data), group.array(out))
 
 
-@compiled
+@kernel
 def _fill(sensors: np.ndarray, depth: np.ndarray, per_probe: int, out: np.ndarray) -> None:
     """The depths of each sensor at the start of its columns, of which it has ``per_probe`` a probe."""
     for s in range(sensors.shape[0]):
@@ -185,7 +185,7 @@ def _fill(sensors: np.ndarray, depth: np.ndarray, per_probe: int, out: np.ndarra
                 out[(per_probe - 1) * first + i, env] = depth[env, i]
 
 
-@compiled
+@kernel
 def _switch(sensors: np.ndarray, thresholds: np.ndarray, closed: np.ndarray, data: np.ndarray) -> None:
     """From the depths of each sensor to the states of its switches behind them; ``closed`` remembers them."""
     for s in range(sensors.shape[0]):
@@ -198,7 +198,7 @@ def _switch(sensors: np.ndarray, thresholds: np.ndarray, closed: np.ndarray, dat
                 data[last + i, env] = closed[i, env]
 
 
-@compiled
+@kernel
 def _show(sensors: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
     """The states of the switches alone."""
     for s in range(sensors.shape[0]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import helper, kernel
 
 PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = (
     int(getattr(mujoco.mjtGeom, f"mjGEOM_{name}"))
@@ -28,12 +28,12 @@ _TINY = 1e-12
 _FAR = 1e30
 
 
-@compiled
+@helper
 def _plane(x: float, y: float, z: float) -> Nearest:
     return z, x, y, 0.0, 0.0, 0.0, 1.0
 
 
-@compiled
+@helper
 def _sphere(x: float, y: float, z: float, radius: float) -> Nearest:
     length = np.sqrt(x * x + y * y + z * z)
     if length < _TINY:
@@ -42,7 +42,7 @@ def _sphere(x: float, y: float, z: float, radius: float) -> Nearest:
     return length - radius, nx * radius, ny * radius, nz * radius, nx, ny, nz
 
 
-@compiled
+@helper
 def _capsule(x: float, y: float, z: float, radius: float, half: float) -> Nearest:
     axial = min(max(z, -half), half)
     dz = z - axial
@@ -51,7 +51,7 @@ def _capsule(x: float, y: float, z: float, radius: float, half: float) -> Neares
     return length - radius, nx * radius, ny * radius, axial + nz * radius, nx, ny, nz
 
 
-@compiled
+@helper
 def _cylinder(x: float, y: float, z: float, radius: float, half: float) -> Nearest:
     rho = np.sqrt(x * x + y * y)
     ux, uy = (1.0, 0.0) if rho < _TINY else (x / rho, y / rho)
@@ -67,7 +67,7 @@ def _cylinder(x: float, y: float, z: float, radius: float, half: float) -> Neare
     return length, ux * near, uy * near, height, ux * radial / length, uy * radial / length, axial / length
 
 
-@compiled
+@kernel
 def _box(x: float, y: float, z: float, a: float, b: float, c: float) -> Nearest:
     dx, dy, dz = abs(x) - a, abs(y) - b, abs(z) - c
     sx, sy, sz = 1.0 if x >= 0 else -1.0, 1.0 if y >= 0 else -1.0, 1.0 if z >= 0 else -1.0
@@ -83,7 +83,7 @@ def _box(x: float, y: float, z: float, a: float, b: float, c: float) -> Nearest:
     return length, qx, qy, qz, ex / length, ey / length, ez / length
 
 
-@compiled
+@helper
 def _ellipsoid(x: float, y: float, z: float, a: float, b: float, c: float) -> Nearest:
     """The nearest point q of the surface has q_i = r_i² p_i / (t + r_i²); t is the largest root of |q / r|² = 1.
 
@@ -114,7 +114,7 @@ def _ellipsoid(x: float, y: float, z: float, a: float, b: float, c: float) -> Ne
     return (x - qx) * nx + (y - qy) * ny + (z - qz) * nz, qx, qy, qz, nx, ny, nz
 
 
-@compiled
+@helper
 def _on_triangle(x: float, y: float, z: float, t: np.ndarray) -> tuple[float, float, float]:
     """The point of the triangle t (three corners, one after the other) that is nearest to (x, y, z)."""
     ux, uy, uz = t[3] - t[0], t[4] - t[1], t[5] - t[2]
@@ -138,7 +138,7 @@ def _on_triangle(x: float, y: float, z: float, t: np.ndarray) -> tuple[float, fl
     return t[0] + i * ux + j * vx, t[1] + i * uy + j * vy, t[2] + i * uz + j * vz
 
 
-@compiled
+@helper
 def _hull(x: float, y: float, z: float, faces: np.ndarray, first: int, last: int) -> Nearest:
     """Of a convex hull; a face is its three corners, its outward normal and its offset along that."""
     top, at = -_FAR, first
@@ -162,14 +162,14 @@ def _hull(x: float, y: float, z: float, faces: np.ndarray, first: int, last: int
     return length, qx, qy, qz, nx, ny, nz
 
 
-@compiled
+@helper
 def _corner(heights: np.ndarray, shape: np.ndarray, ncol: int, row: int, col: int, t: np.ndarray, place: int) -> None:
     t[place] = col * shape[4] - shape[0]
     t[place + 1] = row * shape[5] - shape[1]
     t[place + 2] = heights[row * ncol + col] * shape[2]
 
 
-@compiled
+@helper
 def _terrain(
     x: float, y: float, z: float, reach: float, shape: np.ndarray, heights: np.ndarray, nrow: int, ncol: int
 ) -> Nearest:
@@ -227,7 +227,7 @@ def _terrain(
     return length if outside else -length, qx, qy, qz, nx, ny, nz
 
 
-@compiled
+@kernel
 def nearest_surfaces(
     geom_xpos: np.ndarray,
     geom_xmat: np.ndarray,

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.jit import kernel
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
-from sensorium.sensors.compiled import compiled
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.probes import ProbeSensor, Probing
 from sensorium.sensors.tactile_realism import Skin, TactileRealism, realism_parameters
@@ -144,7 +144,7 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
         group.skin.imperfect(data)
 
 
-@compiled
+@kernel
 def _displace(
     sensors: np.ndarray,
     grids: np.ndarray,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from sensorium.jit import kernel
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+
+@kernel  # type: ignore[untyped-decorator]
 def normalise(data: np.ndarray, out: np.ndarray) -> None:
     """Copy poses of 13 rows each, with their quaternions (rows 3 to 7) made unit again."""
     for first in range(0, data.shape[0], 13):

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from sensorium.jit import kernel
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
-from sensorium.sensors.compiled import compiled
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.probes import Point, ProbeSensor, Probing
 
@@ -84,7 +84,7 @@ class ProximitySensor(ProbeSensor[ProximityData], options=Proximity):
         launch(_fill, *group.arguments, group.array(out))
 
 
-@compiled
+@kernel
 def _fill(
     sensors: np.ndarray,
     frames: np.ndarray,

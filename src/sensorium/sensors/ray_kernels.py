@@ -8,9 +8,9 @@ along the pattern's last axis; a sensor that does not scan has a single one. Row
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
-import numba
 import numpy as np
 
+from sensorium.jit import helper, kernel
 from sensorium.pipeline.kernels import normals, threefry
 
 BODY, ALIGNMENT, BEAMS, FIRST_BEAM, SPREAD, FIRST_RAY, SLOTS, SCANS, FIRST_SLOT = range(9)
@@ -31,10 +31,8 @@ _F, _U = np.float32, np.uint32
 _BIN24 = 2.0**-24
 _EPS = 1e-6
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
-
-@_jit
+@kernel
 def find_due(ids, time, dt, per_step, table, due, fired):
     """Which slots pass in the step that ends now: those in (t - dt, t], slot k of a revolution at (k / slots) of it."""
     fired[:] = 0
@@ -51,14 +49,14 @@ def find_due(ids, time, dt, per_step, table, due, fired):
                     fired[table[s, FIRST_SLOT] + slot, ids[r]] = 1
 
 
-@_jit
+@kernel
 def _beam(i, slot_beams, slots, due, r, s):
     """The beam of the i-th bundle that is cast, -1 for padding."""
     slot = due[r, s, i // slot_beams]
     return -1 if slot < 0 else (i % slot_beams) * slots + slot
 
 
-@_jit
+@helper
 def _count(table, s, whole, due):
     """Bundles of sensor s in one env."""
     if whole or table[s, SCANS] == 0:
@@ -67,7 +65,7 @@ def _count(table, s, whole, due):
     return min(due.shape[2], slots) * (table[s, BEAMS] // slots)
 
 
-@_jit
+@helper
 def _set_frame(frame, alignment, position, matrix):
     """The frame in which a sensor is mounted: at the link's origin, turned as ``alignment`` says."""
     frame[:3] = position
@@ -84,7 +82,7 @@ def _set_frame(frame, alignment, position, matrix):
         frame[3] = frame[7] = frame[11] = 1.0
 
 
-@_jit
+@kernel
 def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, frames, points, directions):
     """World origins and directions of the rays that are cast now, and each sensor's frame."""
     for r in range(ids.shape[0]):
@@ -111,7 +109,7 @@ def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, fra
                     j += 1
 
 
-@_jit
+@kernel
 def find_blocked(geoms, geom_body, excluded, sensor_of, index, counts):
     """Per env, the rays whose hit is on a body that their sensor sees through; returns the largest count."""
     most = 0
@@ -127,7 +125,7 @@ def find_blocked(geoms, geom_body, excluded, sensor_of, index, counts):
     return most
 
 
-@_jit
+@kernel
 def aim_again(index, counts, points, directions, distances, geoms, geom_body, again, vectors, passing):
     """Rays from just behind the hits that count for nothing, through the bodies that were hit."""
     for r in range(again.shape[0]):
@@ -141,7 +139,7 @@ def aim_again(index, counts, points, directions, distances, geoms, geom_body, ag
                 again[r, k, x] = points[r, j, x] + past * directions[r, j, x]
 
 
-@_jit
+@kernel
 def merge(index, counts, distances, geoms, surface, new_distances, new_geoms, new_surface):
     """Put the hits of :func:`aim_again` in place of those before."""
     for r in range(index.shape[0]):
@@ -154,7 +152,7 @@ def merge(index, counts, distances, geoms, surface, new_distances, new_geoms, ne
                 surface[r, j] = new_surface[r, k]
 
 
-@_jit
+@kernel
 def collect(ids, whole, table, due, first, frames, limits, scale, distances, chosen, out):
     """From the hits of all rays to the raw distances (columns, B): the nearest of each bundle, inf without a return.
 
@@ -190,7 +188,7 @@ def collect(ids, whole, table, due, first, frames, limits, scale, distances, cho
                                 out[table[s, POSES] + slot * POSE + x, ids[r]] = frames[r, s, x]
 
 
-@_jit
+@kernel
 def describe(
     ids, whole, table, due, first, frames, mounts, chosen, geoms, surface, directions, geom_body, reflectivity, out
 ):
@@ -236,7 +234,7 @@ def describe(
                         out[column + 2, ids[r]] = z
 
 
-@_jit
+@kernel
 def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, step):
     """Noise that grows with range, and lost returns, on the distances in ``data`` (columns, B).
 
@@ -260,7 +258,7 @@ def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, step):
                         data[column, b] = np.inf
 
 
-@_jit
+@kernel
 def hold(table, fired, data, held):
     """What was not scanned in this step reads as it did, noise and all."""
     for s in range(table.shape[0]):
@@ -275,7 +273,7 @@ def hold(table, fired, data, held):
                         data[column, b] = held[column, b]
 
 
-@_jit
+@kernel
 def limit(data, first, count, limits, no_hit, out, to):
     """Distances as they are read: within the range, ``no_hit`` without a return."""
     low, high = _F(limits[0]), _F(limits[1])
@@ -285,7 +283,7 @@ def limit(data, first, count, limits, no_hit, out, to):
             out[to + i, b] = min(max(x, low), high) if x < np.inf else no_hit
 
 
-@_jit
+@kernel
 def sensor_points(data, first, limits, no_return, starts, vectors, out, to):
     """Points in the sensor's frame, from the distances."""
     low, high = _F(limits[0]), _F(limits[1])
@@ -298,7 +296,7 @@ def sensor_points(data, first, limits, no_return, starts, vectors, out, to):
                 out[to + 3 * i + x, b] = start + d * vector
 
 
-@_jit
+@kernel
 def world_points(data, first, poses, slots, limits, no_return, starts, vectors, out, to):
     """Points in the world's frame, from the distances and the poses at capture."""
     low, high = _F(limits[0]), _F(limits[1])
@@ -319,7 +317,7 @@ def world_points(data, first, poses, slots, limits, no_return, starts, vectors, 
                 )
 
 
-@_jit
+@kernel
 def pass_on(data, first, source, count, width, missing, out, to):
     """Further fields of a beam, ``width`` columns each; ``missing`` where the beam has no return."""
     for i in range(count):

@@ -8,14 +8,13 @@ imported when a class is built, for importing Numba takes long.
 
 import math
 
-import numba
 import numpy as np
 
+from sensorium.jit import helper, kernel
 from sensorium.pipeline.kernels import threefry
 from sensorium.sensors.atmosphere import EXPONENT, LAPSE_RATE, STANDARD_PRESSURE, STANDARD_TEMPERATURE, TROPOPAUSE
 from sensorium.sensors.wgs84 import ECCENTRICITY_2, SEMI_MAJOR
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 _U = np.uint32
 _BIN24 = 2.0**-24
 
@@ -23,7 +22,7 @@ _BIN24 = 2.0**-24
 # -- joints and wrenches -----------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def joint_torques(actuator, passive, constraint, dofs, shares, out):
     """Generalised forces of ``dofs`` (columns,), of the kinds that ``shares`` (columns, 3) names by 0 and 1."""
     for c in range(out.shape[0]):
@@ -32,7 +31,7 @@ def joint_torques(actuator, passive, constraint, dofs, shares, out):
             out[c, b] = shares[c, 0] * actuator[b, d] + shares[c, 1] * passive[b, d] + shares[c, 2] * constraint[b, d]
 
 
-@_jit
+@kernel
 def subtract_two(data, rows, weights, out):
     """Each row is one of ``data`` less two others by weight: ``rows`` (returns, 3), ``weights`` (returns, 2)."""
     for r in range(out.shape[0]):
@@ -44,7 +43,7 @@ def subtract_two(data, rows, weights, out):
 # -- air and magnetic field --------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def pressures(sensed, at, origin, sea_pressure, sea_temperature, out):
     """Air pressure at a height, of an atmosphere with a linear lapse of temperature."""
     for c in range(out.shape[0]):
@@ -53,7 +52,7 @@ def pressures(sensed, at, origin, sea_pressure, sea_temperature, out):
             out[c, b] = sea_pressure[c] * (1 - LAPSE_RATE * height / sea_temperature[c]) ** EXPONENT
 
 
-@_jit
+@kernel
 def pressure_altitudes(data, out):
     """Pressure and, by the standard atmosphere, the altitude that goes with it."""
     for c in range(data.shape[0]):
@@ -64,7 +63,7 @@ def pressure_altitudes(data, out):
             out[2 * c + 1, b] = STANDARD_TEMPERATURE / LAPSE_RATE * (1 - ratio ** (1 / EXPONENT))
 
 
-@_jit
+@kernel
 def headings(data, levelled, declination, out):
     """Field and heading; each sensor has six columns: field and the direction of up, in its own frame."""
     for s in range(len(levelled)):
@@ -83,7 +82,7 @@ def headings(data, levelled, declination, out):
 # -- optical flow ------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def flows(sensed, at, turning, out):
     """Flow of the ground and distance to it; ``at`` (sensors, 3): velocity, angular velocity, distance."""
     for s in range(len(at)):
@@ -98,7 +97,7 @@ def flows(sensed, at, turning, out):
             out[3 * s, b], out[3 * s + 1, b], out[3 * s + 2, b] = x, y, distance if distance > 0 else np.inf
 
 
-@_jit
+@kernel
 def flow_qualities(data, limits, out):
     """Flow, distance and whether it can be trusted; ``limits`` (sensors, 3): least and most range, most flow."""
     for s in range(len(limits)):
@@ -115,7 +114,7 @@ def flow_qualities(data, limits, out):
 # -- satellite navigation ----------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def positions(sensed, at, out):
     """Position and velocity; ``at`` (sensors, 2) are their addresses."""
     for s in range(len(at)):
@@ -125,7 +124,7 @@ def positions(sensed, at, out):
                 out[6 * s + 3 + i, b] = sensed[b, at[s, 1] + i]
 
 
-@_jit
+@kernel
 def receive(outage, keys, loss_rate, reacquire_time, visible, dt, step, advance):
     """Lose fixes, and count down ``outage`` (sensors, B), the seconds until the next one."""
     for s in range(len(outage)):
@@ -139,7 +138,7 @@ def receive(outage, keys, loss_rate, reacquire_time, visible, dt, step, advance)
                 outage[s, b] = max(reacquire_time[s, b], dt)
 
 
-@_jit
+@kernel
 def geodetic(data, origin, outage, held, due, rows, out):
     """Positions in the tangent plane (east, north, up) as latitude, longitude (degrees) and height; and the fix.
 
@@ -179,7 +178,7 @@ def geodetic(data, origin, outage, held, due, rows, out):
 # -- wheels ------------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@helper
 def _advance(pose, distance, turn):
     """A pose (x, y, yaw) along an arc."""
     half = turn / 2
@@ -189,7 +188,7 @@ def _advance(pose, distance, turn):
     pose[2] += turn
 
 
-@_jit
+@kernel
 def odometry(qpos, qvel, wheels, shares, first, before, pose, geometry, errors, dt, advance, truth, measured):
     """Dead reckoning of both branches, by what each wheel has turned since the step before.
 
@@ -231,7 +230,7 @@ def odometry(qpos, qvel, wheels, shares, first, before, pose, geometry, errors, 
 # -- battery -----------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def _interpolate(x, curve):
     """A piecewise linear curve, rows (x, y) in rising order of x, held beyond its ends."""
     if x <= curve[0, 0]:
@@ -243,7 +242,7 @@ def _interpolate(x, curve):
     return curve[-1, 1]
 
 
-@_jit
+@kernel
 def discharge(force, speed, actuators, first, numbers, curves, before, state, dt, advance, out):
     """Electric power of the actuators, and what it does to the battery.
 
@@ -277,20 +276,20 @@ def discharge(force, speed, actuators, first, numbers, curves, before, state, dt
             out[5 * s + 4, b] = state[b, s, 1]
 
 
-@_jit
+@kernel
 def _electric(force, speed, numbers):
     """What an actuator draws."""
     mechanical = force * speed
     return numbers[2] * force * force + (mechanical / numbers[0] if mechanical > 0 else mechanical * numbers[1])
 
 
-@_jit
+@kernel
 def _deliverable(power, voltage, resistance):
     """The power that is drawn: no more than a source of that open-circuit voltage and resistance can deliver."""
     return min(power, voltage * voltage / (4 * resistance)) if resistance > 0 else power
 
 
-@_jit
+@kernel
 def _current(power, voltage, resistance):
     """The current at which a source of that open-circuit voltage and resistance delivers that power."""
     if resistance == 0:
@@ -298,7 +297,7 @@ def _current(power, voltage, resistance):
     return (voltage - math.sqrt(max(voltage * voltage - 4 * resistance * power, 0.0))) / (2 * resistance)
 
 
-@_jit
+@kernel
 def exceed(values: np.ndarray, thresholds: np.ndarray, out: np.ndarray) -> None:
     """Whether each of (n, B) values is above its threshold."""
     for i in range(values.shape[0]):

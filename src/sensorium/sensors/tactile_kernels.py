@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import helper, kernel
 
 _PASSES = 16
 
 
-@compiled
+@helper
 def _put(
     out: np.ndarray,
     start: int,
@@ -33,7 +33,7 @@ def _put(
         out[start + 3 * (count + i) + k, env] = twist * shown[2, k]
 
 
-@compiled
+@helper
 def _spread(
     probes: np.ndarray,
     axes: np.ndarray,
@@ -108,7 +108,7 @@ def _spread(
         loads[i, 1] *= press / total
 
 
-@compiled
+@kernel
 def share_wrenches(
     sensors: np.ndarray,
     probes: np.ndarray,
@@ -241,7 +241,7 @@ def share_wrenches(
                     _put(out, start, count, i - first, env, shown[i], a, b, c, twist)
 
 
-@compiled
+@kernel
 def spring_forces(
     sensors: np.ndarray,
     probes: np.ndarray,

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.jit import kernel
 from sensorium.options import Options
 from sensorium.pipeline import formula, kernels
 from sensorium.pipeline.launch import launch
-from sensorium.sensors.compiled import compiled
 
 _CUT = 3.0
 """Crosstalk reaches this many lengths."""
@@ -174,7 +174,7 @@ def _packed(matrices: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarr
     return np.concatenate(heard), np.concatenate(weight), table
 
 
-@compiled
+@kernel
 def _draw(keys: np.ndarray, n_envs: int) -> tuple[np.ndarray, np.ndarray]:
     """A standard normal and a uniform number in [0, 1) per taxel and env, from counters (env, 0) and (env, 1)."""
     normal = np.zeros((keys.shape[0], n_envs), np.float32)
@@ -188,7 +188,7 @@ def _draw(keys: np.ndarray, n_envs: int) -> tuple[np.ndarray, np.ndarray]:
     return normal, uniform
 
 
-@compiled
+@kernel
 def _respond(
     table: np.ndarray,
     heard: np.ndarray,
@@ -241,7 +241,7 @@ def _respond(
                             data[first + i * width + k, env] *= own
 
 
-@compiled
+@kernel
 def _mute(table: np.ndarray, fixed: np.ndarray, fraction: np.ndarray, fate: np.ndarray, data: np.ndarray) -> None:
     for s in range(table.shape[0]):
         start, taxel, n, width, blocks = table[s, 0], table[s, 1], table[s, 2], table[s, 3], table[s, 4]
@@ -253,7 +253,7 @@ def _mute(table: np.ndarray, fixed: np.ndarray, fraction: np.ndarray, fate: np.n
                             data[start + (block * n + i) * width + k, env] = 0
 
 
-@compiled
+@kernel
 def _respond_and_mute(
     table: np.ndarray,
     heard: np.ndarray,

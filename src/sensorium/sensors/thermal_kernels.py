@@ -3,17 +3,17 @@
 
 import math
 
-import numba
 import numpy as np
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+from sensorium.jit import helper, kernel
+
 STEFAN_BOLTZMANN = 5.670374419e-8
 """W/(m²·K⁴)."""
 KELVIN = 273.15
 """0 °C in K."""
 
 
-@_jit
+@helper
 def _touched(place, normal, origin, turn, low, edge, count, first):
     """The node of a grid at a point of the world, and the area of its face across a direction."""
     area, steepest, node = 0.0, -1.0, 0
@@ -30,7 +30,7 @@ def _touched(place, normal, origin, turn, low, edge, count, first):
     return first + node, area
 
 
-@_jit
+@kernel
 def _contacts(sensed, xpos, xmat, at, slots, sides, bodies, pairs, grids, counts, ends, conductances):
     """Fill in which nodes touch in one env, and how well heat passes between them; returns how many do.
 
@@ -65,7 +65,7 @@ def _contacts(sensed, xpos, xmat, at, slots, sides, bodies, pairs, grids, counts
     return n
 
 
-@_jit
+@kernel
 def conduct(
     sensed,
     xpos,
@@ -140,7 +140,7 @@ def conduct(
             out[c, b] = t[c]
 
 
-@_jit
+@kernel
 def respond(data, before, time_constant, owners, dt):
     """First-order lag of the sensing elements, in place."""
     for c in range(data.shape[0]):

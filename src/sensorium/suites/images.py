@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import kernel
 from sensorium.suites.observation import ArraySensor
 
 POINTS = 10
@@ -92,7 +92,7 @@ def object_image_points(
     return ArraySensor("object_image_points", read, {name: dict.fromkeys(names, each) for name in cameras}, low=-1)
 
 
-@compiled
+@kernel
 def find_pixels(segmentation: np.ndarray, table: np.ndarray, points: np.ndarray, visible: np.ndarray) -> None:
     """Count the pixels of each role in (B, H, W, 2) body and geom ids, and pick some of them, evenly in their order."""
     n_envs, height, width = segmentation.shape[:3]

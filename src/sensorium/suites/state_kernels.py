@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import kernel
 
 
-@compiled
+@kernel
 def gather(xpos: Any, xquat: Any, cvel: Any, com: Any, bodies: Any, roots: Any, out: Any) -> None:
     """Pose, linear and angular velocity (B, n, 13) of some bodies in the world frame, from the engine's fields.
 

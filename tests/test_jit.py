@@ -1,0 +1,208 @@
+"""Compiled kernels: a cache that follows the code, where it lies, who compiles, and what the user is told."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sensorium
+from sensorium import compiling, jit
+
+PACKAGE = Path(sensorium.__file__).parent
+DRAW = """
+import numpy as np
+from sensorium.robots.noise_kernels import add_noise
+x = np.zeros((1, 3))
+add_noise(x, np.array([[1, 2], [3, 4], [5, 6]], np.uint32), np.array([0]), np.array([7]), np.ones(3))
+print(*x[0])
+"""
+BARE = """
+import sys, types
+for name in ("sensorium", "sensorium.pipeline", "sensorium.robots"):
+    package = types.ModuleType(name)
+    package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
+    sys.modules[name] = package
+import sensorium.compiling
+"""  # the package without its __init__ files, which import torch
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the package whose kernels can be edited, and a function that draws numbers by them."""
+    shutil.copytree(PACKAGE, tmp_path / "sensorium", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def draw(**environment):
+        words = [sys.executable, "-c", BARE + DRAW, str(tmp_path)]
+        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split(), "compiling" in done.stderr
+
+    draw.folder = tmp_path
+    return draw
+
+
+def edit(file, old, new):
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+
+
+def test_an_edit_in_any_file_reaches_cached_kernels(copied):
+    """The kernel stands in one file, a function that it calls in a second, and a constant of that in a third."""
+    pipeline = copied.folder / "sensorium" / "pipeline"
+    first, compiled = copied()
+    assert compiled
+    assert copied() == (first, False)
+    edit(pipeline / "kernels.py", "return _U(x0 + k2), _U(x1 + k0 + _U(5))", "return _U(x0 + k2), _U(x1 + k0 + _U(6))")
+    second, compiled = copied()
+    assert compiled
+    assert second != first
+    edit(pipeline / "formula.py", "PARITY = 0x1BD11BDA", "PARITY = 0x1BD11BDB")
+    third, compiled = copied()
+    assert compiled
+    assert third not in (first, second)
+    assert copied(NUMBA_CACHE_DIR=str(copied.folder / "other")) == (third, True)  # as compiled from nothing
+    edit(pipeline / "formula.py", "PARITY = 0x1BD11BDB", "PARITY = 0x1BD11BDA")
+    edit(pipeline / "kernels.py", "_U(x1 + k0 + _U(6))", "_U(x1 + k0 + _U(5))")
+    assert copied() == (first, False)  # the old code has its old name
+
+
+def test_kernels_go_to_the_users_cache_where_the_package_is_read_only(copied):
+    robots = copied.folder / "sensorium" / "robots"
+    (robots / "__pycache__").write_text("in the way")  # even root cannot make a folder here
+    user = copied.folder / "user"
+    first, compiled = copied(XDG_CACHE_HOME=str(user))
+    assert compiled
+    assert [file.suffix for file in (user / "sensorium").glob("robots-*/*")] == [".nbk"]
+    assert copied(XDG_CACHE_HOME=str(user)) == (first, False)
+    assert copied(XDG_CACHE_HOME="/dev/null") == (first, True)  # neither: compiled in every process
+
+
+def test_damaged_files_are_compiled_again(copied):
+    first, _ = copied()
+    (file,) = (copied.folder / "sensorium" / "robots" / "__pycache__").glob("*.nbk")
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-1], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+        file.write_bytes(damaged)
+        assert copied() == (first, True)
+        assert copied() == (first, False)
+
+
+def test_the_fingerprint_follows_code_and_constants():
+    def made(text, **values):
+        space = {"helper": jit.helper, "__name__": "made", **values}
+        exec(text, space)
+        return jit.fingerprint(space["f"])
+
+    text = "@helper\ndef g(x): return x + A\ndef f(x): return g(x) * 2"
+    base = made(text, A=1)
+    assert made(text, A=1) == base
+    assert made("\n\n" + text, A=1) == base  # lines move
+    assert made(text, A=1.0) != base
+    assert made(text, A=2) != base
+    assert made(text.replace("x + A", "x - A"), A=1) != base
+    assert made(text.replace("* 2", "* 3"), A=1) != base
+    arrays = [np.array(value, dtype) for value in (1, 2) for dtype in (np.float32, np.float64)]
+    assert len({made(text, A=value) for value in arrays}) == 4
+    with pytest.raises(TypeError, match="reads a global of type object"):
+        made(text, A=object())
+
+
+def test_the_key_holds_versions_and_cpu(monkeypatch):
+    import llvmlite
+    import llvmlite.binding as llvm
+    import numba
+
+    text = jit.environment()
+    assert all(module.__version__ in text.split() for module in (numba, llvmlite, np))
+    assert llvm.get_host_cpu_name() in text
+    for target, name in ((numba, "__version__"), (llvmlite, "__version__"), (np, "__version__")):
+        with monkeypatch.context() as changed:
+            changed.setattr(target, name, "9.9.9")
+            assert jit.environment.__wrapped__() != text
+
+
+@jit.helper
+def _add(x, y):
+    return x + y
+
+
+@jit.kernel
+def _accumulate(x, y):
+    for i in range(x.shape[0]):
+        x[i] = _add(x[i], y)
+
+
+@pytest.mark.parametrize("executable", [sys.executable, "/nowhere/python3", "/bin/an_application", ""])
+def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, tmp_path, capsys):
+    """All cores, one core, or none to be started: the kernels are there."""
+    from numba import typeof
+
+    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr(compiling, "_cores", lambda: 2)
+    monkeypatch.setattr(compiling, "_WORTH", 0.0)
+    monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
+    from sensorium.scenarios import kernels as scenarios
+
+    chosen = [(jit.kernel(scenarios.uniform.py_func), (np.zeros((1, 2), np.uint32), 0, 0, 0))]
+    chosen += [(jit.kernel(_accumulate.py_func), (np.zeros(2), 1.0))]
+    calls = [(kernel, tuple(map(typeof, given))) for kernel, given in chosen]
+    compiling.prepare(calls)
+    assert all(signature in kernel.overloads for kernel, signature in calls)
+    told = capsys.readouterr().err
+    assert told.count("compiling 2 kernels, once, about") == 1
+    assert "compiled 2 kernels in" in told
+    compiling.prepare(calls)
+    assert capsys.readouterr().err == ""
+    x = np.zeros(2)
+    chosen[-1][0](x, 2.0)
+    assert x.tolist() == [2.0, 2.0]
+
+
+def test_kernel_modules_import_without_torch():
+    """Other processes import modules named ``*kernels`` to compile them: NumPy and Numba are all that these need."""
+    files = [file for file in PACKAGE.rglob("*kernels.py") if "sensorium.jit" in file.read_text()]
+    names = [".".join(("sensorium", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
+    assert len(names) > 8
+    packages = {".".join(name.split(".")[:n]) for name in names for n in (1, 2)} - set(names)
+    code = f"""
+import importlib, sys, types
+for name in {sorted(packages)}:
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
+for name in {names}:
+    importlib.import_module(name)
+print({{"torch", "mujoco", "pydantic"}} & sys.modules.keys())
+"""
+    words = [sys.executable, "-c", code, str(PACKAGE.parent)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_the_user_is_told_once_and_only_when_compiling(tmp_path):
+    code = """
+import sensorium as sn
+scene = sn.Scene()
+scene.add_object(sn.Plane())
+scene.add_object(sn.Box(), name="box", pos=(0, 0, 1), free=True)
+scene.add_sensor(sn.IMU(link="box"))
+scene.build()
+scene.step()
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == ""
+        told.append(done.stderr.splitlines())
+    assert len(told[0]) == 2
+    assert "compiling" in told[0][0]
+    assert "once, about" in told[0][0]
+    assert told[1] == []
