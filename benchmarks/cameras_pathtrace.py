@@ -162,7 +162,7 @@ def denoisers(report: Report, samples: int, path: Path | None) -> None:
         }
         if HAS_OIDN:
             contenders["oidn"] = lambda: oidn(tracer.radiance(lens, SAMPLES, next(seeds)), tracer.surfaces(lens))
-        times = interleave(contenders, rounds=7, calls=1)
+        times = interleave(contenders, rounds=3, calls=1)
     for name, ratios in rows.items():
         bounds = (0.5, 1.0, 1.0) if name == "atrous" else (None, None, None)
         every, edges = np.max(ratios, axis=0).tolist()

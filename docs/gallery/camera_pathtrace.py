@@ -81,7 +81,7 @@ def photographs(samples: int = 256, size: tuple[int, int] = (400, 320)) -> list[
     return [camera.read().rgb[0].numpy() for camera in cameras]
 
 
-def denoisers(samples: int = 16, reference: int = 1024, size: tuple[int, int] = (224, 224)) -> list[np.ndarray]:
+def denoisers(samples: int = 16, reference: int = 256, size: tuple[int, int] = (224, 224)) -> list[np.ndarray]:
     """The bench by few samples, by as many with each denoiser, and by many samples."""
     choices = ((samples, False), (samples, "atrous"), (samples, "oidn"), (reference, False))
     cameras = [photo(f"{n} {how}", samples=n, denoise=how, resolution=size) for n, how in choices]

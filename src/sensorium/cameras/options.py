@@ -162,7 +162,7 @@ class RaytracerCamera(Camera):
     denoise: bool | Literal["oidn", "atrous"] = False
     """Whether and how noise is removed from the image: "oidn" (Open Image Denoise, Linux x86-64 alone), "atrous" (an
     edge-avoiding wavelet filter, on every platform), or True: "oidn" where it is installed, else "atrous". "atrous"
-    traces 12% more paths, in the pixels with the most noise."""
+    traces 12% more paths with LLVM, in the pixels with the most noise."""
     tone_mapper: ToneMapper = "filmic"
     """How radiance becomes colour: "linear" (cut off at white), "reinhard" or "filmic" (as ACES)."""
     environment: str | None = Field(default=None, min_length=1)
