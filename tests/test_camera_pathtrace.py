@@ -1,6 +1,10 @@
 """The path tracer against closed forms of light and geometry, and against the rasterizer."""
 
+import importlib.util
 import math
+import runpy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +17,9 @@ from sensorium.cameras.tone import decode_srgb, encode_srgb, picture, tone_map
 pytest.importorskip("mitsuba", reason="Mitsuba is not installed: pip install 'sensorium[photoreal]'")
 
 from sensorium.cameras import pathtrace
+from sensorium.cameras.path_denoise import atrous
 
+ROOT = Path(__file__).parent.parent
 HAS_LLVM = pathtrace._variant()[0] == "llvm_ad_rgb"
 DULL = """<mujoco><asset><material name="dull" specular="0" rgba="{rgb} 1"/></asset><worldbody>
 <geom type="plane" size="{size} {size} .1" material="dull"/></worldbody></mujoco>"""
@@ -278,18 +284,103 @@ def test_tone_mappers():
     assert encode_srgb(decode_srgb(values)) == pytest.approx(values)
 
 
-def test_denoising_comes_nearer_to_many_samples():
-    pytest.importorskip("pyoidn", reason="Open Image Denoise is not installed: pip install 'sensorium[photoreal]'")
+@pytest.mark.parametrize("denoiser", ["atrous", "oidn"])
+def test_denoising_comes_nearer_to_many_samples(denoiser, variant):
+    if denoiser == "oidn":
+        if variant == "scalar":
+            pytest.skip("Open Image Denoise takes images of both variants alike")
+        pytest.importorskip("pyoidn", reason="Open Image Denoise is not installed: pip install 'sensorium[photoreal]'")
     view = ABOVE | {"tone_mapper": "linear", "environment_multiplier": 1.0}
     lamp = {"type": "area", "pos": (0.5, -1, 2), "lookat": (0, 0, 0), "radius": 0.4, "intensity": 0.6}
     cameras = [
         RaytracerCamera(**view, uuid=name, samples=samples, denoise=clean)
-        for name, samples, clean in (("noisy", 4, False), ("clean", 4, True), ("best", 1024, False))
+        for name, samples, clean in (("noisy", 4, False), ("clean", 4, denoiser), ("best", 256, False))
     ]
     _, noisy, clean, best = things(*cameras, lights=[lamp])
     truth = best.read().rgb.double()
     errors = [(camera.read().rgb.double() - truth).square().mean().sqrt() for camera in (noisy, clean)]
     assert errors[1] < 0.6 * errors[0]
+    name = {"atrous": "the à-trous filter", "oidn": "Open Image Denoise"}[denoiser]
+    assert f"denoised by {name}" in clean.renderer_choice.why
+
+
+def test_denoising_falls_back_to_the_filter_without_open_image_denoise(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "pyoidn" else find(name, *rest)
+    )
+    eye = {"pos": (1, 1, 1), "lookat": (0, 0, 0), "resolution": (5, 3)}
+    _, camera = things(RaytracerCamera(**eye, denoise=True, samples=1))
+    assert camera.read().rgb.shape == (1, 3, 5, 3)
+    assert "denoised by the à-trous filter" in camera.renderer_choice.why
+    with pytest.raises(sn.DeviceError, match="denoise='atrous' works everywhere"):
+        things(RaytracerCamera(**eye, denoise="oidn"))
+
+
+@pytest.mark.parametrize("samples", [1, 2, 7])
+def test_a_denoised_frame_has_the_same_pixels_again(variant, samples):
+    lamp = {"type": "area", "pos": (0.5, -1, 2), "lookat": (0, 0, 0), "radius": 0.4}
+    images = []
+    for _ in range(2):
+        scene, camera = things(
+            RaytracerCamera(**(ABOVE | {"resolution": (24, 16)}), uuid="eye", samples=samples, denoise="atrous"),
+            lights=[lamp],
+        )
+        images.append(camera.read().rgb.clone())
+        scene.close()
+    assert (images[0] == images[1]).all()
+
+
+def test_guides_of_a_large_image_are_made_in_bands(monkeypatch):
+    from sensorium.cameras import path_denoise
+
+    scene, camera = things(RaytracerCamera(**ABOVE, samples=1))
+    bench = script("benchmarks/cameras_pathtrace.py")
+    tracer, lens, kind = bench["sight"](camera)
+    with pathtrace._using(kind):
+        whole = path_denoise._guides(tracer, lens)
+        monkeypatch.setattr(path_denoise, "_MOST_RAYS", 16 * 96 * 10)
+        bands = path_denoise._guides(tracer, lens)
+    for name in whole._fields:
+        np.testing.assert_allclose(getattr(whole, name), getattr(bands, name), atol=2e-4, err_msg=name)
+    scene.close()
+
+
+def script(path):
+    """The functions of a script of the repository, which may import its neighbours."""
+    file = ROOT / path
+    sys.path.insert(0, str(file.parent))
+    try:
+        return runpy.run_path(str(file))
+    finally:
+        sys.path.remove(str(file.parent))
+
+
+def bound(seeds, samples, view=None):
+    """Errors and edge errors with the filter, divided by those without it, in the gallery's scene."""
+    bench = script("benchmarks/cameras_pathtrace.py")
+    gallery = script("docs/gallery/camera_pathtrace.py")
+    (camera,) = gallery["room"](gallery["photo"]("photo", samples=1, resolution=(224, 224), **(view or {})))
+    tracer, lens, kind = bench["sight"](camera)
+    with pathtrace._using(kind):
+        truth, surfaces = tracer.radiance(lens, samples, 12345), tracer.surfaces(lens)
+        edge = bench["silhouettes"](surfaces.shape, surfaces.depth)
+        for seed in seeds:
+            noisy, clean = tracer.radiance(lens, 16, seed), atrous(tracer, lens, 16, seed)
+            yield tuple(
+                bench["rmse"](clean, truth, where) / bench["rmse"](noisy, truth, where) for where in (None, edge)
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LLVM, reason="there is no LLVM 19 or newer here: apt install libllvm19")
+@pytest.mark.parametrize(
+    "view", [{}, {"pos": (-0.9, -1.2, 0.35), "lookat": (0.2, 0.1, 0.25), "fov": 50}], ids=["gallery", "close"]
+)
+def test_the_filter_halves_the_error_and_keeps_silhouettes(view):
+    for everywhere, edges in bound(range(2), 128, view):
+        assert everywhere <= 0.5
+        assert edges <= 1
 
 
 def test_the_same_frame_has_the_same_pixels(variant):

@@ -1,9 +1,10 @@
-"""The picture of docs/camera_pathtrace.md: one scene, drawn by the rasterizer and by the path tracer.
+"""The pictures of docs/camera_pathtrace.md: one scene, drawn by the rasterizer and by the path tracer, and denoised.
 
 .venv/bin/python docs/gallery/camera_pathtrace.py
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -55,28 +56,50 @@ BENCH = """
 """
 
 
-def photographs(samples: int = 256, size: tuple[int, int] = (400, 320)) -> list[np.ndarray]:
-    """The bench by the rasterizer, and by the path tracer."""
+VIEW: dict[str, Any] = {"pos": (1.65, -1.55, 0.95), "lookat": (0.05, -0.05, 0.27), "fov": 37}
+
+
+def room(*cameras: sn.Camera) -> list[Any]:
+    """Build the bench in the light of an area light and the sky, and return its cameras."""
     scene = sn.Scene(sky=((0.42, 0.55, 0.75), (0.55, 0.52, 0.48)))
     scene.add_object(BENCH, name="bench")
     scene.add_light(type="area", pos=(1.3, -1.0, 2.2), lookat=(0, 0, 0.2), radius=0.35, color=(1, 0.93, 0.82))
-    view = {"pos": (1.65, -1.55, 0.95), "lookat": (0.05, -0.05, 0.27), "fov": 37, "resolution": size}
-    cameras = (
-        scene.add_sensor(sn.RasterizerCamera(uuid="raster", quality="high", **view)),
-        scene.add_sensor(
-            sn.RaytracerCamera(uuid="photo", samples=samples, denoise=True, environment_multiplier=0.45, **view)
-        ),
-    )
+    sensors = [scene.add_sensor(camera) for camera in cameras]
     scene.build()
+    return sensors
+
+
+def photo(uuid: str, **options: Any) -> sn.RaytracerCamera:
+    """The camera of the path tracer."""
+    return sn.RaytracerCamera(uuid=uuid, environment_multiplier=0.45, **(VIEW | options))
+
+
+def photographs(samples: int = 256, size: tuple[int, int] = (400, 320)) -> list[np.ndarray]:
+    """The bench by the rasterizer, and by the path tracer."""
+    raster = sn.RasterizerCamera(uuid="raster", quality="high", resolution=size, **VIEW)
+    cameras = room(raster, photo("photo", samples=samples, denoise=True, resolution=size))
     return [camera.read().rgb[0].numpy() for camera in cameras]
 
 
+def denoisers(samples: int = 16, reference: int = 256, size: tuple[int, int] = (224, 224)) -> list[np.ndarray]:
+    """The bench by few samples, by as many with each denoiser, and by many samples."""
+    choices = ((samples, False), (samples, "atrous"), (samples, "oidn"), (reference, False))
+    cameras = [photo(f"{n} {how}", samples=n, denoise=how, resolution=size) for n, how in choices]
+    return [camera.read().rgb[0].numpy() for camera in room(*cameras)]
+
+
+def save(images: list[np.ndarray], name: str) -> None:
+    """Write images side by side."""
+    gap = np.full((images[0].shape[0], 6, 3), 255, np.uint8)
+    row = [piece for image in images for piece in (image, gap)][:-1]
+    picture = Image.fromarray(np.concatenate(row, 1))
+    picture.quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(PICTURES / name, optimize=True)
+
+
 def main() -> None:
-    """Draw it."""
-    raster, photo = photographs()
-    gap = np.full((raster.shape[0], 6, 3), 255, np.uint8)
-    picture = Image.fromarray(np.concatenate([raster, gap, photo], 1))
-    picture.quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(PICTURES / "pathtrace.png", optimize=True)
+    """Draw them."""
+    save(photographs(), "pathtrace.png")
+    save(denoisers(), "pathtrace_denoise.png")
 
 
 if __name__ == "__main__":

@@ -101,25 +101,31 @@ class VectorTracer:
 
     def radiance(self, lens: Lens, samples: int, seed: int) -> np.ndarray:
         """(H, W, 3) float32."""
-        pixels = lens.width * lens.height
-        each = max(n for n in range(1, samples + 1) if samples % n == 0 and (n == 1 or n * pixels <= _MOST_RAYS))
-        total = sum(self._pass(lens, each, (seed + number) & 0xFFFFFFFF) for number in range(samples // each))
-        return (np.asarray(total) / (samples // each)).reshape(lens.height, lens.width, 3)
+        everywhere = np.arange(lens.width * lens.height, dtype=np.uint32)
+        return self.pixels(lens, everywhere, samples, seed).reshape(lens.height, lens.width, 3)
 
-    def _pass(self, lens: Lens, samples: int, seed: int) -> np.ndarray:
+    def pixels(self, lens: Lens, pixels: np.ndarray, samples: int, seed: int) -> np.ndarray:
+        """(N, 3) float32: the radiance of some pixels, which are numbered (N,) row by row."""
+        count = len(pixels)
+        each = max(n for n in range(1, samples + 1) if samples % n == 0 and (n == 1 or n * count <= _MOST_RAYS))
+        total = sum(self._pass(lens, pixels, each, (seed + number) & 0xFFFFFFFF) for number in range(samples // each))
+        return (np.asarray(total) / np.float32(samples // each)).reshape(count, 3)
+
+    def _pass(self, lens: Lens, pixels: np.ndarray, samples: int, seed: int) -> np.ndarray:
         mi, dr = self._mi, self._dr
         number, each, width = self._opaque(seed, samples, lens.width)
         sampler = self._sampler
-        sampler.seed(number, lens.width * lens.height * samples)
-        pixel = dr.arange(mi.UInt32, lens.width * lens.height * samples) // each
+        sampler.seed(number, len(pixels) * samples)
+        place = dr.arange(mi.UInt32, len(pixels) * samples) // each
+        pixel = dr.gather(mi.UInt32, mi.UInt32(pixels), place)
         row = pixel // width
         within = sampler.next_2d()
         x, y = mi.Float(pixel - row * width) + within.x, mi.Float(row) + within.y
         ray, _ = self._rays(lens, x, y, sampler.next_2d() if lens.aperture > 0 else None)
         light, _, _ = self._integrator.sample(self._scene, sampler, ray)
-        image = dr.zeros(mi.Float, 3 * lens.width * lens.height)
+        image = dr.zeros(mi.Float, 3 * len(pixels))
         for channel in range(3):
-            dr.scatter_add(image, light[channel] / mi.Float(each), 3 * pixel + channel)
+            dr.scatter_add(image, light[channel] / mi.Float(each), 3 * place + channel)
         return image.numpy()
 
     def surfaces(self, lens: Lens) -> Surfaces:

@@ -21,12 +21,13 @@ import numpy as np
 import torch
 
 from sensorium.cameras.options import RaytracerCamera
+from sensorium.cameras.path_denoise import NAMES, atrous, denoiser_of, oidn
 from sensorium.cameras.path_lights import Headlight, lamps_of, sky_of
 from sensorium.cameras.path_scene import colours, parts_of
 from sensorium.cameras.path_tracers import Lens, ScalarTracer, Surfaces, VectorTracer
 from sensorium.cameras.renderer import Look, Quality, View
 from sensorium.cameras.tone import picture
-from sensorium.errors import DeviceError, OptionError
+from sensorium.errors import OptionError
 from sensorium.worlds import World
 
 _LLVM = 19
@@ -53,8 +54,7 @@ class PathtraceRenderer:
     def build(self, world: World, views: Sequence[View], look: Look) -> str:
         options = {view.uuid: _options(view) for view in views}
         shared = _shared(options)
-        if any(each.denoise for each in options.values()) and importlib.util.find_spec("pyoidn") is None:
-            raise DeviceError("denoise=True needs Open Image Denoise: pip install 'sensorium[photoreal]'")
+        denoisers = {uuid: denoiser_of(each.denoise) for uuid, each in options.items()}
         variant, about = _variant()
         with _using(variant) as mi:
             parts = parts_of(mi, world, reach=max(view.far for view in views))
@@ -78,15 +78,15 @@ class PathtraceRenderer:
             )
             self._parameters = mi.traverse(scene)
         self._world, self._parts, self._lamps, self._variant = world, parts, lamps, variant
-        self._options, self._seed = options, look.seed
+        self._options, self._denoisers, self._seed = options, denoisers, look.seed
         self._samples = {uuid: each.samples or _SAMPLES[look.quality or "balanced"] for uuid, each in options.items()}
         fields = ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir") if lamps else ("geom_xpos", "geom_xmat")
         self._fields = {name: world.bind(name) for name in fields}
         self._ids = _ids(world, [part.geom_of_face for part in parts], len(discs))
         self._first_id = np.cumsum([0, *(len(part.geom_of_face) for part in parts), *([1] * len(discs))])
-        return (
-            f"Mitsuba {mi.__version__}, {about}, {', '.join(f'{n} samples' for n in sorted({*self._samples.values()}))}"
-        )
+        counts = [f"{n} samples" for n in sorted({*self._samples.values()})]
+        used = [f"denoised by {NAMES[name]}" for name in sorted({name for name in denoisers.values() if name})]
+        return ", ".join([f"Mitsuba {mi.__version__}", about, *counts, *used])
 
     def render(self, views: Sequence[View], envs: np.ndarray | None) -> None:
         world = self._world
@@ -141,8 +141,8 @@ class PathtraceRenderer:
         )
         if not (np.isfinite(lens.position).all() and np.isfinite(lens.rotation).all()):
             return  # the link that carries it has left this world; its env was reported to have failed
-        surfaces = None
-        if options.denoise or len(caches) > ("rgb" in caches):
+        surfaces, denoiser = None, self._denoisers[view.uuid]
+        if denoiser == "oidn" or len(caches) > ("rgb" in caches):
             surfaces = self._tracer.surfaces(lens)
             self._fill(caches, surfaces, env)
         if "rgb" in caches:
@@ -150,10 +150,14 @@ class PathtraceRenderer:
                 self._headlight.follow(mi, self._parameters, lens.position)
                 self._parameters.update()
             seed = _seed(self._seed, view.uuid, env, step)
-            light = self._tracer.radiance(lens, self._samples[view.uuid], seed)
-            if options.denoise:
+            samples = self._samples[view.uuid]
+            if denoiser == "atrous":
+                light = atrous(self._tracer, lens, samples, seed)
+            else:
+                light = self._tracer.radiance(lens, samples, seed)
+            if denoiser == "oidn":
                 assert surfaces is not None
-                light = _denoised(light, surfaces)
+                light = oidn(light, surfaces)
             caches["rgb"][env] = torch.from_numpy(picture(light, options.tone_mapper)).to(caches["rgb"].device)
 
     def _fill(self, caches: dict[str, torch.Tensor], surfaces: Surfaces, env: int) -> None:
@@ -238,11 +242,3 @@ def _pose(view: View) -> dict[str, np.ndarray]:
 def _seed(seed: int, uuid: str, env: int, step: int) -> int:
     """32 bits that belong to one frame."""
     return int.from_bytes(hashlib.blake2b(f"{seed}\0{uuid}\0{env}\0{step}".encode(), digest_size=4).digest(), "little")
-
-
-def _denoised(light: np.ndarray, surfaces: Surfaces) -> np.ndarray:
-    import pyoidn
-
-    albedo = np.ascontiguousarray(np.clip(surfaces.albedo, 0, 1))
-    colour = np.ascontiguousarray(light, np.float32)
-    return np.asarray(pyoidn.denoise(colour, albedo=albedo, normal=np.ascontiguousarray(surfaces.normals), hdr=True))
