@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sensorium.cameras.path_tracers import Lens, Surfaces
-from sensorium.sensors.compiled import compiled
+from sensorium.jit import helper, kernel
 
 GRID = 4
 """Rays along each side of a pixel that find its surfaces."""
@@ -101,7 +101,7 @@ def filtered(light: np.ndarray, variance: np.ndarray, effort: np.ndarray, guides
     return out
 
 
-@compiled
+@kernel
 def _gather(depth, normals, albedo, numbers, mean, mixed, rays):
     """Fill in guides; return the number of mixed pixels."""
     fx, fy, cx, cy, blur, focus = numbers
@@ -145,12 +145,12 @@ def _gather(depth, normals, albedo, numbers, mean, mixed, rays):
     return count
 
 
-@compiled
+@helper
 def _dot(a, b):
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@compiled
+@helper
 def _alike(one, other, near, sharpness):
     """How surely two guides are of the same surface, 0 to 1; cosines are squared ``sharpness`` times."""
     if one[2] <= 0 or other[2] <= 0:
@@ -167,7 +167,7 @@ def _alike(one, other, near, sharpness):
     return cosine * left * left
 
 
-@compiled
+@kernel
 def _smooth(variance, effort, mean, known, near, out):
     """The variance of pixels from that of 3 x 3 pixels: each alone knows it from few numbers."""
     height, width = out.shape
@@ -187,7 +187,7 @@ def _smooth(variance, effort, mean, known, near, out):
                 out[row, column] = total / weight / effort[row, column]
 
 
-@compiled
+@kernel
 def _pass(values, spread, known, mean, mixed, near, step, out, out_spread, out_known):
     """One pass over pixels that are ``step`` apart."""
     height, width = spread.shape
@@ -228,7 +228,7 @@ def _pass(values, spread, known, mean, mixed, near, step, out, out_spread, out_k
                 out_known[row, column] = True
 
 
-@compiled
+@kernel
 def _resolve(traced, variance, finite, effort, values, known, mean, mixed, rays, near, out):
     """Fill in mixed pixels from the filtered light of pixels at most 2 away, and those that the passes left unknown."""
     height, width = mixed.shape
