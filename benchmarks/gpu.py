@@ -21,6 +21,7 @@ import warp as wp
 from common import Report
 
 import sensorium as sn
+from sensorium.worlds._mujoco_warp import vec6
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -158,7 +159,7 @@ def lidar(report: Report) -> None:
         everyone = torch.ones(n_envs, dtype=torch.bool, device="cuda")
         own = torch.full((5760,), full.model.body("base").id, dtype=torch.int32, device="cuda")
         normals = wp.zeros(tuple(plan.batch.distances.shape), dtype=wp.vec3, device="cuda")
-        groups = mjw._src.types.vec6(*[-1] * 6)
+        groups = vec6(*[-1] * 6)
 
         def theirs(
             world: Any = world, plan: Any = plan, own: Any = own, normals: Any = normals, g: Any = groups

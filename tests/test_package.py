@@ -10,7 +10,7 @@ import pytest
 import sensorium as sn
 
 SOURCE = Path(sn.__file__).parent
-BASE = {"errors", "options"}
+BASE = {"_system", "errors", "options"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 MAY_IMPORT = {
     "tree": BASE,

@@ -238,15 +238,11 @@ def test_fields_of_the_model_that_cannot(still_world, field):
 
 
 def test_what_is_derived_from_fields_that_differ_per_env_differs_too(still_world, monkeypatch):
-    from mujoco_warp._src import set_const
-
     from sensorium.worlds import warp_world
 
-    def without_physics(m, d):
-        set_const._set_bound(m)
-        set_const._set_fixed(m)
-
-    monkeypatch.setattr(warp_world.mjw, "set_const", without_physics)
+    whole = warp_world.mjw.set_const
+    fixed = {"groups": warp_world.mjw.SetConstGroup.FIXED, "restore": False}
+    monkeypatch.setattr(warp_world.mjw, "set_const", lambda m, d: whole(m, d, **fixed))  # without physics
     still_world.run = lambda body: body()
     still_world.expand("body_mass")[:, 1] = torch.tensor([1.0, 2.0, 3.0])
     still_world.expand("geom_size")[:, 1] = torch.tensor([[0.1], [0.2], [0.3]])

@@ -10,7 +10,6 @@ is built, and then kept on disk.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 import warp as wp
 
+from sensorium._system import cpu_count
 from sensorium.cameras.renderer import Look, View
 from sensorium.cameras.tracer import BYTES, POSES, QUALITIES, Tracer
 from sensorium.errors import DeviceError, ModelError
@@ -121,7 +121,7 @@ class _OnHost:
         self._world = world
         model, n_envs = world.model, world.n_envs
         self._sources = {name: world.bind(name).numpy() for name in POSES if name != "flexvert_xpos" or model.nflex}
-        count = max(1, min(len(os.sched_getaffinity(0)), max(n_envs, len(views)), _MOST_THREADS))
+        count = max(1, min(cpu_count(), max(n_envs, len(views)), _MOST_THREADS))
         if model.nflex:
             count = 1  # the shapes of flexes are renewed for all envs of a tracer, or none
         slots = -(-n_envs // count)

@@ -12,7 +12,6 @@ at edges, with transparent shapes, which leave no depth, and with a sky, which l
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium._system import cpu_count
 from sensorium.cameras.canvas import Canvas, Job, Shot
 from sensorium.cameras.renderer import Look, View
 from sensorium.errors import DeviceError
@@ -56,7 +56,7 @@ class RasterRenderer:
         self._world, self._look = world, look
         width, height = max(view.width for view in views), max(view.height for view in views)
         far = max(view.far for view in views)
-        count = max(1, min(len(os.sched_getaffinity(0)), world.n_envs * len(views)))
+        count = max(1, min(cpu_count(), world.n_envs * len(views)))
         self._mocap = None
         if world.model.nmocap:
             self._mocap = (world.bind("mocap_pos"), world.bind("mocap_quat"))

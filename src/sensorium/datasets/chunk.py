@@ -18,6 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from sensorium._system import BINARY, pwrite, reserve
 from sensorium.datasets.events import Events, events_line, events_sum
 from sensorium.datasets.files import PART, named, publish, quote, sync, unquote, write_whole
 from sensorium.datasets.rows import Field, Row
@@ -44,7 +45,7 @@ def _first_check_sum(block: np.ndarray) -> int:
 def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
     """Make a file with room for ``capacity`` steps; where the arrays begin."""
     with open(path, "wb") as handle:  # a full disk shows here, and not inside HDF5
-        os.posix_fallocate(handle.fileno(), 0, 1024 * len(row.fields) + _SLACK)
+        reserve(handle.fileno(), 1024 * len(row.fields) + _SLACK)
     with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
         file.attrs["version"] = _VERSION
@@ -59,7 +60,7 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
         offsets["check"] = check.get_offset()
     with open(path, "r+b") as handle:  # or here, and not in the middle of a step
-        os.posix_fallocate(handle.fileno(), 0, os.path.getsize(path))
+        reserve(handle.fileno(), os.path.getsize(path))
     return offsets
 
 
@@ -81,8 +82,8 @@ class ChunkWriter:
         with named(self.path):
             try:
                 offsets = _create(self._part, row, capacity, first)
-                self._file = os.open(self._part, os.O_WRONLY)
-                self._events = os.open(self._events_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+                self._file = os.open(self._part, os.O_WRONLY | BINARY)
+                self._events = os.open(self._events_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | BINARY)
             except (OSError, RuntimeError):
                 self.discard()
                 raise
@@ -103,7 +104,7 @@ class ChunkWriter:
                 _write_all(self._events, line + b"\n", None)
             for start, size, offset in self._places:
                 at = offset + self.count * size
-                done = os.pwrite(self._file, block.data[start : start + size], at)
+                done = pwrite(self._file, block.data[start : start + size], at)
                 if done < size:
                     _write_all(self._file, block.data[start + done : start + size], at + done)
             check = check_sum(block, line).to_bytes(8, "little")
@@ -139,7 +140,7 @@ class ChunkWriter:
 def _write_all(descriptor: int, data: Any, offset: int | None) -> None:
     view = memoryview(data).cast("B")
     while len(view):
-        done = os.write(descriptor, view) if offset is None else os.pwrite(descriptor, view, offset)
+        done = os.write(descriptor, view) if offset is None else pwrite(descriptor, view, offset)
         view = view[done:]
         offset = None if offset is None else offset + done
 

@@ -7,6 +7,7 @@ import struct
 import zlib
 from pathlib import Path
 
+from sensorium._system import BINARY, writev
 from sensorium.datasets.files import named
 
 _HEAD = struct.Struct("<II")
@@ -20,13 +21,13 @@ class Draft:
         self.path = path
         with named(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | BINARY, 0o666)
 
     def add(self, data: bytes) -> None:
         """Add a record."""
         head = _HEAD.pack(len(data), zlib.crc32(data))
         with named(self.path):
-            done = os.writev(self._file, [head, data])
+            done = writev(self._file, [head, data])
             rest = memoryview(head + data)[done:] if done < len(head) + len(data) else b""
             while len(rest):  # the disk is full, or nearly: the next call says so
                 rest = rest[os.write(self._file, rest) :]

@@ -14,15 +14,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from sensorium import _system
 from sensorium.errors import DatasetError
 
 FORMAT = "sensorium-episode"
@@ -55,11 +55,12 @@ class DiskFullError(DatasetError):
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     part = path.with_name(path.name + PART)
-    with named(path), open(part, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        os.replace(part, path)
+    with named(path):
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)  # once it is closed: Windows renames no open file
     sync(path.parent)
 
 
@@ -73,11 +74,7 @@ def publish(part: Path, path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Have a file on the disk, or the names in a folder."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _system.sync(path)
 
 
 def sync_tree(folder: Path) -> None:
@@ -112,18 +109,15 @@ def _full_text(error: BaseException) -> str | None:
 def writing(folder: Path) -> Iterator[int]:
     """Hold a recording for writing; the system lets go of it when the process ends, however it ends.
 
-    Gives the descriptor of the lock: a process that has a copy of it holds the recording too.
+    Gives the descriptor of the lock: a process that has a copy of it holds the recording too (not on Windows).
     """
-    with named(folder):
-        held = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
+    with ExitStack() as stack:
+        with named(folder):
+            try:
+                held = stack.enter_context(_system.lock(folder))
+            except BlockingIOError:
+                raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
         yield held
-    finally:
-        os.close(held)
 
 
 def check_new(path: str | Path, overwrite: bool = False) -> Path:

@@ -11,6 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from sensorium._system import cpu_count
 from sensorium.cameras.camera import CameraSensor
 from sensorium.datasets.changes import CameraChanges
 from sensorium.datasets.describe import save_scene, versions
@@ -143,7 +144,7 @@ class Job:
     def run(self, folder: Path, runs: Sequence[Run], progress: Progress | None) -> None:
         """Write runs of frames, one after the other. What is whole when it is interrupted is kept."""
         layout = Layout(folder, {stream.name: stream.about for stream in self.streams}, self.scene.n_envs, VERSION)
-        encoders = Encoders(max(1, min(4, len(os.sched_getaffinity(0)) - 1)))
+        encoders = Encoders(max(1, min(4, cpu_count() - 1)))
         every = self.options.interval
         done = progress or (lambda count: None)
         try:

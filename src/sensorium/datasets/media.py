@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
+from sensorium._system import pread, reserve
 from sensorium.datasets.colour import to_frame
 from sensorium.datasets.drafts import Draft, records
 from sensorium.datasets.files import PART, file_sum, named, publish
@@ -67,7 +68,7 @@ def finish(path: Path, about: dict[str, Any], count: int) -> None:
     """Make a file of the first frames of its draft, which stays."""
     draft = draft_of(path)
     with open(draft, "rb") as file:
-        frames = (os.pread(file.fileno(), size, offset) for offset, size in records(draft)[:count])
+        frames = (pread(file.fileno(), size, offset) for offset, size in records(draft)[:count])
         if about["kind"] == "rgb":
             _finish_video(path, about, frames)
         else:
@@ -159,7 +160,7 @@ def _finish_arrays(path: Path, about: dict[str, Any], frames: Iterator[bytes], n
     shape, part = tuple(about["shape"]), path.with_name(path.name + f".whole{PART}")
     with named(path):
         with open(part, "wb") as room:  # a full disk shows here, and not inside HDF5
-            os.posix_fallocate(room.fileno(), 0, n_bytes + _SLACK)
+            reserve(room.fileno(), n_bytes + _SLACK)
         with h5py.File(part, "w", libver="v110") as file:
             data = file.create_dataset(
                 "frames",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import queue
 import threading
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._system import cpu_count
 from sensorium.datasets.colour import to_frame
 from sensorium.datasets.files import PART, named, publish
 
@@ -28,7 +30,7 @@ _X264 = "bframes=0:subme=1"
 
 def part_of(path: Path) -> Path:
     """What a file is called while this process writes it; another may be writing the same, on another machine."""
-    return path.with_name(f"{path.name}.{os.uname().nodename}-{os.getpid()}{PART}")
+    return path.with_name(f"{path.name}.{platform.node()}-{os.getpid()}{PART}")
 
 
 def kind_of(uuid: str) -> str:
@@ -155,7 +157,7 @@ class Encoders:
     """
 
     def __init__(self, threads: int | None = None, waiting: int = 64) -> None:
-        count = max(2, len(os.sched_getaffinity(0)) // 2) if threads is None else threads
+        count = max(2, cpu_count() // 2) if threads is None else threads
         self._queues: list[queue.Queue[Any]] = [queue.Queue(max(2, waiting // count)) for _ in range(count)]
         self._queue_of: dict[Path, queue.Queue[Any]] = {}
         self._error: BaseException | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import multiprocessing
 import os
@@ -10,10 +9,10 @@ import queue
 import signal
 import sys
 from collections.abc import Sequence
-from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
+from sensorium._system import end_with_parent
 from sensorium.datasets.episode import Episode
 from sensorium.datasets.job import Job, Progress
 from sensorium.datasets.runs import Run
@@ -28,6 +27,10 @@ class _Lock:
         self.descriptor = descriptor
 
     def __reduce__(self) -> Any:
+        if sys.platform == "win32":  # where a lock cannot be shared: the parent alone holds the folder
+            return _Lock, (-1,)
+        from multiprocessing.reduction import DupFd  # which Windows lacks
+
         return _Lock._detach, (DupFd(self.descriptor),)
 
     @staticmethod
@@ -117,14 +120,13 @@ def _work(source: str, out: str, form: Any, share: Any, modules: list[str], lock
         reports.put(f"{type(error).__name__}: {error}")
         sys.exit(1)
     finally:
-        os.close(lock.descriptor)
+        if lock.descriptor >= 0:
+            os.close(lock.descriptor)
 
 
 def _end_with_parent() -> None:
     """Let the end of the first process, be it killed, end this one: it must not write where the next one will."""
-    if sys.platform == "linux":
-        parent_death_signal = 1
-        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
+    end_with_parent()
     if _is_orphan():  # before that was said
         raise KeyboardInterrupt
 

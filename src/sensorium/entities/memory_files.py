@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,13 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
 
 def _exchange(new: Path, folder: Path) -> None:
     """Let two folders change places: at once where the system can, so that a process that is killed leaves one."""
-    with contextlib.suppress(AttributeError):  # of a C library that has no such call
-        here, both_ways = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-        if ctypes.CDLL(None).renameat2(here, os.fsencode(new), here, os.fsencode(folder), both_ways) == 0:
-            return
+    # Python has no call for renameat2(2). The numbers are part of the kernel's ABI (since Linux 3.15); glibc has the
+    # function since 2.28.
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # of a C library that has no such function
+            here, both_ways = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+            if ctypes.CDLL(None).renameat2(here, os.fsencode(new), here, os.fsencode(folder), both_ways) == 0:
+                return
     old = new.with_name(f"{new.name}-old")
     folder.rename(old)
     try:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sensorium._system import is_alive
 from sensorium.entities import kernels
 from sensorium.entities.kernels import BASE, COUNTERS, OWNER, WRITTEN
 from sensorium.entities.layout import Layout, Rows, Transitions, flat_rows
@@ -85,7 +86,7 @@ class Rings:
         if not 0 <= writer < self.writers:
             raise OptionError(f"writer: {writer} is not one of the {self.writers} writers; count from 0")
         owner = int(self.counters[writer, OWNER])
-        if owner and _alive(owner):
+        if owner and is_alive(owner):
             raise OptionError(
                 f"writer: ring {writer} is written by process {owner}; each writer needs a ring of its own"
             )
@@ -174,13 +175,3 @@ class Rings:
         if self.segment is not None:
             self.segment.close()
             self.segment = None
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

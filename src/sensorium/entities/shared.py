@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._system import reserve
 from sensorium.entities.layout import check_space_left
 from sensorium.errors import NameNotFoundError, OptionError
 
 MAGIC = b"SNBLOCK1"
 LINE = 64
 _ROOM = Path("/dev/shm")
-"""Where Linux keeps shared memory."""
+"""Where Linux keeps shared memory. Other systems have no such folder: there the space is not checked first."""
 _attaching = threading.Lock()
 
 
@@ -68,7 +69,7 @@ class Segment:
             offset += _aligned(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
         head = json.dumps({"blocks": placed, "about": about}).encode()
         size = _aligned(16 + len(head)) + offset
-        if _ROOM.is_dir():
+        if sys.platform == "linux" and _ROOM.is_dir():
             room = os.statvfs(_ROOM)
             check_space_left(size, room.f_bavail * room.f_frsize, str(_ROOM))
         memory = SharedMemory(create=True, size=size)
@@ -127,13 +128,15 @@ def _reserve(name: str, size: int) -> None:
     path = _ROOM / name.lstrip("/")
     if path.exists():
         with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
+            reserve(file.fileno(), size)
 
 
 def _open_untracked(name: str) -> SharedMemory:
     """Open without having this process's resource tracker remove the segment when this process ends."""
     if sys.version_info >= (3, 13):
         return SharedMemory(name, track=False)
+    # Before 3.13 SharedMemory registers every segment that it opens. It looks the function up in its module at each
+    # call, so that another one can stand there meanwhile. Checked with Python 3.11.
     with _attaching:
         register = resource_tracker.register
 

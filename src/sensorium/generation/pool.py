@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from sensorium._system import end_with_parent
 from sensorium.errors import GenerationError, SensoriumError
 from sensorium.generation.options import GenerateOptions
 
@@ -142,9 +143,6 @@ def _work(pipe: Connection, options: GenerateOptions, folder: Path, parent: int)
 
 def _end_with(parent: int) -> None:
     """Have the system end this process with its parent."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    end_with_parent()
     if os.getppid() != parent:
         raise SystemExit

@@ -161,7 +161,7 @@ def _parts(file: Path) -> dict[str, str]:
 def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
     if isinstance(rig, SensorRig):
         return rig
-    if isinstance(rig, str) and not rig.endswith((".yaml", ".yml")) and os.sep not in rig:
+    if isinstance(rig, str) and not rig.endswith((".yaml", ".yml")) and not {"/", os.sep} & set(rig):
         return SensorRig.named(rig)
     return SensorRig.load(rig)
 

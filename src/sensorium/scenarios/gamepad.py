@@ -6,10 +6,12 @@ import errno
 import os
 import stat
 import struct
+import sys
 
 import numpy as np
 from pydantic import Field
 
+from sensorium import _system
 from sensorium.errors import DeviceError
 from sensorium.robots import Robot
 from sensorium.scenarios.teleoperation import Teleoperation, TeleoperationOptions
@@ -47,6 +49,11 @@ class Gamepad(Teleoperation[GamepadOptions]):
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: GamepadOptions) -> None:
         super().__init__(scene, robot, seed, options)
         self._file: int | None = None
+        self._rest = b""
+        if sys.platform != "linux":
+            raise _system.unsupported(
+                "the scenario 'gamepad'", "Linux's joystick device", "Drive by 'random-path', or 'keyboard' on macOS"
+            )
         try:
             self._file = os.open(options.device, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -57,7 +64,6 @@ class Gamepad(Teleoperation[GamepadOptions]):
         if stat.S_ISREG(os.fstat(self._file).st_mode) or stat.S_ISDIR(os.fstat(self._file).st_mode):
             self.close()
             raise DeviceError(f"{options.device} is a file, not a gamepad")
-        self._rest = b""
 
     def close(self) -> None:
         """Let go of the device."""

@@ -6,13 +6,12 @@ import atexit
 import os
 import select
 import sys
-import termios
-import tty
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from sensorium import _system
 from sensorium.errors import DeviceError
 from sensorium.robots import Robot
 from sensorium.scenarios.teleoperation import Teleoperation, TeleoperationOptions
@@ -44,6 +43,13 @@ class Keyboard(Teleoperation[KeyboardOptions]):
 
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: KeyboardOptions) -> None:
         super().__init__(scene, robot, seed, options)
+        try:
+            import termios
+            import tty
+        except ModuleNotFoundError:
+            raise _system.unsupported(
+                "the scenario 'keyboard'", "a POSIX terminal (Linux, macOS)", "Drive by the scenario 'random-path'"
+            ) from None
         if not sys.stdin.isatty():
             raise DeviceError("keyboard needs a terminal to read keys from, and standard input is none")
         self._terminal: int = sys.stdin.fileno()
@@ -56,6 +62,8 @@ class Keyboard(Teleoperation[KeyboardOptions]):
     def close(self) -> None:
         """Give the terminal back."""
         if self._saved is not None:
+            import termios
+
             termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._saved)
             self._saved = None
             atexit.unregister(self.close)

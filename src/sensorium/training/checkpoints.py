@@ -41,7 +41,7 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
         new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=folder))
         try:
             write(new)
-            manifest = {str(file.relative_to(new)): list(_sum(file)) for file in _files(new)}
+            manifest = {file.relative_to(new).as_posix(): list(_sum(file)) for file in _files(new)}
             (new / _MANIFEST).write_text(json.dumps(manifest, indent=1))
             sync_tree(new)
             if path.exists():  # the same step again, after a resume: this one is as good

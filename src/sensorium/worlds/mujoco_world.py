@@ -11,7 +11,6 @@ takes two thirds off their cost.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
+from sensorium._system import cpu_count
 from sensorium.errors import OptionError
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.lights import Light
@@ -51,7 +51,7 @@ class MujocoWorld:
         self.lights: tuple[Light, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
         self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cpu_count()
         self.batch = Batch(model, n_envs, self.threads)
         self._healthy: np.ndarray | None = None  # ids that still step, or None while all do
         self._failed = np.zeros(n_envs, bool)  # the others are held

@@ -10,7 +10,11 @@ from typing import Any
 
 from sensorium.errors import DeviceError
 
-INSTALL = "install libegl1 and libgl1 (apt install libegl1 libgl1), or libosmesa6"
+INSTALL = (
+    "install libegl1 and libgl1 (apt install libegl1 libgl1), or libosmesa6"
+    if sys.platform == "linux"
+    else "run in a session with a display, or use a machine with Linux"
+)
 _PLATFORM = "PYOPENGL_PLATFORM"
 
 
@@ -36,7 +40,8 @@ def _try(way: str, width: int, height: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         context = importlib.import_module(f"mujoco.{way}").GLContext(width, height)
-        if getattr(context, "_context", True) is None:  # GLFW gives no window, and no error, where there is no display
+        # GLFW gives no window, and no error, where there is no display; MuJoCo's class has no public way to ask (4.0.0)
+        if getattr(context, "_context", True) is None:
             raise DeviceError("no display")
         context.make_current()
         from OpenGL import GL  # type: ignore[import-untyped]

@@ -15,11 +15,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.worlds import warp_init as warp_init  # before MuJoCo Warp, which would start Warp itself
-
-from mujoco_warp._src.ray import _ray_eliminate, ray_geom, ray_hfield, ray_mesh_with_bvh  # isort: skip
-from mujoco_warp._src.types import vec6  # isort: skip
-
+from sensorium.worlds._mujoco_warp import ray_eliminate, ray_geom, ray_hfield, ray_mesh_with_bvh, vec6
 from sensorium.worlds.rays import RayBatch
 
 _MODEL = (
@@ -103,7 +99,7 @@ def _cast(
     data, sizes = b % geom_dataid.shape[0], b % geom_size.shape[0]
     colours, materials, shades = b % geom_rgba.shape[0], b % geom_matid.shape[0], b % mat_rgba.shape[0]
     for geom in range(ngeom):
-        if not unseen[row, geom_bodyid[geom]] and not _ray_eliminate(
+        if not unseen[row, geom_bodyid[geom]] and not ray_eliminate(
             body_weldid,
             geom_bodyid,
             geom_matid[materials],

@@ -24,6 +24,7 @@ import mujoco_warp as mjw  # isort: skip
 
 from sensorium.errors import DeviceError, ModelError, OptionError, did_you_mean
 from sensorium.worlds import warp_rays
+from sensorium.worlds._mujoco_warp import fields_per_env, vec6
 from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory, too_little_memory, upload
@@ -250,8 +251,7 @@ class WarpWorld:
     def expand(self, field: str) -> torch.Tensor:
         owner = self.m.opt if field.startswith("opt.") else self.m
         name = field.removeprefix("opt.")
-        kinds = type(owner).__annotations__
-        many = [key for key, kind in kinds.items() if isinstance(kind, wp.array) and kind.shape[0] == "*"]
+        many = fields_per_env(owner)
         if field == "opt.timestep":
             raise OptionError("opt.timestep cannot differ per env on a GPU, where all envs step together")
         if name not in many:
@@ -370,7 +370,7 @@ class WarpWorld:
         exclude = torch.as_tensor(options.pop("bodyexclude", -1), dtype=torch.int32, device=self.device)
         exclude = exclude.expand(shape[1]).contiguous()
         group, static = options.pop("geomgroup", None), bool(options.pop("flg_static", True))
-        groups = mjw._src.types.vec6(*([-1] * 6 if group is None else [int(g) for g in group]))
+        groups = vec6(*([-1] * 6 if group is None else [int(g) for g in group]))
         asked = options.pop("normal", False)
         if options:
             raise OptionError(f"rays(): there is no option {next(iter(options))!r} on the GPU")

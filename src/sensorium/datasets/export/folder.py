@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,8 @@ def whole_folder(out: Path) -> Iterator[Path]:
             _empty(part)  # what a killed process left
             yield part
             sync_tree(part)
+            if sys.platform == "win32" and out.exists():
+                out.rmdir()  # it is empty; Windows puts nothing in the place of a folder
             os.replace(part, out)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
