@@ -1,8 +1,9 @@
 """Shared by all tests: scenes, the choice of slow tests, and why GPU tests are skipped."""
 
+import hashlib
 import os
-import random
 import shutil
+import subprocess
 import time
 
 import pytest
@@ -77,15 +78,42 @@ def patiently(page, condition, seconds=60.0):
 
 def pytest_addoption(parser):
     parser.addoption("--all-slow", action="store_true", help="run every slow test, not a sample of them")
-    parser.addoption("--slow-seed", type=int, default=0, help="which sample of the slow tests runs")
+    parser.addoption("--slow-seed", default=None, help="which sample of the slow tests runs; by default, the commit")
+
+
+def _slow_seed(config):
+    """What the sample of slow tests depends on: the commit, so that every one of them runs every few commits."""
+    if config.getoption("--slow-seed") is not None:
+        return config.getoption("--slow-seed")
+    words = ["git", "-C", str(config.rootpath), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()[:12]
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
+
+
+def pytest_report_header(config):
+    if config.getoption("--all-slow"):
+        return "slow tests: all of them"
+    return f"slow tests: half of them, --slow-seed {_slow_seed(config)!r}"
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    reports = [report for key in ("passed", "failed") for report in terminalreporter.getreports(key)]
+    ran = sorted({report.nodeid for report in reports if "slow" in getattr(report, "keywords", {})})
+    if ran:
+        terminalreporter.write_sep("-", f"slow tests that ran: {len(ran)}")
+        for name in ran:
+            terminalreporter.write_line(name)
 
 
 def pytest_collection_modifyitems(config, items):
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow and not config.getoption("--all-slow"):
-        chosen = random.Random(config.getoption("--slow-seed")).sample(slow, (len(slow) + 1) // 2)
+        # by hash, not by place: the choice for one test does not depend on which others are collected
+        seed = _slow_seed(config)
         for item in slow:
-            if item not in chosen:
+            if hashlib.blake2b(f"{seed} {item.nodeid}".encode()).digest()[0] % 2:
                 item.add_marker(pytest.mark.skip(reason="slow test outside this run's sample; --all-slow runs it"))
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:

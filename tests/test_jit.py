@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sensorium
-from sensorium import compiling, jit
+from sensorium import _system, compiling, jit
 
 PACKAGE = Path(sensorium.__file__).parent
 DRAW = """
@@ -143,7 +143,7 @@ def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, 
     from numba import typeof
 
     monkeypatch.setattr(sys, "executable", executable)
-    monkeypatch.setattr(compiling, "_cores", lambda: 2)
+    monkeypatch.setattr(_system, "cpu_count", lambda: 2)
     monkeypatch.setattr(compiling, "_WORTH", 0.0)
     monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
     from sensorium.scenarios import kernels as scenarios

@@ -8,7 +8,6 @@ process that fails costs time only: its kernels are compiled here at their first
 from __future__ import annotations
 
 import heapq
-import os
 import pickle
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sensorium import jit
+from sensorium import _system, jit
 
 _SECONDS = 1 / 1800
 """Seconds of compilation for a byte of bytecode: measured on a 2.5 GHz Xeon with Numba 0.68.1."""
@@ -44,7 +43,7 @@ def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
     jobs = _missing(calls)
     if not jobs:
         return
-    shares = _shares(jobs, min(_cores(), len(jobs)))
+    shares = _shares(jobs, min(_system.cpu_count(), len(jobs)))
     longest = max(sum(job.seconds for job in share) for share in shares)
     with _Notice(len(jobs), longest):
         workers = [worker for share in shares[1:] if (worker := _start(share)) is not None]
@@ -128,13 +127,6 @@ def _start(share: list[_Job]) -> subprocess.Popen[bytes] | None:
     return worker
 
 
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
-
-
 # -- telling the user --------------------------------------------------------------------------------------------------
 
 
@@ -148,7 +140,7 @@ class _Notice:
 
     def __enter__(self) -> _Notice:
         self._began = time.perf_counter()
-        _tell(f"sensorium: compiling {self._count} kernels, once, about {max(self._seconds, 1):.0f} s ...")
+        _tell(f"sensorium: compiling {_kernels(self._count)}, once, about {max(self._seconds, 1):.0f} s ...")
         type(self).current = self
         return self
 
@@ -165,7 +157,11 @@ class _Notice:
         if sys.stderr.isatty():
             sys.stderr.write("\r" + 80 * " " + "\r")
         if exception[0] is None:
-            _tell(f"sensorium: compiled {self._count} kernels in {time.perf_counter() - self._began:.1f} s")
+            _tell(f"sensorium: compiled {_kernels(self._count)} in {time.perf_counter() - self._began:.1f} s")
+
+
+def _kernels(count: int) -> str:
+    return f"{count} kernel{'s' * (count != 1)}"
 
 
 _told = False

@@ -31,15 +31,13 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
 from numba.core.compiler import CompileResult
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 _KEPT = 30 * 86_400
@@ -58,7 +56,7 @@ if not _CACHES:
     )
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function at its first call from Python, and cache the machine code on disk.
 
     Example::
@@ -75,12 +73,12 @@ def kernel(function: F) -> F:
     return jitted  # type: ignore[no-any-return]
 
 
-def helper(function: F) -> F:
+def helper(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that kernels call. It is part of their machine code, and is not cached by itself."""
     return numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
-def inlined(function: F) -> F:
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Insert a function into the kernels that call it, before types are inferred.
 
     It compiles about twice as fast as a ``helper`` that is called once.
@@ -105,8 +103,8 @@ def fingerprint(function: Any) -> str:
 
 def code_size(function: Any) -> int:
     """Return the bytes of bytecode of a kernel and of all functions that it calls: a measure of compilation time."""
-    seen: set[int] = set()
-    for _ in _pieces(_plain(function), seen, sizes := []):
+    sizes: list[int] = []
+    for _ in _pieces(_plain(function), set(), sizes):
         pass
     return sum(sizes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,16 @@ from sensorium.worlds import World
 
 _PARALLEL_FROM = 16_000
 """Elements (columns x envs) from which a second thread pays for waking it."""
+
+
+class _Share(NamedTuple):
+    """What one thread does of a block's fused step."""
+
+    columns: kernels.Columns
+    delivery: kernels.Delivery
+    scratch: tuple[np.ndarray, np.ndarray]
+    bounds: tuple[int, int, int, int]
+    """First and last column, first and last return row."""
 
 
 class CpuKernels:
@@ -40,15 +50,15 @@ class CpuKernels:
             self._deliveries[id(delivery)] = kernels.Delivery(**delivery.views())
         threads: int = world.threads  # type: ignore[attr-defined]
         self._scratch: dict[torch.dtype, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._calls: list[list[tuple[Any, ...]]] = []  # per block, per thread: arrays, scratch rows, columns and rows
+        self._shares: list[list[_Share]] = []  # per block, per thread
         for block in blocks:
             dtype = block.store.truth.numpy().dtype
             scratch = [(np.zeros(world.n_envs, dtype), np.zeros((2, world.n_envs), np.float32)) for _ in range(threads)]
             self._scratch[block.store.truth.dtype] = scratch
             assert block.direct is not None
-            columns, delivery = self._columns[id(block)], self._deliveries[id(block.direct)]
-            parts = zip(_split(block, threads, world.n_envs), scratch, strict=False)
-            self._calls.append([(columns, delivery, rows, part) for part, rows in parts])
+            arrays = self._columns[id(block)], self._deliveries[id(block.direct)]
+            cuts = zip(scratch, _split(block, threads, world.n_envs), strict=False)
+            self._shares.append([_Share(*arrays, *cut) for cut in cuts])
         self._arrays = {id(block): _hardware_arrays(self._columns[id(block)], self._timing) for block in blocks}
         self._cuts = {
             id(group): _cut(block, group.columns, threads, world.n_envs) for block in blocks for group in block.groups
@@ -56,7 +66,7 @@ class CpuKernels:
         self._views = {
             key: array for block in blocks for group in block.groups for key, array in group._array_of.items()
         }
-        several = any(len(each) > 1 for each in (*self._calls, *self._cuts.values()))
+        several = any(len(each) > 1 for each in (*self._shares, *self._cuts.values()))
         self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None
         self.timed = True
         """Whether any sensor has a rate, a delay or drop-outs."""
@@ -70,32 +80,24 @@ class CpuKernels:
         """All fused columns of all blocks, from the engine's data to the return cache."""
         if self.timed:
             launch(kernels.time_step, *self._timing, self._time, self._dt, step)
-        for calls in self._calls:
+        for shares in self._shares:
             waiting = []
-            for call in calls[1:]:
+            for share in shares[1:]:
                 assert self._pool is not None
-                waiting.append(self._pool.submit(self._step_part, *call, step))
-            if calls:
-                self._step_part(*calls[0], step)
+                waiting.append(self._pool.submit(self._step_share, share, step))
+            if shares:
+                self._step_share(shares[0], step)
             for future in waiting:
                 future.result()
 
-    def _step_part(
-        self,
-        columns: kernels.Columns,
-        delivery: kernels.Delivery,
-        scratch: tuple[np.ndarray, np.ndarray],
-        part: tuple[int, int, int, int],
-        step: int | Live,
-    ) -> None:
-        """Columns and return rows of one thread."""
-        c0, c1, r0, r1 = part
+    def _step_share(self, share: _Share, step: int | Live) -> None:
+        columns, (c0, c1, r0, r1) = share.columns, share.bounds
         truth, reading = columns.truth, columns.reading
         launch(kernels.gather, *_gather_arrays(columns), c0, c1, self._data)
         arrays = _hardware_arrays(columns, self._timing)
-        launch(kernels.hardware_step, *arrays, *scratch, c0, c1, truth, reading, 0, True, step)
+        launch(kernels.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, step)
         if r0 < r1:
-            launch(kernels.deliver, *delivery, r0, r1, reading, truth, *self._delays, step, True, True)
+            launch(kernels.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, step, True, True)
 
     def launches(self, blocks: list[Block]) -> list[Launch]:
         """The kernels of a step and of a reset, with arguments of the types that they are called with."""
@@ -103,9 +105,9 @@ class CpuKernels:
         def calls() -> None:
             if self.timed:
                 launch(kernels.time_step, *self._timing, self._time, self._dt, 0)
-            for parts in self._calls:
-                if parts:
-                    self._step_part(*parts[0], 0)
+            for shares in self._shares:
+                if shares:
+                    self._step_share(shares[0], 0)
             envs = np.zeros(0, np.int32)
             for block in blocks:
                 self.reset_fused(block, 0, envs)
