@@ -66,7 +66,7 @@ class CpuKernels:
         self._views = {
             key: array for block in blocks for group in block.groups for key, array in group._array_of.items()
         }
-        several = any(len(each) > 1 for each in (*self._shares, *self._cuts.values()))
+        several = any(len(each) > 1 for each in self._shares) or any(len(each) > 1 for each in self._cuts.values())
         self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None
         self.timed = True
         """Whether any sensor has a rate, a delay or drop-outs."""
