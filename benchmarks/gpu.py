@@ -178,7 +178,7 @@ def lidar(report: Report) -> None:
 
 
 def host_time(report: Report) -> None:
-    """What scene.step() costs the host at 8,192 envs. Beside it, for the host is not always equally fast: the driver's
+    """What scene.step() costs the host at 8,192 envs. Beside it, for the host is not always equally fast: the
     launch of the same graph alone, launching a graph of MuJoCo Warp's steps alone, and one addition by torch."""
     number = torch.zeros(1, device="cuda")
     for substeps in (1, 5):
@@ -191,7 +191,7 @@ def host_time(report: Report) -> None:
                     mjw.step(world.m, world.d)
         calls = {
             f"host time of scene.step(), 8192 envs, {substeps} substeps": scene.step,
-            "  of the driver's launch of its graph alone": world._graphs["step"].launch,
+            "  of the launch of its graph alone": world._graphs["step"].launch,
             "  of launching a graph of the bare physics": partial(wp.capture_launch, capture.graph),
             "  of adding one to a number by torch": partial(number.add_, 1),
         }

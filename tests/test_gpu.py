@@ -549,13 +549,16 @@ def test_steps_follow_the_stream_that_torch_uses():
     assert imu.read().lin_acc.isfinite().all()
 
 
-def test_from_the_second_step_on_a_step_is_the_drivers_launch_alone(monkeypatch):
+def test_a_step_is_one_replay_of_the_graph(monkeypatch):
     scene = drop_scene(substeps=1)
     scene.add_sensor(sn.IMU(link="box", acc_noise=0.1))
     scene.build(n_envs=4, device="cuda")
     scene.step()
-    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: pytest.fail("torch was asked"))
+    replay, replayed = torch.cuda.CUDAGraph.replay, []
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: (replayed.append(graph), replay(graph)))
     scene.step(9)
+    assert len(replayed) == 9
+    assert len(set(map(id, replayed))) == 1
     assert scene.time.tolist() == pytest.approx([0.1] * 4)
 
 

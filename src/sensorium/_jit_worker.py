@@ -1,8 +1,8 @@
 """Compiles kernels into the cache on disk, in a process of its own. Started by ``sensorium.compiling``.
 
-Standard input holds two pickles, written by the parent process: the search path with the folder of the package, and the
-list of (module, kernel, argument types). The package's ``__init__`` files are not run, since they import torch: kernel
-modules need NumPy and Numba alone.
+Standard input holds pickles, written by the parent process: the search path with the folder of the package, then one
+(module, kernel, argument types) at a time. A byte on standard output answers each. The package's ``__init__`` files are
+not run, since they import torch: kernel modules need NumPy and Numba alone.
 """
 
 import importlib
@@ -24,8 +24,14 @@ def main() -> None:
     sys.path[:] = path
     for name in packages:
         _bare_package(name, [folder + name.removeprefix("sensorium").replace(".", "/")])
-    for module, kernel, signature in pickle.load(sys.stdin.buffer):
+    while True:
+        try:
+            module, kernel, signature = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
         getattr(importlib.import_module(module), kernel).compile(signature)
+        sys.stdout.buffer.write(b".")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

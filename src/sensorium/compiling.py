@@ -1,24 +1,25 @@
 """Compiling the kernels of a scene on all cores, and telling the user about it.
 
 Numba compiles one kernel at a time in a process, however many threads ask for it. So kernels that no cache holds are
-shared out: this process compiles a part of them, and others fill the cache with the rest, from where they are loaded. A
-process that fails costs time only: its kernels are compiled here at their first call.
+handed out one by one: to this process, and to others that fill the cache, from where they are loaded. A process that
+fails costs time only: its kernel is compiled here.
 """
 
 from __future__ import annotations
 
-import heapq
 import pickle
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sensorium import _system, jit
 
-_SECONDS = 1 / 1800
+_SECONDS = 1 / 2500
 """Seconds of compilation for a byte of bytecode: measured on a 2.5 GHz Xeon with Numba 0.68.1."""
 _WORTH = 2.0
 """Seconds of compilation from which starting another process pays."""
@@ -43,21 +44,34 @@ def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
     jobs = _missing(calls)
     if not jobs:
         return
-    shares = _shares(jobs, min(_system.cpu_count(), len(jobs)))
-    longest = max(sum(job.seconds for job in share) for share in shares)
-    with _Notice(len(jobs), longest):
-        workers = [worker for share in shares[1:] if (worker := _start(share)) is not None]
+    own = deque(job for job in jobs if not _portable(job))
+    shared = deque(job for job in jobs if _portable(job))
+    seconds = sum(job.seconds for job in jobs)
+    count = min(_system.cpu_count(), len(shared) + bool(own)) if seconds >= _WORTH else 1
+    with _Notice(len(jobs), max(seconds / count, jobs[0].seconds)):
+        workers = [worker for _ in range(count - 1) if (worker := _start(shared)) is not None]
+        threads = [threading.Thread(target=_hand_out, args=(shared, worker), daemon=True) for worker in workers]
         try:
-            for job in shares[0]:
-                job.kernel.compile(job.signature)
-            for worker in workers:
-                worker.wait()
+            for thread in threads:
+                thread.start()
+            for queue in (own, shared):
+                while (job := _next(queue)) is not None:
+                    job.kernel.compile(job.signature)
+            for thread in threads:
+                thread.join()
         finally:
             for worker in workers:
                 worker.kill()
-                worker.wait()
+                worker.communicate()  # closes the pipes
         for job in jobs:
             job.kernel.compile(job.signature)  # loads what the others compiled
+
+
+def _next(queue: deque[_Job]) -> _Job | None:
+    try:
+        return queue.popleft()  # atomic
+    except IndexError:
+        return None
 
 
 def _missing(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[_Job]:
@@ -74,57 +88,45 @@ def _missing(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[_Job]:
     return sorted(jobs.values(), key=lambda job: -job.seconds)
 
 
-def _shares(jobs: list[_Job], count: int) -> list[list[_Job]]:
-    """Jobs by process, of about the same length; this process has the first share, with what it alone can compile."""
-    if count > 1 and sum(job.seconds for job in jobs) < _WORTH:
-        count = 1
-    shares: list[list[_Job]] = [[] for _ in range(count)]
-    loads = [(0.0, number) for number in range(count)]
-    own = 0.0
-    for job in jobs:
-        if not _portable(job):
-            shares[0].append(job)
-            own += job.seconds
-    loads[0] = (own, 0)
-    heapq.heapify(loads)
-    for job in jobs:
-        if _portable(job):
-            load, number = heapq.heappop(loads)
-            shares[number].append(job)
-            heapq.heappush(loads, (load + job.seconds, number))
-    return [shares[0], *(share for share in shares[1:] if share)]
-
-
 def _portable(job: _Job) -> bool:
     """Whether another process can import the kernel without the whole package, and write to the cache."""
     return job.module.startswith("sensorium.") and job.module.endswith("kernels") and job.kernel._cache.cache_path
 
 
-def _start(share: list[_Job]) -> subprocess.Popen[bytes] | None:
-    """A process that compiles a share, or None where none can be started."""
+def _start(jobs: Iterable[_Job]) -> subprocess.Popen[bytes] | None:
+    """A process that can compile these jobs, or None where none can be started."""
     if not Path(sys.executable or "").name.startswith("python"):  # an application that embeds Python
         return None
     folder = Path(jit.__file__).parent
-    packages = sorted(
-        {".".join(parts[:n]) for job in share for parts in [job.module.split(".")] for n in range(1, len(parts))}
-    )
+    modules = [job.module.split(".") for job in jobs]
+    packages = sorted({".".join(parts[:n]) for parts in modules for n in range(1, len(parts))})
     try:
         worker = subprocess.Popen(
             [sys.executable, str(folder / "_jit_worker.py")],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        assert worker.stdin is not None
+        worker.stdin.write(pickle.dumps((sys.path, str(folder), packages)))
+        worker.stdin.flush()
     except OSError:
         return None
-    assert worker.stdin is not None
-    jobs = [(job.module, job.name, job.signature) for job in share]
-    try:
-        worker.stdin.write(pickle.dumps((sys.path, str(folder), packages)) + pickle.dumps(jobs))
-        worker.stdin.close()
-    except OSError:  # it ended already
-        pass
     return worker
+
+
+def _hand_out(jobs: deque[_Job], worker: subprocess.Popen[bytes]) -> None:
+    """Give a process one job after the other, until none is left or it fails."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    while (job := _next(jobs)) is not None:
+        try:
+            worker.stdin.write(pickle.dumps((job.module, job.name, job.signature)))
+            worker.stdin.flush()
+            if not worker.stdout.read(1):
+                return
+        except OSError:
+            return
 
 
 # -- telling the user --------------------------------------------------------------------------------------------------
