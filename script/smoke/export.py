@@ -12,4 +12,4 @@ import sensorium as sn
 with tempfile.TemporaryDirectory() as folder:
     for kind in ("lerobot", "minari"):
         out = sn.datasets.export(sys.argv[1], kind, Path(folder) / kind)
-        assert (out / "sensorium.json").exists()
+        assert list(out.rglob("sensorium.json")), f"the {kind} dataset has no sensorium.json"
