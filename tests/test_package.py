@@ -3,9 +3,12 @@
 import ast
 import inspect
 import itertools
+import re
 import subprocess
 import sys
 import textwrap
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -93,3 +96,67 @@ def _described(options):
     return {
         one.target.id for one, below in fields if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
     }
+
+
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+DISTRIBUTIONS = {"OpenGL": "pyopengl", "PIL": "pillow", "rerun": "rerun-sdk", "warp": "warp-lang", "yaml": "pyyaml"}
+"""Modules whose distribution has another name."""
+EXTRAS = {
+    "cameras/path": ["photoreal"],
+    "datasets/export/": ["export", "rerun"],
+    "entities/": ["train"],
+    "generation/cluster.py": ["cluster"],
+    "tasks/parallel.py": ["train"],
+    "training/": ["train"],
+    "viewer/": ["view"],
+}
+"""Start of a path in the package -> the extras whose distributions it may import, besides those of the core."""
+BUNDLED = {"drjit": "mitsuba", "pydantic-core": "pydantic"}
+"""Imported but not declared, since the declared distribution on the right requires one exact version of it."""
+NOT_IMPORTED = {"tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it"}
+"""Declared but not imported by name -> why. The tools of the extras test and dev are not checked."""
+
+
+def declared():
+    """Names of the distributions that the core (None) and each extra of users declare."""
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    groups = {None: project["dependencies"], **project["optional-dependencies"]}
+    names = {extra: {re.match(r"[\w.-]+", one)[0].lower() for one in group} for extra, group in groups.items()}
+    return {extra: group for extra, group in names.items() if extra not in ("test", "dev")}
+
+
+def imported():
+    """(file, distribution) of each third-party import in the package, lazy ones and import_module("name") included."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "find_spec")):
+                names = [each.value for each in node.args[:1] if isinstance(each, ast.Constant)]
+            for module in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"sensorium"}:
+                name = DISTRIBUTIONS.get(module, module.replace("_", "-").lower())
+                yield file.relative_to(SOURCE).as_posix(), name
+
+
+def test_imports_are_declared():
+    groups = declared()
+    for file, name in imported():
+        extras = [extra for start, extras in EXTRAS.items() if file.startswith(start) for extra in extras]
+        allowed = groups[None].union(*(groups[extra] for extra in extras))
+        name = BUNDLED.get(name, name)
+        assert name in allowed, f"{file} imports {name}, which pyproject.toml does not declare in {['core', *extras]}"
+
+
+def test_declared_distributions_are_imported():
+    used = {name for _, name in imported()}
+    for extra, names in declared().items():
+        unused = names - used - NOT_IMPORTED.keys()
+        assert not unused, f"{extra or 'the core'} declares {sorted(unused)}, which the package does not import"
+
+
+def test_version_is_that_of_the_installed_distribution():
+    assert tomllib.loads(PROJECT.read_text())["project"]["dynamic"] == ["version"]
+    assert sn.__version__ == metadata.version("sensorium")

@@ -1,0 +1,14 @@
+"""Extra rerun: a dataset becomes recordings for Rerun's viewer.
+
+python -P script/smoke/rerun.py DATASET
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import sensorium as sn
+
+with tempfile.TemporaryDirectory() as folder:
+    out = sn.datasets.export(sys.argv[1], "rerun", Path(folder) / "rerun")
+    assert list(out.rglob("*.rrd")), "no .rrd file was written"
