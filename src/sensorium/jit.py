@@ -11,7 +11,8 @@ therefore cannot be stale: other code has another name.
 
 The cache lies in ``__pycache__`` beside the source; where that folder is read-only, in ``sensorium`` below the user's
 cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``); ``NUMBA_CACHE_DIR`` overrides both. Where nothing can be written,
-kernels are compiled in every process.
+kernels are compiled in every process. Like those of Numba's own cache, the files hold pickles and machine code, and need
+as much trust as the ``.pyc`` files beside them. A checksum finds damaged ones, which are compiled again.
 
 The cache replaces Numba's ``Dispatcher._cache`` and uses ``CompileResult._reduce`` and ``_rebuild``, which are private:
 checked with Numba 0.68.1. If they are missing, kernels are compiled without a cache, and a warning says so.
@@ -19,6 +20,7 @@ checked with Numba 0.68.1. If they are missing, kernels are compiled without a c
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -26,6 +28,7 @@ import pickle
 import platform
 import sys
 import tempfile
+import threading
 import time
 import types
 import warnings
@@ -250,11 +253,13 @@ class KernelCache:
         if file is None or result.lifted or result.library.has_dynamic_globals:
             return
         content = dumps(result._reduce())
+        part = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
         try:
-            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.stem, suffix=".tmp", delete=False) as written:
-                written.write(hashlib.blake2b(content, digest_size=32).digest() + content)
-            os.replace(written.name, file)
+            part.write_bytes(hashlib.blake2b(content, digest_size=32).digest() + content)
+            os.replace(part, file)  # a file that exists is complete
         except OSError:  # a full disk: the kernel runs all the same
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
             return
         for old in file.parent.glob(f"{self._stem}-*.nbk"):
             if old != file and old.stat().st_mtime < time.time() - _KEPT:
@@ -283,7 +288,7 @@ def _writable_folder(source: str) -> Path | None:
     chosen = [Path(numba.config.CACHE_DIR) / apart] if numba.config.CACHE_DIR else [own, user / apart]
     for folder in chosen:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
         except (OSError, RuntimeError):  # RuntimeError: there is no home folder
             continue
