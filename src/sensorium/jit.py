@@ -11,8 +11,8 @@ therefore cannot be stale: other code has another name.
 
 The cache lies in ``__pycache__`` beside the source; where that folder is read-only, in ``sensorium`` below the user's
 cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``); ``NUMBA_CACHE_DIR`` overrides both. Where nothing can be written,
-kernels are compiled in every process. Like those of Numba's own cache, the files hold pickles and machine code, and need
-as much trust as the ``.pyc`` files beside them. A checksum finds damaged ones, which are compiled again.
+kernels are compiled in every process. Like those of Numba's own cache, the files hold pickles and machine code, and
+need as much trust as the ``.pyc`` files beside them. A checksum finds damaged ones, which are compiled again.
 
 The cache replaces Numba's ``Dispatcher._cache`` and uses ``CompileResult._reduce`` and ``_rebuild``, which are private:
 checked with Numba 0.68.1. If they are missing, kernels are compiled without a cache, and a warning says so.
