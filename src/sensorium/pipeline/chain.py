@@ -41,8 +41,8 @@ def chain(launches: Sequence[Launch]) -> Callable[[], None]:
 
 
 def enabled() -> bool:
-    """Whether ``SENSORIUM_CHAIN`` in the environment allows chains: it is not "0"."""
-    return os.environ.get("SENSORIUM_CHAIN", "1") != "0"
+    """Whether ``SENSORIUM_CHAIN`` in the environment allows chains (it is not "0"), and kernels are compiled at all."""
+    return os.environ.get("SENSORIUM_CHAIN", "1") != "0" and not numba.config.DISABLE_JIT
 
 
 @functools.cache
