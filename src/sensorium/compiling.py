@@ -48,15 +48,16 @@ def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
     shared = deque(job for job in jobs if _portable(job))
     seconds = sum(job.seconds for job in jobs)
     count = min(_system.cpu_count(), len(shared) + bool(own)) if seconds >= _WORTH else 1
-    with _Notice(len(jobs), max(seconds / count, jobs[0].seconds)):
+    job = _next(own) or _next(shared)  # the longest is for this process, since others take a second to start
+    with _Notice(jobs, max(seconds / count, jobs[0].seconds), (own, shared)):
         workers = [worker for _ in range(count - 1) if (worker := _start(shared)) is not None]
         threads = [threading.Thread(target=_hand_out, args=(shared, worker), daemon=True) for worker in workers]
         try:
             for thread in threads:
                 thread.start()
-            for queue in (own, shared):
-                while (job := _next(queue)) is not None:
-                    job.kernel.compile(job.signature)
+            while job is not None:
+                job.kernel.compile(job.signature)
+                job = _next(own) or _next(shared)
             for thread in threads:
                 thread.join()
         finally:
@@ -137,29 +138,30 @@ class _Notice:
 
     current: _Notice | None = None
 
-    def __init__(self, count: int, seconds: float) -> None:
-        self._count, self._seconds, self._done = count, seconds, 0
+    def __init__(self, jobs: list[_Job], seconds: float, waiting: tuple[deque[_Job], ...]) -> None:
+        self._jobs, self._seconds, self._waiting = jobs, seconds, waiting
 
     def __enter__(self) -> _Notice:
         self._began = time.perf_counter()
-        _tell(f"sensorium: compiling {_kernels(self._count)}, once, about {max(self._seconds, 1):.0f} s ...")
+        _tell(f"sensorium: compiling {_kernels(len(self._jobs))}, once, about {max(self._seconds, 1):.0f} s ...")
         type(self).current = self
         return self
 
     def begin(self, name: str) -> None:
         """One more kernel is compiled in this process."""
-        if sys.stderr.isatty():
-            share = min((time.perf_counter() - self._began) / max(self._seconds, 1), 0.99)
-            bar = "#" * round(20 * share)
+        if sys.stderr is not None and sys.stderr.isatty():
+            total = sum(job.seconds for job in self._jobs)
+            left = sum(job.seconds for queue in self._waiting for job in tuple(queue))
+            bar = "#" * round(20 * (1 - left / total))
             sys.stderr.write(f"\rsensorium: compiling kernels, once [{bar:<20}] {name:<20.20}")
             sys.stderr.flush()
 
     def __exit__(self, *exception: object) -> None:
         type(self).current = None
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             sys.stderr.write("\r" + 80 * " " + "\r")
         if exception[0] is None:
-            _tell(f"sensorium: compiled {_kernels(self._count)} in {time.perf_counter() - self._began:.1f} s")
+            _tell(f"sensorium: compiled {_kernels(len(self._jobs))} in {time.perf_counter() - self._began:.1f} s")
 
 
 def _kernels(count: int) -> str:
