@@ -1,13 +1,18 @@
-"""Compiled kernels: a cache that follows the code, where it lies, who compiles, and what the user is told."""
+"""Compiled kernels: the cache on disk, compilation in several processes, and messages to the user."""
 
+import enum
 import os
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from numba import typeof, types
+from numba.extending import intrinsic
 
 import sensorium
 from sensorium import _system, compiling, jit
@@ -112,6 +117,70 @@ def test_the_fingerprint_follows_code_and_constants():
         made(text, A=object())
 
 
+def test_the_fingerprint_follows_keywords_enums_modules_and_intrinsics():
+    def made(text, **values):
+        space = {"helper": jit.helper, "intrinsic": intrinsic, "types": types, "__name__": "made", **values}
+        exec(text, space)
+        return jit.fingerprint(space["f"])
+
+    def module(value):
+        outer, inner = ModuleType("outer"), ModuleType("inner")
+        outer.inner, inner.A = inner, value
+        return outer
+
+    assert made("def f(x, *, y=1): return x + y") != made("def f(x, *, y=2): return x + y")
+    kinds = [enum.IntEnum("Kind", {"A": value}) for value in (1, 2)]
+    assert made("def f(x): return x + Kind.A", Kind=kinds[0]) != made("def f(x): return x + Kind.A", Kind=kinds[1])
+    nested = "def f(x): return x + outer.inner.A"
+    assert made(nested, outer=module(1)) != made(nested, outer=module(2))
+    assert made(nested, outer=module(1)) == made(nested, outer=module(1))
+    fence = """
+@intrinsic
+def g(context):
+    def generate(context, builder, signature, arguments):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+    return types.void(), generate
+def f(x): g()
+"""
+    assert made(fence) == made(fence)
+    assert made(fence) != made(fence.replace("seq_cst", "acquire"))
+
+
+def test_the_name_follows_options_and_fields_of_tuples():
+    def name(function, kind, **options):
+        return jit.KernelCache(function, options)._name([kind])
+
+    one, other = (typeof(namedtuple("N", fields)(1.0, 2.0)) for fields in ("a b", "b a"))
+    assert name(_accumulate.py_func, one) == name(_accumulate.py_func, one)
+    assert name(_accumulate.py_func, one) != name(_accumulate.py_func, other)
+    assert name(_accumulate.py_func, one) != name(_accumulate.py_func, one, boundscheck=True)
+
+
+def test_kernels_are_loaded_from_folders_that_cannot_be_written(monkeypatch, tmp_path):
+    """As in a container whose image was built by another user."""
+    missed = []
+    monkeypatch.setattr(jit, "on_miss", missed.append)
+    monkeypatch.setattr(jit, "_folders", lambda source: (tmp_path, tmp_path / "user"))
+    monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
+    jit.kernel(_accumulate.py_func)(np.zeros(2), 1.0)
+    assert missed == ["_accumulate"]
+    monkeypatch.setattr(jit, "_writable_folder", lambda source: None)
+    x = np.zeros(2)
+    jit.kernel(_accumulate.py_func)(x, 1.0)
+    assert missed == ["_accumulate"]
+    assert x.tolist() == [1, 1]
+
+
+def test_no_home_folder_is_needed(monkeypatch):
+    def expanduser(self):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", expanduser)
+    assert jit._folders.__wrapped__("/package") == (Path("/package/__pycache__"),)
+
+
 def test_the_key_holds_versions_and_cpu(monkeypatch):
     import llvmlite
     import llvmlite.binding as llvm
@@ -140,12 +209,11 @@ def _accumulate(x, y):
 @pytest.mark.parametrize("executable", [sys.executable, "/nowhere/python3", "/bin/an_application", ""])
 def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, tmp_path, capsys):
     """All cores, one core, or none to be started: the kernels are there."""
-    from numba import typeof
-
     monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setattr(_system, "cpu_count", lambda: 2)
     monkeypatch.setattr(compiling, "_WORTH", 0.0)
     monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
+    monkeypatch.setattr(jit, "_folders", lambda source: (tmp_path,))
     from sensorium.scenarios import kernels as scenarios
 
     chosen = [(jit.kernel(scenarios.uniform.py_func), (np.zeros((1, 2), np.uint32), 0, 0, 0))]
@@ -161,6 +229,31 @@ def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, 
     x = np.zeros(2)
     chosen[-1][0](x, 2.0)
     assert x.tolist() == [2.0, 2.0]
+
+
+def test_a_process_that_hangs_is_given_up(monkeypatch, tmp_path, capsys):
+    hanging = tmp_path / "python_that_hangs"
+    hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
+    hanging.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    monkeypatch.setattr(_system, "cpu_count", lambda: 2)
+    monkeypatch.setattr(compiling, "_WORTH", 0.0)
+    monkeypatch.setattr(compiling, "_PATIENCE", 0.1)
+    monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
+    monkeypatch.setattr(jit, "_folders", lambda source: (tmp_path,))
+    from sensorium.scenarios import kernels as scenarios
+
+    made = jit.kernel(scenarios.uniform.py_func)
+    calls = [(made, tuple(map(typeof, (np.zeros((1, 2), np.uint32), kind(0), 0, 0)))) for kind in (np.int64, np.int32)]
+    compiling.prepare(calls)
+    assert all(signature in kernel.overloads for kernel, signature in calls)
+
+
+@pytest.mark.parametrize("broken", [None, open(os.devnull)])  # noqa: SIM115
+def test_messages_do_not_need_a_working_stderr(monkeypatch, broken):
+    monkeypatch.setattr(sys, "stderr", broken)  # none, or one that cannot be written
+    compiling._tell("compiling")
+    assert not compiling._is_terminal()
 
 
 def test_kernel_modules_import_without_torch():

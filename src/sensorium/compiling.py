@@ -7,6 +7,7 @@ fails costs time only: its kernel is compiled here.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import subprocess
 import sys
@@ -23,6 +24,10 @@ _SECONDS = 1 / 2500
 """Seconds of compilation for a byte of bytecode: measured on a 2.5 GHz Xeon with Numba 0.68.1."""
 _WORTH = 2.0
 """Seconds of compilation from which starting another process pays."""
+
+
+_PATIENCE = 60.0
+"""Seconds that other processes have for their last kernel, besides ten times its estimate, before they are killed."""
 
 
 class _Job(NamedTuple):
@@ -50,7 +55,7 @@ def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
     count = min(_system.cpu_count(), len(shared) + bool(own)) if seconds >= _WORTH else 1
     job = _next(own) or _next(shared)  # the longest is for this process, since others take a second to start
     with _Notice(jobs, max(seconds / count, jobs[0].seconds), (own, shared)):
-        workers = [worker for _ in range(count - 1) if (worker := _start(shared)) is not None]
+        workers = [worker for _ in range(count - 1) if (worker := _start()) is not None]
         threads = [threading.Thread(target=_hand_out, args=(shared, worker), daemon=True) for worker in workers]
         try:
             for thread in threads:
@@ -58,14 +63,15 @@ def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
             while job is not None:
                 job.kernel.compile(job.signature)
                 job = _next(own) or _next(shared)
+            deadline = time.monotonic() + _PATIENCE + 10 * seconds
             for thread in threads:
-                thread.join()
+                thread.join(max(0.0, deadline - time.monotonic()))
         finally:
             for worker in workers:
                 worker.kill()
                 worker.communicate()  # closes the pipes
         for job in jobs:
-            job.kernel.compile(job.signature)  # loads what the others compiled
+            job.kernel.compile(job.signature)  # loads what the workers compiled
 
 
 def _next(queue: deque[_Job]) -> _Job | None:
@@ -82,8 +88,7 @@ def _missing(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[_Job]:
         cache = getattr(kernel, "_cache", None)
         if not isinstance(cache, jit.KernelCache) or signature in kernel.overloads:
             continue
-        file = cache.path(signature)
-        if file is None or not file.exists():
+        if not cache.files(signature):
             seconds = jit.code_size(kernel) * _SECONDS
             jobs[kernel, signature] = _Job(seconds, kernel.__module__, kernel.__name__, signature, kernel)
     return sorted(jobs.values(), key=lambda job: -job.seconds)
@@ -94,13 +99,13 @@ def _portable(job: _Job) -> bool:
     return job.module.startswith("sensorium.") and job.module.endswith("kernels") and job.kernel._cache.cache_path
 
 
-def _start(jobs: Iterable[_Job]) -> subprocess.Popen[bytes] | None:
-    """A process that can compile these jobs, or None where none can be started."""
+def _start() -> subprocess.Popen[bytes] | None:
+    """A process that compiles kernels, or None where none can be started."""
     if not Path(sys.executable or "").name.startswith("python"):  # an application that embeds Python
         return None
     folder = Path(jit.__file__).parent
-    modules = [job.module.split(".") for job in jobs]
-    packages = sorted({".".join(parts[:n]) for parts in modules for n in range(1, len(parts))})
+    inner = [file.parent.relative_to(folder).parts for file in folder.rglob("__init__.py")]
+    packages = [".".join(("sensorium", *parts)) for parts in inner]
     try:
         worker = subprocess.Popen(
             [sys.executable, str(folder / "_jit_worker.py")],
@@ -108,11 +113,12 @@ def _start(jobs: Iterable[_Job]) -> subprocess.Popen[bytes] | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        assert worker.stdin is not None
-        worker.stdin.write(pickle.dumps((sys.path, str(folder), packages)))
-        worker.stdin.flush()
     except OSError:
         return None
+    assert worker.stdin is not None
+    with contextlib.suppress(OSError):  # it ended already, which _hand_out notices
+        worker.stdin.write(pickle.dumps((sys.path, str(folder), packages)))
+        worker.stdin.flush()
     return worker
 
 
@@ -134,7 +140,7 @@ def _hand_out(jobs: deque[_Job], worker: subprocess.Popen[bytes]) -> None:
 
 
 class _Notice:
-    """A line on stderr for the time of compiling: how many kernels, about how long, and where they are kept."""
+    """A line on stderr for the time of compiling: how many kernels, and about how long it takes."""
 
     current: _Notice | None = None
 
@@ -149,17 +155,16 @@ class _Notice:
 
     def begin(self, name: str) -> None:
         """One more kernel is compiled in this process."""
-        if sys.stderr is not None and sys.stderr.isatty():
+        if _is_terminal():
             total = sum(job.seconds for job in self._jobs)
             left = sum(job.seconds for queue in self._waiting for job in tuple(queue))
             bar = "#" * round(20 * (1 - left / total))
-            sys.stderr.write(f"\rsensorium: compiling kernels, once [{bar:<20}] {name:<20.20}")
-            sys.stderr.flush()
+            _write(f"\rsensorium: compiling kernels, once [{bar:<20}] {name:<20.20}")
 
     def __exit__(self, *exception: object) -> None:
         type(self).current = None
-        if sys.stderr is not None and sys.stderr.isatty():
-            sys.stderr.write("\r" + 80 * " " + "\r")
+        if _is_terminal():
+            _write("\r" + 80 * " " + "\r")
         if exception[0] is None:
             _tell(f"sensorium: compiled {_kernels(len(self._jobs))} in {time.perf_counter() - self._began:.1f} s")
 
@@ -182,8 +187,19 @@ def _on_miss(name: str) -> None:
 
 
 def _tell(line: str) -> None:
-    if sys.stderr is not None:
-        print(line, file=sys.stderr, flush=True)
+    _write(f"{line}\n")
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr is closed, full or None
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _is_terminal() -> bool:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return sys.stderr.isatty()
+    return False
 
 
 jit.on_miss = _on_miss

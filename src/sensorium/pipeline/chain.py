@@ -66,10 +66,13 @@ def _passes_self_test() -> bool:
     """Whether one chained call leaves the same bytes in its output as the plain call."""
     plain, chained = _self_test(), _self_test()
     launch(plain.kernel, *plain.arguments)
-    native = _native(chained)
-    if native is None:
+    try:
+        native = _native(chained)
+        if native is None:
+            return False
+        Chain([chained], [native])()
+    except Exception:  # LLVM does not take the code, say: kernels are called one by one, and a warning says so
         return False
-    Chain([chained], [native])()
     expected, output = plain.arguments[0], chained.arguments[0]
     return bool(expected.any()) and expected.tobytes() == output.tobytes()
 
