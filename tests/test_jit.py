@@ -177,6 +177,7 @@ def test_no_home_folder_is_needed(monkeypatch):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
     monkeypatch.setattr(Path, "expanduser", expanduser)
     assert jit._folders.__wrapped__("/package") == (Path("/package/__pycache__"),)
 

@@ -65,8 +65,8 @@ def atrous(tracer: ScalarTracer | VectorTracer, lens: Lens, samples: int, seed: 
     """Trace an image and denoise it by the à-trous filter.
 
     The samples are traced in groups, whose differences tell the variance of each pixel. The filter cannot help pixels
-    that have no like: the reflection of a lamp in a mirror may be most of the error of an image and few pixels wide.
-    With LLVM the pixels of the highest variance are therefore traced again, with more samples.
+    without similar neighbours: the reflection of a lamp in a mirror may be most of the error of an image and few
+    pixels wide. With LLVM the pixels of the highest variance are therefore traced again, with more samples.
 
     Returns:
         Radiance, (H, W, 3) float32.
