@@ -12,6 +12,7 @@ at edges, with transparent shapes, which leave no depth, and with a sky, which l
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 import weakref
 from collections.abc import Sequence
@@ -179,6 +180,9 @@ def _try_opengl() -> None:
     _works.set()
 
 
+_FIRST_DRAWING = threading.Lock()
+
+
 def _serve(
     tasks: SimpleQueue[Job | None],
     started: SimpleQueue[str | BaseException],
@@ -194,11 +198,16 @@ def _serve(
         started.put(error)
         return
     started.put(canvas.about)
+    fresh = True
     try:
         while (job := tasks.get()) is not None:
             try:
                 for env, shots in job.work:
-                    canvas.paint(job, env, shots)
+                    # Software OpenGL compiles shaders at the first drawing. One thread at a time: with Mesa 22.3, two
+                    # threads in their first drawing once ended the process (a segmentation fault in mjr_render).
+                    with _FIRST_DRAWING if fresh else contextlib.nullcontext():
+                        canvas.paint(job, env, shots)
+                    fresh = False
                 problem: BaseException | None = None
             except BaseException as error:
                 problem = error
