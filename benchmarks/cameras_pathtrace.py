@@ -41,7 +41,7 @@ def bare(camera: Any) -> Callable[[], np.ndarray]:
     """What renders the camera's view of its scene by Mitsuba alone, standing still."""
     import mitsuba as mi
 
-    from sensorium.cameras.pathtrace import _using
+    from sensorium.cameras.pathtrace.renderer import _using
 
     renderer = camera._block._renderer
     tracer = renderer._tracer
@@ -110,8 +110,8 @@ def silhouettes(shape: np.ndarray, depth: np.ndarray) -> np.ndarray:
 
 def sight(camera: Any) -> tuple[Any, Any, Any]:
     """The tracer of a camera, its lens, and its Mitsuba variant, after a first frame."""
-    from sensorium.cameras.path_tracers import Lens
-    from sensorium.cameras.pathtrace import _pose
+    from sensorium.cameras.pathtrace.renderer import _pose
+    from sensorium.cameras.pathtrace.tracers import Lens
 
     camera.read()
     renderer, view = camera._block._renderer, camera.view
@@ -136,8 +136,8 @@ def reference(tracer: Any, lens: Any, samples: int, path: Path | None) -> np.nda
 
 def denoisers(report: Report, samples: int, path: Path | None) -> None:
     """What the denoisers leave of the error, and how long the à-trous filter takes."""
-    from sensorium.cameras.path_denoise import atrous, oidn
-    from sensorium.cameras.pathtrace import _using
+    from sensorium.cameras.pathtrace.denoise import atrous, oidn
+    from sensorium.cameras.pathtrace.renderer import _using
 
     gallery = runpy.run_path(str(Path(__file__).parent.parent / "docs/gallery/camera_pathtrace.py"))
     (camera,) = gallery["room"](gallery["photo"]("photo", samples=SAMPLES, resolution=(SIDE, SIDE), denoise="atrous"))

@@ -19,7 +19,7 @@ import torch
 from common import Report, interleave, ratio
 
 import sensorium as sn
-from sensorium.datasets import Recorder, ReplayOptions, replay
+from sensorium.recording import Recorder, ReplayOptions, replay
 
 ENVS = 64
 TURN = 10

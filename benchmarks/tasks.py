@@ -48,7 +48,7 @@ def core_suite(report: Report) -> None:
 
 def cameras(report: Report) -> None:
     """Two cameras of 640 x 368: what depth, segmentation and image points add to the images."""
-    from sensorium.cameras.block import Block
+    from sensorium.cameras.render_pass import Block
 
     passes: list[int] = []
     render = Block.render

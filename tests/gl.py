@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sensorium.cameras.raster import RasterRenderer
+from sensorium.cameras.raster.renderer import RasterRenderer
 
 _MISSING = RasterRenderer.missing(torch.device("cpu"))
 if _MISSING:

@@ -15,10 +15,10 @@ from gl import needs_gl
 
 import sensorium as sn
 from sensorium.cameras import project
-from sensorium.cameras.batch import BatchRenderer, _OnDevice, is_out_of_memory, too_large
-from sensorium.cameras.raster import RasterRenderer
-from sensorium.cameras.renderer import View
-from sensorium.cameras.tracer import sample_positions
+from sensorium.cameras.batch.renderer import BatchRenderer, _OnDevice, is_out_of_memory, too_large
+from sensorium.cameras.batch.tracer import sample_positions
+from sensorium.cameras.raster.renderer import RasterRenderer
+from sensorium.cameras.renderer import CameraView
 
 ALL = ("rgb", "depth", "segmentation")
 
@@ -417,7 +417,7 @@ def test_resolution_beyond_its_limit():
 def test_too_little_memory_says_the_size_per_env():
     one = torch.zeros(1)
     caches = {"rgb": torch.zeros(4, 512, 1024, 3, dtype=torch.uint8)}
-    view = View("a", 1024, 512, 0.01, 100, one, one, one, one, one, one, sn.Camera(), caches)
+    view = CameraView("a", 1024, 512, 0.01, 100, one, one, one, one, one, one, sn.Camera(), caches)
     # half a million pixels: 3 bytes each in the image, 4 of colour and 4 of depth in the tracer's buffers
     assert "images of 1 cameras in n_envs=8192: they take 5.50 MiB per env, 44.0 GiB in all" in too_large([view], 8192)
     assert is_out_of_memory(RuntimeError("Failed to allocate 123 bytes on device 'cuda:0'"))

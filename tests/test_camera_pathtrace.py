@@ -16,8 +16,8 @@ from sensorium.cameras.tone import decode_srgb, encode_srgb, picture, tone_map
 
 pytest.importorskip("mitsuba", reason="Mitsuba is not installed: pip install 'sensorium[photoreal]'")
 
-from sensorium.cameras import pathtrace
-from sensorium.cameras.path_denoise import atrous
+from sensorium.cameras.pathtrace import renderer as pathtrace
+from sensorium.cameras.pathtrace.denoise import atrous
 
 ROOT = Path(__file__).parent.parent
 HAS_LLVM = pathtrace._variant()[0] == "llvm_ad_rgb"
@@ -332,7 +332,7 @@ def test_a_denoised_frame_has_the_same_pixels_again(variant, samples):
 
 
 def test_guides_of_a_large_image_are_made_in_bands(monkeypatch):
-    from sensorium.cameras import path_denoise
+    from sensorium.cameras.pathtrace import denoise as path_denoise
 
     scene, camera = things(RaytracerCamera(**ABOVE, samples=1))
     bench = script("benchmarks/cameras_pathtrace.py")
@@ -512,7 +512,7 @@ VOLUMES = (48, 4 / 3 * math.pi, 8 * math.pi, math.pi * (0.5 + 1 / 6), math.pi * 
 def test_shapes_enclose_their_volume_and_face_outward():
     import mujoco
 
-    from sensorium.cameras.path_shapes import triangles_of
+    from sensorium.cameras.pathtrace.shapes import triangles_of
 
     model = mujoco.MjModel.from_xml_string(SHAPES)
     for geom, volume in enumerate(VOLUMES):

@@ -6,7 +6,7 @@ import torch
 from gl import needs_gl
 
 import sensorium as sn
-from sensorium.cameras.lens import Intrinsics
+from sensorium.cameras.imager.lens import Intrinsics
 
 pytestmark = needs_gl
 DT = 0.01
@@ -381,7 +381,7 @@ def test_rolling_rows_share_the_frames_of_their_exposures(monkeypatch):
 
 
 def test_the_ray_tracer_keeps_its_plans_while_a_shutter_is_open(monkeypatch):
-    from sensorium.cameras.tracer import Tracer
+    from sensorium.cameras.batch.tracer import Tracer
 
     scene, camera = moving(n_envs=1, exposure=0.04, renderer="batch", outputs=("rgb", "segmentation"))
     twin, plain = moving(n_envs=1, renderer="batch", outputs=("rgb", "segmentation"))

@@ -14,9 +14,10 @@ from gl import needs_gl
 from matplotlib.image import imread
 
 import sensorium as sn
-from sensorium.cameras import canvas, randomize_look
+from sensorium.cameras import randomize_look
 from sensorium.cameras import renderer as renderers
 from sensorium.cameras.plotting import as_picture
+from sensorium.cameras.raster import canvas
 from sensorium.worlds import Painter
 
 pytestmark = needs_gl
@@ -785,7 +786,7 @@ def test_cameras_and_lights_come_before_build():
 
 
 def test_no_renderer_lists_what_was_tried(monkeypatch):
-    from sensorium.cameras import raster
+    from sensorium.cameras.raster import renderer as raster
 
     def broken():
         raise sn.DeviceError("no OpenGL for pictures (egl: no such library)")

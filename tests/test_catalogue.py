@@ -10,7 +10,7 @@ from conftest import drop_scene
 from matplotlib.image import imread
 
 import sensorium as sn
-from sensorium.sensors.patterns import Pattern
+from sensorium.sensors.rays.patterns import Pattern
 from sensorium.worlds import Painter
 
 ROVER = """

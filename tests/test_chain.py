@@ -13,12 +13,12 @@ import torch
 import sensorium as sn
 from sensorium.pipeline import chain as chains
 from sensorium.pipeline import manager
-from sensorium.pipeline.chain import Calls, Chain, chain
+from sensorium.pipeline.chain import Calls, KernelChain, chain
 from sensorium.pipeline.cpu import CpuKernels
-from sensorium.pipeline.launch import Launch, Live, capture, launch
-from sensorium.sensors.barometer import BarometerSensor
-from sensorium.sensors.contact_probe import ContactDepthProbeSensor
-from sensorium.sensors.wheel_odometry import WheelOdometrySensor
+from sensorium.pipeline.launch import Launch, StepCounter, capture, launch
+from sensorium.sensors.robot.barometer import BarometerSensor
+from sensorium.sensors.robot.wheel_odometry import WheelOdometrySensor
+from sensorium.sensors.touch.contact_probe import ContactDepthProbeSensor
 
 ROVER = """
 <mujoco><worldbody><body name="base" pos="0 0 0.12"><freejoint/>
@@ -99,7 +99,7 @@ def add_one(x):
 def test_chains_pass_their_self_test_here(undecided):
     x, launches = _increment()
     made = chain(launches)
-    assert isinstance(made, Chain)
+    assert isinstance(made, KernelChain)
     made()
     assert x.tolist() == [1, 1, 1]
 
@@ -117,7 +117,7 @@ def test_an_environment_variable_switches_chains_off(undecided, monkeypatch):
     ("change", "said"),
     [
         (lambda patch: patch.setattr(numba, "__version__", "0.99.1"), "Numba 0.99.1 was not tested"),
-        (lambda patch: patch.setattr(Chain, "__call__", lambda self: None), "differs from the plain one"),
+        (lambda patch: patch.setattr(KernelChain, "__call__", lambda self: None), "differs from the plain one"),
         (lambda patch: patch.setattr(chains, "_native", lambda one: None), "differs from the plain one"),
     ],
 )
@@ -137,8 +137,8 @@ def test_the_bits_are_those_of_the_calls_one_by_one(n_envs, extra, monkeypatch):
     chained = rover(suite(**extra), n_envs)
     monkeypatch.setattr(CpuKernels, "threaded", True)
     plain = rover(suite(**extra), n_envs)
-    assert any(isinstance(call, Chain) for call in chained._sensing._steps)
-    assert not any(isinstance(call, Chain) for call in plain._sensing._steps)
+    assert any(isinstance(call, KernelChain) for call in chained._sensing._steps)
+    assert not any(isinstance(call, KernelChain) for call in plain._sensing._steps)
     moved = False
     for step in range(60):
         for scene in (chained, plain):
@@ -220,13 +220,13 @@ def test_the_bits_stay_the_same_whatever_users_do(n_envs, seed, monkeypatch):
             scene.world.bind("ctrl")[:] = draw.uniform(-4, 4)
             scene.step()
         assert_same_bits(chained, plain, step)
-    assert any(isinstance(call, Chain) for call in chained._sensing._steps)
-    assert not any(isinstance(call, Chain) for call in plain._sensing._steps)
+    assert any(isinstance(call, KernelChain) for call in chained._sensing._steps)
+    assert not any(isinstance(call, KernelChain) for call in plain._sensing._steps)
 
 
 def test_a_step_of_a_suite_is_one_native_call():
     scene = rover(suite(), 1)
-    assert [type(call) for call in scene._sensing._steps] == [Chain]
+    assert [type(call) for call in scene._sensing._steps] == [KernelChain]
 
 
 def test_plans_are_laid_out_once():
@@ -369,10 +369,10 @@ def add(values, amount, times, counted, flag):
 
 def test_arguments_arrive_as_they_are():
     values, numbers = np.zeros(6, np.float32)[::2], np.arange(12).reshape(3, 4)[:, 1]
-    live = Live(np.array([2], np.int64))
+    live = StepCounter(np.array([2], np.int64))
     arguments = (values, 0.1, live, (numbers,), np.bool_(True))
     call = chain(capture(lambda: launch(add, *arguments)))
-    assert isinstance(call, Chain)
+    assert isinstance(call, KernelChain)
     assert not values.any()  # captured, not called
     expected = values.copy()
     for times in (2, 5):
@@ -396,7 +396,7 @@ def name_length(out, name):
 def test_arguments_of_unknown_kinds_are_passed_by_numba():
     out = np.zeros(1)
     call = chain([Launch(name_length, (out, "four"))])
-    assert not isinstance(call, Chain)
+    assert not isinstance(call, KernelChain)
     call()
     assert out[0] == 4
 
@@ -430,7 +430,7 @@ def add_default(out, amount=3.0):
 def test_kernels_of_other_kinds_are_called_as_they_are(kernel, arguments, expected):
     out = np.zeros(1)
     call = chain(capture(lambda: launch(kernel, out, *arguments)))
-    assert not isinstance(call, Chain)
+    assert not isinstance(call, KernelChain)
     for times in range(1, 4):
         call()
         assert out[0] == times * expected

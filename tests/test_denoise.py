@@ -9,9 +9,9 @@ import pytest
 
 import sensorium as sn
 from sensorium.cameras import RaytracerCamera
-from sensorium.cameras.atrous import GRID, filtered, finer, guides_of
-from sensorium.cameras.path_denoise import _hardest, _variance_around, denoiser_of
-from sensorium.cameras.path_tracers import Lens, Surfaces
+from sensorium.cameras.pathtrace.atrous import GRID, filtered, finer, guides_of
+from sensorium.cameras.pathtrace.denoise import _hardest, _variance_around, denoiser_of
+from sensorium.cameras.pathtrace.tracers import Lens, Surfaces
 
 SIZE = 48
 

@@ -6,7 +6,7 @@ import pytest
 
 import sensorium as sn
 from sensorium.errors import NameNotFoundError, OptionError
-from sensorium.sensors.proximity import Proximity, SurfaceDistanceProbe
+from sensorium.sensors.touch.proximity import Proximity, SurfaceDistanceProbe
 
 POSE = 'pos="0.1 -0.2 0.3" euler="20 40 60"'
 CUBE = " ".join(f"{x} {y} {z}" for x in (-0.3, 0.3) for y in (-0.2, 0.2) for z in (-0.1, 0.1))

@@ -286,8 +286,8 @@ def test_cameras_of_entities_look_ahead_or_as_their_options_say(camera):
 
 @pytest.mark.parametrize("privileged", [False, True])
 def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privileged):
-    from sensorium.datasets.dataset import Trajectory
-    from sensorium.datasets.trajectory import TrajectoryWriter
+    from sensorium.datasets.dataset import Episode
+    from sensorium.datasets.episode_writer import EpisodeWriter
 
     truth = [sn.FramePose(link="torso")] if privileged else []
     sensors = [*SENSORS, sn.Camera(resolution=(8, 6))]
@@ -295,7 +295,7 @@ def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privilege
     task = sn.tasks.make("balance", entity=robot, max_steps=3)
     observation, _ = task.reset()
     about = {"seed": 0, "task": "balance", "robot": "balancer", "policy": "none"}
-    writer = TrajectoryWriter(tmp_path, task, [0], about)
+    writer = EpisodeWriter(tmp_path, task, [0], about)
     writer.begin(observation)
     seen = [observation]
     while not task.is_done().all():
@@ -304,7 +304,7 @@ def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privilege
         running = np.ones(1, bool)
         writer.add(observation, np.zeros((1, 2)), reward, terminated, truncated, info["success"], running)
     writer.close([tmp_path])
-    episode = Trajectory(tmp_path / "episode_000000.h5")
+    episode = Episode(tmp_path / "episode_000000.h5")
     assert bool(episode.attributes["privileged"]) == privileged
     assert not episode.suite["imu"]["privileged"]
     assert ("privileged/framepose" in episode.suite) == privileged

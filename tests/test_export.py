@@ -14,7 +14,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.datasets.export.stats import ImageStats, RunningStats
 from sensorium.datasets.export.videos import VideoJoiner
-from sensorium.datasets.streams import KINDS, Stream, read_video
+from sensorium.datasets.video_streams import KINDS, VideoStream, read_video
 from sensorium.errors import DatasetError, OptionError
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
@@ -36,7 +36,7 @@ def picture(kind: str, step: int, number: int = 0) -> np.ndarray:
 
 
 def encode(path: Path, images: list[np.ndarray], kind: str = "rgb") -> Path:
-    stream = Stream(path, kind, images[0].shape, FPS)
+    stream = VideoStream(path, kind, images[0].shape, FPS)
     for image in images:
         stream.write(image)
     stream.close(path.parent)

@@ -20,10 +20,10 @@ import pytest
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.datasets.block import ROWS
 from sensorium.datasets.episode_file import EpisodeFile, Skeleton
-from sensorium.datasets.streams import KINDS, from_stored, to_stored
-from sensorium.datasets.trajectory import TrajectoryWriter
+from sensorium.datasets.episode_writer import EpisodeWriter
+from sensorium.datasets.row_buffer import ROWS
+from sensorium.datasets.video_streams import KINDS, from_stored, to_stored
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
 from sensorium.generation import GenerateOptions, cluster, generate
 from sensorium.generation.unit import UnitMaker
@@ -110,7 +110,7 @@ def test_videos_have_a_frame_for_every_observation(tmp_path):
         generate(options, tmp_path / "a")
     kept = sorted((tmp_path / "a" / "failed").glob("*.h5"))
     assert len(kept) == 2
-    episode = sn.datasets.Trajectory(kept[0])
+    episode = sn.datasets.Episode(kept[0])
     assert episode.cameras == ["front", "front_depth", "front_segmentation"]
     assert not episode.success
     assert episode["fail"].tolist() == [False] * 5 + [True]
@@ -145,7 +145,7 @@ def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
     with pytest.raises(GenerationError, match="0 of 1 episodes"):
         generate(options, tmp_path / "a")
     for path in sorted((tmp_path / "a" / "failed").glob("*.h5")):
-        episode = sn.datasets.Trajectory(path)
+        episode = sn.datasets.Episode(path)
         assert episode.length == steps
         assert episode["truncated"].tolist() == [False] * (steps - 1) + [True]
         assert [said["step"] for said in episode.text("task_info")] == list(range(steps + 1))
@@ -209,7 +209,7 @@ def test_what_is_said_after_the_end_is_not_looked_at(tmp_path):
     over = np.zeros(2, bool)
     task.suite.add(says, "test")
     observation, _ = task.reset()
-    writer = TrajectoryWriter(tmp_path, task, [0, 1], {})
+    writer = EpisodeWriter(tmp_path, task, [0, 1], {})
     writer.begin(observation)
     nothing = np.zeros(2, bool)
     for step in range(3):
@@ -310,7 +310,7 @@ def test_a_killed_generation_is_resumed_to_the_same_data_set(whole, tmp_path, mo
     there = {path.name: path.stat().st_mtime_ns for path in folder.glob("episode_*.h5")}
     assert len(there) >= most
     for name in there:  # what has its name is whole
-        sn.datasets.Trajectory(folder / name)
+        sn.datasets.Episode(folder / name)
     assert main(words) == 0
     assert {name: (folder / name).stat().st_mtime_ns for name in there} == there
     assert digests(folder) == digests(whole)

@@ -444,7 +444,7 @@ def test_a_recording_of_the_cpu_with_values_per_env_is_rebuilt(tmp_path):
     box = scene.model.body("box").id
     scene.world.expand("body_mass")[:, box] = torch.tensor([1.0, 2.0, 3.0])
     scene.world.update_constants()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(5)
     episode = sn.datasets.open(tmp_path / "a")
     again = episode.build_scene(device="cuda")
@@ -464,9 +464,9 @@ def test_noise_densities_per_env_and_a_recording(tmp_path):
     assert imu._noise_now("acc_noise")[:, 0].tolist() == pytest.approx(
         [0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5]
     )
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         with pytest.raises(sn.DatasetError, match="recorded already"):
-            sn.datasets.Recorder(scene, tmp_path / "b")
+            sn.recording.Recorder(scene, tmp_path / "b")
         recorder.record(3)
     assert len(sn.datasets.open(tmp_path / "a")) == 3
 

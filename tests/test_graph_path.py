@@ -21,7 +21,7 @@ pytest.importorskip("warp")
 class GraphWorld(MujocoWorld):
     """A MujocoWorld with the manners of the GPU world."""
 
-    captures = True
+    is_gpu = True
 
     def __init__(self, model, n_envs, **options):
         self.on_step = self.after_step = self.on_restart = lambda *_: None
@@ -185,16 +185,16 @@ def test_recording_disturbs_no_sensor_of_a_running_scene(tmp_path):
     made, alone = build(), build()
     made.step(7)
     alone.step(7)
-    with sn.datasets.Recorder(made, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(made, tmp_path / "a") as recorder:
         with pytest.raises(sn.DatasetError, match="recorded already"):
-            sn.datasets.Recorder(made, tmp_path / "b")
+            sn.recording.Recorder(made, tmp_path / "b")
         for _ in range(5):
             made.step()
             alone.step()
             recorder.step()
             assert torch.equal(flat(made["imu"].read()), flat(alone["imu"].read()))
     assert len(sn.datasets.open(tmp_path / "a")) == 5
-    with sn.datasets.Recorder(made, tmp_path / "c"):
+    with sn.recording.Recorder(made, tmp_path / "c"):
         pass
 
 

@@ -63,11 +63,11 @@ def graph_world(monkeypatch):
 def duet(make, monkeypatch):
     """The same scene on the plain path of the CPU and on the GPU's."""
     graph = make()
-    assert graph.world.captures
+    assert graph.world.is_gpu
     with monkeypatch.context() as patched:
         patched.setattr(scenes, "MujocoWorld", GraphWorld.__base__)
         plain = make()
-    assert not plain.world.captures
+    assert not plain.world.is_gpu
     return plain, graph
 
 
@@ -145,7 +145,7 @@ def test_rays_read_what_they_read_on_the_cpu(monkeypatch):
 
 
 def test_the_same_returns_are_lost_and_the_same_noise_is_drawn():
-    from sensorium.sensors import ray_kernels
+    from sensorium.sensors.rays import kernels as ray_kernels
 
     scene = shapes_scene(n_envs=5, rays=RAYS[:1])
     lidar = scene["lidar"]

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import sensorium as sn
-from sensorium.cameras.exposure import Shutter
-from sensorium.cameras.lens import NO_MARGINS, Intrinsics
-from sensorium.cameras.profile import CameraProfile
+from sensorium.cameras.imager.exposure import Shutter
+from sensorium.cameras.imager.lens import NO_MARGINS, Intrinsics
+from sensorium.cameras.imager.profile import CameraProfile
 
 WIDTH, HEIGHT = 160, 120
 
@@ -23,7 +23,7 @@ def intrinsics(n_envs=1, fx=100.0, fy=100.0, cx=80.0, cy=60.0, device="cpu"):
 
 
 def make(profile, size=(WIDTH, HEIGHT), given=None, n_envs=1, seed=0, uuid="cam", margins=NO_MARGINS, device="cpu"):
-    from sensorium.cameras.imager import Imager
+    from sensorium.cameras.imager.imager import Imager
 
     given = given or intrinsics(n_envs, device=device)
     return Imager(profile, *size, ("rgb", "depth"), given, n_envs, seed, uuid, device, margins)
@@ -757,7 +757,7 @@ def test_a_lens_does_not_work_in_place():
 
 
 def test_profiles_load_no_gpu_library():
-    code = "import sys; from sensorium.cameras.profile import CameraProfile; CameraProfile.named('rgbd')"
+    code = "import sys; from sensorium.cameras.imager.profile import CameraProfile; CameraProfile.named('rgbd')"
     code += "; print([name for name in ('warp', 'numba', 'matplotlib') if name in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

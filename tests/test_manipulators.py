@@ -15,7 +15,7 @@ import torch
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.robots import Manipulator, ManipulatorOptions, MoveGroup, make
-from sensorium.robots.chain import Chain
+from sensorium.robots.kinematic_chain import KinematicChain
 
 ARMS = ["franka", "mobile_franka", "floating_gripper", "bimanual"]
 NEAR = (1e-3, math.radians(0.5))
@@ -108,7 +108,7 @@ def test_forward_kinematics_and_jacobians_are_those_of_mujoco(seed):
     site = model.site("tool")
     ids = [model.joint(f"j{number}").id for number in range(n)]
     limits = np.tile([-3.0, 3.0], (n, 1))
-    chain = Chain(model, ids, limits, np.zeros(n), int(site.bodyid[0]), site.pos, site.quat)
+    chain = KinematicChain(model, ids, limits, np.zeros(n), int(site.bodyid[0]), site.pos, site.quat)
     q = rng.uniform(-3, 3, (20, n))
     poses, jacobians = chain.forward(q)
     data = mujoco.MjData(model)
@@ -597,7 +597,7 @@ def test_a_recording_of_an_arm_replays(tmp_path):
     words = f"record --robot franka --scenario random-acceleration --steps 50 --envs 2 --out {tmp_path}/run"
     assert main(words.split()) == 0
     assert main(["check", f"{tmp_path}/run"]) == 0
-    sn.datasets.replay(tmp_path / "run", tmp_path / "again")
+    sn.recording.replay(tmp_path / "run", tmp_path / "again")
     first, second = (sn.datasets.open(tmp_path / name) for name in ("run", "again"))
     for name in ("robot.groups.arm.target", "robot.groups.gripper.target", "robot.joint_positions"):
         assert np.array_equal(first.column(name), second.column(name)), name
@@ -610,14 +610,14 @@ def test_a_recording_of_an_arm_replays(tmp_path):
 
 def test_a_recording_with_a_reset_replays(tmp_path):
     scene, robot = build("franka", n_envs=2)
-    with sn.datasets.Recorder(scene, tmp_path / "run") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "run") as recorder:
         for step in range(20):
             robot.act({"arm": robot.groups["arm"].target + 0.01, "gripper": [step / 20]})
             scene.step()
             recorder.step()
             if step == 9:
                 scene.reset(envs=[1])
-    sn.datasets.replay(tmp_path / "run", tmp_path / "again")
+    sn.recording.replay(tmp_path / "run", tmp_path / "again")
     first, second = (sn.datasets.open(tmp_path / name) for name in ("run", "again"))
     for name in first.names:
         assert np.array_equal(first.column(name), second.column(name)), name

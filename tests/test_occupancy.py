@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import sensorium as sn
-from sensorium.scenarios import OccupancyMap, Planner, Room
+from sensorium.scenarios import OccupancyMap, PathPlanner, Room
 
 FREE, OCCUPIED, UNKNOWN = 0, 100, -1
 
@@ -266,7 +266,7 @@ def test_free_points_are_free_even_and_repeatable():
 
 
 def test_over_free_ground_the_way_is_the_straight_line():
-    planner = Planner(field(60, 60))
+    planner = PathPlanner(field(60, 60))
     way = planner.plan(np.array([0.55, 0.55]), np.array([5.25, 3.15]))
     assert way == pytest.approx(np.array([[0.55, 0.55], [5.25, 3.15]]))
 
@@ -274,7 +274,7 @@ def test_over_free_ground_the_way_is_the_straight_line():
 def test_round_a_wall_the_way_bends_at_its_end_alone():
     room = field(60, 60)
     room.cells[20:, 30] = OCCUPIED  # from the lower edge up to y = 4
-    way = Planner(room).plan(np.array([1.05, 1.05]), np.array([5.05, 1.05]))
+    way = PathPlanner(room).plan(np.array([1.05, 1.05]), np.array([5.05, 1.05]))
     length = np.hypot(*np.diff(way, axis=0).T).sum()
     tip = np.array([3.05, 4.05])
     shortest = 2 * np.hypot(*(tip - [1.05, 1.05]))
@@ -289,7 +289,7 @@ def test_no_corner_is_cut_and_no_way_is_none():
     room.cells[:5, 5], room.cells[5, :] = OCCUPIED, OCCUPIED  # two walls that meet; one side is open
     room.cells[5, 6:] = FREE
     room.cells[5, 5] = FREE  # only a diagonal step would lead through here
-    planner = Planner(room)
+    planner = PathPlanner(room)
     assert planner.plan(np.array([0.15, 0.85]), np.array([0.95, 0.85])) is None
     assert planner.plan(np.array([0.15, 0.15]), np.array([0.95, 0.85])) is not None
 
@@ -297,11 +297,11 @@ def test_no_corner_is_cut_and_no_way_is_none():
 def test_whoever_stands_in_a_wall_starts_from_the_nearest_free_cell():
     room = field(20, 20)
     room.cells[:, :8] = OCCUPIED
-    way = Planner(room).plan(np.array([0.75, 1.05]), np.array([1.55, 1.05]))
+    way = PathPlanner(room).plan(np.array([0.75, 1.05]), np.array([1.55, 1.05]))
     assert way[0] == pytest.approx([0.85, 1.05])
     room.cells[:] = OCCUPIED
     with pytest.raises(sn.OptionError, match="no free cell"):
-        Planner(room)
+        PathPlanner(room)
 
 
 # -- rooms ------------------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_rooms_come_from_their_seed_and_are_free_at_the_start(seed):
         maps.append(OccupancyMap.from_scene(scene))
     assert np.array_equal(maps[0].cells, maps[1].cells)
     assert maps[0].clearance()[tuple(maps[0].to_pixels([0.0, 0.0]))] >= 0.75
-    regions = Planner(maps[0].dilated(0.4)).regions
+    regions = PathPlanner(maps[0].dilated(0.4)).regions
     assert regions.max() == 1  # a robot gets from anywhere to anywhere
     other = sn.Scene()
     other.add_module("room", Room(seed=seed + 1))

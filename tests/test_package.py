@@ -16,21 +16,22 @@ import pytest
 import sensorium as sn
 
 SOURCE = Path(sn.__file__).parent
-BASE = {"_system", "compiling", "errors", "jit", "options"}
+BASE = {"_system", "compiling", "errors", "files", "jit", "options"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 MAY_IMPORT = {
     "tree": BASE,
     "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
-    "viewer": SENSING | {"suites", "datasets", "robots", "tasks", "generation"},
+    "viewer": SENSING | {"suites", "recording", "datasets", "robots", "tasks", "generation"},
     "poses": set(),
     "suites": SENSING | {"poses"},
     "robots": SENSING | {"poses", "suites"},
     "scenarios": SENSING | {"robots"},
     "tasks": SENSING | {"poses", "suites", "robots", "scenarios"},
     "policies": SENSING | {"poses", "suites", "robots", "scenarios", "tasks"},
-    "datasets": SENSING | {"poses", "suites", "robots", "viewer"},  # view() imports it when it is called
+    "recording": SENSING | {"poses", "suites", "robots"},
+    "datasets": SENSING | {"poses", "suites", "robots", "recording", "viewer"},  # view() imports it when it is called
     "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
     "entities": SENSING | {"poses", "suites", "robots", "datasets"},
     "training": SENSING | {"robots", "suites", "datasets", "tasks", "entities"},
@@ -102,7 +103,7 @@ PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 DISTRIBUTIONS = {"OpenGL": "pyopengl", "PIL": "pillow", "rerun": "rerun-sdk", "warp": "warp-lang", "yaml": "pyyaml"}
 """Modules whose distribution has another name."""
 EXTRAS = {
-    "cameras/path": ["photoreal"],
+    "cameras/pathtrace/": ["photoreal"],
     "datasets/export/": ["export", "rerun"],
     "entities/": ["train"],
     "generation/cluster.py": ["cluster"],

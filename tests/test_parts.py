@@ -13,7 +13,7 @@ class CartOptions(sn.Options):
     """Mass, kg."""
 
 
-class Cart(sn.Part[CartOptions]):
+class Cart(sn.SceneModule[CartOptions]):
     """A box with an IMU under ``senses``, and a clock that it hangs nowhere."""
 
     options_type = CartOptions

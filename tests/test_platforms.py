@@ -124,20 +124,20 @@ def tell(folder):
         return sorted(path.name for path in folder.parent.iterdir())
 
     try:
-        with sn.datasets.Recorder(scene, folder) as recorder:
+        with sn.recording.Recorder(scene, folder) as recorder:
             said["while recording"] = others()
             try:
-                with sn.datasets.files.writing(folder):
+                with sn.files.writing(folder):
                     pass
             except sn.DatasetError as error:
                 said["second writer"] = str(error)
             for _ in range(5):
                 scene.step()
                 recorder.step()
-        said["steps"], said["problems"] = len(sn.datasets.open(folder)), sn.datasets.check(folder).problems
-        said["replayed"] = len(sn.datasets.replay(folder, folder.with_name("copy")))
+        said["steps"], said["problems"] = len(sn.datasets.open(folder)), sn.recording.check(folder).problems
+        said["replayed"] = len(sn.recording.replay(folder, folder.with_name("copy")))
         scene = drop()
-        with sn.datasets.Recorder(scene, folder, overwrite=True) as recorder:
+        with sn.recording.Recorder(scene, folder, overwrite=True) as recorder:
             scene.step()
             recorder.step()
         said["steps after overwrite"] = len(sn.datasets.open(folder))

@@ -10,9 +10,9 @@ from conftest import drop_scene
 
 import sensorium as sn
 from sensorium.errors import NameNotFoundError, OptionError
-from sensorium.sensors.depth_camera import DepthCamera
-from sensorium.sensors.patterns import ArrayPattern, GridPattern, PinholePattern, RingPattern, SphericalPattern
-from sensorium.sensors.raycaster import Lidar, Raycaster
+from sensorium.sensors.rays.depth_camera import DepthCamera
+from sensorium.sensors.rays.patterns import ArrayPattern, GridPattern, PinholePattern, RingPattern, SphericalPattern
+from sensorium.sensors.rays.raycaster import Lidar, Raycaster
 from sensorium.testing import SensorContract, flat, same
 
 SIZE = np.array([6.0, 4.0, 3.0])
@@ -613,7 +613,7 @@ def test_depth_noise_is_along_the_optical_axis():
 
 
 def test_large_batches_are_cast_in_parts_with_the_same_result(monkeypatch):
-    from sensorium.sensors import ray_casting
+    from sensorium.sensors.rays import casting as ray_casting
 
     def run():
         scene = room()

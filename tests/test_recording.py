@@ -21,10 +21,10 @@ from conftest import drop_scene
 from test_catalogue import EVERY
 
 import sensorium as sn
-from sensorium.datasets import chunk as chunks
-from sensorium.datasets import media
-from sensorium.datasets.chunk import ChunkWriter
-from sensorium.datasets.colour import to_frame
+from sensorium.recording import chunk as chunks
+from sensorium.recording import media
+from sensorium.recording.chunk import ChunkWriter
+from sensorium.recording.colour import to_frame
 from sensorium.worlds.contents import decode, encode
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -50,7 +50,7 @@ def box_scene(n_envs=3, seed=5, **options):
 
 def record(folder, n_steps=12, scene=None, **options):
     scene = box_scene() if scene is None else scene
-    with sn.datasets.Recorder(scene, folder, **options) as recorder:
+    with sn.recording.Recorder(scene, folder, **options) as recorder:
         recorder.record(n_steps)
     return scene
 
@@ -81,7 +81,7 @@ def test_a_recording_holds_every_buffer_of_every_step(tmp_path):
     scene.add_child("notes", Notes())
     notes = scene._children["notes"]
     seen = []
-    with sn.datasets.Recorder(scene, tmp_path / "a", chunk_bytes=20_000) as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a", chunk_bytes=20_000) as recorder:
         for step in range(30):
             scene.step()
             notes.text.value = f"step {step // 4}"
@@ -115,7 +115,7 @@ def test_a_recording_holds_every_buffer_of_every_step(tmp_path):
 def test_text_takes_no_longer_to_read_where_there_is_more_of_it(tmp_path):
     scene = box_scene(n_envs=1)
     scene.add_child("notes", Notes())
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for step in range(1500):
             scene._children["notes"].text.value = f"step {step}"
             recorder.step()
@@ -143,9 +143,9 @@ def test_a_reader_finds_steps_slices_and_tags(tmp_path):
     with pytest.raises(IndexError, match="has 12 steps"):
         episode[12]
     with pytest.raises(sn.OptionError, match=r"exclude_tags: .* tag 'dpth' .did you mean 'depth'"):
-        sn.datasets.Recorder(box_scene(), tmp_path / "b", exclude_tags=["dpth"])
+        sn.recording.Recorder(box_scene(), tmp_path / "b", exclude_tags=["dpth"])
     with pytest.raises(TypeError, match="list of tags"):
-        sn.datasets.Recorder(box_scene(), tmp_path / "b", exclude_tags="depth")
+        sn.recording.Recorder(box_scene(), tmp_path / "b", exclude_tags="depth")
     assert not (tmp_path / "b").exists()
     with pytest.raises(sn.OptionError, match="did you mean 'imu'"):
         episode.read_state_dict(0, include_tags=["imuu"])
@@ -157,7 +157,7 @@ def test_a_reader_finds_steps_slices_and_tags(tmp_path):
 
 def test_recording_does_not_change_the_simulation(tmp_path):
     recorded, bare = box_scene(n_envs=9), box_scene(n_envs=9)
-    with sn.datasets.Recorder(recorded, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(recorded, tmp_path / "a") as recorder:
         for _ in range(40):
             recorded.step()
             recorder.step()
@@ -233,7 +233,7 @@ def test_the_folder_alone_makes_the_scene_again(tmp_path):
 
 def test_a_state_is_brought_back_exactly(tmp_path):
     scene = box_scene()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(20)
     episode = sn.datasets.open(tmp_path / "a")
     again = episode.build_scene()
@@ -251,7 +251,7 @@ KILLED = """
 import sys, time, sensorium as sn
 from test_recording import box_scene
 scene = box_scene()
-with sn.datasets.Recorder(scene, sys.argv[1], chunk_bytes=100_000) as recorder:
+with sn.recording.Recorder(scene, sys.argv[1], chunk_bytes=100_000) as recorder:
     while True:
         scene.step()
         recorder.step()
@@ -271,14 +271,14 @@ def test_a_killed_process_loses_at_most_what_was_in_flight(tmp_path, moment):
         process.send_signal(signal.SIGKILL)
         steps = max([steps, *(int(line) for line in process.stdout.read().split("\n")[:-1])])
     interrupted = bool(list((tmp_path / "a").rglob("*.part")))  # it may have been between two files
-    before = sn.datasets.check(tmp_path / "a", repair=False)
+    before = sn.recording.check(tmp_path / "a", repair=False)
     assert before.whole is not interrupted
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert report.whole
     assert bool(report.repaired) is interrupted
     assert steps - 1 <= report.n_steps <= steps + 1
     assert not list((tmp_path / "a").rglob("*.part"))
-    assert sn.datasets.check(tmp_path / "a").repaired == []
+    assert sn.recording.check(tmp_path / "a").repaired == []
     episode, alone = sn.datasets.open(tmp_path / "a"), box_scene()
     assert len(episode) == report.n_steps
     for step in episode:
@@ -299,7 +299,7 @@ def test_a_step_that_was_not_finished_is_dropped(tmp_path):
         file["buffers"]["physics"][7, 1, 2] += 1.0  # as if it had never reached the disk
     with pytest.raises(sn.DatasetError, match="interrupted"):
         sn.datasets.open(tmp_path / "a")
-    assert sn.datasets.check(tmp_path / "a").n_steps == 7
+    assert sn.recording.check(tmp_path / "a").n_steps == 7
     assert len(sn.datasets.open(tmp_path / "a")) == 7
     assert scene.n_envs == 3
 
@@ -319,12 +319,12 @@ def test_a_process_may_be_killed_while_it_completes_a_file(tmp_path, monkeypatch
         return made
 
     monkeypatch.setattr(chunks, name, killed)
-    recorder = sn.datasets.Recorder(box_scene(), tmp_path / "a")
+    recorder = sn.recording.Recorder(box_scene(), tmp_path / "a")
     recorder.record(7)
     with pytest.raises(KeyboardInterrupt):
         recorder.close()
     monkeypatch.setattr(chunks, name, real)
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert report.whole
     assert report.n_steps == 7
     assert len(sn.datasets.open(tmp_path / "a")) == 7
@@ -333,7 +333,7 @@ def test_a_process_may_be_killed_while_it_completes_a_file(tmp_path, monkeypatch
 def test_what_was_never_laid_out_is_removed(tmp_path):
     record(tmp_path / "a")
     (tmp_path / "a" / "state" / "common" / "00000012.h5.part").write_bytes(b"\x89HDF")
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert report.whole
     assert report.n_steps == 12
     assert not list((tmp_path / "a").rglob("*.part"))
@@ -341,12 +341,12 @@ def test_what_was_never_laid_out_is_removed(tmp_path):
 
 def test_check_leaves_a_recording_alone_while_it_is_written(tmp_path):
     scene = box_scene()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(3)
         with pytest.raises(sn.DatasetError, match="being written"):
-            sn.datasets.check(tmp_path / "a")
+            sn.recording.check(tmp_path / "a")
         recorder.record(3)
-    assert sn.datasets.check(tmp_path / "a").n_steps == 6
+    assert sn.recording.check(tmp_path / "a").n_steps == 6
 
 
 # -- memory and threads -----------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ def test_a_slow_disk_holds_the_scene_back(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ChunkWriter, "write", slow)
     scene = box_scene()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         start = time.perf_counter()
         for _ in range(20):
             scene.step()
@@ -385,7 +385,7 @@ FULL = """
 import resource, sys, sensorium as sn
 from test_recording import box_scene
 scene = box_scene()
-recorder = sn.datasets.Recorder(scene, sys.argv[1], chunk_bytes=100_000)
+recorder = sn.recording.Recorder(scene, sys.argv[1], chunk_bytes=100_000)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 recorder.record(1000)
 """
@@ -407,7 +407,7 @@ def test_a_full_disk_harms_nothing_that_was_written(small_disk):
     earlier = {path: path.read_bytes() for path in (small_disk / "earlier").rglob("*") if path.is_file()}
     scene = box_scene()
     room = shutil.disk_usage(small_disk).free
-    recorder = sn.datasets.Recorder(
+    recorder = sn.recording.Recorder(
         scene, small_disk / "a", chunk_bytes=room * 6 // 10
     )  # there is no room for a second
     with pytest.raises(sn.DatasetError, match=r"No space left on device.*[Ff]ree some space") as caught:
@@ -419,7 +419,7 @@ def test_a_full_disk_harms_nothing_that_was_written(small_disk):
         recorder.step()
     recorder.close()
     assert {path: path.read_bytes() for path in earlier} == earlier
-    report = sn.datasets.check(small_disk / "a")
+    report = sn.recording.check(small_disk / "a")
     assert report.whole
     assert report.repaired == []
     assert len(sn.datasets.open(small_disk / "a")) == report.n_steps
@@ -466,7 +466,7 @@ def test_a_newer_version_is_refused(tmp_path):
     folder = damaged(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"version": 3}))
-    for call in (sn.datasets.open, sn.datasets.check):
+    for call in (sn.datasets.open, sn.recording.check):
         with pytest.raises(sn.DatasetError, match=r"version 3 .* install a newer one"):
             call(folder)
 
@@ -480,29 +480,29 @@ def test_files_that_are_missing_truncated_foreign_or_changed(tmp_path):
     paths[1].unlink()
     with pytest.raises(sn.DatasetError, match=r"the steps \d+ to \d+ are missing"):
         sn.datasets.open(folder)
-    assert "are missing before it" in str(sn.datasets.check(folder))
+    assert "are missing before it" in str(sn.recording.check(folder))
 
     half = len(whole) // 2
     for data in (whole[:half], b"", b"not HDF5 at all"):
         paths[1].write_bytes(data)
         with pytest.raises(sn.DatasetError, match=rf"{paths[1].name} is not a whole file"):
             sn.datasets.open(folder)
-        report = sn.datasets.check(folder)
+        report = sn.recording.check(folder)
         assert not report.whole
         assert report.n_steps == int(paths[1].stem)
         assert paths[1].read_bytes() == data  # check repairs nothing by guessing
 
     record(tmp_path / "other", scene=box_scene(n_envs=2), chunk_bytes=10_000)
     shutil.copy(sorted((tmp_path / "other" / "state" / "common").glob("*.h5"))[1], paths[1])
-    assert not sn.datasets.check(folder).whole
+    assert not sn.recording.check(folder).whole
 
     paths[1].write_bytes(whole)
-    assert sn.datasets.check(folder).whole
+    assert sn.recording.check(folder).whole
     flipped = bytearray(whole)
     with h5py.File(paths[1]) as file:
         flipped[file["buffers"]["physics"].id.get_offset() + 5] ^= 1
     paths[1].write_bytes(flipped)
-    report = sn.datasets.check(folder)
+    report = sn.recording.check(folder)
     assert "is damaged" in str(report)
     assert report.n_steps == int(paths[1].stem)
 
@@ -513,17 +513,17 @@ def test_folders_that_are_in_use(tmp_path):
     (tmp_path / "full" / "letter.txt").write_text("dear")
     scene = box_scene()
     with pytest.raises(sn.DatasetError, match="is a file"):
-        sn.datasets.Recorder(scene, tmp_path / "file")
+        sn.recording.Recorder(scene, tmp_path / "file")
     for overwrite, match in ((False, "is not empty"), (True, "no recording")):
         with pytest.raises(sn.DatasetError, match=match):
-            sn.datasets.Recorder(scene, tmp_path / "full", overwrite=overwrite)
+            sn.recording.Recorder(scene, tmp_path / "full", overwrite=overwrite)
     assert (tmp_path / "full" / "letter.txt").read_text() == "dear"
     record(tmp_path / "a", n_steps=3, scene=scene)
     record(tmp_path / "a", n_steps=5, scene=scene, overwrite=True)
     assert len(sn.datasets.open(tmp_path / "a")) == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "file", "full"]
-    with sn.datasets.Recorder(scene, tmp_path / "b"), pytest.raises(sn.DatasetError, match="recorded already"):
-        sn.datasets.Recorder(scene, tmp_path / "c")
+    with sn.recording.Recorder(scene, tmp_path / "b"), pytest.raises(sn.DatasetError, match="recorded already"):
+        sn.recording.Recorder(scene, tmp_path / "c")
     assert not (tmp_path / "c").exists()
 
 
@@ -531,9 +531,9 @@ def test_buffers_that_cannot_be_recorded(tmp_path):
     scene = box_scene()
     scene.add_child("odd", sn.Buffer([1, 2]))
     with pytest.raises(sn.DatasetError, match="'odd' holds list"):
-        sn.datasets.Recorder(scene, tmp_path / "a")
+        sn.recording.Recorder(scene, tmp_path / "a")
     scene._children["odd"].value = np.zeros(3)
-    recorder = sn.datasets.Recorder(scene, tmp_path / "a")
+    recorder = sn.recording.Recorder(scene, tmp_path / "a")
     scene.step()
     recorder.step()
     scene._children["odd"].value = np.zeros(4)
@@ -541,7 +541,7 @@ def test_buffers_that_cannot_be_recorded(tmp_path):
     with pytest.raises(sn.DatasetError, match=r"'odd' changed its shape from \(3,\) to \(4,\)"):
         recorder.step()
     recorder.close()
-    assert sn.datasets.check(tmp_path / "a").n_steps == 1
+    assert sn.recording.check(tmp_path / "a").n_steps == 1
 
 
 def test_two_buffers_of_one_name_are_an_error(tmp_path):
@@ -549,7 +549,7 @@ def test_two_buffers_of_one_name_are_an_error(tmp_path):
     scene.things = {"a.b": sn.Buffer(1.0), "a": Notes()}
     scene.things["a"].b = sn.Buffer(2.0)
     with pytest.raises(sn.TreeError, match=r"things\.a\.b"):
-        sn.datasets.Recorder(scene, tmp_path / "a")
+        sn.recording.Recorder(scene, tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 
@@ -558,7 +558,7 @@ def test_a_failed_start_leaves_nothing_behind(tmp_path):
     scene.add_object(sn.Box(), name="box")
     scene.build()
     with pytest.raises(sn.OptionError, match="no JSON form"):
-        sn.datasets.Recorder(scene, tmp_path / "a", metadata={"scene": object()})
+        sn.recording.Recorder(scene, tmp_path / "a", metadata={"scene": object()})
     assert not (tmp_path / "a").exists()
     record(tmp_path / "a", scene=scene)
 
@@ -575,9 +575,9 @@ def test_a_recording_is_replaced_when_there_is_a_step(tmp_path, monkeypatch):
     earlier = whole_folder(tmp_path / "a")
     scene = box_scene()
     with pytest.raises(sn.OptionError, match="no JSON form"):
-        sn.datasets.Recorder(scene, tmp_path / "a", metadata={"scene": object()}, overwrite=True)
+        sn.recording.Recorder(scene, tmp_path / "a", metadata={"scene": object()}, overwrite=True)
     assert whole_folder(tmp_path / "a") == earlier
-    with sn.datasets.Recorder(scene, tmp_path / "a", overwrite=True):
+    with sn.recording.Recorder(scene, tmp_path / "a", overwrite=True):
         pass  # no step
     assert whole_folder(tmp_path / "a") == earlier
 
@@ -586,14 +586,14 @@ def test_a_recording_is_replaced_when_there_is_a_step(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(ChunkWriter, "write", full)
-        recorder = sn.datasets.Recorder(scene, tmp_path / "a", overwrite=True)
+        recorder = sn.recording.Recorder(scene, tmp_path / "a", overwrite=True)
         with pytest.raises(sn.DatasetError, match="no room"):
             recorder.record(5)
     assert whole_folder(tmp_path / "a") == earlier
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    with sn.datasets.Recorder(scene, tmp_path / "a", overwrite=True) as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a", overwrite=True) as recorder:
         with pytest.raises(sn.DatasetError, match="being written"):
-            sn.datasets.Recorder(box_scene(), tmp_path / "a", overwrite=True)
+            sn.recording.Recorder(box_scene(), tmp_path / "a", overwrite=True)
         recorder.record(2)  # the first is written when the second is handed over
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert len(sn.datasets.open(tmp_path / "a")) == 2
@@ -603,7 +603,7 @@ REPLACING = """
 import os, signal, sys, sensorium as sn
 from test_recording import box_scene
 scene = box_scene()
-recorder = sn.datasets.Recorder(scene, sys.argv[1], overwrite=True)
+recorder = sn.recording.Recorder(scene, sys.argv[1], overwrite=True)
 if sys.argv[2] == "one":
     recorder._place.keep = lambda: os.kill(os.getpid(), signal.SIGKILL)
     recorder.record(3)
@@ -618,8 +618,8 @@ def test_a_process_may_be_killed_while_it_replaces_a_recording(tmp_path, steps):
     command = [sys.executable, "-c", REPLACING, str(tmp_path / "a"), steps]
     subprocess.run(command, env=ENVIRONMENT, cwd=Path(__file__).parent)
     assert len(list(tmp_path.iterdir())) == 2
-    assert not sn.datasets.check(tmp_path / "a", repair=False).whole
-    report = sn.datasets.check(tmp_path / "a")
+    assert not sn.recording.check(tmp_path / "a", repair=False).whole
+    report = sn.recording.check(tmp_path / "a")
     assert report.whole, report
     assert report.repaired
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -634,7 +634,7 @@ def test_a_recording_that_had_just_begun_can_be_replaced(tmp_path, monkeypatch):
     record(tmp_path / "whole")
     (tmp_path / "a" / "state" / "common").mkdir(parents=True)
     shutil.copy(tmp_path / "whole" / "scene.xml", tmp_path / "a")
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert not report.whole
     assert "was begun and has no step" in str(report)
     with pytest.raises(sn.DatasetError, match=r"begun and has no step.*--overwrite"):
@@ -642,7 +642,7 @@ def test_a_recording_that_had_just_begun_can_be_replaced(tmp_path, monkeypatch):
     with pytest.raises(sn.DatasetError, match="is not empty"):
         record(tmp_path / "a")
     record(tmp_path / "a", n_steps=4, overwrite=True)
-    assert sn.datasets.check(tmp_path / "a").n_steps == 4
+    assert sn.recording.check(tmp_path / "a").n_steps == 4
     (tmp_path / "b" / "state" / "common").mkdir(parents=True)
     (tmp_path / "b" / "letter.txt").write_text("dear")
     with pytest.raises(sn.DatasetError, match="no recording"):
@@ -663,19 +663,19 @@ def test_check_misses_files_of_the_scene(tmp_path):
     scene.add_object(tmp_path / "stone.xml", name="stone")
     scene.build()
     record(tmp_path / "a", scene=scene)
-    assert sn.datasets.check(tmp_path / "a").whole
+    assert sn.recording.check(tmp_path / "a").whole
     mesh = next((tmp_path / "a" / "assets").rglob("stone.obj"))
     config = tmp_path / "a" / "config.json"
     now = json.loads(config.read_text())
     for form in (now, {key: value for key, value in now.items() if key != "files"} | {"version": 1}):
         config.write_text(json.dumps(form))
         mesh.unlink()
-        assert "stone.obj" in str(sn.datasets.check(tmp_path / "a"))
+        assert "stone.obj" in str(sn.recording.check(tmp_path / "a"))
         mesh.write_text(MESH)
-        assert sn.datasets.check(tmp_path / "a").whole
+        assert sn.recording.check(tmp_path / "a").whole
     config.write_text(json.dumps(now))
     mesh.write_text(MESH.replace("1", "2", 1))
-    assert "stone.obj was changed" in str(sn.datasets.check(tmp_path / "a"))
+    assert "stone.obj was changed" in str(sn.recording.check(tmp_path / "a"))
 
 
 @pytest.mark.parametrize(
@@ -685,7 +685,7 @@ def test_check_finds_damaged_events(tmp_path, damage):
     record(tmp_path / "a")
     path = tmp_path / "a" / "state" / "common" / "00000000.jsonl"
     path.write_bytes(damage(path.read_bytes()))
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert "00000000.jsonl was changed or truncated" in str(report)
     assert report.n_steps == 0
     assert "run `sensorium check" not in str(report)  # which is what was run
@@ -701,7 +701,7 @@ def test_check_finds_what_the_configuration_does_not_say(tmp_path, key):
     *above, name = key.split(".")
     (config[above[0]] if above else config).pop(name)
     path.write_text(json.dumps(config))
-    assert f"config.json does not say '{key}'" in str(sn.datasets.check(tmp_path / "a"))
+    assert f"config.json does not say '{key}'" in str(sn.recording.check(tmp_path / "a"))
     with pytest.raises(sn.DatasetError, match=f"does not say '{key}'"):
         sn.datasets.open(tmp_path / "a")
 
@@ -711,7 +711,7 @@ def test_check_finds_values_that_changed_places(tmp_path):
     with h5py.File(tmp_path / "a" / "state" / "common" / "00000000.h5", "r+") as file:
         data = file["buffers"]["physics"]
         data[5] = np.roll(data[5], 1, axis=1)
-    assert "step 5 is damaged" in str(sn.datasets.check(tmp_path / "a"))
+    assert "step 5 is damaged" in str(sn.recording.check(tmp_path / "a"))
 
 
 def test_recordings_of_the_first_version_are_read(tmp_path):
@@ -731,14 +731,14 @@ def test_recordings_of_the_first_version_are_read(tmp_path):
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     del config["files"], config["n_steps"]
     (tmp_path / "a" / "config.json").write_text(json.dumps(config | {"version": 1}))
-    assert sn.datasets.check(tmp_path / "a").whole
+    assert sn.recording.check(tmp_path / "a").whole
     assert len(sn.datasets.open(tmp_path / "a")) == 12
     path.rename(path.with_name("00000000.h5.part"))
     path.with_suffix(".jsonl").rename(path.with_name("00000000.events.part"))
     with h5py.File(path.with_name("00000000.h5.part"), "r+") as file:
         file["buffers"]["physics"][9, 1, 2] += 1.0
-    assert sn.datasets.check(tmp_path / "a").n_steps == 9
-    assert sn.datasets.check(tmp_path / "a").whole
+    assert sn.recording.check(tmp_path / "a").n_steps == 9
+    assert sn.recording.check(tmp_path / "a").whole
 
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (20, 24, 32, 3), np.uint8)
@@ -811,7 +811,7 @@ def test_fields_that_differ_per_env_are_recorded(tmp_path):
     scene.world.expand("body_mass")[:, -1] = torch.from_numpy(rng.uniform(0.5, 3, 9))
     scene.world.update_constants()
     readings = []
-    with sn.datasets.Recorder(scene, tmp_path / "a", chunk_bytes=30_000) as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a", chunk_bytes=30_000) as recorder:
         for step in range(40):
             if step == 12:
                 scene.world.expand("opt.gravity")[:, 0] = torch.linspace(0, 3, 9)
@@ -842,7 +842,7 @@ def test_fields_that_differ_per_env_are_recorded(tmp_path):
     for step in (0, 11, 12, 25, 39):
         episode.seek(other, step)
         assert torch.equal(other.sensors["imu"].read().lin_acc, readings[step])
-    seen = sn.datasets.replay(tmp_path / "a", tmp_path / "b", sn.datasets.ReplayOptions(interval=3))
+    seen = sn.recording.replay(tmp_path / "a", tmp_path / "b", sn.recording.ReplayOptions(interval=3))
     for frame in (3, 13):
         for name, value in episode[3 * frame].items():
             np.testing.assert_array_equal(seen[frame][name], value, err_msg=name)
@@ -850,7 +850,7 @@ def test_fields_that_differ_per_env_are_recorded(tmp_path):
 
 def test_fields_that_differ_per_env_may_be_left_out(tmp_path):
     scene = box_scene()
-    with sn.datasets.Recorder(scene, tmp_path / "a", exclude_tags=[*sn.datasets.IMAGE_TAGS, "pose"]) as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a", exclude_tags=[*sn.recording.IMAGE_TAGS, "pose"]) as recorder:
         recorder.record(2)
         scene.world.expand("body_mass")
         recorder.record(2)
@@ -865,7 +865,7 @@ def test_a_scene_is_brought_to_a_step_with_its_sensors(tmp_path):
     scene = box_scene()
     scene.add_child("notes", Notes())
     seen = []
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for step in range(40):
             if step == 20:
                 scene.reset([1])
@@ -888,7 +888,7 @@ def test_a_scene_is_brought_to_a_step_with_its_sensors(tmp_path):
 
 def test_going_back_needs_sensors_that_were_not_changed(tmp_path):
     scene = box_scene()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(5)
         scene.sensors["imu"].set(acc_noise=3.0)
         recorder.record(5)
@@ -916,7 +916,7 @@ def test_envs_that_stand_still_are_retraced_and_go_on_standing(tmp_path, how):
     scene.add_sensor(sn.IMU(link="rod", pos=(0.4, 0, 0), uuid="imu", delay=0.02))
     scene.add_sensor(sn.JointTorque(robot="arm", uuid="torque"))
     scene.build(n_envs=3)
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for step in range(14):
             push = np.full((3, 1), 0.1 * step)
             if step == 5 and how == "held":
@@ -931,7 +931,7 @@ def test_envs_that_stand_still_are_retraced_and_go_on_standing(tmp_path, how):
             recorder.step()
     episode = sn.datasets.open(tmp_path / "a")
     again = episode.build_scene()
-    tracer = sn.datasets.Retracer(episode, again)
+    tracer = sn.recording.Retracer(episode, again)
     for step in range(14):
         tracer.to(step)
         for uuid in ("imu", "torque"):
@@ -950,7 +950,7 @@ def test_steps_that_are_missing_at_the_end_are_told(tmp_path):
     assert len(files) > 2
     first = int(files[-1].stem)
     files[-1].unlink()
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert not report.whole
     assert f"the steps {first} to 29 are missing at the end" in str(report)
     with pytest.warns(UserWarning, match=f"the steps {first} to 29 that were recorded are missing at the end"):
@@ -958,7 +958,7 @@ def test_steps_that_are_missing_at_the_end_are_told(tmp_path):
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     del config["n_steps"]  # as where the process was killed: then the events of a file tell
     (tmp_path / "a" / "config.json").write_text(json.dumps(config))
-    report = sn.datasets.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a")
     assert f"{first:08d}.jsonl has no file of steps" in str(report)
     files[-1].with_suffix(".jsonl").unlink()
-    assert sn.datasets.check(tmp_path / "a").whole
+    assert sn.recording.check(tmp_path / "a").whole

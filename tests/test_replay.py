@@ -12,8 +12,8 @@ from test_catalogue import EVERY, ROVER
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.datasets import Retracer
-from sensorium.datasets.replay import ReplayOptions, replay
+from sensorium.recording import Retracer
+from sensorium.recording.replay import ReplayOptions, replay
 
 IMPERFECT = {"delay": 0.03, "jitter": 0.02, "dropout": 0.1, "stuck": 0.02, "rate": 60.0}
 
@@ -46,7 +46,7 @@ def test_replay_reproduces_every_reading(tmp_path, n_envs):
     some = [n_envs - 1]
     seen = []
     scene.sensors["second"].set(acc_noise=0.7)
-    with sn.datasets.Recorder(scene, tmp_path / "a", chunk_bytes=300_000) as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a", chunk_bytes=300_000) as recorder:
         for step in range(60):
             if step == 15:
                 scene.reset(some)
@@ -80,7 +80,7 @@ def test_a_recording_that_begins_late_is_replayed_exactly(tmp_path):
     scene.sensors["imu"].set(dropout=0.3)
     scene.step(17)
     seen = []
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for _ in range(12):
             scene.step()
             recorder.step()
@@ -99,7 +99,7 @@ def test_a_recording_that_begins_late_is_replayed_exactly(tmp_path):
 def test_another_seed_reads_otherwise(tmp_path):
     """what makes the tests above worth something: the readings do depend on the random state"""
     scene = every_sensor(2)
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(5)
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     config["scene"]["seed"] += 1
@@ -126,7 +126,7 @@ def test_modules_of_ones_own_are_written_back(tmp_path):
     scene = drop_scene()
     scene.build()
     scene.add_child("lamp", Lamp())
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for step in range(4):
             scene._children["lamp"].brightness.value = step / 2
             scene.step()
@@ -164,7 +164,7 @@ def falling(tmp_path_factory):
     folder = tmp_path_factory.mktemp("falling") / "a"
     scene = camera_scene()
     frames = []
-    with sn.datasets.Recorder(scene, folder) as recorder:
+    with sn.recording.Recorder(scene, folder) as recorder:
         for _ in range(30):
             scene.step()
             recorder.step()
@@ -222,7 +222,7 @@ def test_images_of_a_replay_are_those_of_the_scene(falling, tmp_path):
     files = sorted(str(path.relative_to(tmp_path / "seen")) for path in (tmp_path / "seen").rglob("*.mp4"))
     assert files[0] == "rgb/front.rgb/env0000/00000000.mp4"
     assert len(files) == 2 * 2 * 3
-    report = sn.datasets.check(tmp_path / "seen")
+    report = sn.recording.check(tmp_path / "seen")
     assert report.whole
     assert report.n_files == 2 + 3 + 3 * 2 * 2 * len(KINDS)
 
@@ -255,14 +255,14 @@ def test_an_interrupted_replay_goes_on_where_it_was(falling, tmp_path):
             replay(falling[0], tmp_path / "b", options, resume=True, progress=Interrupt(frames))
     written = {path: path.stat().st_ino for path in (tmp_path / "b").rglob("*") if path.suffix in (".h5", ".mp4")}
     assert len(written) > 8
-    assert not sn.datasets.check(tmp_path / "b").whole
+    assert not sn.recording.check(tmp_path / "b").whole
     resumed = []
     again = replay(falling[0], tmp_path / "b", options, resume=True, progress=resumed.append)
     assert resumed[0] >= 5  # frames that were there
     assert sum(resumed) == 15
     assert {path: path.stat().st_ino for path in written} == written  # nothing was written again
     same(whole, again)
-    assert sn.datasets.check(tmp_path / "b").whole
+    assert sn.recording.check(tmp_path / "b").whole
 
 
 @needs_gl
@@ -290,7 +290,7 @@ def test_other_cameras_and_sensors(falling, tmp_path):
             ]
         )
     )
-    added = sn.datasets.load_sensors(file)
+    added = sn.recording.load_sensors(file)
     options = ReplayOptions(images=("rgb", "depth"), sensors=added, cameras=("top",), interval=10, max_frames=2)
     seen = replay(falling[0], tmp_path / "seen", options)
     assert len(seen) == 2
@@ -328,7 +328,7 @@ def test_replays_that_cannot_be(falling, tmp_path):
         replay(tmp_path / "b", folder, resume=True)
     scene = drop_scene()
     scene.build()
-    with sn.datasets.Recorder(scene, tmp_path / "blind") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "blind") as recorder:
         recorder.record(2)
     with pytest.raises(sn.OptionError, match="no cameras to render rgb"):
         replay(tmp_path / "blind", tmp_path / "c", ReplayOptions(images=("rgb",)))
@@ -351,7 +351,7 @@ def test_files_of_sensors_that_are_wrong(tmp_path, text, match):
     file = tmp_path / "sensors.json"
     file.write_text(text)
     with pytest.raises(sn.OptionError, match=match) as caught:
-        sn.datasets.load_sensors(file)
+        sn.recording.load_sensors(file)
     assert "sensors.json" in str(caught.value)
 
 
@@ -411,31 +411,31 @@ def test_commands_that_cannot_be(tmp_path, capsys, monkeypatch, words, match):
 
 
 def test_ctrl_c_keeps_what_was_recorded(tmp_path, capsys, monkeypatch):
-    step = sn.datasets.Recorder.step
+    step = sn.recording.Recorder.step
 
     def interrupted(self):
         if self.n_steps == 5:
             raise KeyboardInterrupt
         step(self)
 
-    monkeypatch.setattr(sn.datasets.Recorder, "step", interrupted)
+    monkeypatch.setattr(sn.recording.Recorder, "step", interrupted)
     assert main(["record", "--scenario", "random-acceleration", "--out", str(tmp_path / "a")]) == 0
     assert "5 steps of 1 envs (interrupted)" in capsys.readouterr().out
-    assert sn.datasets.check(tmp_path / "a").n_steps == 5
+    assert sn.recording.check(tmp_path / "a").n_steps == 5
 
 
 def test_a_second_recording_knows_what_was_set_in_the_first(tmp_path):
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1, delay=0.02))
     scene.build(n_envs=2, seed=3)
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for _ in range(3):
             scene.step()
             imu.set(acc_noise=5.0)  # after the step: that is how it is noted
             recorder.step()
     scene.reset()
     read = []
-    with sn.datasets.Recorder(scene, tmp_path / "b") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "b") as recorder:
         for _ in range(6):
             scene.step()
             recorder.step()
@@ -451,7 +451,7 @@ def test_steps_that_are_not_recorded_are_told(tmp_path):
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box"))
     scene.build()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         scene.step()
         recorder.step()
         scene.step(3)
@@ -465,7 +465,7 @@ def test_cameras_of_a_file_are_wanted_beside_named_ones(tmp_path):
     scene.add_sensor(sn.Camera(uuid="eye", pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(16, 12)))
     scene.add_sensor(sn.Camera(uuid="other", pos=(0, 1, 1), lookat=(0, 0, 0), resolution=(16, 12)))
     scene.build()
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         scene.step()
         recorder.step()
     (tmp_path / "top.yaml").write_text(

@@ -14,11 +14,11 @@ from conftest import drop_scene
 from gl import needs_gl
 
 import sensorium as sn
-from sensorium.cameras.block import Block
-from sensorium.datasets.chunk import Chunk, whole_steps
-from sensorium.datasets.drafts import Draft, records
-from sensorium.datasets.replay import ReplayOptions, replay
-from sensorium.datasets.runs import missing_runs, share
+from sensorium.cameras.render_pass import RenderPass
+from sensorium.recording.chunk import Chunk, whole_steps
+from sensorium.recording.drafts import Draft, records
+from sensorium.recording.replay import ReplayOptions, replay
+from sensorium.recording.runs import missing_runs, share
 
 pytestmark = needs_gl
 N_FRAMES = 150
@@ -26,7 +26,8 @@ OPTIONS = ReplayOptions(images=("rgb", "depth"), segment_frames=60)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 SCRIPT = """
 import resource, sys, sensorium as sn
-from sensorium.datasets import ReplayOptions, replay
+from sensorium.recording import ReplayOptions
+from sensorium.recording import replay
 limit = int(sys.argv[4])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -43,7 +44,7 @@ def recording(tmp_path_factory):
     scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1, gyro_random_walk=0.1, delay=0.02))
     scene.add_sensor(sn.Camera(uuid="front", pos=(1.5, 0.3, 0.6), lookat=(0, 0, 0.3), resolution=(96, 64)))
     scene.build(n_envs=2, seed=1)
-    with sn.datasets.Recorder(scene, folder) as recorder:
+    with sn.recording.Recorder(scene, folder) as recorder:
         for step in range(N_FRAMES):
             if step % 40 == 0:
                 scene["box"].set_pose(pos=(0, 0, 0.5 + step / 200), envs=[1])
@@ -126,8 +127,8 @@ def test_a_killed_replay_loses_no_frame_and_makes_none_twice(recording, whole, t
     assert frames <= told <= there < N_FRAMES
     assert there <= told + 2  # one under way to the disk, and one of which it was not told any more
     rendered = []
-    render = Block.render
-    monkeypatch.setattr(Block, "render", lambda self, *given: rendered.append(1) or render(self, *given))
+    render = RenderPass.render
+    monkeypatch.setattr(RenderPass, "render", lambda self, *given: rendered.append(1) or render(self, *given))
     with pytest.raises(KeyboardInterrupt):  # what making the scene renders
         replay(recording, tmp_path / "c", OPTIONS, progress=interrupt)
     for_the_scene = len(rendered)
@@ -138,14 +139,14 @@ def test_a_killed_replay_loses_no_frame_and_makes_none_twice(recording, whole, t
     assert sum(reports) == N_FRAMES
     assert len(rendered) - for_the_scene == N_FRAMES - there
     same(whole, resumed, rgb_too=False)
-    assert sn.datasets.check(tmp_path / "b").whole
+    assert sn.recording.check(tmp_path / "b").whole
     assert not list((tmp_path / "b").rglob("*.part"))
 
 
 def test_check_keeps_the_frames_of_a_killed_replay(recording, tmp_path):
     Running(recording, tmp_path / "b").kill()
     there = on_disk(tmp_path / "b")
-    report = sn.datasets.check(tmp_path / "b")
+    report = sn.recording.check(tmp_path / "b")
     assert report.n_steps == there
     assert any(f"kept {there} frames" in text for text in report.repaired)
     assert sn.datasets.open(tmp_path / "b").read_rgb("front", there - 1).shape == (2, 64, 96, 3)
@@ -252,7 +253,7 @@ def test_files_that_are_damaged_are_made_again(recording, whole, tmp_path, damag
     assert sum(reports) == 25
     for path, made in before.items():
         assert (path.stat().st_ctime_ns == made) is (path.stem != "00000010"), path
-    assert sn.datasets.check(tmp_path / "b").whole
+    assert sn.recording.check(tmp_path / "b").whole
     for index in range(25):
         np.testing.assert_array_equal(again.read_rgb("front", index), first.read_rgb("front", index))
         same_depth(again.read_depth("front", index), whole.read_depth("front", index))
@@ -267,7 +268,7 @@ def test_a_file_that_grows_too_large_is_a_clear_error(recording, whole, tmp_path
     _, text = running.process.communicate()
     assert running.process.returncode == 1
     last = text.strip().splitlines()[-1]
-    assert last.startswith("sensorium.datasets.files.DiskFullError: cannot write ")
+    assert last.startswith("sensorium.recording.folder.DiskFullError: cannot write ")
     assert last.endswith(": File too large. Free some space: what was written before is whole.")
     there = on_disk(tmp_path / "b")
     assert there >= running.told > 10

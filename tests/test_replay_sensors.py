@@ -10,8 +10,8 @@ from conftest import drop_scene
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.datasets.events import events_sum
-from sensorium.datasets.replay import ReplayOptions, replay
+from sensorium.recording.events import events_checksum
+from sensorium.recording.replay import ReplayOptions, replay
 from sensorium.robots import RigSensor, SensorRig
 
 RING = {"kind": "RingPattern", "n_points": 12}
@@ -30,7 +30,7 @@ def drive(folder, robots=("robot",), n_steps=12):
     for number, name in enumerate(robots):
         scene.add_module(name, sn.robots.make("diffdrive", rig=RIG, pos=(0, number, 0)))
     scene.build(n_envs=2, seed=3)
-    with sn.datasets.Recorder(scene, folder) as recorder:
+    with sn.recording.Recorder(scene, folder) as recorder:
         for step in range(n_steps):
             for name in robots:
                 scene[name].act([0.5, 0.3])
@@ -109,7 +109,7 @@ def sign(events):
         checks = file["check"][()]
         for line in events.read_bytes().splitlines():
             row = json.loads(line)["row"]
-            checks[row] = int(checks[row]) & ~(0x7FFFFFFF << 32) | events_sum(line) << 32
+            checks[row] = int(checks[row]) & ~(0x7FFFFFFF << 32) | events_checksum(line) << 32
         file["check"][...] = checks
 
 
@@ -137,7 +137,7 @@ def falling(folder):
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box", uuid="imu", gyro_random_walk=0.1))
     scene.build(n_envs=2, seed=1)
-    with sn.datasets.Recorder(scene, folder) as recorder:
+    with sn.recording.Recorder(scene, folder) as recorder:
         recorder.record(12)
     scene.close()
 
@@ -166,7 +166,7 @@ def test_another_device_is_not_exact_and_says_so(tmp_path):
 # -- scenes -----------------------------------------------------------------------------------------------------------
 
 
-class Station(sn.Part):
+class Station(sn.SceneModule):
     """Holds its sensors in all the ways that a module can."""
 
     def attach(self, scene, name):
@@ -208,7 +208,7 @@ def test_sensors_are_taken_out_and_replaced_wherever_they_hang():
 
 
 def test_a_replaced_replay_is_kept_until_there_is_a_frame(driven, tmp_path, monkeypatch):
-    from sensorium.datasets.job import Job
+    from sensorium.recording.replay_job import Job
 
     replay(driven.folder, tmp_path / "b")
     before = {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()}
@@ -243,7 +243,7 @@ def test_what_was_set_before_and_after_a_restart_of_all_envs(tmp_path):
         imu.set(**before)
         scene.reset()
         imu.set(**after)
-        with sn.datasets.Recorder(scene, tmp_path / f"a{number}") as recorder:
+        with sn.recording.Recorder(scene, tmp_path / f"a{number}") as recorder:
             recorder.record(5)
         assert_replayed_to_the_bit(tmp_path / f"a{number}", tmp_path / f"b{number}")
 
@@ -258,7 +258,7 @@ def test_what_was_set_by_masks_of_many_envs(tmp_path):
         mask = np.zeros(1500, bool)
         mask[env] = True
         imu.set(acc_bias=bias, envs=mask)
-    with sn.datasets.Recorder(scene, tmp_path / "a") as recorder:
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         imu.set(acc_bias=3.0, envs=ids)
         ids.append(8)  # a list of the user's own
         recorder.record(2)

@@ -9,15 +9,15 @@ import torch
 from conftest import arm_scene, drop_scene
 
 import sensorium as sn
-from sensorium.sensors.barometer import Barometer
-from sensorium.sensors.battery_state import BatteryState
-from sensorium.sensors.clock import Clock
-from sensorium.sensors.force_torque import ForceTorque
-from sensorium.sensors.gps import GPS
-from sensorium.sensors.joint_torque import JointTorque
-from sensorium.sensors.magnetometer import Magnetometer
-from sensorium.sensors.optical_flow import OpticalFlow
-from sensorium.sensors.wheel_odometry import WheelOdometry
+from sensorium.sensors.robot.barometer import Barometer
+from sensorium.sensors.robot.battery_state import BatteryState
+from sensorium.sensors.robot.clock import Clock
+from sensorium.sensors.robot.force_torque import ForceTorque
+from sensorium.sensors.robot.gps import GPS
+from sensorium.sensors.robot.joint_torque import JointTorque
+from sensorium.sensors.robot.magnetometer import Magnetometer
+from sensorium.sensors.robot.optical_flow import OpticalFlow
+from sensorium.sensors.robot.wheel_odometry import WheelOdometry
 from sensorium.testing import SensorContract, flat
 from sensorium.worlds import Painter
 
@@ -622,7 +622,7 @@ def test_tensor_formulas_agree_with_the_kernels(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(scenes, "MujocoWorld", GraphWorld)
         graph = build()
-    assert graph.world.captures
+    assert graph.world.is_gpu
     for _ in range(20):
         for scene in (plain, graph):
             scene.step()

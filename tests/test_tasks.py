@@ -264,7 +264,7 @@ CAMERAS = (
 
 
 def test_one_pass_a_step_serves_images_depth_segmentation_and_points(monkeypatch):
-    from sensorium.cameras import block
+    from sensorium.cameras import render_pass as block
 
     passes, render = [], block.Block.render
     monkeypatch.setattr(block.Block, "render", lambda self, *args: (passes.append(1), render(self, *args))[1])

@@ -9,8 +9,8 @@ import torch
 from conftest import drop_scene
 
 import sensorium as sn
-from sensorium.sensors.material import MATERIALS, Material
-from sensorium.sensors.temperature_grid import TemperatureGrid
+from sensorium.sensors.thermal.material import MATERIALS, Material
+from sensorium.sensors.thermal.temperature_grid import TemperatureGrid
 from sensorium.testing import SensorContract
 
 STILL = {"convection": 0.0}

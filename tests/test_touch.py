@@ -9,10 +9,10 @@ from conftest import drop_scene
 
 import sensorium as sn
 from sensorium.errors import OptionError
-from sensorium.sensors.contact_probe import ContactDepthProbe, ContactProbe, KinematicContactProbe
-from sensorium.sensors.elastomer import ElastomerDisplacement, ElastomerTaxel
-from sensorium.sensors.proximity import Proximity
-from sensorium.sensors.tactile_array import KinematicTaxel, TactileArray
+from sensorium.sensors.touch.contact_probe import ContactDepthProbe, ContactProbe, KinematicContactProbe
+from sensorium.sensors.touch.elastomer import ElastomerDisplacement, ElastomerTaxel
+from sensorium.sensors.touch.proximity import Proximity
+from sensorium.sensors.touch.tactile_array import KinematicTaxel, TactileArray
 from sensorium.testing import SensorContract
 
 DT = 0.01

@@ -55,7 +55,7 @@ def recording(tmp_path_factory):
     velocity = scene.world.bind("qvel")
     velocity[1, 2] = 3.0
     scene.forward()
-    with sn.datasets.Recorder(scene, folder) as recorder:
+    with sn.recording.Recorder(scene, folder) as recorder:
         for step in range(STEPS):
             scene.step()
             if step == 30:
@@ -119,7 +119,7 @@ def test_things_of_every_task_are_in_their_places(task, robot, tmp_path):
     for number in (3, 0, 1):
         source.choose(number)
         (path,) = (tmp_path / "cut" / "failed").glob(f"episode_*{number}.h5")
-        assert max(differences(source, sn.datasets.Trajectory(path), 3)) < 1e-5
+        assert max(differences(source, sn.datasets.Episode(path), 3)) < 1e-5
         assert source.label(number).startswith(f"{number} · failure · 4 steps · ")
     source.close()
 

@@ -254,7 +254,7 @@ def test_what_is_derived_from_fields_that_differ_per_env_differs_too(still_world
 
 def test_recorded_fields_are_given_and_what_is_derived_from_them_is_derived_anew(still_world):
     """Those of a recording of the CPU engine: some of them MuJoCo Warp does not have."""
-    still_world.captures, calls = True, []
+    still_world.is_gpu, calls = True, []
     still_world.update_constants = lambda: calls.append("constants")
     still_world.reset = lambda: calls.append("reset")
     mass = np.arange(6.0).reshape(3, 2)

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from sensorium.cameras.imager import Imager
-from sensorium.cameras.lens import Intrinsics, Margins
-from sensorium.cameras.profile import CameraProfile
+from sensorium.cameras.imager.imager import Imager
+from sensorium.cameras.imager.lens import Intrinsics, Margins
+from sensorium.cameras.imager.profile import CameraProfile
 
 PICTURES = Path(__file__).parent.parent / "pictures"
 WIDTH, HEIGHT = 320, 240

@@ -28,7 +28,7 @@ def record(folder: Path) -> None:
     scene.build(seed=3)
     scenario = sn.scenarios.make("random-path", scene, robot, seed=1)
     scenario.reset()
-    with sn.datasets.Recorder(scene, folder) as recorder:
+    with sn.recording.Recorder(scene, folder) as recorder:
         recorder.record(STEPS, before=scenario.step)
 
 
@@ -37,13 +37,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         record(Path(name) / "drive")
         above = sn.Camera(uuid="above", pos=(0, 0, 11), lookat=(0, 0.01, 0), resolution=(320, 240))
-        options = sn.datasets.ReplayOptions(
+        options = sn.recording.ReplayOptions(
             images=("rgb", "depth"),
             cameras=("above", "robot.rig.front_left"),
             sensors=(above,),
             interval=STEPS // FRAMES,
         )
-        seen = sn.datasets.replay(Path(name) / "drive", Path(name) / "seen", options)
+        seen = sn.recording.replay(Path(name) / "drive", Path(name) / "seen", options)
         figure, rows = plt.subplots(3, FRAMES, figsize=(9, 5.4), layout="constrained")
         for frame in range(FRAMES):
             depth = seen.read_depth("robot.rig.front_left", frame)[0]

@@ -23,7 +23,7 @@ from sensorium.errors import (
     TreeError,
 )
 from sensorium.options import Options
-from sensorium.pipeline import SensorGroup, Slots, Source
+from sensorium.pipeline import SensorGroup, SignalSource, Slots
 from sensorium.sensors import (
     GPS,
     IMU,
@@ -55,10 +55,10 @@ from sensorium.sensors import (
     WheelOdometry,
 )
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Part, Plane, Scene, Sphere, TileMap
+from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Plane, Scene, SceneModule, Sphere, TileMap
 
 if TYPE_CHECKING:
-    from sensorium import datasets, entities, policies, robots, scenarios, suites, tasks
+    from sensorium import cameras, datasets, entities, generation, policies, recording, robots, scenarios, suites, tasks
     from sensorium.cameras import (
         BatchRendererCamera,
         Camera,
@@ -89,7 +89,19 @@ _CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "Ras
 """What is imported from ``sensorium.cameras`` when it is used."""
 _ENTITIES = ("SACMLPBrain", "TrainableEntity")
 """What is imported from ``sensorium.entities`` when it is used."""
-_PACKAGES = ("datasets", "entities", "policies", "robots", "scenarios", "suites", "tasks", "training")
+_PACKAGES = (
+    "cameras",
+    "datasets",
+    "entities",
+    "generation",
+    "policies",
+    "recording",
+    "robots",
+    "scenarios",
+    "suites",
+    "tasks",
+    "training",
+)
 """Packages that are imported when they are used."""
 
 __all__ = [
@@ -140,7 +152,6 @@ __all__ = [
     "OpticalFlow",
     "OptionError",
     "Options",
-    "Part",
     "Pattern",
     "PinholePattern",
     "Plane",
@@ -151,14 +162,15 @@ __all__ = [
     "RingPattern",
     "SACMLPBrain",
     "Scene",
+    "SceneModule",
     "Sensor",
     "SensorGroup",
     "SensorOptions",
     "SensoriumError",
+    "SignalSource",
     "SimpleSensor",
     "SimpleSensorOptions",
     "Slots",
-    "Source",
     "Sphere",
     "SphericalPattern",
     "StateDictError",
@@ -171,10 +183,13 @@ __all__ = [
     "TreeError",
     "WheelOdometry",
     "__version__",
+    "cameras",
     "datasets",
     "entities",
+    "generation",
     "policies",
     "presets",
+    "recording",
     "robots",
     "scenarios",
     "suites",

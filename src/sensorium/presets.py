@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sensorium.errors import OptionError, did_you_mean
-from sensorium.sensors.imu import IMU
-from sensorium.sensors.joint_encoder import JointEncoder
-from sensorium.sensors.patterns import SphericalPattern
+from sensorium.sensors.rays.patterns import SphericalPattern
+from sensorium.sensors.robot.imu import IMU
+from sensorium.sensors.robot.joint_encoder import JointEncoder
 
 if TYPE_CHECKING:
-    from sensorium.sensors.raycaster import Lidar
+    from sensorium.sensors.rays.raycaster import Lidar
 
 _G = 9.80665
 _MG = 1e-3 * _G
@@ -149,7 +149,7 @@ def lidar(name: str, **options: Any) -> Lidar:
     Example:
         >>> lidar = scene.add_sensor(sn.presets.lidar("2d", link="base", pos=(0.2, 0, 0.1)))
     """
-    from sensorium.sensors.raycaster import Lidar
+    from sensorium.sensors.rays.raycaster import Lidar
 
     return Lidar(**_find("lidar", name, _LIDARS, options))
 

@@ -2,12 +2,12 @@
 
 from sensorium.cameras.camera import CameraSensor
 from sensorium.cameras.geometry import look_at, project
+from sensorium.cameras.imager.profile import CameraProfile
 from sensorium.cameras.images import CameraData
 from sensorium.cameras.options import BatchRendererCamera, Camera, RasterizerCamera, RaytracerCamera
 from sensorium.cameras.picking import Picked
-from sensorium.cameras.profile import CameraProfile
 from sensorium.cameras.randomize import randomize_look
-from sensorium.cameras.renderer import Choice, Look, Renderer, View, register
+from sensorium.cameras.renderer import CameraView, Renderer, RendererChoice, RenderSettings, register
 
 __all__ = [
     "BatchRendererCamera",
@@ -15,13 +15,13 @@ __all__ = [
     "CameraData",
     "CameraProfile",
     "CameraSensor",
-    "Choice",
-    "Look",
+    "CameraView",
     "Picked",
     "RasterizerCamera",
     "RaytracerCamera",
+    "RenderSettings",
     "Renderer",
-    "View",
+    "RendererChoice",
     "look_at",
     "project",
     "randomize_look",

@@ -10,13 +10,13 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.cameras.block import Block
 from sensorium.cameras.geometry import GL_TO_CV, camera_to_world, intrinsic_matrix, world_to_camera
 from sensorium.cameras.images import CameraData, Images
-from sensorium.cameras.mount import Mount
+from sensorium.cameras.mount import CameraMount
 from sensorium.cameras.options import OUTPUTS, Camera
 from sensorium.cameras.picking import Picked, pick
-from sensorium.cameras.renderer import Choice, View
+from sensorium.cameras.render_pass import RenderPass
+from sensorium.cameras.renderer import CameraView, RendererChoice
 from sensorium.cameras.switches import OutputSwitches
 from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup
@@ -50,10 +50,10 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     capturable: ClassVar[bool] = False
 
     options: Camera
-    view: View
+    view: CameraView
 
     def __init__(self, options: Camera, uuid: str) -> None:
-        self._block: Block | None = None
+        self._block: RenderPass | None = None
         self._drawn = False  # since the last capture
         self._images: Images
         self._outputs: list[str] = []
@@ -180,7 +180,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         return tuple(name for name in OUTPUTS if name in self._outputs)
 
     @property
-    def renderer_choice(self) -> Choice:
+    def renderer_choice(self) -> RendererChoice:
         """Which renderer draws it, and why."""
         self._built("renderer_choice")
         assert self._block is not None
@@ -267,11 +267,11 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
 
     @classmethod
     def _build_group(cls, group: SensorGroup) -> None:
-        blocks: dict[str, Block] = {}
+        blocks: dict[str, RenderPass] = {}
         for camera in group.sensors:
             kind = camera.options.renderer
             if kind not in blocks:
-                block = Block(kind, group.world, group._manager.seed)
+                block = RenderPass(kind, group.world, group._manager.seed)
                 # "auto" and a name may mean the same renderer
                 blocks[kind] = next((one for one in blocks.values() if one.choice.name == block.choice.name), block)
             camera._join(blocks[kind])
@@ -282,10 +282,10 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
             if camera._has_shutter():
                 camera._images.open_shutter()
 
-    def _join(self, block: Block) -> None:
+    def _join(self, block: RenderPass) -> None:
         """Attach to the block of a renderer: the view, and memory for images."""
         world = self.group.world
-        self._mount = Mount(self.options, self.uuid, self._link, world)
+        self._mount = CameraMount(self.options, self.uuid, self._link, world)
         self.view = self._mount.view
         self._block = block
         block.attach(self)
@@ -452,13 +452,13 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
-    def _now(self, call: str) -> View:
+    def _now(self, call: str) -> CameraView:
         view = self._built(call)
         self.group.world.settle()
         self._mount.follow()
         return view
 
-    def _built(self, call: str) -> View:
+    def _built(self, call: str) -> CameraView:
         if self._block is None:
             self._unbuilt(call)
         return self.view

@@ -6,7 +6,7 @@ import mujoco
 import torch
 
 from sensorium.cameras.geometry import GL_TO_CV
-from sensorium.cameras.renderer import View
+from sensorium.cameras.renderer import CameraView
 
 SOURCE = {"points": "depth", "instance": "segmentation", "normals": "depth"}
 """What each is made from."""
@@ -28,7 +28,7 @@ def instance(segmentation: torch.Tensor, of_body: torch.Tensor, out: torch.Tenso
     out.copy_(torch.where(body < 0, -1, of_body[body.clamp(min=0).long()]))
 
 
-def rays(view: View, rows: slice | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def rays(view: CameraView, rows: slice | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """x / z (n, 1, W) and y / z (n, H, 1) of the rays through the pixels' centres, in CV axes."""
     device = view.fx.device
     x = torch.arange(view.width, device=device) + 0.5
@@ -37,13 +37,13 @@ def rays(view: View, rows: slice | torch.Tensor) -> tuple[torch.Tensor, torch.Te
     return ((x - cx) / fx).unsqueeze(1), ((y - cy) / fy).unsqueeze(2)
 
 
-def points(view: View, depth: torch.Tensor, rows: slice | torch.Tensor, out: torch.Tensor) -> None:
+def points(view: CameraView, depth: torch.Tensor, rows: slice | torch.Tensor, out: torch.Tensor) -> None:
     """Where each pixel's surface is in the world, (n, H, W, 3); NaN where nothing was hit."""
     unproject(view, *rays(view, rows), depth, torch.isfinite(depth), rows, out)
 
 
 def unproject(
-    view: View,
+    view: CameraView,
     x: torch.Tensor,
     y: torch.Tensor,
     depth: torch.Tensor,
@@ -58,7 +58,7 @@ def unproject(
     out.copy_(torch.where(seen.unsqueeze(-1), world, torch.nan))
 
 
-def normals(view: View, depth: torch.Tensor, rows: slice | torch.Tensor, out: torch.Tensor) -> None:
+def normals(view: CameraView, depth: torch.Tensor, rows: slice | torch.Tensor, out: torch.Tensor) -> None:
     """Unit normals (n, H, W, 3) in CV axes from depth; 0 where nothing was hit.
 
     Along a plane 1 / depth is linear in x / z and y / z, so its slopes are the plane's normal, to rounding. Of the two

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from sensorium.cameras import derive
-from sensorium.cameras.exposure import Exposure, Shutter
-from sensorium.cameras.lens import Intrinsics
-from sensorium.cameras.motion import Motion
-from sensorium.cameras.mount import Mount
-from sensorium.cameras.profile import CameraProfile
+from sensorium.cameras.imager.exposure import Exposure, Shutter
+from sensorium.cameras.imager.lens import Intrinsics
+from sensorium.cameras.imager.motion import Motion
+from sensorium.cameras.imager.profile import CameraProfile
+from sensorium.cameras.mount import CameraMount
 from sensorium.cameras.renderer import BASE_OUTPUTS
 from sensorium.cameras.snapshots import Snapshots
 from sensorium.errors import DeviceError
@@ -21,8 +21,8 @@ from sensorium.pipeline.describe import size
 from sensorium.pipeline.formula import delay_slots
 
 if TYPE_CHECKING:
-    from sensorium.cameras.block import Block
     from sensorium.cameras.camera import CameraSensor
+    from sensorium.cameras.render_pass import RenderPass
 
 _SHAPES: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     **BASE_OUTPUTS,
@@ -70,7 +70,7 @@ class Images:
         snapshots: what the shutter has captured; None for a camera without one.
     """
 
-    def __init__(self, camera: CameraSensor, mount: Mount, block: Block, group: SensorGroup) -> None:
+    def __init__(self, camera: CameraSensor, mount: CameraMount, block: RenderPass, group: SensorGroup) -> None:
         self._camera, self._mount, self._block, self._group = camera, mount, block, group
         self.view = mount.view
         self.snapshots: Snapshots | None = None
@@ -143,7 +143,7 @@ class Images:
             ) from error
 
     def _make_imager(self, profile: CameraProfile) -> Any:
-        from sensorium.cameras.imager import Imager  # which starts Warp
+        from sensorium.cameras.imager.imager import Imager  # which starts Warp
 
         width, height = self._camera.options.resolution
         group, mount = self._group, self._mount

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from sensorium.cameras.geometry import focal_length, look_at, rotation
-from sensorium.cameras.lens import NO_MARGINS, Intrinsics, Margins
+from sensorium.cameras.imager.lens import NO_MARGINS, Intrinsics, Margins
 from sensorium.cameras.options import Camera
-from sensorium.cameras.renderer import View
+from sensorium.cameras.renderer import CameraView
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
 from sensorium.worlds import Envs, World, env_ids, env_index
 from sensorium.worlds.compose import pose
 
 
-class Mount:
+class CameraMount:
     """What carries a camera in each env: a link, which it follows, or nothing.
 
     Args:
@@ -59,7 +59,7 @@ class Mount:
         self.exposure, self.rolling_shutter = exposure, rolling
         self.view = self._make_view(options, uuid)
 
-    def _make_view(self, options: Camera, uuid: str) -> View:
+    def _make_view(self, options: Camera, uuid: str) -> CameraView:
         width, height = options.resolution
         focal = options.focal_length or focal_length(45.0 if options.fov is None else options.fov, height)
         fx, fy = focal if isinstance(focal, tuple) else (focal, focal)
@@ -68,7 +68,7 @@ class Mount:
         profile = options.profile
         self.margins: Margins = NO_MARGINS if profile is None else profile.overscan(self.intrinsics, (width, height))
         left, top, right, bottom = self.margins
-        return View(
+        return CameraView(
             uuid=uuid,
             width=width + left + right,
             height=height + top + bottom,

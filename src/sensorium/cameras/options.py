@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from sensorium.cameras.profile import CameraProfile
+from sensorium.cameras.imager.profile import CameraProfile
 from sensorium.cameras.renderer import Output, Quality, renderer_names
 from sensorium.cameras.tone import ToneMapper
 from sensorium.errors import did_you_mean

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from sensorium.cameras.lens import Intrinsics
-from sensorium.cameras.renderer import View
+from sensorium.cameras.imager.lens import Intrinsics
+from sensorium.cameras.renderer import CameraView
 from sensorium.worlds import World
 
 _SEEN = [1, 1, 1, 0, 0, 0]
@@ -28,7 +28,7 @@ class Picked(NamedTuple):
     """Where in the world, m, (3,); NaN where nothing was hit."""
 
 
-def pick(world: World, view: View, intrinsics: Intrinsics, env: int, x: float, y: float) -> Picked:
+def pick(world: World, view: CameraView, intrinsics: Intrinsics, env: int, x: float, y: float) -> Picked:
     """The first surface along the ray of pixel (x, y) of the image, by casting it; poses must be up to date."""
     profile = view.options.profile
     if profile is not None and profile.distorts:

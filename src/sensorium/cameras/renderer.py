@@ -1,7 +1,7 @@
 """What a renderer is: the small protocol behind which every way of making images lies, and how one is chosen.
 
 A renderer serves all cameras of one scene that use it. It is started once, at the end of ``scene.build()``, with one
-:class:`View` a camera, and fills the views' caches whenever it is asked to::
+:class:`CameraView` a camera, and fills the views' caches whenever it is asked to::
 
     renderer.build(world, views, look)     once: contexts, meshes, textures, launch buffers
     renderer.render(views, envs)           often: these views, in these envs, from the world's state as it is now
@@ -54,7 +54,7 @@ BASE_OUTPUTS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
 
 
 @dataclass
-class View:
+class CameraView:
     """One camera, as a renderer sees it. Tensors lie on the world's device; their content changes, they do not."""
 
     uuid: str
@@ -89,7 +89,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Look:
+class RenderSettings:
     """What all views of a renderer share."""
 
     quality: Quality | None = None
@@ -117,12 +117,12 @@ class Renderer(Protocol):
         """Why it cannot run here for a world on ``device``, with what to install; None if it can. Leaves nothing."""
         ...
 
-    def build(self, world: World, views: Sequence[View], look: Look) -> str:
+    def build(self, world: World, views: Sequence[CameraView], look: RenderSettings) -> str:
         """Start for these views; returns in a few words what it runs on ("EGL, llvmpipe, fast"). Leaves nothing if it
         fails."""
         ...
 
-    def render(self, views: Sequence[View], envs: np.ndarray | None) -> None:
+    def render(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
         """Fill ``view.caches`` of these views (all of ``build``'s, or some) for the envs with these sorted ids (None:
         all). It may fill more: caches always show the world as it is now."""
         ...
@@ -133,7 +133,7 @@ class Renderer(Protocol):
 
 
 @dataclass(frozen=True)
-class Choice:
+class RendererChoice:
     """Which renderer was taken, and why."""
 
     name: str
@@ -158,9 +158,9 @@ def register(name: str, module: str, cls: str, install: str) -> None:
     _REGISTRY[name] = _Entry(module, cls, install)
 
 
-register("raster", "sensorium.cameras.raster", "RasterRenderer", "apt install libegl1 libgl1 (or libosmesa6)")
-register("batch", "sensorium.cameras.batch", "BatchRenderer", "pip install mujoco-warp")
-register("pathtrace", "sensorium.cameras.pathtrace", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
+register("raster", "sensorium.cameras.raster.renderer", "RasterRenderer", "apt install libegl1 libgl1 (or libosmesa6)")
+register("batch", "sensorium.cameras.batch.renderer", "BatchRenderer", "pip install mujoco-warp")
+register("pathtrace", "sensorium.cameras.pathtrace.renderer", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
 
 
 def renderer_names() -> list[str]:
@@ -168,7 +168,7 @@ def renderer_names() -> list[str]:
     return list(_REGISTRY)
 
 
-def choose(name: str, device: torch.device) -> tuple[type[Renderer], Choice]:
+def choose(name: str, device: torch.device) -> tuple[type[Renderer], RendererChoice]:
     """The renderer of that name, or for "auto" the first that runs here: on a GPU ``batch``, else ``raster``.
 
     Raises:
@@ -182,14 +182,14 @@ def choose(name: str, device: torch.device) -> tuple[type[Renderer], Choice]:
         cls, why = _load(name, device)
         if cls is None:
             raise DeviceError(f"renderer {name!r} does not run here: {why}; {_REGISTRY[name].install}")
-        return cls, Choice(name, "asked for")
+        return cls, RendererChoice(name, "asked for")
     order = ("batch", "raster") if device.type == "cuda" else ("raster", "batch")
     tried: list[str] = []
     for candidate in order:
         cls, why = _load(candidate, device)
         if cls is not None:
             reason = f"first choice on {device.type}" if not tried else f"since {'; '.join(tried)}"
-            return cls, Choice(candidate, reason)
+            return cls, RendererChoice(candidate, reason)
         tried.append(f"{candidate} does not run: {why}")
     installs = "; or ".join(_REGISTRY[candidate].install for candidate in order)
     raise DeviceError(f"no renderer for cameras runs here: {'; '.join(tried)}. Mend one: {installs}")

@@ -12,12 +12,12 @@ from sensorium.cli.check import Check
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
 from sensorium.cli.generate import Generate
-from sensorium.cli.plot import Plot
+from sensorium.cli.plot import PlotCommand
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
 from sensorium.cli.train import Train
 from sensorium.cli.validate import Validate
-from sensorium.cli.view import View
+from sensorium.cli.view import ViewCommand
 from sensorium.errors import SensoriumError
 
 _USAGE = """usage: sensorium COMMAND ...
@@ -42,12 +42,12 @@ _COMMANDS: dict[str, type[Any]] = {
     "evaluate": Evaluate,
     "export": Export,
     "generate": Generate,
-    "plot": Plot,
+    "plot": PlotCommand,
     "record": Record,
     "replay": Replay,
     "train": Train,
     "validate": Validate,
-    "view": View,
+    "view": ViewCommand,
 }
 
 

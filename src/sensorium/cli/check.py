@@ -27,6 +27,6 @@ class Check:
 
     def run(self) -> int:
         """Read everything, and print what was found."""
-        report = sn.datasets.check(self.folder, repair=self.repair)
+        report = sn.recording.check(self.folder, repair=self.repair)
         print(report)
         return 0 if report.whole else 1

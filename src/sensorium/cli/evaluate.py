@@ -35,7 +35,7 @@ class Evaluate:
         from rich.console import Console
         from rich.table import Table
 
-        from sensorium.datasets.files import write_whole
+        from sensorium.files import write_whole
         from sensorium.training import evaluate
 
         if self.episodes < 1:

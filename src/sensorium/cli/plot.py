@@ -17,7 +17,7 @@ from sensorium.sensors.options import SensorOptions
 
 
 @dataclass
-class Plot:
+class PlotCommand:
     """Draw what a sensor reads beside ground truth.
 
     Example: sensorium plot IMU --link box --set acc_noise=0.5 delay=0.05 --out out/imu.png

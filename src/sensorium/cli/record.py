@@ -8,7 +8,7 @@ from typing import Any
 
 import sensorium as sn
 from sensorium.cli.progress import gentle_end, progress
-from sensorium.datasets.files import check_new
+from sensorium.recording.folder import check_new
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Record:
             scene.add_child("scenario", scenario)
             scenario.reset()
             metadata = {"robot": self.robot, "scenario": self.scenario, "seed": self.seed}
-            recorder = sn.datasets.Recorder(
+            recorder = sn.recording.Recorder(
                 scene,
                 self.out,
                 occupancy_map=getattr(scenario, "map", None),

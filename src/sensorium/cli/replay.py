@@ -81,12 +81,12 @@ class Replay:
             "normals": self.normals,
         }
         files = [Path(name) for name in self.cameras if name.endswith(_FILES)]
-        added = [one for file in (*files, *self.sensors) for one in sn.datasets.load_sensors(file)]
+        added = [one for file in (*files, *self.sensors) for one in sn.recording.load_sensors(file)]
         names = [name for name in self.cameras if not name.endswith(_FILES)]
         if names:  # those of the files are wanted as well
             names += [one.uuid or "camera" for one in added if isinstance(one, sn.Camera)]
         given: dict[str, Any] = {"cameras": tuple(names)} if names else {}
-        options = sn.datasets.ReplayOptions(
+        options = sn.recording.ReplayOptions(
             images=tuple(kind for kind, on in kinds.items() if on),
             sensors=tuple(added),
             only_sensors=self.only_sensors,
@@ -97,10 +97,10 @@ class Replay:
             max_frames=self.max_frames,
             **given,
         )
-        total = len(sn.datasets.Episode(self.source).source_steps[:: self.interval][: self.max_frames])
+        total = len(sn.recording.Recording(self.source).source_steps[:: self.interval][: self.max_frames])
         try:
             with gentle_end(), progress("replaying", total, "frames") as advance:
-                episode = sn.datasets.replay(
+                episode = sn.recording.replay(
                     self.source,
                     self.out,
                     options,

@@ -15,7 +15,7 @@ from sensorium.worlds.compose import load_spec
 
 
 @dataclass
-class View:
+class ViewCommand:
     """Show a model, a data set or a recording in the browser, until Ctrl-C.
 
     A model is simulated in real time; of recorded data, any step can be looked at.

@@ -12,8 +12,8 @@ from typing import Any, overload
 import h5py
 import numpy as np
 
-from sensorium.datasets.layout import SCHEMA
-from sensorium.datasets.streams import kind_of, read_video
+from sensorium.datasets.observation_layout import SCHEMA
+from sensorium.datasets.video_streams import kind_of, read_video
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.suites import decode
 
@@ -55,7 +55,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-class Trajectory:
+class Episode:
     """One episode, read when it is asked for.
 
     Example:
@@ -135,7 +135,7 @@ class Trajectory:
         return self.length
 
     def __repr__(self) -> str:
-        return f"<Trajectory {self.number}, {self.length} steps, {'success' if self.success else 'failure'}>"
+        return f"<Episode {self.number}, {self.length} steps, {'success' if self.success else 'failure'}>"
 
 
 class Dataset:
@@ -155,21 +155,21 @@ class Dataset:
         return len(self._paths)
 
     @overload
-    def __getitem__(self, index: int) -> Trajectory: ...
+    def __getitem__(self, index: int) -> Episode: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Trajectory]: ...
-    def __getitem__(self, index: int | slice) -> Trajectory | list[Trajectory]:
+    def __getitem__(self, index: slice) -> list[Episode]: ...
+    def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
         """One episode, or a list of several."""
         if isinstance(index, slice):
-            return [Trajectory(path) for path in self._paths[index]]
+            return [Episode(path) for path in self._paths[index]]
         if not isinstance(index, Integral):
             raise OptionError(f"a data set is indexed by whole numbers and slices, got {index!r}")
         if not -len(self) <= index < len(self):
             raise IndexError(f"the data set has {len(self)} episodes, so there is none at {index}")
-        return Trajectory(self._paths[index])
+        return Episode(self._paths[index])
 
-    def __iter__(self) -> Iterator[Trajectory]:
-        return (Trajectory(path) for path in self._paths)
+    def __iter__(self) -> Iterator[Episode]:
+        return (Episode(path) for path in self._paths)
 
     @property
     def numbers(self) -> list[int]:

@@ -17,10 +17,10 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5s, h5t
 
-from sensorium.datasets.block import ROWS
-from sensorium.datasets.files import named
-from sensorium.datasets.streams import part_of
+from sensorium.datasets.row_buffer import ROWS
+from sensorium.datasets.video_streams import part_of
 from sensorium.errors import DatasetError
+from sensorium.files import named
 
 _STRING = h5py.string_dtype()
 _TEXT = h5t.py_create(_STRING, logical=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import h5py
 
-from sensorium.datasets.dataset import INDEX, MANIFEST, Dataset, Trajectory, read_manifest
-from sensorium.datasets.files import file_sum, write_whole
-from sensorium.datasets.streams import count_frames
+from sensorium.datasets.dataset import INDEX, MANIFEST, Dataset, Episode, read_manifest
+from sensorium.datasets.video_streams import count_frames
 from sensorium.errors import DatasetError, SensoriumError
+from sensorium.files import file_checksum, write_whole
 
 _STEPS = ("rewards", "terminated", "truncated", "success", "fail", "actions/action")
 
@@ -57,7 +57,7 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
         sums = {}
     for path in sorted(data.folder.glob("episode_*.h5")):
         try:
-            episode = Trajectory(path)
+            episode = Episode(path)
             problems = _problems(episode, data.about) + _changes(data.folder, sums.get(path.stem, {}))
             if sums and path.stem not in sums:
                 problems.append(f"{MANIFEST} does not know it, so nobody can tell whether it is as it was written")
@@ -79,7 +79,7 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
     return result
 
 
-def _entry(episode: Trajectory) -> dict[str, Any]:
+def _entry(episode: Episode) -> dict[str, Any]:
     return {
         "number": episode.number,
         "file": episode.path.name,
@@ -97,11 +97,11 @@ def _changes(folder: Path, sums: dict[str, Any]) -> list[str]:
     return [
         f"{name} was changed after it was written, or is damaged: its check sum is not that of {MANIFEST}"
         for name, entry in there.items()
-        if int(file_sum(folder / name), 16) != entry["crc32"]
+        if int(file_checksum(folder / name), 16) != entry["crc32"]
     ]
 
 
-def _problems(episode: Trajectory, about: dict[str, Any]) -> list[str]:
+def _problems(episode: Episode, about: dict[str, Any]) -> list[str]:
     options = about["options"]
     problems = [
         f"{name} is {episode.attributes.get(name)!r}, and the data set's {options.get(name)!r}"

@@ -5,7 +5,7 @@ from sensorium.entities.cluster_buffer import ClusterOptions, VectorizedClusterB
 from sensorium.entities.clusters import Clusters
 from sensorium.entities.entity import TrainableEntity
 from sensorium.entities.experience import Experience
-from sensorium.entities.layout import Field, Layout, Transitions
+from sensorium.entities.layout import ExperienceField, ExperienceLayout, Transitions
 from sensorium.entities.memory import Memory
 from sensorium.entities.sac import SACMLPBrain
 
@@ -14,8 +14,8 @@ __all__ = [
     "ClusterOptions",
     "Clusters",
     "Experience",
-    "Field",
-    "Layout",
+    "ExperienceField",
+    "ExperienceLayout",
     "LearningBrain",
     "Memory",
     "SACMLPBrain",

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from gymnasium import spaces
-from pydantic import Field as Described
+from pydantic import Field
 from torch import Tensor
 
 from sensorium.entities import kernels
 from sensorium.entities.clusters import Clusters
-from sensorium.entities.layout import Layout, Rows, Transitions, flat_rows
+from sensorium.entities.layout import ExperienceLayout, Rows, Transitions, flat_rows
 from sensorium.entities.memory import Memory, usable_device
 from sensorium.entities.staging import Staging
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
@@ -26,15 +26,15 @@ _CHUNK = 4096
 class ClusterOptions(Options):
     """How a :class:`VectorizedClusterBuffer` sorts and draws."""
 
-    capacity: int = Described(ge=1)
+    capacity: int = Field(ge=1)
     """Transitions to hold; each cluster has room for ``capacity // clusters``."""
-    clusters: int = Described(default=16, ge=1)
+    clusters: int = Field(default=16, ge=1)
     """Kinds of states that are told apart. 1 is uniform: one ring, and nothing is fitted."""
-    components: int = Described(default=8, ge=1)
+    components: int = Field(default=8, ge=1)
     """Principal components of the observations in which centroids lie; at most the observations' numbers count."""
-    warmup: int = Described(default=10_000, ge=1)
+    warmup: int = Field(default=10_000, ge=1)
     """Transitions to gather before clusters are fitted; at most ``capacity``."""
-    balance: float = Described(default=0.5, ge=0.0, le=1.0)
+    balance: float = Field(default=0.5, ge=0.0, le=1.0)
     """How batches are drawn: 0, every transition as likely; 1, every cluster as likely; between, a mixture of both."""
     keys: tuple[str, ...] | None = None
     """Observations that are clustered; by default all float32 ones. Images named here count by their pixels."""
@@ -81,7 +81,7 @@ class VectorizedClusterBuffer:
         device: str | torch.device = "cpu",
         seed: int = 0,
     ) -> None:
-        self.layout = Layout.of(observation_space, action_space)
+        self.layout = ExperienceLayout.of(observation_space, action_space)
         self.options = options
         self.device = usable_device(device)
         if options.capacity < options.clusters:
@@ -318,7 +318,7 @@ def _fill(
         numbers[:, part] = arrays[place][rows].reshape(len(numbers), -1)
 
 
-def _columns(layout: Layout, options: ClusterOptions) -> list[tuple[int, slice]]:
+def _columns(layout: ExperienceLayout, options: ClusterOptions) -> list[tuple[int, slice]]:
     """The clustered observations: place among the fields, and columns among the features."""
     if options.clusters == 1:
         return []

@@ -42,7 +42,7 @@ _FITS: dict[str, frozenset[Any]] = {
 
 
 @dataclass(frozen=True)
-class Field:
+class ExperienceField:
     """One quantity of a transition: its name, the shape of one row, and "float32" or "uint8"."""
 
     name: str
@@ -96,29 +96,29 @@ class Transitions:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ExperienceLayout:
     """The fields of a transition, in the order in which they are stored."""
 
-    observation: tuple[Field, ...]
-    action: Field
-    fields: tuple[Field, ...] = field(init=False, repr=False, compare=False)
+    observation: tuple[ExperienceField, ...]
+    action: ExperienceField
+    fields: tuple[ExperienceField, ...] = field(init=False, repr=False, compare=False)
 
     keys: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(each.name for each in self.observation))
         fields = [
-            *(Field(f"observation.{each.name}", each.shape, each.dtype) for each in self.observation),
+            *(ExperienceField(f"observation.{each.name}", each.shape, each.dtype) for each in self.observation),
             self.action,
-            Field("reward", (), "float32"),
-            *(Field(f"next_observation.{each.name}", each.shape, each.dtype) for each in self.observation),
-            Field("terminated", (), "uint8"),
-            Field("truncated", (), "uint8"),
+            ExperienceField("reward", (), "float32"),
+            *(ExperienceField(f"next_observation.{each.name}", each.shape, each.dtype) for each in self.observation),
+            ExperienceField("terminated", (), "uint8"),
+            ExperienceField("truncated", (), "uint8"),
         ]
         object.__setattr__(self, "fields", tuple(fields))
 
     @classmethod
-    def of(cls, observation_space: spaces.Dict, action_space: spaces.Box) -> Layout:
+    def of(cls, observation_space: spaces.Dict, action_space: spaces.Box) -> ExperienceLayout:
         """The layout of transitions between these spaces, of one env each.
 
         Raises:
@@ -146,11 +146,11 @@ class Layout:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Layout:
+    def from_json(cls, data: Mapping[str, Any]) -> ExperienceLayout:
         """What :meth:`to_json` gave."""
-        observation = tuple(Field(name, tuple(shape), dtype) for name, shape, dtype in data["observation"])
+        observation = tuple(ExperienceField(name, tuple(shape), dtype) for name, shape, dtype in data["observation"])
         shape, dtype = data["action"]
-        return cls(observation, Field("action", tuple(shape), dtype))
+        return cls(observation, ExperienceField("action", tuple(shape), dtype))
 
     def sizes(self, n_rows: int) -> list[tuple[int, ...]]:
         """The shape of each field's values for ``n_rows`` transitions."""
@@ -264,7 +264,7 @@ def check_space_left(n_bytes: int, free: int, where: str) -> None:
         )
 
 
-def _field(name: str, space: spaces.Space[Any]) -> Field:
+def _field(name: str, space: spaces.Space[Any]) -> ExperienceField:
     if not isinstance(space, spaces.Box):
         raise OptionError(f"{name}: a memory stores Boxes, got {space}; flatten nested spaces first")
-    return Field(name, tuple(space.shape), "uint8" if space.dtype in (np.uint8, np.bool_) else "float32")
+    return ExperienceField(name, tuple(space.shape), "uint8" if space.dtype in (np.uint8, np.bool_) else "float32")

@@ -13,9 +13,9 @@ import torch
 from gymnasium import spaces
 
 from sensorium.entities import kernels, memory_files
-from sensorium.entities.layout import Layout, Rows, Transitions
+from sensorium.entities.layout import ExperienceLayout, Rows, Transitions
 from sensorium.entities.ring import Picks, Rings
-from sensorium.entities.shared import Segment
+from sensorium.entities.shared import SharedSegment
 from sensorium.errors import DeviceError, OptionError
 
 _TRIES = 1000
@@ -72,11 +72,20 @@ class Memory:
         writer: int | None = 0,
         seed: int = 0,
     ) -> None:
-        self._open(Layout.of(observation_space, action_space), capacity, n_envs, shared, device, writers, writer, seed)
+        self._open(
+            ExperienceLayout.of(observation_space, action_space),
+            capacity,
+            n_envs,
+            shared,
+            device,
+            writers,
+            writer,
+            seed,
+        )
 
     def _open(
         self,
-        layout: Layout,
+        layout: ExperienceLayout,
         capacity: int,
         n_envs: int,
         shared: bool,
@@ -100,7 +109,7 @@ class Memory:
         segment = None
         if shared:
             about = {"layout": layout.to_json(), "n_slots": n_slots, "n_envs": n_envs, "writers": writers}
-            segment = Segment.create(Rings.shapes(layout, n_slots, n_envs, writers), about)
+            segment = SharedSegment.create(Rings.shapes(layout, n_slots, n_envs, writers), about)
         self._start(Rings(layout, n_slots, n_envs, writers, place, segment), writer, seed)
 
     @classmethod
@@ -116,9 +125,9 @@ class Memory:
             NameNotFoundError: there is none of that name.
             OptionError: the ring is another's.
         """
-        segment = Segment.attach(name)
+        segment = SharedSegment.attach(name)
         about = segment.about
-        layout = Layout.from_json(about["layout"])
+        layout = ExperienceLayout.from_json(about["layout"])
         rings = Rings(layout, about["n_slots"], about["n_envs"], about["writers"], torch.device("cpu"), segment)
         memory = cls.__new__(cls)
         try:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from sensorium.entities.kernels import BASE, WRITTEN
-from sensorium.entities.layout import Layout
+from sensorium.entities.layout import ExperienceLayout
 from sensorium.entities.ring import Rings
 from sensorium.errors import DatasetError
 
@@ -111,7 +111,7 @@ class Saved:
             about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
             if about["format"] != FORMAT:
                 raise DatasetError(f"{folder} is of format {about['format']}; this version reads {FORMAT}")
-            self.layout = Layout.from_json(about["layout"])
+            self.layout = ExperienceLayout.from_json(about["layout"])
             self.n_envs, self.n_slots, self.writers = about["n_envs"], about["n_slots"], about["writers"]
             self.writes = np.array(about["writes"], np.int64)
             self.generator_device = about["generator"]

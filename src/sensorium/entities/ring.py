@@ -22,8 +22,8 @@ from torch import Tensor
 from sensorium._system import is_alive
 from sensorium.entities import kernels
 from sensorium.entities.kernels import BASE, COUNTERS, OWNER, WRITTEN
-from sensorium.entities.layout import Layout, Rows, Transitions, flat_rows
-from sensorium.entities.shared import Segment
+from sensorium.entities.layout import ExperienceLayout, Rows, Transitions, flat_rows
+from sensorium.entities.shared import SharedSegment
 from sensorium.errors import OptionError
 
 
@@ -41,7 +41,13 @@ class Rings:
     """Blocks of ``writers`` rings of ``n_slots`` slots of ``n_envs`` rows, here, on a device, or in shared memory."""
 
     def __init__(
-        self, layout: Layout, n_slots: int, n_envs: int, writers: int, device: torch.device, segment: Segment | None
+        self,
+        layout: ExperienceLayout,
+        n_slots: int,
+        n_envs: int,
+        writers: int,
+        device: torch.device,
+        segment: SharedSegment | None,
     ) -> None:
         self.layout, self.n_slots, self.n_envs, self.writers, self.device = layout, n_slots, n_envs, writers, device
         self.segment = segment
@@ -66,7 +72,9 @@ class Rings:
         self.by_slot: list[Any] = [block.numpy() for block in by_slot] if self.guarded else by_slot
 
     @staticmethod
-    def shapes(layout: Layout, n_slots: int, n_envs: int, writers: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    def shapes(
+        layout: ExperienceLayout, n_slots: int, n_envs: int, writers: int
+    ) -> dict[str, tuple[tuple[int, ...], str]]:
         """The blocks by name: shape and type."""
         rows = writers * n_slots * n_envs
         return {

@@ -13,10 +13,10 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
-from sensorium.datasets.files import write_whole
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.entities.memory import usable_device
 from sensorium.errors import DatasetError, OptionError, shorten
+from sensorium.files import write_whole
 from sensorium.options import Options
 
 _FORMAT = "sensorium-sac"

@@ -34,7 +34,7 @@ _ROOM = Path("/dev/shm")
 _attaching = threading.Lock()
 
 
-class Segment:
+class SharedSegment:
     """Named blocks in one shared segment. Made by :meth:`create` or :meth:`attach`.
 
     Attributes:
@@ -57,7 +57,7 @@ class Segment:
             self.arrays[name] = np.ndarray(tuple(shape), dtype, buffer, start + offset)
 
     @classmethod
-    def create(cls, blocks: dict[str, tuple[tuple[int, ...], str]], about: dict[str, Any]) -> Segment:
+    def create(cls, blocks: dict[str, tuple[tuple[int, ...], str]], about: dict[str, Any]) -> SharedSegment:
         """Make a segment with zeroed blocks, given as name -> (shape, dtype).
 
         Raises:
@@ -86,7 +86,7 @@ class Segment:
         return cls(memory, owned=True)
 
     @classmethod
-    def attach(cls, name: str) -> Segment:
+    def attach(cls, name: str) -> SharedSegment:
         """The segment of that name, made by another process or by this one.
 
         Raises:

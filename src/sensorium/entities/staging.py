@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sensorium.entities.layout import Layout, Transitions
+from sensorium.entities.layout import ExperienceLayout, Transitions
 
 
 class Staging:
@@ -15,7 +15,7 @@ class Staging:
     handed out stays as it is until the next one is asked for.
     """
 
-    def __init__(self, layout: Layout, n: int, device: torch.device) -> None:
+    def __init__(self, layout: ExperienceLayout, n: int, device: torch.device) -> None:
         self.n = n
         self.device = device
         on_gpu = device.type == "cuda"

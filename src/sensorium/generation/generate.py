@@ -11,10 +11,10 @@ from typing import Any
 
 import h5py
 
-from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, Trajectory, read_about, read_manifest
-from sensorium.datasets.files import PART, file_sum, named, write_whole, writing
-from sensorium.datasets.trajectory import episode_name, versions
+from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, Episode, read_about, read_manifest
+from sensorium.datasets.episode_writer import episode_name
 from sensorium.errors import DatasetError, GenerationError
+from sensorium.files import PART, file_checksum, named, package_versions, write_whole, writing
 from sensorium.generation.options import FREE, GenerateOptions
 from sensorium.generation.unit import FAILED, UnitMaker
 
@@ -197,7 +197,12 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
             _check_same(folder, before, options.model_dump(mode="json"))  # else it failed before it had any
     elif any(folder.iterdir()):
         raise DatasetError(f"{folder} is not empty, and no data set; give another folder")
-    about = {"format": FORMAT, "version": VERSION, "options": options.model_dump(mode="json"), "versions": versions()}
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "options": options.model_dump(mode="json"),
+        "versions": package_versions(),
+    }
     write_whole(path, json.dumps(about, indent=1).encode())
     _clean(folder)
 
@@ -223,7 +228,7 @@ def _is_whole(path: Path, listed: dict[str, Any]) -> bool:
         h5py.File(path, "r", locking=False).close()  # which sees where a file was cut short
     except OSError:
         return False
-    episode, sizes = Trajectory(path), {name: entry["bytes"] for name, entry in listed.items()}
+    episode, sizes = Episode(path), {name: entry["bytes"] for name, entry in listed.items()}
     files = [path, *(episode.video_path(name) for name in episode.cameras)]
     files += [path.with_name(name) for name in sizes]
     return all(file.is_file() and sizes.get(file.name, file.stat().st_size) == file.stat().st_size for file in files)
@@ -248,7 +253,9 @@ def _write_manifest(folder: Path, numbers: list[int], known: set[int]) -> None:
         files = {file.name: file.stat().st_size for file in sorted(folder.glob(f"{name}*"))}
         entry = old.get(name, {}) if number in known else {}
         if {file: about["bytes"] for file, about in entry.items()} != files:
-            entry = {file: {"bytes": size, "crc32": int(file_sum(folder / file), 16)} for file, size in files.items()}
+            entry = {
+                file: {"bytes": size, "crc32": int(file_checksum(folder / file), 16)} for file, size in files.items()
+            }
         entries[name] = entry
     if entries != old:
         write_whole(path, json.dumps(entries, indent=1).encode())

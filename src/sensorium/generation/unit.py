@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sensorium import policies, tasks
-from sensorium.datasets.files import named, write_whole
-from sensorium.datasets.trajectory import TrajectoryWriter, episode_name
+from sensorium.datasets.episode_writer import EpisodeWriter, episode_name
 from sensorium.errors import OptionError
+from sensorium.files import named, write_whole
 from sensorium.generation.options import FREE, GenerateOptions
 
 FAILED = "failed"
@@ -86,7 +86,7 @@ class UnitMaker:
         # what noisy sensors draw depends on the step: each unit has steps of its own, whoever makes it and when
         task.set_sensor_step(unit * (task.config.max_steps + 1) % 2**30)
         observation, _ = task.reset(numbers=numbers)
-        writer = TrajectoryWriter(self.folder, task, numbers, self._about)
+        writer = EpisodeWriter(self.folder, task, numbers, self._about)
         try:
             writer.begin(observation)
             while not task.is_done().all():

@@ -1,7 +1,7 @@
 """The sensor pipeline: storage, the fused step, and the manager that runs it."""
 
 from sensorium.pipeline.group import SensorGroup, Slots
-from sensorium.pipeline.layout import Source
+from sensorium.pipeline.layout import SignalSource
 from sensorium.pipeline.manager import SensorManager
 
-__all__ = ["SensorGroup", "SensorManager", "Slots", "Source"]
+__all__ = ["SensorGroup", "SensorManager", "SignalSource", "Slots"]

@@ -25,7 +25,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 
 from sensorium import compiling
-from sensorium.pipeline.launch import Launch, Live, launch
+from sensorium.pipeline.launch import Launch, StepCounter, launch
 from sensorium.pipeline.self_test_kernels import fill
 
 TESTED = ("0.68",)
@@ -37,7 +37,7 @@ def chain(launches: Sequence[Launch]) -> Callable[[], None]:
     if not enabled() or not _trusted():
         return Calls(launches)
     calls = [_native(one) for one in launches]
-    return Calls(launches) if None in calls else Chain(launches, [call for call in calls if call is not None])
+    return Calls(launches) if None in calls else KernelChain(launches, [call for call in calls if call is not None])
 
 
 def enabled() -> bool:
@@ -70,7 +70,7 @@ def _passes_self_test() -> bool:
         native = _native(chained)
         if native is None:
             return False
-        Chain([chained], [native])()
+        KernelChain([chained], [native])()
     except Exception:  # LLVM does not take the code, say: kernels are called one by one, and a warning says so
         return False
     expected, output = plain.arguments[0], chained.arguments[0]
@@ -80,7 +80,7 @@ def _passes_self_test() -> bool:
 def _self_test() -> Launch:
     """A call with arguments of all kinds, the output first."""
     values = np.arange(6, dtype=np.float32).reshape(2, 3)[:, ::-1]
-    step = Live(np.array([41], np.int64))
+    step = StepCounter(np.array([41], np.int64))
     return Launch(fill, (np.zeros(8), values, np.array([3, -5], np.int32), None, True, 2.5, step))
 
 
@@ -96,7 +96,7 @@ class _Native(NamedTuple):
 
 
 class Calls:
-    """The calls one by one, for kernels whose arguments :class:`Chain` does not know."""
+    """The calls one by one, for kernels whose arguments :class:`KernelChain` does not know."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self.launches = tuple(launches)
@@ -106,7 +106,7 @@ class Calls:
             launch(kernel, *arguments)
 
 
-class Chain:
+class KernelChain:
     """The calls as one native function."""
 
     def __init__(self, launches: Sequence[Launch], calls: Sequence[_Native]) -> None:
@@ -115,7 +115,7 @@ class Chain:
         for number, call in enumerate(calls):
             values = []
             for place, (kind, value) in enumerate(zip(call.kinds, call.values, strict=True)):
-                if type(value) is Live:
+                if type(value) is StepCounter:
                     name = f"%live{number}_{place}"
                     lines.append(f"{name} = load i64, ptr inttoptr (i64 {value.cell.ctypes.data} to ptr)")
                     values.append(f"i64 {name}")
@@ -153,7 +153,7 @@ def prepare(launches: Sequence[Launch]) -> None:
 
 def _signature(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The types of arguments, as Numba sees them."""
-    return tuple(types.int64 if type(value) is Live else numba.typeof(value) for value in arguments)
+    return tuple(types.int64 if type(value) is StepCounter else numba.typeof(value) for value in arguments)
 
 
 def _compiled(kernel: Any, arguments: tuple[Any, ...]) -> Any:
@@ -188,7 +188,7 @@ def _leaves(arguments: Sequence[Any]) -> Iterator[Any]:
     Owner and parent are none: the chain itself keeps the arrays alive.
     """
     for value in arguments:
-        if type(value) is Live or isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        if type(value) is StepCounter or isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
             yield value
         elif isinstance(value, np.ndarray):
             yield from (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)

@@ -12,8 +12,8 @@ import torch
 from sensorium.pipeline import kernels
 from sensorium.pipeline.flags import MIX_ROW, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.launch import Launch, Live, capture, launch
-from sensorium.pipeline.layout import Block, PostBlock
+from sensorium.pipeline.launch import Launch, StepCounter, capture, launch
+from sensorium.pipeline.layout import ColumnBlock, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
 from sensorium.worlds import World
 
@@ -35,7 +35,7 @@ class CpuKernels:
     """The stages of the fused step, over NumPy views of the tensors. Compiled at first use, cached on disk."""
 
     def __init__(
-        self, world: World, blocks: list[Block], posts: list[PostBlock], timing: TimingStore, dt: float
+        self, world: World, blocks: list[ColumnBlock], posts: list[PostBlock], timing: TimingStore, dt: float
     ) -> None:
         self._data = world.bind("sensordata").numpy()
         self._time = world.time.numpy()
@@ -76,7 +76,7 @@ class CpuKernels:
         """Whether any stage is cut into parts for several threads."""
         return self._pool is not None
 
-    def step(self, step: int | Live) -> None:
+    def step(self, step: int | StepCounter) -> None:
         """All fused columns of all blocks, from the engine's data to the return cache."""
         if self.timed:
             launch(kernels.time_step, *self._timing, self._time, self._dt, step)
@@ -90,7 +90,7 @@ class CpuKernels:
             for future in waiting:
                 future.result()
 
-    def _step_share(self, share: _Share, step: int | Live) -> None:
+    def _step_share(self, share: _Share, step: int | StepCounter) -> None:
         columns, (c0, c1, r0, r1) = share.columns, share.bounds
         truth, reading = columns.truth, columns.reading
         launch(kernels.gather, *_gather_arrays(columns), c0, c1, self._data)
@@ -99,7 +99,7 @@ class CpuKernels:
         if r0 < r1:
             launch(kernels.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, step, True, True)
 
-    def launches(self, blocks: list[Block]) -> list[Launch]:
+    def launches(self, blocks: list[ColumnBlock]) -> list[Launch]:
         """The kernels of a step and of a reset, with arguments of the types that they are called with."""
 
         def calls() -> None:
@@ -115,18 +115,18 @@ class CpuKernels:
 
         return capture(calls)
 
-    def gather(self, block: Block, group: SensorGroup) -> None:
+    def gather(self, block: ColumnBlock, group: SensorGroup) -> None:
         """Raw signals of one group into its part of ``truth``."""
         arrays = _gather_arrays(self._columns[id(block)])
         launch(kernels.gather, *arrays, group.columns.start, group.columns.stop, self._data)
 
     def hardware(
         self,
-        block: Block,
+        block: ColumnBlock,
         group: SensorGroup,
         before: torch.Tensor,
         out: torch.Tensor,
-        step: int | Live,
+        step: int | StepCounter,
         hold: bool = False,
     ) -> None:
         """The hardware stage of one group, from ``before`` to ``out``; ``hold`` keeps what is not due."""
@@ -159,7 +159,7 @@ class CpuKernels:
         rows: slice,
         measured: torch.Tensor,
         truth: torch.Tensor,
-        step: int | Live,
+        step: int | StepCounter,
         serve: bool = True,
         remember: bool = True,
     ) -> None:
@@ -177,7 +177,7 @@ class CpuKernels:
             remember,
         )
 
-    def reset_fused(self, block: Block, step: int, envs: np.ndarray) -> None:
+    def reset_fused(self, block: ColumnBlock, step: int, envs: np.ndarray) -> None:
         """All fused columns of a block, at the reset of some envs."""
         columns = self._columns[id(block)]
         arrays = _column_arrays(columns)
@@ -192,7 +192,13 @@ class CpuKernels:
         launch(kernels.reset_timing, self._timing.stuck, envs)
 
     def reset_hardware(
-        self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, envs: np.ndarray
+        self,
+        block: ColumnBlock,
+        group: SensorGroup,
+        before: torch.Tensor,
+        out: torch.Tensor,
+        step: int,
+        envs: np.ndarray,
     ) -> None:
         """The hardware stage of one group, at the reset of some envs."""
         arrays = _column_arrays(self._columns[id(block)])
@@ -212,7 +218,7 @@ class CpuKernels:
             self._pool.shutdown()
 
 
-def _columns(block: Block) -> kernels.Columns:
+def _columns(block: ColumnBlock) -> kernels.Columns:
     """Views of a block's columns; None for imperfections that none of them has, whose code is then not compiled."""
     views: dict[str, Any] = block.store.views()
     for name in ("mix", "extra"):
@@ -236,7 +242,7 @@ def _gather_arrays(columns: kernels.Columns) -> tuple[np.ndarray, ...]:
     return columns.table, columns.sources, columns.truth
 
 
-def _split(block: Block, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:
+def _split(block: ColumnBlock, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:
     """Column and return-row ranges, one a thread; never through three columns that are mixed."""
     assert block.direct is not None
     source = block.direct.table[: block.fused_rows, R_SOURCE].numpy()
@@ -245,7 +251,7 @@ def _split(block: Block, threads: int, n_envs: int) -> list[tuple[int, int, int,
     return [(*cut, int(row[0]), int(row[1])) for cut, row in zip(cuts, rows, strict=True) if cut[0] < cut[1]]
 
 
-def _cut(block: Block, columns: slice, threads: int, n_envs: int) -> list[tuple[int, int]]:
+def _cut(block: ColumnBlock, columns: slice, threads: int, n_envs: int) -> list[tuple[int, int]]:
     """Ranges of columns, one a thread; never through three columns that are mixed."""
     count = columns.stop - columns.start
     if count * n_envs < _PARALLEL_FROM:

@@ -25,7 +25,7 @@ from sensorium.pipeline.flags import (
     R_SOURCE,
 )
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.layout import Block, PostBlock
+from sensorium.pipeline.layout import ColumnBlock, PostBlock
 from sensorium.pipeline.storage import DeliveryStore, TimingStore
 from sensorium.pipeline.warp_snippets import LANES, THREADS
 
@@ -49,7 +49,7 @@ class GpuKernels:
         self,
         data: torch.Tensor,
         steps: torch.Tensor,
-        blocks: list[Block],
+        blocks: list[ColumnBlock],
         posts: list[PostBlock],
         timing: TimingStore,
         dt: float,
@@ -85,7 +85,7 @@ class GpuKernels:
 
     def _timing_struct(self, steps: torch.Tensor, timing: TimingStore, dt: float) -> Any:
         """What timing alone needs of a block: there may be sensors, but no columns."""
-        struct = warp_kernels.Block()
+        struct = warp_kernels.ColumnArrays()
         for name in ("flags", "key", "parameters"):
             setattr(struct, f"timing_{name}", _flat(getattr(timing, name)))
         for name in ("due", "lag", "part", "stuck"):
@@ -96,7 +96,7 @@ class GpuKernels:
         return struct
 
     def _block_struct(
-        self, block: Block, data: torch.Tensor, steps: torch.Tensor, timing: TimingStore, dt: float
+        self, block: ColumnBlock, data: torch.Tensor, steps: torch.Tensor, timing: TimingStore, dt: float
     ) -> Any:
         assert block.direct is not None
         row = np.full(len(block.store.table), -1, np.int32)
@@ -118,7 +118,7 @@ class GpuKernels:
         struct.data, struct.n_columns = _flat(data), len(row)
         return struct
 
-    def _value_struct(self, block: Block) -> Any:
+    def _value_struct(self, block: ColumnBlock) -> Any:
         struct = self._kernels[block.store.truth.dtype]["Values"]()
         struct.truth, struct.reading = _flat(block.store.truth), _flat(block.store.reading)
         return struct
@@ -147,10 +147,10 @@ class GpuKernels:
                 if len(odd):
                     self._launch(kernels["sense_each"], (len(odd), self._n_envs), *self._arrays(block), odd)
 
-    def _arrays(self, block: Block) -> tuple[Any, Any, Any]:
+    def _arrays(self, block: ColumnBlock) -> tuple[Any, Any, Any]:
         return self._structs[id(block)], self._values[id(block)], self._returns[id(block.direct)]
 
-    def gather(self, block: Block, group: SensorGroup) -> None:
+    def gather(self, block: ColumnBlock, group: SensorGroup) -> None:
         """Raw signals of one group into its part of ``truth``."""
         kernel = self._kernels[block.store.truth.dtype]["gather"]
         self._launch(kernel, (group.n_columns, self._n_envs), *self._arrays(block)[:2], group.columns.start)
@@ -159,12 +159,20 @@ class GpuKernels:
         """Copy one tensor to another."""
         target.copy_(source)
 
-    def hardware(self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int) -> None:
+    def hardware(
+        self, block: ColumnBlock, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int
+    ) -> None:
         """The hardware stage of one group, from ``before`` to ``out``."""
         self._imperfect(block, group, before, out, self._nobody, False)
 
     def _imperfect(
-        self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, mask: torch.Tensor, fresh: bool
+        self,
+        block: ColumnBlock,
+        group: SensorGroup,
+        before: torch.Tensor,
+        out: torch.Tensor,
+        mask: torch.Tensor,
+        fresh: bool,
     ) -> None:
         kernel = self._kernels[block.store.truth.dtype]["imperfect"]
         inputs = (self._structs[id(block)], _flat(before), _flat(out), _flat(mask), group.columns.start, fresh)
@@ -187,7 +195,7 @@ class GpuKernels:
 
     # -- a reset: ``envs`` is a mask (B,) -----------------------------------------------------------------------------
 
-    def reset_fused(self, block: Block, step: int, envs: torch.Tensor) -> None:
+    def reset_fused(self, block: ColumnBlock, step: int, envs: torch.Tensor) -> None:
         """All fused columns of a block, at the reset of some envs."""
         if block.fused:
             kernel = self._kernels[block.store.truth.dtype]["reset"]
@@ -199,7 +207,13 @@ class GpuKernels:
             self._launch(warp_kernels.reset_timing, (self._n_sensors, self._n_envs), self._timing, _flat(envs))
 
     def reset_hardware(
-        self, block: Block, group: SensorGroup, before: torch.Tensor, out: torch.Tensor, step: int, envs: torch.Tensor
+        self,
+        block: ColumnBlock,
+        group: SensorGroup,
+        before: torch.Tensor,
+        out: torch.Tensor,
+        step: int,
+        envs: torch.Tensor,
     ) -> None:
         """The hardware stage of one group, at the reset of some envs."""
         self._imperfect(block, group, before, out, envs, True)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.launch import Live
+from sensorium.pipeline.launch import StepCounter
 
 if TYPE_CHECKING:
     from sensorium.pipeline.manager import SensorManager
@@ -76,7 +76,7 @@ class SensorGroup:
         )
         # a raw signal of its own goes through the fused step like the engine's, except in a graph, where it may have to
         # run after it
-        self.hooked = self.hooked or (self.raw and manager.world.captures)
+        self.hooked = self.hooked or (self.raw and manager.world.is_gpu)
         self.responds = cls._overrides(*_RESPONSE)
         self.post_processed = cls._overrides("_post_process")
         self.delayed = cls._overrides("_apply_delay")
@@ -123,7 +123,7 @@ class SensorGroup:
         return self._manager.step_count
 
     @property
-    def clock(self) -> Live:
+    def clock(self) -> StepCounter:
         """The same as an argument of :func:`~sensorium.pipeline.launch.launch`, which replays look up again."""
         return self._manager.clock
 

@@ -17,7 +17,7 @@ import numpy as np
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Live(NamedTuple):
+class StepCounter(NamedTuple):
     """An integer argument that changes from step to step."""
 
     cell: np.ndarray
@@ -59,7 +59,7 @@ def is_replayable(hook: Any) -> bool:
 def launch(kernel: Any, *arguments: Any) -> None:
     """Call a compiled kernel, or take a note of the call while a hook is captured."""
     if _notes.taken is None:
-        kernel(*(int(value.cell[0]) if type(value) is Live else value for value in arguments))
+        kernel(*(int(value.cell[0]) if type(value) is StepCounter else value for value in arguments))
     else:
         _notes.taken.append(Launch(kernel, arguments))
 

@@ -27,7 +27,7 @@ from sensorium.pipeline.storage import ColumnStore, DeliveryStore, TimingStore
 
 
 @dataclass(frozen=True)
-class Source:
+class SignalSource:
     """Where the raw signal of one column comes from: the engine's sensors, by name.
 
     Attributes:
@@ -43,7 +43,7 @@ class Source:
 
 
 @dataclass
-class Block:
+class ColumnBlock:
     """The columns of one intermediate dtype: fused groups first, then those with hooks of their own."""
 
     store: ColumnStore
@@ -98,7 +98,7 @@ def build_block(
     dt: float,
     seed: int,
     device: Any,
-) -> Block:
+) -> ColumnBlock:
     """Storage of the groups of one intermediate dtype; ``rows`` maps uuid -> row of the timing arrays."""
     groups = sorted(groups, key=lambda group: group.hooked)  # stable: fused groups first
     total = 0
@@ -117,7 +117,7 @@ def build_block(
             here = slice(first, group.columns.start + part.stop)
             tables["sensor"][here] = rows[sensor.uuid]
             keys[here] = [formula.key(seed, sensor.uuid, i) for i in range(part.stop - part.start)]
-            _gather_tables(tables, here, sensor._sources(), sources, model, group.world.captures)
+            _gather_tables(tables, here, sensor._sources(), sources, model, group.world.is_gpu)
             for asked in sensor._extra_parts():
                 columns = slice(first + asked.start, first + asked.stop)
                 tables["extra_row"][columns] = np.arange(extra, extra + asked.stop - asked.start)
@@ -138,19 +138,19 @@ def build_block(
             slots = max(2, *(sensor.options.history_length or 0 for sensor in group.sensors))
             shape = (slots, group.n_columns, n_envs)
             rings = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
-            shifts = group.world.captures
+            shifts = group.world.is_gpu
             group.truth_timeline, group.measured_timeline = (Slots(ring, group, shifts) for ring in rings)
     fused = sum(group.n_columns for group in groups if not group.hooked)
-    return Block(store, ColumnParameters(store, dt), groups, fused)
+    return ColumnBlock(store, ColumnParameters(store, dt), groups, fused)
 
 
 def _gather_tables(
     tables: dict[str, np.ndarray],
     here: slice,
-    gathered: list[Source] | None,
+    gathered: list[SignalSource] | None,
     sources: list[int],
     model: mujoco.MjModel,
-    captures: bool,
+    is_gpu: bool,
 ) -> None:
     if gathered is None:
         tables["op"][here] = GATHER_NONE
@@ -164,7 +164,7 @@ def _gather_tables(
         if source.frame:
             tables["op"][column] = GATHER_ROTATE
             tables["quat"][column], tables["axis"][column] = int(model.sensor(source.frame).adr[0]), components[0]
-        elif captures and model.sensor(source.sensors[0]).type == mujoco.mjtSensor.mjSENS_CLOCK:
+        elif is_gpu and model.sensor(source.sensors[0]).type == mujoco.mjtSensor.mjSENS_CLOCK:
             tables["op"][column] = GATHER_TIME
         else:
             tables["op"][column] = GATHER_COPY if len(addresses) == 1 else GATHER_SUM

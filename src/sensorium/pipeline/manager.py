@@ -21,8 +21,8 @@ from sensorium.errors import OptionError
 from sensorium.pipeline.describe import describe_group
 from sensorium.pipeline.flags import HELD
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.launch import Live, capture, is_replayable
-from sensorium.pipeline.layout import Block, PostBlock, assign_columns, build_block, build_delivery, build_timing
+from sensorium.pipeline.launch import StepCounter, capture, is_replayable
+from sensorium.pipeline.layout import ColumnBlock, PostBlock, assign_columns, build_block, build_delivery, build_timing
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
 from sensorium.pipeline.storage import TIMING_PARAMETERS, TimingStore
 from sensorium.pipeline.timing import TimingParameters
@@ -39,7 +39,7 @@ class SensorManager:
     """All sensors of one scene. Users meet it through the scene and the sensors."""
 
     def __init__(self) -> None:
-        self.clock = Live(np.zeros(1, np.int64))
+        self.clock = StepCounter(np.zeros(1, np.int64))
         self.step_count = 0
         self.on_change: Callable[[str, str, dict[str, Any]], None] = lambda uuid, method, arguments: None
         self.world: World
@@ -47,7 +47,7 @@ class SensorManager:
         self.seed = 0
         self.groups: list[SensorGroup] = []
         self._sensors: list[Any] = []
-        self._blocks: dict[torch.dtype, Block] = {}
+        self._blocks: dict[torch.dtype, ColumnBlock] = {}
         self._posts: list[PostBlock] = []
         self._post_of: dict[int, PostBlock] = {}
         self._timing: TimingStore
@@ -66,7 +66,7 @@ class SensorManager:
     @property
     def step_count(self) -> int:
         """Steps since build."""
-        return self.world.step_count if self.world.captures else self._step_count  # a graph keeps a clock of its own
+        return self.world.step_count if self.world.is_gpu else self._step_count  # a graph keeps a clock of its own
 
     @step_count.setter
     def step_count(self, count: int) -> None:
@@ -75,7 +75,7 @@ class SensorManager:
     @property
     def on_host(self) -> bool:
         """Whether ``step()`` has work to do: not where the world's own graph does it all."""
-        return not self.world.captures or bool(self._eager)
+        return not self.world.is_gpu or bool(self._eager)
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class SensorManager:
         )
         piped = [group for group in self.groups if group.in_pipeline]
         for group in self.groups:
-            if group.cls.cpu_only and world.captures:
+            if group.cls.cpu_only and world.is_gpu:
                 raise OptionError(
                     f"{group.cls.options_type.__name__} needs the CPU engine, and cannot run on {world.device}. Build "
                     f"with device='cpu', or leave the sensor {group.sensors[0].uuid!r} out"
@@ -130,7 +130,7 @@ class SensorManager:
                     f"{group.cls.options_type.__name__}.interpolate: readings are {group.return_dtype}, which cannot "
                     "be interpolated; leave it out"
                 )
-            if world.captures and group.return_dtype in _NOT_ON_GPU:
+            if world.is_gpu and group.return_dtype in _NOT_ON_GPU:
                 raise OptionError(
                     f"{group.cls.__name__}: readings are {group.return_dtype}, which kernels on a GPU do not have; let "
                     "_get_cache_dtype be a signed integer there, or build with device='cpu'"
@@ -176,7 +176,7 @@ class SensorManager:
         self._plans = {}
         self._note_timing()
         everyone = torch.ones(n_envs, dtype=torch.bool, device=device)
-        if world.captures:
+        if world.is_gpu:
             engine: Any = world
             engine.run(lambda: self._restart(everyone, self._unfused))
             self._capture()
@@ -190,8 +190,8 @@ class SensorManager:
         """Know what has a rate, a delay, drop-outs or sticks now."""
         self._kernels.timed = self._times.timed
         # a graph is captured once, and rate or drop-outs may be set later
-        flags, captures = self._times.flags, self.world.captures
-        self._held = {key for key, rows in self._rows_of.items() if captures or any(flags[row] & HELD for row in rows)}
+        flags, is_gpu = self._times.flags, self.world.is_gpu
+        self._held = {key for key, rows in self._rows_of.items() if is_gpu or any(flags[row] & HELD for row in rows)}
         self._steps = []  # laid out by the next step, for many a parameter may be set before it
 
     def _planned(self) -> list[Callable[[], None]]:
@@ -257,7 +257,7 @@ class SensorManager:
     def _make_kernels(self) -> Any:
         """The kernels for the world's device; Numba and Warp are imported here, and not before they are needed."""
         blocks = list(self._blocks.values())
-        if self.world.captures:
+        if self.world.is_gpu:
             from sensorium.pipeline.gpu import GpuKernels
 
             world: Any = self.world
@@ -332,7 +332,7 @@ class SensorManager:
 
     def step(self) -> None:
         """Sense the world as it is now: one more step."""
-        if not self.world.captures:
+        if not self.world.is_gpu:
             self.step_count += 1
             for call in self._steps or self._planned():
                 call()
@@ -373,7 +373,7 @@ class SensorManager:
 
     def _deliver(self, group: SensorGroup) -> None:
         delivery, measured, truth = self._delivery_of(group)
-        rows, step = group.delivery_rows, self.clock if not self.world.captures else self.step_count
+        rows, step = group.delivery_rows, self.clock if not self.world.is_gpu else self.step_count
         if group.delayed:
             self._kernels.deliver(delivery, rows, measured, truth, step, serve=False, remember=False)
             group.cls._apply_delay(group, group.ring, group.cache)
@@ -407,7 +407,7 @@ class SensorManager:
 
     def is_idle(self, group: SensorGroup) -> bool:
         """Whether the hardware stage of a group has nothing to do now. Never in a graph, which outlives settings."""
-        if self.world.captures or self._resetting is not None:
+        if self.world.is_gpu or self._resetting is not None:
             return False
         return self._blocks[group.dtype].parameters.is_idle(group.columns)
 
@@ -419,7 +419,7 @@ class SensorManager:
         before = group.before
         self._kernels.copy(data, before)
         if self._resetting is None:
-            step = self.step_count if self.world.captures else self.clock
+            step = self.step_count if self.world.is_gpu else self.clock
             self._kernels.hardware(block, group, before, data, step)
         else:
             self._kernels.reset_hardware(block, group, before, data, self.step_count, self._resetting)
@@ -429,7 +429,7 @@ class SensorManager:
     def reset(self, envs: Envs) -> None:
         """Clear rings, drift and response of some envs, and take their first reading at the state as it is."""
         world: Any = self.world
-        if world.captures:  # the world's own graph has done all but the hooks that are not in it
+        if world.is_gpu:  # the world's own graph has done all but the hooks that are not in it
             if self._eager:
                 world.run(lambda: self._restart(world.mask, self._eager, fused=False))
             return
@@ -578,7 +578,7 @@ class SensorManager:
         if group not in self._unfused:
             return "fused"
         how = "hooks" if group.hooked else "fused, post-process"
-        if not self.world.captures:
+        if not self.world.is_gpu:
             return how
         return f"{how}, {'in the graph' if group in self._captured else 'after the graph'}"
 

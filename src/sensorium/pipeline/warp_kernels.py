@@ -36,7 +36,7 @@ _NAMES = {
 
 
 @wp.struct
-class Block:
+class ColumnArrays:
     """All of a block but its values: ``kernels.Columns`` and ``kernels.Timing``, flat, and what changes with a step."""
 
     table: _int
@@ -73,17 +73,17 @@ def tick(counter: _int):
 
 
 @wp.func_native(warp_snippets.TIME)
-def _time(k: Block, ahead: int, tid: int): ...
+def _time(k: ColumnArrays, ahead: int, tid: int): ...
 
 
 @wp.kernel
-def time_sensors(k: Block, ahead: int):
+def time_sensors(k: ColumnArrays, ahead: int):
     """When every sensor samples, and how late it is read; one thread a sensor and ``LANES`` envs."""
     _time(k, ahead, wp.tid())
 
 
 @wp.kernel
-def reset_timing(k: Block, mask: _bool):
+def reset_timing(k: ColumnArrays, mask: _bool):
     """What is stuck comes loose, in some envs."""
     s, b = wp.tid()
     if mask[b]:
@@ -116,49 +116,49 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         reading: array
 
     @wp.func_native(typed + "const bool LEAN = true;" + warp_snippets.SENSE)
-    def sense_four_leanly(k: Block, v: Values, r: returns, stride: int, tid: int): ...
+    def sense_four_leanly(k: ColumnArrays, v: Values, r: returns, stride: int, tid: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
-    def sense_lean(k: Block, v: Values, r: returns, stride: int):
+    def sense_lean(k: ColumnArrays, v: Values, r: returns, stride: int):
         sense_four_leanly(k, v, r, stride, wp.tid())
 
     @wp.func_native(typed + "const bool LEAN = false;" + warp_snippets.SENSE)
-    def sense_four(k: Block, v: Values, r: returns, stride: int, tid: int): ...
+    def sense_four(k: ColumnArrays, v: Values, r: returns, stride: int, tid: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
-    def sense(k: Block, v: Values, r: returns, stride: int):
+    def sense(k: ColumnArrays, v: Values, r: returns, stride: int):
         sense_four(k, v, r, stride, wp.tid())
 
     @wp.func_native(typed + warp_snippets.SENSE_EACH)
-    def sense_one(k: Block, v: Values, r: returns, c: int, b: int): ...
+    def sense_one(k: ColumnArrays, v: Values, r: returns, c: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
-    def sense_each(k: Block, v: Values, r: returns, columns: _int):
+    def sense_each(k: ColumnArrays, v: Values, r: returns, columns: _int):
         i, b = wp.tid()
         sense_one(k, v, r, columns[i], b)
 
     @wp.func_native(typed + warp_snippets.RESET)
-    def reset_one(k: Block, v: Values, r: returns, c: int, b: int): ...
+    def reset_one(k: ColumnArrays, v: Values, r: returns, c: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
-    def reset(k: Block, v: Values, r: returns, mask: _bool):
+    def reset(k: ColumnArrays, v: Values, r: returns, mask: _bool):
         c, b = wp.tid()
         if mask[b]:
             reset_one(k, v, r, c, b)
 
     @wp.func_native(typed + warp_snippets.GATHER)
-    def gather_one(k: Block, v: Values, c: int, b: int): ...
+    def gather_one(k: ColumnArrays, v: Values, c: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
-    def gather(k: Block, v: Values, offset: int):
+    def gather(k: ColumnArrays, v: Values, offset: int):
         c, b = wp.tid()
         gather_one(k, v, c + offset, b)
 
     @wp.func_native(typed + warp_snippets.IMPERFECT)
-    def imperfect_one(k: Block, before: array, out: array, offset: int, FRESH: bool, c: int, b: int): ...  # noqa: N803
+    def imperfect_one(k: ColumnArrays, before: array, out: array, offset: int, FRESH: bool, c: int, b: int): ...  # noqa: N803
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
-    def imperfect(k: Block, before: array, out: array, mask: _bool, offset: int, fresh: bool):
+    def imperfect(k: ColumnArrays, before: array, out: array, mask: _bool, offset: int, fresh: bool):
         c, b = wp.tid()
         if not fresh or mask[b]:
             imperfect_one(k, before, out, offset, fresh, c + offset, b)
@@ -182,19 +182,19 @@ def make_delivery_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
 
     @wp.func_native(typed + warp_snippets.DELIVER.replace("INTERPOLATE", interpolate))
     def deliver_one(
-        k: Block, r: returns, measured: array, truth: array, serve: bool, remember: bool, row: int, b: int
+        k: ColumnArrays, r: returns, measured: array, truth: array, serve: bool, remember: bool, row: int, b: int
     ): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
-    def deliver(k: Block, r: returns, measured: array, truth: array, first: int, serve: bool, remember: bool):
+    def deliver(k: ColumnArrays, r: returns, measured: array, truth: array, first: int, serve: bool, remember: bool):
         row, b = wp.tid()
         deliver_one(k, r, measured, truth, serve, remember, row + first, b)
 
     @wp.func_native(typed + warp_snippets.RESET_DELIVERY)
-    def reset_one(k: Block, r: returns, measured: array, truth: array, row: int, b: int): ...
+    def reset_one(k: ColumnArrays, r: returns, measured: array, truth: array, row: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
-    def reset(k: Block, r: returns, measured: array, truth: array, mask: _bool, first: int):
+    def reset(k: ColumnArrays, r: returns, measured: array, truth: array, mask: _bool, first: int):
         row, b = wp.tid()
         if mask[b]:
             reset_one(k, r, measured, truth, row + first, b)

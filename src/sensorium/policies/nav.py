@@ -10,7 +10,7 @@ from sensorium.errors import OptionError
 from sensorium.policies.commands import command
 from sensorium.policies.policy import Policy
 from sensorium.robots.drive import MOVES
-from sensorium.scenarios import Planner, kernels
+from sensorium.scenarios import PathPlanner, kernels
 from sensorium.suites import ArraySensor, DictSensor, ObservationSensor
 from sensorium.tasks.nav import NavToObj
 from sensorium.worlds import Envs, env_ids
@@ -142,7 +142,7 @@ class NavPlanner(Policy):
         """Find a way to the nearest place from which the object is near and seen."""
         here = self._pose[env, :2]
         room, cells = self.task.drivable(env, look=bool(self.retries[env]))
-        planner = Planner(room)
+        planner = PathPlanner(room)
         lengths = planner.lengths(here)
         cells = cells[np.isfinite(lengths[tuple(cells.T)])]
         self._phase[env], self._since[env], self._still[env], self._anchor[env] = _DRIVE, 0.0, 0.0, self._pose[env]

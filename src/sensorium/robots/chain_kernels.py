@@ -1,4 +1,4 @@
-"""Numba kernels of :mod:`sensorium.robots.chain`: each env by scalar arithmetic of its own.
+"""Numba kernels of :mod:`sensorium.robots.kinematic_chain`: each env by scalar arithmetic of its own.
 
 A chain of n joints is a tuple of arrays: ``slide`` (n,) whether a joint slides, ``axis`` (n, 3) and ``anchor`` (n, 3)
 in the frame of its link, ``zero`` (n,) the position at which the link stands as ``pos`` says, and ``pos`` (n + 1, 3)

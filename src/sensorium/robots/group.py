@@ -11,8 +11,8 @@ import torch
 
 from sensorium.errors import NotBuiltError, OptionError
 from sensorium.robots.adapt import check_servo, servo_names
-from sensorium.robots.chain import Chain
 from sensorium.robots.controllers import find
+from sensorium.robots.kinematic_chain import KinematicChain
 from sensorium.robots.move_group import MoveGroup
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, World, env_index
@@ -66,7 +66,7 @@ class GroupHandle(Module):
             )
         low, high = self.limits.T
         self._shut = np.where(self._home - low > high - self._home, low, high)  # of grippers
-        self._chain: Chain | None = None
+        self._chain: KinematicChain | None = None
         self.reach = 0.0
         """Arms: metres that the tool can be away from the robot's base at most, or more."""
         if description.kind == "arm":
@@ -74,7 +74,7 @@ class GroupHandle(Module):
             self.reach = self._chain.reach + _height(model, self._chain.root)
         self.controller = find(controller, description.name, description.kind)(self)
 
-    def _make_chain(self, model: mujoco.MjModel, prefix: str) -> Chain:
+    def _make_chain(self, model: mujoco.MjModel, prefix: str) -> KinematicChain:
         joints = [int(model.joint(prefix + name).id) for name in self.description.joints]
         tool = f"{prefix}{self.description.tcp}"
         site = mujoco.mj_name2id(model, int(mujoco.mjtObj.mjOBJ_SITE), tool)
@@ -84,7 +84,7 @@ class GroupHandle(Module):
         else:
             self._link = int(model.site_bodyid[site])
             self._tool[0, :3], self._tool[0, 3:] = model.site_pos[site], model.site_quat[site]
-        return Chain(model, joints, self.limits, self._home, self._link, self._tool[0, :3], self._tool[0, 3:])
+        return KinematicChain(model, joints, self.limits, self._home, self._link, self._tool[0, :3], self._tool[0, 3:])
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class GroupHandle(Module):
             raise NotBuiltError(f"{self.description.name!r} has no state before scene.build()")
         return self._world
 
-    def _arm(self, call: str) -> tuple[World, Chain]:
+    def _arm(self, call: str) -> tuple[World, KinematicChain]:
         world = self._built()
         if self._chain is None:
             raise OptionError(f"{call}: {self.description.name!r} is no arm, so it has no tool centre point")

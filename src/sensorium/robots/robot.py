@@ -18,7 +18,7 @@ from sensorium.robots.drive import Drive
 from sensorium.robots.rig import Rig, SensorRig
 from sensorium.sensors import Sensor
 from sensorium.tree import Buffer
-from sensorium.worlds import Entity, Envs, Part, World, env_index, upload
+from sensorium.worlds import Entity, Envs, SceneModule, World, env_index, upload
 from sensorium.worlds.compose import load_spec
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class RobotOptions(Options):
         return mujoco.MjSpec.from_string(self.model, include=parts, assets=others)
 
 
-class Robot(Part[RobotOptions]):
+class Robot(SceneModule[RobotOptions]):
     """A robot in a scene: ``robot = scene.add_module("robot", sn.robots.make("diffdrive"))``.
 
     Buffers, float32, filled by ``update_state()``: ``position`` (B, 3) m, ``orientation`` (B, 4) as (w, x, y, z),

@@ -4,7 +4,7 @@ from sensorium.scenarios.catalogue import make, names, options_of
 from sensorium.scenarios.gamepad import Gamepad, GamepadOptions
 from sensorium.scenarios.keyboard import Keyboard, KeyboardOptions
 from sensorium.scenarios.occupancy import OccupancyMap
-from sensorium.scenarios.planning import Planner
+from sensorium.scenarios.planning import PathPlanner
 from sensorium.scenarios.random_acceleration import RandomAcceleration, RandomAccelerationOptions
 from sensorium.scenarios.random_path import RandomPath, RandomPathOptions
 from sensorium.scenarios.room import Room, RoomOptions
@@ -16,7 +16,7 @@ __all__ = [
     "Keyboard",
     "KeyboardOptions",
     "OccupancyMap",
-    "Planner",
+    "PathPlanner",
     "RandomAcceleration",
     "RandomAccelerationOptions",
     "RandomPath",

@@ -11,7 +11,7 @@ from sensorium.errors import OptionError
 from sensorium.scenarios.occupancy import OccupancyMap
 
 
-class Planner:
+class PathPlanner:
     """Shortest ways between free cells of a map, which is dilated by what drives there.
 
     Args:

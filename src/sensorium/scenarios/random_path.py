@@ -13,7 +13,7 @@ from sensorium.options import Options
 from sensorium.robots import Robot
 from sensorium.scenarios import kernels
 from sensorium.scenarios.occupancy import OccupancyMap
-from sensorium.scenarios.planning import Planner
+from sensorium.scenarios.planning import PathPlanner
 from sensorium.scenarios.scenario import Scenario
 from sensorium.worlds import Scene
 
@@ -77,7 +77,7 @@ class RandomPath(Scenario[RandomPathOptions]):
             self.map = OccupancyMap.from_scene(scene, options.resolution)
         else:
             self.map = OccupancyMap.load(options.map)
-        self.planner = Planner(self.map.dilated(robot.radius + options.margin))
+        self.planner = PathPlanner(self.map.dilated(robot.radius + options.margin))
         limits = np.abs(self._limits).min(axis=1)
         self._speed = options.speed or 0.7 * float(limits[self._moves["forward"]])
         self._turn = float(limits[self._moves["turn"]])

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
 from sensorium.options import Options
-from sensorium.worlds import Part
+from sensorium.worlds import SceneModule
 
 if TYPE_CHECKING:
     from sensorium.worlds import Scene
@@ -47,7 +47,7 @@ class RoomOptions(Options):
         return self
 
 
-class Room(Part[RoomOptions]):
+class Room(SceneModule[RoomOptions]):
     """Walls, a floor, and obstacles from a seed: ``scene.add_module("room", sn.scenarios.Room(seed=3))``."""
 
     options_type = RoomOptions

@@ -8,51 +8,58 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sensorium.sensors.barometer import Barometer, BarometerData
 from sensorium.sensors.base import Sensor, SimpleSensor
-from sensorium.sensors.battery_state import BatteryState, BatteryStateData
-from sensorium.sensors.clock import Clock
-from sensorium.sensors.contact import Contact, ContactSensor
-from sensorium.sensors.contact_force import ContactForce, ContactForceSensor
-from sensorium.sensors.force_torque import ForceTorque, ForceTorqueData
-from sensorium.sensors.frame_pose import FramePose, FramePoseData, FramePoseSensor
-from sensorium.sensors.gps import GPS, GPSData
-from sensorium.sensors.imu import IMU, IMUData, IMUSensor
-from sensorium.sensors.joint_encoder import JointEncoder, JointEncoderData, JointEncoderSensor
-from sensorium.sensors.joint_torque import JointTorque
-from sensorium.sensors.magnetometer import Magnetometer, MagnetometerData
-from sensorium.sensors.material import MATERIALS, Material
-from sensorium.sensors.optical_flow import OpticalFlow, OpticalFlowData
 from sensorium.sensors.options import Mounted, SensorOptions, SimpleSensorOptions
-from sensorium.sensors.patterns import ArrayPattern, GridPattern, Pattern, PinholePattern, RingPattern, SphericalPattern
 from sensorium.sensors.plotting import Trace
-from sensorium.sensors.temperature_grid import TemperatureGrid
-from sensorium.sensors.wheel_odometry import WheelOdometry, WheelOdometryData
+from sensorium.sensors.rays.patterns import (
+    ArrayPattern,
+    GridPattern,
+    Pattern,
+    PinholePattern,
+    RingPattern,
+    SphericalPattern,
+)
+from sensorium.sensors.robot.barometer import Barometer, BarometerData
+from sensorium.sensors.robot.battery_state import BatteryState, BatteryStateData
+from sensorium.sensors.robot.clock import Clock
+from sensorium.sensors.robot.force_torque import ForceTorque, ForceTorqueData
+from sensorium.sensors.robot.frame_pose import FramePose, FramePoseData, FramePoseSensor
+from sensorium.sensors.robot.gps import GPS, GPSData
+from sensorium.sensors.robot.imu import IMU, IMUData, IMUSensor
+from sensorium.sensors.robot.joint_encoder import JointEncoder, JointEncoderData, JointEncoderSensor
+from sensorium.sensors.robot.joint_torque import JointTorque
+from sensorium.sensors.robot.magnetometer import Magnetometer, MagnetometerData
+from sensorium.sensors.robot.optical_flow import OpticalFlow, OpticalFlowData
+from sensorium.sensors.robot.wheel_odometry import WheelOdometry, WheelOdometryData
+from sensorium.sensors.thermal.material import MATERIALS, Material
+from sensorium.sensors.thermal.temperature_grid import TemperatureGrid
+from sensorium.sensors.touch.contact import Contact, ContactSensor
+from sensorium.sensors.touch.contact_force import ContactForce, ContactForceSensor
 
 if TYPE_CHECKING:
-    from sensorium.sensors.contact_probe import ContactDepthProbe, ContactProbe, KinematicContactProbe
-    from sensorium.sensors.depth_camera import DepthCamera
-    from sensorium.sensors.elastomer import ElastomerDisplacement, ElastomerTaxel
-    from sensorium.sensors.proximity import Proximity, ProximityData, SurfaceDistanceProbe
-    from sensorium.sensors.raycaster import Lidar, Raycaster, RayData
-    from sensorium.sensors.tactile_array import KinematicTaxel, TactileArray, TactileArrayData
+    from sensorium.sensors.rays.depth_camera import DepthCamera
+    from sensorium.sensors.rays.raycaster import Lidar, Raycaster, RayData
+    from sensorium.sensors.touch.contact_probe import ContactDepthProbe, ContactProbe, KinematicContactProbe
+    from sensorium.sensors.touch.elastomer import ElastomerDisplacement, ElastomerTaxel
+    from sensorium.sensors.touch.proximity import Proximity, ProximityData, SurfaceDistanceProbe
+    from sensorium.sensors.touch.tactile_array import KinematicTaxel, TactileArray, TactileArrayData
 
 _LAZY = {
-    "ContactDepthProbe": "contact_probe",
-    "ContactProbe": "contact_probe",
-    "DepthCamera": "depth_camera",
-    "ElastomerDisplacement": "elastomer",
-    "ElastomerTaxel": "elastomer",
-    "KinematicContactProbe": "contact_probe",
-    "KinematicTaxel": "tactile_array",
-    "Lidar": "raycaster",
-    "Proximity": "proximity",
-    "ProximityData": "proximity",
-    "RayData": "raycaster",
-    "Raycaster": "raycaster",
-    "SurfaceDistanceProbe": "proximity",
-    "TactileArray": "tactile_array",
-    "TactileArrayData": "tactile_array",
+    "ContactDepthProbe": "touch.contact_probe",
+    "ContactProbe": "touch.contact_probe",
+    "DepthCamera": "rays.depth_camera",
+    "ElastomerDisplacement": "touch.elastomer",
+    "ElastomerTaxel": "touch.elastomer",
+    "KinematicContactProbe": "touch.contact_probe",
+    "KinematicTaxel": "touch.tactile_array",
+    "Lidar": "rays.raycaster",
+    "Proximity": "touch.proximity",
+    "ProximityData": "touch.proximity",
+    "RayData": "rays.raycaster",
+    "Raycaster": "rays.raycaster",
+    "SurfaceDistanceProbe": "touch.proximity",
+    "TactileArray": "touch.tactile_array",
+    "TactileArrayData": "touch.tactile_array",
 }
 """Name -> module of this package that has it."""
 

@@ -36,11 +36,11 @@ import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError, did_you_mean
-from sensorium.pipeline import SensorGroup, SensorManager, Slots, Source
+from sensorium.pipeline import SensorGroup, SensorManager, SignalSource, Slots
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.layout import n_columns
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, broadcast, check
-from sensorium.sensors.density import NoiseDensities
+from sensorium.sensors.noise_density import NoiseDensities
 from sensorium.sensors.options import SensorOptions
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, Names, Painter, env_index
@@ -213,7 +213,7 @@ class Sensor(Module, Generic[DataT]):
             arrow = pose[1] @ vector.double().numpy(force=True).reshape(3) * metres_per_unit
             painter.arrow(pose[0], arrow * min(1.0, 0.5 / max(float(np.linalg.norm(arrow)), 1e-9)))
 
-    def _sources(self) -> list[Source] | None:
+    def _sources(self) -> list[SignalSource] | None:
         """Where each intermediate column comes from; None when the class computes its raw signal itself."""
         return None
 

@@ -22,7 +22,7 @@ class BodyStates:
 
     def __init__(self, scene: Scene, bodies: Sequence[int]) -> None:
         world, model = scene.world, scene.model
-        if world.captures:
+        if world.is_gpu:
             raise OptionError(f"observations of the state need the CPU engine; this scene runs on {world.device}")
         self._bodies = np.asarray(bodies, np.intp)
         self._roots = model.body_rootid[self._bodies]

@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from sensorium.datasets.files import named, sync, sync_tree
 from sensorium.errors import DatasetError
+from sensorium.files import named, sync, sync_tree
 
 _MANIFEST = "manifest.json"
 _KEPT = 2

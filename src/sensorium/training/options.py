@@ -11,10 +11,10 @@ from typing import Any, Self
 from pydantic import Field, ValidationError
 
 from sensorium import __version__, entities, tasks
-from sensorium.datasets.files import write_whole
 from sensorium.entities import LearningBrain, TrainableEntity
 from sensorium.entities.brain import check_brain
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.files import write_whole
 from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks import Task

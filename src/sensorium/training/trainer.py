@@ -28,10 +28,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium.datasets.files import write_whole, writing
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.errors import DatasetError, OptionError, did_you_mean
+from sensorium.files import write_whole, writing
 from sensorium.training import checkpoints
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
 from sensorium.training.log import Log

@@ -12,7 +12,7 @@ from sensorium.viewer import page
 from sensorium.viewer.base import FRAME
 from sensorium.viewer.control import Control
 from sensorium.viewer.data_panel import SPEEDS, SWITCHES, Panel
-from sensorium.viewer.data_source import Source
+from sensorium.viewer.data_source import PageSource
 from sensorium.viewer.mirror import Mirror
 from sensorium.viewer.stage import Stage
 from sensorium.worlds import Painter, Scene
@@ -32,7 +32,7 @@ class DataViewer:
         control: pause and speed of playing.
     """
 
-    def __init__(self, source: Source, host: str, port: int, open_browser: bool) -> None:
+    def __init__(self, source: PageSource, host: str, port: int, open_browser: bool) -> None:
         self._source = source
         self.control = Control(speed=1.0)
         self.control.pause()

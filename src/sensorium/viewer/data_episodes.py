@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from sensorium import tasks
-from sensorium.datasets import Dataset, Trajectory
-from sensorium.datasets.media import VideoReader
-from sensorium.datasets.streams import from_stored, kind_of
+from sensorium.datasets import Dataset, Episode
+from sensorium.datasets.video_streams import from_stored, kind_of
 from sensorium.errors import DatasetError, SensoriumError
 from sensorium.generation.unit import FAILED
+from sensorium.recording.media import VideoReader
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, names_of
 from sensorium.worlds import Entity, Scene
 
@@ -24,7 +24,7 @@ _LONG = 60
 
 
 class EpisodeSource:
-    """See :class:`sensorium.viewer.data_source.Source`.
+    """See :class:`sensorium.viewer.data_source.PageSource`.
 
     The scene comes from the options of the data set; an episode is begun in it as it was, which puts everything in its
     place that does not move and gives it its look. What moves is put where the file says.
@@ -53,7 +53,7 @@ class EpisodeSource:
     def label(self, key: int) -> str:
         """Number, whether it succeeded, how long it is, and what was to be done."""
         try:
-            episode = Trajectory(self._paths[key])
+            episode = Episode(self._paths[key])
         except SensoriumError:
             return f"{key} · cannot be read"
         told = str(episode.scene.get("instruction", ""))
@@ -62,7 +62,7 @@ class EpisodeSource:
 
     def choose(self, key: int) -> None:
         """Open an episode, and begin it in the scene."""
-        episode = Trajectory(self._paths[key])
+        episode = Episode(self._paths[key])
         states = {path: episode[path] for path in episode.paths() if path.startswith("env_states/")}
         scene, env = self._begin(key)
         self.close_videos()

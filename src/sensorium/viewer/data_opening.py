@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sensorium.datasets.dataset import ABOUT, Dataset
-from sensorium.datasets.episode import Episode
 from sensorium.errors import DatasetError, DeviceError, shorten
+from sensorium.recording.recording import Recording
 from sensorium.viewer.opening import find_port
 
 if TYPE_CHECKING:
     from sensorium.viewer.data import DataViewer
-    from sensorium.viewer.data_source import Source
+    from sensorium.viewer.data_source import PageSource
 
 _CONFIG = "config.json"
 
@@ -29,7 +29,7 @@ def open_data(path: str | Path, port: int | None, host: str, open_browser: bool)
     return DataViewer(open_source(Path(path)), host, free, open_browser)
 
 
-def open_source(folder: Path) -> Source:
+def open_source(folder: Path) -> PageSource:
     """What is in a folder, to be looked at.
 
     Raises:
@@ -44,7 +44,7 @@ def open_source(folder: Path) -> Source:
     if (folder / _CONFIG).is_file():
         from sensorium.viewer.data_runs import RunSource
 
-        return RunSource(Episode(folder))
+        return RunSource(Recording(folder))
     held = [str(each) for each in sorted(folder.iterdir()) if (each / ABOUT).is_file() or (each / _CONFIG).is_file()]
     hint = f"; in it are {shorten(held)}" if held else ""
     raise DatasetError(

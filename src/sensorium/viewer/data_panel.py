@@ -10,8 +10,8 @@ import torch
 from sensorium.cameras.plotting import as_picture
 from sensorium.viewer import page
 from sensorium.viewer.control import Control
-from sensorium.viewer.data_plots import Plot
-from sensorium.viewer.data_source import Source
+from sensorium.viewer.data_plots import PlotPanel
+from sensorium.viewer.data_source import PageSource
 
 LISTED = 200
 """Episodes that the list has at once."""
@@ -24,7 +24,7 @@ class Panel:
     """What the person chooses is left to ``control``, by name: "choice" and "number" (of episodes), "step", "button",
     "speed", "follow", "array", and the switches."""
 
-    def __init__(self, gui: Any, source: Source, control: Control) -> None:
+    def __init__(self, gui: Any, source: PageSource, control: Control) -> None:
         self._gui, self._source, self._control = gui, source, control
         self._listed: list[int] = []
         self._numbers: dict[str, int] = {}
@@ -35,7 +35,7 @@ class Panel:
         folder = gui.add_folder("Plot")
         with folder:
             self._array = self._asking("array", gui.add_dropdown("Array", ("",)))
-        self.plot = Plot(gui, folder)
+        self.plot = PlotPanel(gui, folder)
         self._image_folder = gui.add_folder("Cameras")
         with gui.add_folder("Show", expand_by_default=False):
             for name, label in SWITCHES.items():

@@ -17,7 +17,7 @@ _NOW = "#111111"
 _LEGEND = "<div style='padding:0.2em 1em 0.6em;font-size:0.75em;line-height:1.5'>{}</div>"
 
 
-class Plot:
+class PlotPanel:
     """One array in a folder of the panel, with a mark at the present step, and the values there below it."""
 
     def __init__(self, gui: Any, folder: Any) -> None:

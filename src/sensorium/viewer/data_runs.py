@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sensorium.cameras import CameraSensor
-from sensorium.datasets import IMAGE_TAGS, Episode
+from sensorium.recording import IMAGE_TAGS, Recording
 from sensorium.sensors import Sensor
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, names_of
 from sensorium.worlds.model_fields import MODEL_TAG
@@ -18,7 +18,7 @@ _MOVES = ("set_pose", "attach")
 """Changes of a camera after which it is elsewhere."""
 
 
-class _Part(NamedTuple):
+class _SensorColumns(NamedTuple):
     """Some columns of a buffer."""
 
     buffer: str
@@ -27,11 +27,11 @@ class _Part(NamedTuple):
 
 
 class RunSource:
-    """See :class:`sensorium.viewer.data_source.Source`. The scene is the recorded one, in the recorded states."""
+    """See :class:`sensorium.viewer.data_source.PageSource`. The scene is the recorded one, in the recorded states."""
 
     kind = "Env"
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: Recording) -> None:
         self._episode = episode
         self.title = f"the {'replay' if episode.images else 'recording'} {episode.folder}"
         self.keys = list(range(episode.n_envs))
@@ -95,13 +95,13 @@ class RunSource:
         own = values[:, self.env] if values.ndim > 1 and values.shape[1] == self._episode.n_envs else values
         return as_columns(own)[:, columns]
 
-    def _find_parts(self) -> dict[str, _Part]:
+    def _find_parts(self) -> dict[str, _SensorColumns]:
         """Every array; those of sensors by field, in one with ground truth."""
         episode = self._episode
         shapes = {field["name"]: field["shape"] for field in episode.config["fields"]}
         sensors = {path: one for path, one in self.scene.named_modules() if isinstance(one, Sensor)}
-        sensed: dict[str, _Part] = {}
-        others: dict[str, _Part] = {}
+        sensed: dict[str, _SensorColumns] = {}
+        others: dict[str, _SensorColumns] = {}
         for name, tags in episode.tags.items():
             if name not in shapes or tags & set(IMAGE_TAGS):
                 continue
@@ -109,12 +109,12 @@ class RunSource:
             if name.endswith(_TRUTH) and f"{name.removesuffix(_TRUTH)}{_MEASURED}" in episode.tags:
                 continue
             if base == name:
-                others[name] = _Part(name, None, slice(None))
+                others[name] = _SensorColumns(name, None, slice(None))
                 continue
             truth = f"{base}{_TRUTH}" if f"{base}{_TRUTH}" in episode.tags else None
             fields = _fields(sensors.get(base), shapes[name])
             for field, columns in fields.items():
-                sensed[f"{base} {field}".rstrip()] = _Part(name, truth, columns)
+                sensed[f"{base} {field}".rstrip()] = _SensorColumns(name, truth, columns)
         return {**sensed, **others}
 
 

@@ -41,7 +41,7 @@ class Texts(NamedTuple):
     said: list[str]
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """A data set or a recording, at one of its episodes or envs. One thread at a time may use it."""
 
     title: str

@@ -28,7 +28,7 @@ class Mesh(NamedTuple):
     """Where each vertex lies in the texture, from its lower left corner, (n, 2)."""
 
 
-class Part(NamedTuple):
+class GeomBatch(NamedTuple):
     """Geoms of one form."""
 
     mesh: Mesh
@@ -52,7 +52,7 @@ def infinite_planes(model: mujoco.MjModel) -> np.ndarray:
     return np.flatnonzero(plane)
 
 
-def parts(model: mujoco.MjModel) -> list[Part]:
+def parts(model: mujoco.MjModel) -> list[GeomBatch]:
     """All geoms but endless planes, grouped by form."""
     endless = set(infinite_planes(model).tolist())
     groups: dict[tuple, list[int]] = {}
@@ -75,7 +75,7 @@ def _form(model: mujoco.MjModel, geom: int) -> tuple:
     return int(_G.mjGEOM_ELLIPSOID if kind == _G.mjGEOM_SPHERE else kind), 0, 0
 
 
-def _part(model: mujoco.MjModel, geoms: np.ndarray) -> Part:
+def _part(model: mujoco.MjModel, geoms: np.ndarray) -> GeomBatch:
     first = int(geoms[0])
     kind, data = int(model.geom_type[first]), int(model.geom_dataid[first])
     sizes = model.geom_size[geoms]
@@ -98,7 +98,7 @@ def _part(model: mujoco.MjModel, geoms: np.ndarray) -> Part:
         mesh = model_mesh(model, data)
         number = _texture_of(model, first)
         texture = None if mesh.uv is None or number < 0 else _texels(model, number)
-    return Part(
+    return GeomBatch(
         mesh=mesh,
         geoms=geoms,
         scales=scales,

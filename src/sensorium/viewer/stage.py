@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorium.cameras import CameraSensor
 from sensorium.cameras.tone import decode_srgb
-from sensorium.viewer.geometry import Part, capsule, geom_rgba, infinite_planes, parts
+from sensorium.viewer.geometry import GeomBatch, capsule, geom_rgba, infinite_planes, parts
 from sensorium.viewer.mirror import Mirror
 from sensorium.worlds import Painter
 
@@ -36,7 +36,7 @@ class Stage:
         self.center, self.extent = around or (np.array(model.stat.center), float(model.stat.extent))
         self._root = self._api.add_frame("/world", show_axes=False)
         self._sites = np.array([i for i in range(model.nsite) if model.site(i).name.endswith(":site")], int)
-        self._geoms: list[tuple[Any, Part]] = []
+        self._geoms: list[tuple[Any, GeomBatch]] = []
         self._planes: list[tuple[Any, int]] = []
         self._painted: dict[str, tuple[Any, int]] = {}
         self.show_collision = False
@@ -55,7 +55,7 @@ class Stage:
         self._geoms = [(self._add_part(i, part), part) for i, part in enumerate(parts(model))]
         self._planes = [(self._add_plane(int(geom)), int(geom)) for geom in infinite_planes(model)]
 
-    def _add_part(self, number: int, part: Part) -> Any:
+    def _add_part(self, number: int, part: GeomBatch) -> Any:
         name = f"/world/geoms/{number}"
         count = len(part.geoms)
         poses = {
@@ -209,7 +209,7 @@ class Stage:
         self._painted[kind] = (node, len(shapes))
 
 
-def _textured(part: Part) -> Any:
+def _textured(part: GeomBatch) -> Any:
     import trimesh
     from PIL import Image
 

@@ -7,32 +7,32 @@ from sensorium.worlds.lights import Light
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
-from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Box, Capsule, Cylinder, Plane, Primitive, Sphere
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.scene import Scene
+from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.sensing import Sensing
 from sensorium.worlds.tile_map import TileMap
-from sensorium.worlds.world import CapturingWorld, Envs, World, env_ids, env_index
+from sensorium.worlds.world import Envs, GpuWorld, World, env_ids, env_index
 
 __all__ = [
     "Box",
     "Capsule",
-    "CapturingWorld",
     "Changes",
     "Cylinder",
     "Entity",
     "Envs",
+    "GpuWorld",
     "Light",
     "MujocoWorld",
     "Names",
     "Painter",
-    "Part",
     "Plane",
     "Primitive",
     "RayBatch",
     "Scene",
+    "SceneModule",
     "SceneOptions",
     "Sensing",
     "Sphere",

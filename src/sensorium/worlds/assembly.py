@@ -21,15 +21,15 @@ from sensorium.worlds.contents import encode_call
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.lights import Light, light_scene
 from sensorium.worlds.names import Names
-from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Primitive
+from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import CONES, INTEGRATORS, SceneOptions
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PartT = TypeVar("PartT", bound=Part[Any])
+SceneModuleT = TypeVar("SceneModuleT", bound=SceneModule[Any])
 
 _RESERVED = ("physics", "world")
 """Names that stand for something else in the tree or the model."""
@@ -48,8 +48,8 @@ class Assembly(Module):
         self._entities: dict[str, Entity] = {}
         self._sensors: dict[str, Module] = {}
         self._lights: dict[str, Light] = {}
-        self._parts: dict[str, Part[Any]] = {}
-        self._attaching: Part[Any] | None = None
+        self._parts: dict[str, SceneModule[Any]] = {}
+        self._attaching: SceneModule[Any] | None = None
         self._added: list[tuple[str, dict[str, Any]]] = []
         self._adapt: Callable[[Any], Any] | None = None
         self._composed: mujoco.MjSpec | None = None
@@ -209,15 +209,15 @@ class Assembly(Module):
             self._sensing.add(other)
             self._sensors[uuid] = other
 
-    def add_module(self, name: str, part: PartT) -> PartT:
-        """Add a part: a robot with its sensors (``sn.robots.make``), a room, or a :class:`Part` of your own.
+    def add_module(self, name: str, part: SceneModuleT) -> SceneModuleT:
+        """Add a part: a robot with its sensors (``sn.robots.make``), a room, or a :class:`SceneModule` of your own.
 
         Args:
             name: its name in the component tree: its buffers are ``name.position``, ``name.rig.imu.measured``, ...
             part: adds what it owns to the scene, at once. If that fails, the scene stays as it was.
         """
         self._before_build("add_module")
-        if not isinstance(part, Part):
+        if not isinstance(part, SceneModule):
             raise OptionError(f"add_module takes a part such as sn.robots.make('diffdrive'), got {part!r}")
         if self._attaching is not None:
             raise OptionError(f"add_module({name!r}): a part cannot add further parts to the scene")
@@ -286,7 +286,7 @@ class Assembly(Module):
         return dict(self._sensors)
 
     @property
-    def parts(self) -> Mapping[str, Part[Any]]:
+    def parts(self) -> Mapping[str, SceneModule[Any]]:
         """Name -> part that ``add_module`` added, in order."""
         return dict(self._parts)
 

@@ -3,7 +3,7 @@
 ===================== =================================================================
 value                 form
 ===================== =================================================================
-options               ``{"type": "sensorium.sensors.imu:IMU", "options": {...}}``: those that were given
+options               ``{"type": "sensorium.sensors.robot.imu:IMU", "options": {...}}``: those that were given
 a part                ``{"part": "sensorium.robots.robot:Robot", "options": <its options>}``
 an array              ``{"array": [...], "dtype": "float32"}``
 a mapping             ``{"mapping": {...}}``
@@ -30,8 +30,8 @@ import torch
 
 from sensorium.errors import ModelError, OptionError
 from sensorium.options import Options
-from sensorium.worlds.part import Part
 from sensorium.worlds.primitives import Primitive
+from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.tile_map import TileMap
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def encode(value: Any) -> Any:
             name: encode(getattr(value, name)) for name in type(value).model_fields if name in value.model_fields_set
         }
         return {"type": _path(type(value)), "options": given}
-    if isinstance(value, Part):
+    if isinstance(value, SceneModule):
         return {"part": _path(type(value)), "options": encode(value.options)}
     if isinstance(value, Enum):
         return encode(value.value)
@@ -82,7 +82,7 @@ def decode(value: Any) -> Any:
     if "type" in value:
         return _class(value["type"], Options)(**{name: decode(item) for name, item in value["options"].items()})
     if "part" in value:
-        return _class(value["part"], Part)(decode(value["options"]))
+        return _class(value["part"], SceneModule)(decode(value["options"]))
     if "array" in value:
         return np.asarray(decode(value["array"]), dtype=value["dtype"])
     if "mapping" in value:
@@ -100,10 +100,9 @@ def _class(path: str, base: type) -> Any:
     """The class that a file names: of this package, or of a module that the program has imported itself."""
     module, _, name = path.partition(":")
     if module.split(".")[0] == _PACKAGE:
-        try:
-            found: Any = importlib.import_module(module)
-        except ImportError as error:
-            raise OptionError(f"{path!r} is not part of this version of Sensorium") from error
+        found: Any = _own_module(module, name)
+        if found is None:
+            raise OptionError(f"{path!r} is not part of this version of Sensorium")
     elif module in sys.modules:
         found = sys.modules[module]
     else:  # a file must not choose what code runs
@@ -113,6 +112,20 @@ def _class(path: str, base: type) -> Any:
     if not (isinstance(found, type) and issubclass(found, base)):
         raise OptionError(f"{path!r} is not a kind of {base.__name__} in this version of Sensorium")
     return found
+
+
+def _own_module(module: str, name: str) -> Any:
+    """The module of this package, or the nearest package above it that exports ``name``: modules move between
+    versions, public names stay."""
+    while "." in module:
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            found = None
+        if found is not None and hasattr(found, name.split(".")[0]):
+            return found
+        module = module.rpartition(".")[0]
+    return None
 
 
 # -- models -----------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def give(world: World, fields: Mapping[str, np.ndarray | None]) -> None:
     """
     anew = False
     for name, values in fields.items():
-        if world.captures and name in (*DERIVED, *_DERIVED_ON_CPU):
+        if world.is_gpu and name in (*DERIVED, *_DERIVED_ON_CPU):
             anew = True
             continue
         target = world.expand(name)

@@ -37,7 +37,7 @@ _SPLIT_FROM = 8
 class MujocoWorld:
     """B envs on the CPU. See :class:`sensorium.worlds.World` for the contract."""
 
-    captures = False
+    is_gpu = False
 
     def __init__(
         self, model: mujoco.MjModel, n_envs: int, *, substeps: int = 1, threads: int = 0, exact_sensing: bool = True

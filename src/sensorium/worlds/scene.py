@@ -18,7 +18,7 @@ from sensorium.worlds.journal import Journal
 from sensorium.worlds.model_fields import ModelFields, give
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.painter import Painter
-from sensorium.worlds.part import Part
+from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.snapshot import snapshot
 from sensorium.worlds.world import Envs, World, env_ids
@@ -123,7 +123,7 @@ class Scene(Assembly):
             if self._sensing is not None:
                 self._sensing.build(world, int(seed), self.options.dt)
         except BaseException as error:
-            lacking = world.captures and is_out_of_memory(error)
+            lacking = world.is_gpu and is_out_of_memory(error)
             what = f"the sensors and model fields of {n_envs} envs"
             why = too_little_memory(world.device, what, _LOWER) if lacking else None
             world.close()
@@ -139,7 +139,7 @@ class Scene(Assembly):
         self._journal = Journal(world.n_envs)
         if self._sensing is not None and self._sensing.on_host:
             self._sense = self._sensing.step
-        if self._sensing is not None and not world.captures:
+        if self._sensing is not None and not world.is_gpu:
             self._sensing.on_change = self._journal.call
         try:
             for part in self._parts.values():
@@ -210,7 +210,7 @@ class Scene(Assembly):
         Their sensors go on sensing what is there. On the CPU alone.
         """
         world: Any = self._world or self._unbuilt("hold")
-        if world.captures:
+        if world.is_gpu:
             raise OptionError(f"hold needs the CPU engine; on {world.device} all envs step together")
         world.hold(envs)
 
@@ -321,14 +321,14 @@ class Scene(Assembly):
         world = self._world or self._unbuilt(call)
         self._note_restart(envs, None if call == "reset" else world.get_state)
         failed = getattr(world, call)(envs)
-        parts = [part for part in self._parts.values() if type(part).on_reset is not Part.on_reset]
+        parts = [part for part in self._parts.values() if type(part).on_reset is not SceneModule.on_reset]
         written = [part.on_reset(envs) is not False for part in parts] if call == "reset" else []
         if any(written):
             failed |= world.forward(envs)
         self._after_restart(envs, failed)
 
     def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
-        if self.world.captures:  # looking at envs and states would wait for the device
+        if self.world.is_gpu:  # looking at envs and states would wait for the device
             return
         ids = env_ids(envs, self.n_envs)
         rows = None if state is None else state().numpy()
@@ -464,7 +464,7 @@ class Scene(Assembly):
     def step_count(self, count: int) -> None:
         if self._sensing is None:
             self.world.step_count = count
-        elif not self.world.captures:  # a graph's clock cannot be set
+        elif not self.world.is_gpu:  # a graph's clock cannot be set
             self._sensing.step_count = count
 
     @property

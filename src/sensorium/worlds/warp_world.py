@@ -79,7 +79,7 @@ class WarpWorld:
         njmax: constraint rows to allocate per env; None chooses from the model.
     """
 
-    captures = True
+    is_gpu = True
 
     def __init__(
         self,

@@ -31,8 +31,8 @@ class World(Protocol):
     n_envs: int
     device: torch.device
     substeps: int
-    captures: bool
-    """Whether sensing runs inside the world's own graphs (``attach``) rather than after its calls."""
+    is_gpu: bool
+    """Whether this is the GPU engine: sensing then runs inside its CUDA graphs (``attach``), not after its calls."""
     changes: Changes
     """Which envs changed, and when."""
     step_count: int
@@ -97,8 +97,8 @@ class World(Protocol):
         ...
 
 
-class CapturingWorld(World, Protocol):
-    """What a world that captures has besides, for what runs in its graphs."""
+class GpuWorld(World, Protocol):
+    """What the GPU engine has besides, for what runs in its CUDA graphs."""
 
     steps: torch.Tensor
     """Steps since each env's reset, (B,) int32."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.export.folder import check_free, whole_folder
-from sensorium.datasets.export.source import Source
+from sensorium.datasets.export.source import ExportSource
 from sensorium.errors import DatasetError, OptionError, SensoriumError, did_you_mean
 
 
@@ -71,7 +71,7 @@ def export(
     check_free(out)
     dataset = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     with _explained(dataset.folder, out):
-        source = Source.of(dataset, images)
+        source = ExportSource.of(dataset, images)
         with whole_folder(out) as folder:
             importlib.import_module(module).write(source, folder, progress)
     return out

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sensorium.datasets.files import PART, sync, sync_tree, writing
 from sensorium.errors import DatasetError
+from sensorium.files import PART, sync, sync_tree, writing
 
 
 def check_free(out: Path) -> None:

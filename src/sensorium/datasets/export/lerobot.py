@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.datasets.dataset import Trajectory
+from sensorium.datasets.dataset import Episode
 from sensorium.datasets.export.parquet import ParquetFiles, column, column_type, write_tasks
-from sensorium.datasets.export.source import ACTION, ImageSource, Signal, Source, dotted, image_note, scene_line
+from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, dotted, image_note, scene_line
 from sensorium.datasets.export.stats import ImageStats, RunningStats, Statistics
-from sensorium.datasets.export.videos import Place, VideoJoiner
+from sensorium.datasets.export.videos import VideoJoiner, VideoSpan
 
 VERSION = "v3.0"
 _FILES = 1000
@@ -42,13 +42,13 @@ _STEPS = {
 """Feature -> array of the data set, of which there is one row a step."""
 
 
-def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
     """Write a data set into an empty folder."""
     _Writer(source, folder).write(progress)
 
 
 class _Writer:
-    def __init__(self, source: Source, folder: Path) -> None:
+    def __init__(self, source: ExportSource, folder: Path) -> None:
         self._source, self._folder = source, folder
         self._cameras = {
             f"observation.images.{dotted(camera.uuid)}": camera
@@ -144,7 +144,7 @@ class _Writer:
 
     # -- one episode --------------------------------------------------------------------------------------------------
 
-    def _rows(self, episode: Trajectory, number: int, start: int) -> dict[str, Any]:
+    def _rows(self, episode: Episode, number: int, start: int) -> dict[str, Any]:
         """Feature -> values of each step (T, *shape), or texts."""
         length, source = episode.length, self._source
         rows: dict[str, Any] = {name: source.read(episode, signal)[:length] for name, signal in self._signals.items()}
@@ -163,7 +163,7 @@ class _Writer:
         rows["task_index"] = np.full_like(steps, task)
         return rows
 
-    def _episode_stats(self, episode: Trajectory, rows: dict[str, Any]) -> dict[str, Statistics]:
+    def _episode_stats(self, episode: Episode, rows: dict[str, Any]) -> dict[str, Statistics]:
         found = {}
         for name, running in self._stats.items():
             alone = RunningStats(self._features[name]["shape"], episode.length)
@@ -214,7 +214,7 @@ class _Writer:
         source.note(meta, kept)
 
 
-def _name_signals(source: Source) -> dict[str, Signal]:
+def _name_signals(source: ExportSource) -> dict[str, Signal]:
     """Feature -> signal. LeRobot takes every name with "image" in it for that of images, so no other may have it."""
     names: dict[str, Signal] = {}
     for signal in sorted(source.signals, key=lambda signal: signal.path != _STATE):
@@ -225,11 +225,11 @@ def _name_signals(source: Source) -> dict[str, Signal]:
     return names
 
 
-def _instruction(episode: Trajectory) -> str:
+def _instruction(episode: Episode) -> str:
     return str(episode.scene.get("instruction") or episode.attributes["task"])
 
 
-def _place(key: str, place: Place) -> dict[str, Any]:
+def _place(key: str, place: VideoSpan) -> dict[str, Any]:
     return {
         f"videos/{key}/chunk_index": place.chunk,
         f"videos/{key}/file_index": place.file,
@@ -253,7 +253,7 @@ def _sample(path: Path, length: int) -> ImageStats:
     return stats
 
 
-def _video_feature(camera: ImageSource, source: Source) -> dict[str, Any]:
+def _video_feature(camera: ImageSource, source: ExportSource) -> dict[str, Any]:
     import av
 
     with av.open(str(source.dataset[0].video_path(camera.uuid))) as file:

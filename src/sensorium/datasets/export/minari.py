@@ -19,15 +19,15 @@ import gymnasium
 import numpy as np
 
 from sensorium import __version__
-from sensorium.datasets.dataset import Trajectory
-from sensorium.datasets.export.source import ACTION, ImageSource, Source, image_note, scene_line
+from sensorium.datasets.dataset import Episode
+from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, image_note, scene_line
 
 _NAMESPACE = "namespace_metadata.json"
 _LEAST = 32
 """Pixels along the shorter side below which Minari takes an image for a plain array."""
 
 
-def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
     """Write a data set into an empty folder."""
     import minari
     from minari.dataset.minari_storage import MinariStorage
@@ -56,7 +56,7 @@ def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None
     source.note(folder, _kept(source))
 
 
-def dataset_id(source: Source) -> str:
+def dataset_id(source: ExportSource) -> str:
     """What ``minari.load_dataset`` is given: "sensorium/pick/franka-planner-v0"."""
     task, robot, policy = (re.sub(r"[^\w]", "_", str(source.options[name])) for name in ("task", "robot", "policy"))
     return f"sensorium/{task}/{robot}-{policy}-v0"
@@ -65,14 +65,14 @@ def dataset_id(source: Source) -> str:
 class _Frames:
     """The images of a video, decoded while they are iterated."""
 
-    def __init__(self, source: Source, episode: Trajectory, camera: ImageSource) -> None:
+    def __init__(self, source: ExportSource, episode: Episode, camera: ImageSource) -> None:
         self._source, self._episode, self._camera = source, episode, camera
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return self._source.frames(self._episode, self._camera)
 
 
-def _buffers(source: Source, scenes: Any, progress: Callable[[int], None]) -> Iterator[Any]:
+def _buffers(source: ExportSource, scenes: Any, progress: Callable[[int], None]) -> Iterator[Any]:
     """One episode after the other, in the form that Minari stores."""
     from minari.data_collector import EpisodeBuffer
 
@@ -100,14 +100,14 @@ def _buffers(source: Source, scenes: Any, progress: Callable[[int], None]) -> It
         progress(1)
 
 
-def _observation_space(source: Source) -> gymnasium.spaces.Dict:
+def _observation_space(source: ExportSource) -> gymnasium.spaces.Dict:
     spaces: dict[str, gymnasium.Space] = {signal.name: _box(signal.shape, signal.dtype) for signal in source.signals}
     for camera in source.cameras:
         spaces[camera.uuid] = gymnasium.spaces.Box(0, 255, (camera.height, camera.width, 3), np.uint8)
     return gymnasium.spaces.Dict(spaces)
 
 
-def _action_space(source: Source) -> gymnasium.spaces.Box:
+def _action_space(source: ExportSource) -> gymnasium.spaces.Box:
     return _box((len(source.action_names),), np.dtype(np.float32))
 
 
@@ -120,7 +120,7 @@ def _box(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(limits.min, limits.max, shape, dtype.type)
 
 
-def _kept(source: Source) -> dict[str, dict[str, Any]]:
+def _kept(source: ExportSource) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {
         signal.path: {"name": f"observations/{signal.name}", "unit": signal.unit, "columns": signal.columns}
         for signal in source.signals

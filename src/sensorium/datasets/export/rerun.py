@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.datasets.dataset import Trajectory
-from sensorium.datasets.export.source import ACTION, STEPS, ImageSource, Signal, Source, image_note
-from sensorium.datasets.streams import to_stored
-from sensorium.datasets.trajectory import episode_name
+from sensorium.datasets.dataset import Episode
+from sensorium.datasets.episode_writer import episode_name
+from sensorium.datasets.export.source import ACTION, STEPS, ExportSource, ImageSource, Signal, image_note
+from sensorium.datasets.video_streams import to_stored
 
 _BASE = "obs/extra/robot_base_pose"
 _MILLIMETRES = 1000.0
 
 
-def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
     """Write a data set into an empty folder."""
     for episode in source.episodes():
         _Recording(source, episode, folder / f"{episode_name(episode.number)}.rrd").write()
@@ -40,7 +40,7 @@ def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None
 class _Recording:
     """One episode as one recording."""
 
-    def __init__(self, source: Source, episode: Trajectory, path: Path) -> None:
+    def __init__(self, source: ExportSource, episode: Episode, path: Path) -> None:
         import rerun as rr
 
         self._source, self._episode = source, episode
@@ -153,7 +153,7 @@ def _place(signal: Signal) -> str:
     return f"world/robot_base/{_path(signal.name)}" if signal.in_base_frame else f"world/{_path(signal.name)}"
 
 
-def _kept(source: Source) -> dict[str, dict[str, Any]]:
+def _kept(source: ExportSource) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {
         signal.path: {"name": f"observation/{_path(signal.name)}", "unit": signal.unit} for signal in source.signals
     }

@@ -22,8 +22,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from sensorium.datasets.dataset import Trajectory
-from sensorium.datasets.export.source import ACTION, ImageSource, Signal, Source, image_note
+from sensorium.datasets.dataset import Episode
+from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, image_note
 
 FILE = "demos.hdf5"
 _GYM = 2
@@ -31,7 +31,7 @@ _GYM = 2
 _STATES = "env_states/"
 
 
-def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None:
+def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
     """Write a data set into an empty folder."""
     states = [signal for signal in source.signals if signal.path.startswith(_STATES)]
     low, high = np.full(len(source.action_names), np.inf), np.full(len(source.action_names), -np.inf)
@@ -56,7 +56,7 @@ def write(source: Source, folder: Path, progress: Callable[[int], None]) -> None
     source.note(folder, _kept(source))
 
 
-def _write_steps(demo: h5py.Group, source: Source, episode: Trajectory, states: list[Signal]) -> None:
+def _write_steps(demo: h5py.Group, source: ExportSource, episode: Episode, states: list[Signal]) -> None:
     demo.attrs["num_samples"] = episode.length
     demo.attrs["number"], demo.attrs["seed"] = episode.number, int(episode.attributes["seed"])
     demo.attrs["success"] = episode.success
@@ -79,7 +79,7 @@ def _write_both(demo: h5py.Group, name: str, rows: np.ndarray) -> None:
     demo.create_dataset(f"next_obs/{name}", data=rows[1:], **options)
 
 
-def _write_images(demo: h5py.Group, source: Source, episode: Trajectory, camera: ImageSource) -> None:
+def _write_images(demo: h5py.Group, source: ExportSource, episode: Episode, camera: ImageSource) -> None:
     """Images are in the file once: obs and next_obs are two views of them."""
     name, length = _image_name(camera), episode.length
     shape, dtype = _image_form(camera)
@@ -109,7 +109,7 @@ def _image_form(camera: ImageSource) -> tuple[tuple[int, ...], type]:
     return (camera.height, camera.width, channels), dtype
 
 
-def _environment(source: Source) -> dict[str, Any]:
+def _environment(source: ExportSource) -> dict[str, Any]:
     options = source.options
     return {"env_name": f"sensorium/{options['task']}", "type": _GYM, "env_kwargs": options}
 
@@ -121,7 +121,7 @@ def _write_masks(file: h5py.File, count: int) -> None:
         file[f"mask/{name}"] = names if len(names) else np.zeros(0, "S6")
 
 
-def _kept(source: Source) -> dict[str, dict[str, Any]]:
+def _kept(source: ExportSource) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {
         signal.path: {"name": f"obs/{signal.name}", "unit": signal.unit, "columns": signal.columns}
         for signal in source.signals

@@ -13,10 +13,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from sensorium.datasets.dataset import INDEX, Dataset, Trajectory
-from sensorium.datasets.files import write_whole
-from sensorium.datasets.streams import KINDS, from_stored, kind_of
+from sensorium.datasets.dataset import INDEX, Dataset, Episode
+from sensorium.datasets.video_streams import KINDS, from_stored, kind_of
 from sensorium.errors import DatasetError
+from sensorium.files import write_whole
 
 STEPS = ("rewards", "terminated", "truncated", "success", "fail")
 """Arrays with one row a step, beside the actions."""
@@ -74,7 +74,7 @@ class ImageSource:
 
 
 @dataclass
-class Source:
+class ExportSource:
     """A data set that was validated, seen as what all of its episodes have.
 
     Attributes:
@@ -98,7 +98,7 @@ class Source:
     left_out: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, dataset: Dataset, images: bool = True) -> Source:
+    def of(cls, dataset: Dataset, images: bool = True) -> ExportSource:
         """Look at every episode of a data set.
 
         Raises:
@@ -144,22 +144,22 @@ class Source:
         options: dict[str, Any] = self.dataset.about["options"]
         return options
 
-    def episodes(self) -> Iterator[Trajectory]:
+    def episodes(self) -> Iterator[Episode]:
         """One after the other; each is as long as the index says."""
         for episode, entry in zip(self.dataset, self.entries, strict=True):
             if episode.number != entry["number"] or episode.length != entry["length"]:
                 raise _changed(self.dataset.folder, f"{episode.path.name} has {episode.length} steps")
             yield episode
 
-    def read(self, episode: Trajectory, signal: Signal) -> np.ndarray:
+    def read(self, episode: Episode, signal: Signal) -> np.ndarray:
         """A signal of an episode: (T + 1, *shape)."""
         values = episode[signal.path]
         if len(values) != episode.length + 1:
             raise _changed(self.dataset.folder, f"{episode.path.name}: {signal.path} has {len(values)} rows")
         return values.reshape(len(values), *signal.shape)
 
-    def frames(self, episode: Trajectory, camera: ImageSource) -> Iterator[np.ndarray]:
-        """The T + 1 images of an episode one after the other: see :meth:`Trajectory.video`."""
+    def frames(self, episode: Episode, camera: ImageSource) -> Iterator[np.ndarray]:
+        """The T + 1 images of an episode one after the other: see :meth:`Episode.video`."""
         import av
 
         path, count = episode.video_path(camera.uuid), 0
@@ -187,7 +187,7 @@ def dotted(path: str) -> str:
     return path.replace("%2F", ".").replace("/", ".")
 
 
-def scene_line(index: int, episode: Trajectory) -> str:
+def scene_line(index: int, episode: Episode) -> str:
     """One line of ``scenes.jsonl``: what no array says of an episode."""
     about = {
         "episode_index": index,
@@ -223,7 +223,7 @@ def _changed(folder: Path, what: str) -> DatasetError:
     return DatasetError(f"{what}, unlike when it was validated; run `sensorium validate {folder}`")
 
 
-def _contents(episode: Trajectory) -> dict[str, Any]:
+def _contents(episode: Episode) -> dict[str, Any]:
     """All that was observed: path -> shape of a row and dtype; of texts and images uuid -> what is told of them."""
     found: dict[str, Any] = {}
     of_texts = {entry["at"] for entry in episode.suite.values() if entry["text"]}
@@ -250,7 +250,7 @@ def _compare(known: dict[str, Any], other: dict[str, Any], left_out: dict[str, s
             left_out[name] = "its shape or type differs between episodes"
 
 
-def _signal(episode: Trajectory, path: str, shape: tuple[int, ...], dtype: np.dtype) -> Signal:
+def _signal(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dtype) -> Signal:
     uuid, at = max(
         ((uuid, entry["at"]) for uuid, entry in episode.suite.items() if f"{path}/".startswith(f"{entry['at']}/")),
         key=lambda pair: len(pair[1]),
@@ -263,7 +263,7 @@ def _signal(episode: Trajectory, path: str, shape: tuple[int, ...], dtype: np.dt
     return Signal(path, dotted(uuid + path.removeprefix(at)), shape, dtype, unit, _columns(episode, path, shape))
 
 
-def _columns(episode: Trajectory, path: str, shape: tuple[int, ...]) -> list[str]:
+def _columns(episode: Episode, path: str, shape: tuple[int, ...]) -> list[str]:
     if path in ("obs/agent/qpos", "obs/agent/qvel"):
         names = [f"{group}.{joint}" for group, joints in episode.scene["move_groups"].items() for joint in joints]
     elif path.startswith("env_states/actors/"):
@@ -275,7 +275,7 @@ def _columns(episode: Trajectory, path: str, shape: tuple[int, ...]) -> list[str
     return names if len(names) == prod(shape) else []
 
 
-def _camera(episode: Trajectory, uuid: str) -> ImageSource:
+def _camera(episode: Episode, uuid: str) -> ImageSource:
     import av
 
     kind = kind_of(uuid)

@@ -13,12 +13,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sensorium.datasets.streams import Stream
+from sensorium.datasets.video_streams import VideoStream
 from sensorium.errors import DatasetError
 
 
 @dataclass(frozen=True)
-class Place:
+class VideoSpan:
     """Where an episode's frames are: in which file, and from when to when, in seconds."""
 
     chunk: int
@@ -54,7 +54,7 @@ class VideoJoiner:
         self._parameters = b""
         self._count = self._bytes = 0
 
-    def add(self, path: Path, n_frames: int) -> Place:
+    def add(self, path: Path, n_frames: int) -> VideoSpan:
         """Append the first ``n_frames`` of a video."""
         pieces = _cut(path, n_frames, self._rate)
         fits = self._parameters == pieces[0].parameters
@@ -64,7 +64,7 @@ class VideoJoiner:
         for piece in pieces:
             self._write(piece)
         chunk, file = divmod(self._number, self._most_files)
-        return Place(chunk, file, float(first / self._rate), float(self._count / self._rate))
+        return VideoSpan(chunk, file, float(first / self._rate), float(self._count / self._rate))
 
     def close(self) -> None:
         """Complete the file."""
@@ -143,9 +143,9 @@ def _encoded(path: Path, start: int, stop: int, rate: Fraction) -> _Piece:
     """Some frames of a video, encoded once more as the recorder does, but so finely that they lose next to nothing."""
     fine = f"zones=0,{stop - start - 1},q={_FINE}"
     with tempfile.TemporaryDirectory() as folder:
-        stream: Stream | None = None
+        stream: VideoStream | None = None
         for frame in _decoded(path, start, stop):
-            stream = stream or Stream(Path(folder) / path.name, "rgb", (frame.height, frame.width), rate, fine)
+            stream = stream or VideoStream(Path(folder) / path.name, "rgb", (frame.height, frame.width), rate, fine)
             frame.pict_type = 0  # the encoder's choice, as it was
             stream.write_frame(frame)
         assert stream is not None

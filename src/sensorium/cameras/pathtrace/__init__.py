@@ -1,0 +1,1 @@
+"""The ``pathtrace`` renderer: photo-realistic images by Mitsuba 3."""

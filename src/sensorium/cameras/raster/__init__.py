@@ -1,0 +1,1 @@
+"""The ``raster`` renderer: MuJoCo's OpenGL rasterizer, on every CPU core."""

@@ -1,0 +1,1 @@
+"""Sensors that cast rays: raycaster, lidar, depth camera, and the patterns they cast."""

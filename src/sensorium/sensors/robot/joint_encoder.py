@@ -1,0 +1,130 @@
+"""Joint encoder: positions and velocities of hinge and slide joints."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import mujoco
+import torch
+from pydantic import Field, model_validator
+
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.pipeline import SignalSource
+from sensorium.pipeline.parameters import as_numbers
+from sensorium.sensors.base import Format, SimpleSensor
+from sensorium.sensors.options import PerAxis, Range, SimpleSensorOptions, Spread
+from sensorium.worlds import Names
+
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+
+
+class JointEncoder(SimpleSensorOptions):
+    """Options of an encoder. The generic imperfections are about positions (rad or m); with the prefix ``vel_``, about
+    velocities (rad/s or m/s).
+
+    Example:
+        >>> encoder = scene.add_sensor(sn.JointEncoder(robot="arm", counts_per_revolution=4096, vel_noise=0.01))
+        >>> encoder.read().positions
+    """
+
+    robot: str | None = None
+    """The entity whose joints are meant. Default: any; needed only where several have joints of the same name."""
+    joints: tuple[str | int, ...] | None = None
+    """Names of hinge or slide joints, or their numbers among those of ``robot`` (default: of the scene), in the order
+    in which they are read. Default: all of them."""
+    counts_per_revolution: float | None = Field(default=None, gt=0)
+    """Counts per turn: positions of hinges are multiples of 2 pi / counts, those of slides not quantised. Another way
+    to give ``resolution``."""
+    vel_noise: Spread = 0.0
+    """White noise of velocities per sample."""
+    vel_bias: PerAxis = 0.0
+    """Offset of velocities."""
+    vel_random_walk: Spread = 0.0
+    """Drift of velocities per √s."""
+    vel_resolution: Spread = 0.0
+    """Quantisation step of velocities."""
+    vel_saturation: Range | None = None
+    """(min, max) of velocities."""
+    vel_deadband: Spread = 0.0
+    """Dead band of velocities."""
+
+    @model_validator(mode="after")
+    def _check_resolution(self) -> JointEncoder:
+        if self.counts_per_revolution is not None and self.resolution != 0.0:
+            raise ValueError("counts_per_revolution and resolution are two names of one parameter; give one")
+        if self.joints == ():
+            raise ValueError("joints must not be empty; leave it out for all joints")
+        return self
+
+
+class JointEncoderData(NamedTuple):
+    """What an encoder reads, for n joints."""
+
+    positions: torch.Tensor
+    """(B, n) rad or m."""
+    velocities: torch.Tensor
+    """(B, n) rad/s or m/s."""
+
+
+class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
+    """See :class:`JointEncoder`."""
+
+    kind = "joint_encoder"
+    Data = JointEncoderData
+
+    def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        self.joint_names = resolve_joints(spec, names, self.options, f"JointEncoder(uuid={self.uuid!r})")
+        self._turns = [spec.joint(name).type == mujoco.mjtJoint.mjJNT_HINGE for name in self.joint_names]
+        for part, kind in (("pos", mujoco.mjtSensor.mjSENS_JOINTPOS), ("vel", mujoco.mjtSensor.mjSENS_JOINTVEL)):
+            for number, joint in enumerate(self.joint_names):
+                name = f"{self.uuid}:{part}{number}"
+                spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_JOINT, objname=joint)
+
+    def _sources(self) -> list[SignalSource]:
+        count = len(self.joint_names)
+        return [SignalSource((f"{self.uuid}:{part}{number}",)) for part in ("pos", "vel") for number in range(count)]
+
+    def _get_return_format(self) -> Format:
+        return {"positions": (len(self.joint_names),), "velocities": (len(self.joint_names),)}
+
+    def _parts(self) -> dict[str, slice]:
+        count = len(self.joint_names)
+        return {"": slice(0, count), "vel_": slice(count, 2 * count)}
+
+    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
+        return {"counts_per_revolution": ("resolution", slice(0, len(self.joint_names)))}
+
+    def _translate(self, name: str, value: Any) -> tuple[str, Any]:
+        if name != "counts_per_revolution" or value is None:
+            return name, value
+        counts = as_numbers("JointEncoder.counts_per_revolution", value)
+        if counts.device.type == "cpu" and not bool(((counts > 0) & counts.isfinite()).all()):
+            raise OptionError(f"JointEncoder.counts_per_revolution must be finite and greater than 0, got {value!r}")
+        return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)
+
+
+def resolve_joints(spec: mujoco.MjSpec, names: Names, options: Any, asked_by: str) -> list[str]:
+    """Full names of the hinge and slide joints that the options ``robot`` and ``joints`` mean."""
+    robot = options.robot
+    prefix = "" if robot is None else f"{robot}/"
+    every = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
+    if not every:
+        entities = {body.name.split("/")[0] for body in spec.bodies if "/" in body.name}
+        where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, sorted(entities))}"
+        raise NameNotFoundError(f"{asked_by}: there is no hinge or slide joint {where}")
+    if options.joints is None:
+        return every
+    found = []
+    for joint in options.joints:
+        if isinstance(joint, int):
+            if not 0 <= joint < len(every):
+                raise OptionError(f"{asked_by}.joints: {joint} is not in [0, {len(every)}); {shorten(every)}")
+            found.append(every[joint])
+        else:
+            full = joint if joint in every else f"{prefix}{joint}"  # "left/shoulder" of the robot "left" is meant, too
+            element = names.joint(full, f"{asked_by}.joints")
+            if element.type not in _SCALAR:
+                raise OptionError(f"{asked_by}.joints: {joint!r} is not a hinge or slide joint")
+            found.append(element.name)
+    return found

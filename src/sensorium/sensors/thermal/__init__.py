@@ -1,0 +1,1 @@
+"""Temperature sensors: a grid of cells with conduction, contact, convection and radiation."""

@@ -1,0 +1,1 @@
+"""Sensors of touch and proximity: contact switches and forces, probes, tactile arrays, elastomers."""
