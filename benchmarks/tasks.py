@@ -48,16 +48,16 @@ def core_suite(report: Report) -> None:
 
 def cameras(report: Report) -> None:
     """Two cameras of 640 x 368: what depth, segmentation and image points add to the images."""
-    from sensorium.cameras.render_pass import Block
+    from sensorium.cameras.render_pass import RenderPass
 
     passes: list[int] = []
-    render = Block.render
+    render = RenderPass.render
 
-    def counted(self: Block, *args: Any) -> None:
+    def counted(self: RenderPass, *args: Any) -> None:
         passes.append(1)
         render(self, *args)
 
-    Block.render = counted  # type: ignore[method-assign]
+    RenderPass.render = counted  # type: ignore[method-assign]
     wrist = {"name": "wrist", "link": "hand", "pos": (0.07, 0, 0.02), "lookat": (0.03, 0, 0.2)}
     everything = {"depth": True, "segmentation": True}
     task = sn.tasks.make(
@@ -75,7 +75,7 @@ def cameras(report: Report) -> None:
     per_image = statistics.median(times) / 8
     report.add("two cameras, 640 x 368, 4 envs: one step per image", per_image * 1e3, "ms")
     report.add("  passes of the renderer in a step", len(passes), "", 1.0)
-    Block.render = render  # type: ignore[method-assign]
+    RenderPass.render = render  # type: ignore[method-assign]
     task.close()
 
 
