@@ -264,10 +264,10 @@ CAMERAS = (
 
 
 def test_one_pass_a_step_serves_images_depth_segmentation_and_points(monkeypatch):
-    from sensorium.cameras import render_pass
+    from sensorium.cameras.render_pass import RenderPass
 
-    passes, render = [], render_pass.RenderPass.render
-    monkeypatch.setattr(render_pass.RenderPass, "render", lambda self, *args: (passes.append(1), render(self, *args))[1])
+    passes, render = [], RenderPass.render
+    monkeypatch.setattr(RenderPass, "render", lambda self, *args: (passes.append(1), render(self, *args))[1])
     task = sn.tasks.make("pick", n_envs=2, seed=5, cameras=CAMERAS)
     task.reset()
     passes.clear()

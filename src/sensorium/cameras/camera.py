@@ -271,7 +271,7 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         for camera in group.sensors:
             kind = camera.options.renderer
             if kind not in blocks:
-                block = RenderPass(kind, group.world, group._manager.seed)
+                block = RenderPass(kind, group.world, group.seed)
                 # "auto" and a name may mean the same renderer
                 blocks[kind] = next((one for one in blocks.values() if one.choice.name == block.choice.name), block)
             camera._join(blocks[kind])

@@ -147,7 +147,7 @@ class Images:
 
         width, height = self._camera.options.resolution
         group, mount = self._group, self._mount
-        where = (group.n_envs, group._manager.seed, self._camera.uuid, group.device)
+        where = (group.n_envs, group.seed, self._camera.uuid, group.device)
         return Imager(profile, width, height, self._camera.outputs, mount.intrinsics, *where, margins=mount.margins)
 
     @property

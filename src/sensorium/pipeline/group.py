@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sensorium.pipeline.manager import SensorManager
     from sensorium.worlds import World
 
+BackendT = TypeVar("BackendT")
+
 
 class Slots:
     """A ring seen from now: ``slots[0]`` is this step's value, ``slots[k]`` the one of k steps ago, (columns, B).
@@ -22,7 +24,7 @@ class Slots:
     CUDA graph needs of tensors that hooks work on.
     """
 
-    def __init__(self, ring: torch.Tensor, group: SensorGroup, shifts: bool = False) -> None:
+    def __init__(self, ring: torch.Tensor, group: SensorGroup[Any], shifts: bool = False) -> None:
         self.ring = ring
         self.shifts = shifts
         self._group = group
@@ -41,7 +43,7 @@ class Slots:
         return self.ring[age if self.shifts else (self._group.step - age) % len(self)]
 
 
-class SensorGroup:
+class SensorGroup(Generic[BackendT]):
     """All sensors of one class, as their class's hooks see them.
 
     Tensors in hooks are (columns, B): the columns of the group's sensors one after the other; ``slices[i]`` are those
@@ -56,7 +58,10 @@ class SensorGroup:
         truth_timeline: the ground-truth timeline, for classes with a response model.
         measured_timeline: the measured one; hardware imperfections never enter it.
         parameters: name -> (sensors, B) tensor of what a class adds to ``sensor.set(...)``.
+        backend: the object that the class's ``_build_group`` returned: its typed state, on the CPU or on the GPU.
     """
+
+    backend: BackendT
 
     def __init__(self, cls: type[Any], sensors: list[Any], manager: SensorManager) -> None:
         self.cls = cls
@@ -111,6 +116,31 @@ class SensorGroup:
     def device(self) -> torch.device:
         """Where the tensors live."""
         return self._manager.world.device
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the hooks run in CUDA graphs."""
+        return self._manager.world.is_gpu
+
+    @property
+    def seed(self) -> int:
+        """The scene's seed, the root of all random keys."""
+        return self._manager.seed
+
+    @property
+    def due(self) -> torch.Tensor:
+        """Whether each sensor of the scene samples in this step, (rows, B), live; see ``due_rows``."""
+        return self._manager._timing.due
+
+    @property
+    def due_rows(self) -> np.ndarray:
+        """Rows of the group's sensors in ``due``, (sensors,) int."""
+        return np.array([self._manager._rows[sensor.uuid] for sensor in self.sensors])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the hardware stage leaves the group's columns as they are with the current parameters."""
+        return self._manager.is_idle(self)
 
     @property
     def dt(self) -> float:

@@ -164,7 +164,7 @@ class SensorManager:
         for group in self.groups:
             for sensor in group.sensors:
                 sensor._attach(self, group)
-            group.cls._build_group(group)
+            group.backend = group.cls._build_group(group)
         for sensor in self._sensors:
             writes = [write for name, value in sensor._initial() for write in self._writes(sensor, name, value, None)]
             for write in writes:

@@ -263,8 +263,9 @@ class Sensor(Module, Generic[DataT]):
         return torch.float32
 
     @classmethod
-    def _build_group(cls, group: SensorGroup) -> None:
-        """Called once, at the end of build."""
+    def _build_group(cls, group: SensorGroup) -> Any:
+        """Build what the hooks of the class need, once, at the end of build. What it returns is ``group.backend``."""
+        return None
 
     @classmethod
     def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:

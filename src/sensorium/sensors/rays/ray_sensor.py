@@ -172,7 +172,7 @@ class RaySensor(SimpleSensor[DataT]):
         places = [_first_columns(sensor, part) for sensor, part in zip(group.sensors, group.slices, strict=True)]
         rigs = [sensor._rig for sensor in group.sensors]
         mounts = [sensor._mount for sensor in group.sensors]
-        seed = group._manager.seed
+        seed = group.seed
         keyed = [(seed, sensor.uuid, rig.n_beams) for sensor, rig in zip(group.sensors, rigs, strict=True)]
         views.noise_keys = np.concatenate([noise_keys(*each) for each in keyed])
         views.loss_keys = np.concatenate([loss_keys(*each) for each in keyed])

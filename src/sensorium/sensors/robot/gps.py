@@ -141,9 +141,9 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     @classmethod
     def _build_group(cls, group: Any) -> None:
-        sensors, manager, model = group.sensors, group._manager, group.world.model
+        sensors, model = group.sensors, group.world.model
         group.at = np.array([[model.sensor(f"{s.uuid}:{part}").adr[0] for part in ("pos", "vel")] for s in sensors])
-        group.keys = np.array([formula.key(manager.seed, sensor.uuid, _LOSS) for sensor in sensors], np.uint32)
+        group.keys = np.array([formula.key(group.seed, sensor.uuid, _LOSS) for sensor in sensors], np.uint32)
         group.origins = np.zeros((len(sensors), 7))
         for row, sensor in zip(group.origins, sensors, strict=True):
             latitude, longitude, _ = sensor.options.origin
@@ -153,7 +153,8 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
         group.reception = torch.zeros(len(_RECEPTION), len(sensors), group.n_envs, device=group.device)
         group.parameters |= dict(zip(_RECEPTION, group.reception, strict=True))
         group.outage, group.no_outage = np.zeros((2, len(sensors), group.n_envs))
-        group.due, group.due_rows = manager._timing.due, np.array([manager._rows[s.uuid] for s in sensors])
+        group.rows_due = group.due_rows
+        group.receive_due = group.due if group.is_gpu else group.due.numpy()
         group.sensed = group.world.bind("sensordata")
         if group.world.is_gpu:
             from sensorium.sensors.robot.gpu import Receiver
@@ -164,7 +165,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
             from sensorium.sensors.robot import kernels as robot_kernels
 
             group.kernels = robot_kernels
-            group.sensed, group.due = group.sensed.numpy(), group.due.numpy()
+            group.sensed = group.sensed.numpy()
             group.receive = (group.outage, group.keys, *group.reception.numpy(), group.dt)
 
     @classmethod
@@ -190,5 +191,5 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
         if is_measured:
             held, outage = group.advancing, group.outage  # at a reset there is nothing to hold
             launch(group.kernels.receive, *group.receive, group.clock, held)
-        arrays = group.array(data), group.origins, outage, held, group.due, group.due_rows, group.array(out)
+        arrays = group.array(data), group.origins, outage, held, group.receive_due, group.rows_due, group.array(out)
         launch(group.kernels.geodetic, *arrays)

@@ -106,7 +106,7 @@ class Skin:
         for sensor, first, count in zip(group.sensors, firsts[:-1], counts, strict=True):
             self._fixed[[first + taxel for taxel in sensor.options.dead_taxels]] = True
             # elements from 0 are columns, -1 is the timing; taxels have those below
-            keys += [formula.key(group._manager.seed, sensor.uuid, -2 - taxel) for taxel in range(count)]
+            keys += [formula.key(group.seed, sensor.uuid, -2 - taxel) for taxel in range(count)]
         self._gain, self._fate = _draw(np.asarray(keys, np.uint32), group.n_envs)
         for name in _PARAMETERS:
             group.parameters.setdefault(name, torch.zeros(len(group.sensors), group.n_envs))
@@ -133,7 +133,7 @@ class Skin:
     def imperfect(self, data: torch.Tensor) -> None:
         """The skin's imperfections and the generic ones, in place on ``data`` (columns, B)."""
         array = self._group.array(data)
-        if self._group._manager.is_idle(self._group):
+        if self._group.is_idle:
             launch(_respond_and_mute, *self._both, array)
         else:
             launch(_respond, *self._respond, array)
