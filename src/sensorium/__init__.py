@@ -23,7 +23,7 @@ from sensorium.errors import (
     TreeError,
 )
 from sensorium.options import Options
-from sensorium.pipeline import SensorGroup, SignalSource, Slots
+from sensorium.pipeline import AxisImperfections, Imperfections, SensorGroup, SignalSource, Slots
 from sensorium.sensors import (
     GPS,
     IMU,
@@ -110,6 +110,7 @@ __all__ = [
     "MATERIALS",
     "AlreadyBuiltError",
     "ArrayPattern",
+    "AxisImperfections",
     "Barometer",
     "BatchRendererCamera",
     "BatteryState",
@@ -137,6 +138,7 @@ __all__ = [
     "ForceTorque",
     "FramePose",
     "GridPattern",
+    "Imperfections",
     "JointEncoder",
     "JointTorque",
     "KinematicContactProbe",

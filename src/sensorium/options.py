@@ -46,6 +46,11 @@ class Options(BaseModel):
             return
         raise OptionError(message)
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Return the names that the constructor takes, for messages."""
+        return list(cls.model_fields)
+
 
 @cache
 def _numeric_fields(options: type[Options]) -> set[str]:
@@ -79,7 +84,7 @@ def _explain(options: type[Options], error: ValidationError) -> str:
         path = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("function-", "tuple[")))
         name = str(problem["loc"][0]) if problem["loc"] else ""
         if problem["type"] == "extra_forbidden":
-            names = list(options.model_fields)
+            names = options.option_names()
             hint = did_you_mean(name, names) or f"; it has {shorten(names, 40)}"
             lines.append(f"{options.__name__} has no option {name!r}{hint}")
         elif problem["type"] == "missing" and len(problem["loc"]) > 1:

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from sensorium.sensors.base import Sensor, SimpleSensor
-from sensorium.sensors.options import Mounted, SensorOptions, SimpleSensorOptions
+from sensorium.sensors.options import ChannelOptions, Mounted, SensorOptions, SimpleSensorOptions
 from sensorium.sensors.plotting import Trace
 from sensorium.sensors.rays.patterns import (
     ArrayPattern,
@@ -72,6 +72,7 @@ __all__ = [
     "BarometerData",
     "BatteryState",
     "BatteryStateData",
+    "ChannelOptions",
     "Clock",
     "Contact",
     "ContactDepthProbe",

@@ -35,13 +35,13 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.errors import NotBuiltError, OptionError, did_you_mean
+from sensorium.errors import NotBuiltError, OptionError
 from sensorium.pipeline import SensorGroup, SensorManager, SignalSource, Slots
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.layout import n_columns
-from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write, broadcast, check
-from sensorium.sensors.noise_density import NoiseDensities
+from sensorium.pipeline.parameters import Write, broadcast, check
 from sensorium.sensors.options import SensorOptions
+from sensorium.sensors.parameters import SensorParameters
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, Names, Painter, env_index
 from sensorium.worlds.compose import pose
@@ -53,8 +53,6 @@ DataT = TypeVar("DataT")
 Format = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 _CLASSES: dict[type[SensorOptions], type[Sensor[Any]]] = {}
-_TIMING = ("rate", "delay", "jitter", "dropout", "stuck")
-_GENERIC = ("noise", "bias", "random_walk", "resolution", "saturation", "deadband", *EXTRA_OPTIONS)
 
 
 def sensor_class(options: type[SensorOptions]) -> type[Sensor[Any]]:
@@ -98,11 +96,10 @@ class Sensor(Module, Generic[DataT]):
             if "kind" not in cls.__dict__:
                 cls.kind = options.__name__.lower()
 
-    _densities: NoiseDensities
-
     def __init__(self, options: Any, uuid: str) -> None:
         self.options = options
         self.uuid = uuid
+        self._parameters = SensorParameters(self)
         self.measured = Buffer(get=lambda: self._flat(False), tags={self.kind, "measured"})
         self.ground_truth = Buffer(get=lambda: self._flat(True), tags={self.kind, "ground_truth"})
         self._detach()
@@ -142,18 +139,8 @@ class Sensor(Module, Generic[DataT]):
             OptionError: an unknown name or a bad value; nothing was changed.
         """
         manager = self._manager or self._unbuilt("set")
-        targets = [(kind, part.start, part.stop) for kind, part in map(self._parameter, parameters) if kind != "custom"]
-        generic = [target for target in targets if target[0] not in _TIMING]
-        if len(set(generic)) < len(generic):
-            raise OptionError(
-                f"{self.options_type.__name__}: {', '.join(parameters)} name one parameter twice; give one"
-            )
-        index = env_index(envs, manager.world.n_envs, manager.world.device)
-        noise, densities = self._densities.changed(parameters, index, self._n_columns, self._noise_now)
-        values = dict(self._translate(name, value) for name, value in {**parameters, **noise}.items())
-        manager.set(self, values, envs)
-        self._densities = densities
-        manager.on_change(self.uuid, "set", {"envs": envs, **parameters})
+        changed = self._parameters.set(manager, envs, parameters)
+        manager.on_change(self.uuid, "set", {"envs": envs, **changed})
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Draw what it reads now in one env beside ground truth: its history if it keeps one, else values or images.
@@ -171,7 +158,7 @@ class Sensor(Module, Generic[DataT]):
     @property
     def parameter_names(self) -> list[str]:
         """What :meth:`set` can change."""
-        return [name for name in self.options_type.model_fields if name in self._settable()]
+        return self._parameters.names
 
     @property
     def max_delay(self) -> float:
@@ -223,23 +210,19 @@ class Sensor(Module, Generic[DataT]):
     def _get_intermediate_format(self) -> Format:
         return self._get_return_format()
 
-    def _parts(self) -> dict[str, slice]:
-        """Prefix of option names -> the intermediate columns that they are about."""
+    def _channels(self) -> dict[str, slice]:
+        """Channel of the options -> the intermediate columns that its imperfections act on; "" is the main channel."""
         if not self.uses_ring_pipeline:
             return {}
         return {"": slice(0, n_columns(self._get_intermediate_format()))}
 
     def _mixed_parts(self) -> list[slice]:
         """Groups of three columns that have an axis matrix."""
-        return []
+        return self._parameters.axis_columns()
 
     def _extra_parts(self) -> list[slice]:
-        """Columns that have memory for further imperfections: those of which the options name one."""
-        given = self.options.model_fields_set
-        shared = any(name in given for name in ("correlation_time", "temperature", "outlier_size"))
-        parts = self._parts()
-        asked = {prefix: shared or any(f"{prefix}{name}" in given for name in EXTRA_OPTIONS) for prefix in parts}
-        return [parts[prefix] for prefix in parts if asked[prefix]]
+        """Columns that have memory for the imperfections from ``scale_error`` on."""
+        return self._parameters.extra_columns()
 
     def _filter_order(self) -> int:
         return int(getattr(self.options, "filter_order", 2))
@@ -346,51 +329,11 @@ class Sensor(Module, Generic[DataT]):
     def _initial(self) -> list[tuple[str, Any]]:
         """Parameters and their values at build."""
         assert self._manager is not None
-        given = {name: getattr(self.options, name) for name in self.parameter_names}
-        given = {name: value for name, value in given.items() if value is not None}
-        world, owner = self._manager.world, self.options_type.__name__
-        densities = NoiseDensities.at_build(owner, world.n_envs, self._manager.dt, self.options.rate)
-        noise, self._densities = densities.changed(given, None, self._n_columns, self._noise_now)
-        return [self._translate(name, value) for name, value in {**given, **noise}.items()]
-
-    def _n_columns(self, name: str) -> int:
-        part = self._parameter(name)[1]
-        return part.stop - part.start
-
-    def _noise_now(self, name: str) -> torch.Tensor:
-        """The noise per sample of the part that an option is of, (B, axes)."""
-        assert self._manager is not None
-        return self._manager.noise(self, self._parameter(name)[1])
-
-    def _settable(self) -> dict[str, tuple[str, slice]]:
-        parts = self._parts().items()
-        extra = {(part.start, part.stop) for part in self._extra_parts()}
-        names = {
-            f"{prefix}{name}": (name, part)
-            for prefix, part in parts
-            for name in _GENERIC
-            if name not in EXTRA_OPTIONS or (part.start, part.stop) in extra
-        }
-        names |= {f"{prefix}noise_density": ("noise", part) for prefix, part in parts}
-        if extra and "temperature" not in names:  # one for all parts
-            names["temperature"] = ("temperature", slice(0, max(part.stop for _, part in parts)))
-        every = {**names, **{name: (name, slice(0, 0)) for name in _TIMING}, **self._custom_parameters()}
-        return {name: target for name, target in every.items() if name in self.options_type.model_fields}
+        return self._parameters.initial(self._manager)
 
     def _parameter(self, name: str) -> tuple[str, slice]:
-        settable = self._settable()
-        if name not in settable:
-            names = self.parameter_names
-            hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
-            fixed = name in self.options_type.model_fields
-            if fixed and name.endswith(EXTRA_OPTIONS):
-                raise OptionError(
-                    f"{self.options_type.__name__}.{name} was not given at construction, so no memory was allocated "
-                    f"for it; construct the sensor with {name}=..., be it the default"
-                )
-            what = "cannot be changed after build" if fixed else "is not a parameter"
-            raise OptionError(f"{self.options_type.__name__}.{name} {what}{'' if fixed else hint}")
-        return settable[name]
+        """What carries an option: the pipeline's parameter, and the columns."""
+        return self._parameters.target(name)
 
     def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
         """The write of a parameter of the class's own, kept in ``group.parameters[name]`` (sensors, B)."""
@@ -401,7 +344,8 @@ class Sensor(Module, Generic[DataT]):
         values = check(option, broadcast(option, value, 1, n_envs))
         if values.device.type == "cpu":  # the option's own constraints hold for every value
             for bound in (values.min().item(), values.max().item()):
-                self.options_type(**(dict(self.options) | {name: bound}))
+                given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
+                self.options_type(**(given | {name: bound}))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
 
     # -- helpers ------------------------------------------------------------------------------------------------------

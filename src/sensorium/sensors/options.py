@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from sensorium.options import Options
+from sensorium.pipeline.imperfections import Imperfections
+from sensorium.sensors.channels import fold, short_forms, signature
 
 if TYPE_CHECKING:
     from sensorium.pipeline import SensorManager
     from sensorium.sensors.base import Sensor
 
 
-def _not_negative(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
-    if min(value if isinstance(value, tuple) else (value,)) < 0:
-        raise ValueError("must not be negative")
-    return value
-
-
-def _ordered(value: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
-    if value[0] is not None and value[1] is not None and value[0] > value[1]:
-        raise ValueError("must be (min, max) with min <= max")
-    return value
-
-
-PerAxis = float | tuple[float, ...]
-"""One number for all axes, or one per axis."""
-Spread = Annotated[PerAxis, AfterValidator(_not_negative)]
-"""A PerAxis that is not negative: a standard deviation, a step, a width."""
-Range = Annotated[tuple[float | None, float | None], AfterValidator(_ordered)]
-"""(min, max); None leaves that side open."""
-
-
 class SensorOptions(Options):
     """When a sensor samples, and when its samples arrive. All of it can be changed per env by ``sensor.set(...)``,
     except for what sizes memory (``max_delay``, ``history_length``) and ``interpolate``."""
+
+    unavailable: ClassVar[Mapping[str, str]] = {}
+    """Inherited options that the sensor does not have -> what to use instead."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**fold(type(self), values))
+
+    def __init_subclass__(cls, init: bool = True, **kwargs: Any) -> None:
+        """``init=False`` has no effect at run time. It tells type checkers (PEP 681) to use the constructor above,
+        which takes short forms of channels, instead of one made of the fields alone."""
+        super().__init_subclass__(**kwargs)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.__signature__ = signature(cls, cls.unavailable.keys())
 
     uuid: str | None = Field(default=None, min_length=1)
     """The sensor's key in observations and data sets, unique in its scene. Noise is drawn from it and the scene's seed:
@@ -63,13 +62,15 @@ class SensorOptions(Options):
     draw_debug: bool = False
     """Whether pictures of the scene (``scene.snapshot()``) show what the sensor looks at and feels."""
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Return the names that the constructor takes: options, and short forms of those of channels."""
+        return [name for name in (*cls.model_fields, *short_forms(cls)) if name not in cls.unavailable]
+
     @model_validator(mode="after")
-    def _check_noise(self) -> SensorOptions:
-        for name in type(self).model_fields:
-            noise = name.removesuffix("_density")
-            twins = noise.endswith("noise") and noise != name and getattr(self, name) is not None
-            if twins and getattr(self, noise, 0.0) != 0.0:
-                raise ValueError(f"{noise} and {name} are two names of one parameter; give one")
+    def _check_available(self) -> SensorOptions:
+        for name in self.model_fields_set & self.unavailable.keys():
+            raise ValueError(f"{name} is not available for this sensor; {self.unavailable[name]}")
         return self
 
     @model_validator(mode="after")
@@ -107,50 +108,25 @@ class SensorOptions(Options):
         return SensorManager()
 
 
-class SimpleSensorOptions(SensorOptions):
-    """The generic imperfections, in the sensor's own unit; a number, or one per axis. They act on the measured branch
-    after the response model, in this order: low-pass filter, scale, bias and walk, noise, slow drifts, outliers, dead
-    band, resolution, saturation.
+class ChannelOptions(SensorOptions, init=False):
+    """Options that all channels of a sensor share. Derive from it to give a sensor channels.
 
-    All can be changed per env by ``sensor.set(...)``. Those from ``scale_error`` on take memory of their own, which is
-    allocated when at least one of them is given at construction, be it as 0.
+    Example:
+        >>> class Scale(sn.sensors.ChannelOptions, init=False):  # type checkers then accept the short forms
+        ...     mass: sn.Imperfections = sn.Imperfections()  # kg; short forms mass_noise, mass_bias, ...
     """
 
-    noise: Spread = 0.0
-    """Standard deviation of white noise per sample."""
-    bias: PerAxis = 0.0
-    """Constant offset."""
-    random_walk: Spread = 0.0
-    """Drift: a random walk that spreads by this much per √s, whatever dt is. It starts from 0 at every reset."""
-    resolution: Spread = 0.0
-    """Step between neighbouring values (quantisation); 0: none."""
-    saturation: Range | None = None
-    """(min, max) that the sensor can show."""
-    deadband: Spread = 0.0
-    """Values smaller than this in magnitude read as 0."""
-    noise_density: Spread | None = None
-    """White noise as data sheets give it, per √Hz: another way to give ``noise``, which becomes this times √(f / 2) at
-    f samples per second (``rate``, or every step)."""
-    scale_error: PerAxis = 0.0
-    """Relative error of the scale factor: 0.01 reads 1% too much."""
-    bias_spread: Spread = 0.0
-    """Standard deviation of an offset that is drawn anew at every reset, and stays for the episode (turn-on bias)."""
-    bias_instability: Spread = 0.0
-    """Standard deviation of a first-order Gauss-Markov drift (in-run bias)."""
-    correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    temperature_drift: PerAxis = 0.0
-    """Offset per °C away from 25 °C."""
     temperature: float = 25.0
-    """Temperature of the sensor, °C; change it by ``set`` as the robot warms up."""
-    outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample is an outlier."""
-    outlier_size: Spread = 0.0
-    """How far an outlier lies off, to either side."""
-    bandwidth: float | None = Field(default=None, gt=0)
-    """Frequency in Hz at which the sensor's low-pass response has fallen by 3 dB. Default: no filter."""
+    """Temperature of the sensor, °C; change it with ``set`` as the robot warms up. See ``temperature_drift``."""
     filter_order: Literal[1, 2] = 2
-    """Order of that filter: 1, or 2 (Butterworth)."""
+    """Order of the low-pass filters that ``bandwidth`` sets: 1, or 2 (Butterworth)."""
+
+
+class SimpleSensorOptions(ChannelOptions, Imperfections, init=False):
+    """Options of a sensor whose main channel needs no name: the generic imperfections are options of the sensor itself.
+
+    See :class:`~sensorium.pipeline.Imperfections` for what each does, and in which order.
+    """
 
 
 class Mounted(Options):

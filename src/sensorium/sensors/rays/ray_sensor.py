@@ -13,7 +13,7 @@ from pydantic import AllowInfNan, Field, field_validator, model_validator
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.layout import n_columns
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
+from sensorium.sensors.options import Mounted, SimpleSensorOptions
 from sensorium.sensors.rays import kernels
 from sensorium.sensors.rays.casting import Caster, Casting, RayMount, RayRig, loss_keys, noise_keys
 from sensorium.worlds import Names, Painter
@@ -33,12 +33,19 @@ _DRAWN = 400
 _MISSING = {"normals": 0.0, "body_ids": -1.0, "intensity": 0.0}
 
 
-class RayOptions(SensorOptions, Mounted):
+class RayOptions(SimpleSensorOptions, Mounted):
     """What the options of all ray-casting sensors share.
 
     The imperfections act on the distance of each ray that has a return, drawn once per ray, so that whatever is
     computed from it agrees; a ray without one stays without.
     """
+
+    unavailable = {
+        "saturation": "set min_range and max_range",
+        "deadband": "set min_range",
+        "bandwidth": "rays are sampled one by one",
+        "filter_order": "rays are sampled one by one",
+    }
 
     min_range: float = Field(default=0.0, ge=0)
     """Nearest return, m. Whatever is nearer blocks the ray, and gives no return."""
@@ -51,34 +58,8 @@ class RayOptions(SensorOptions, Mounted):
     """Links that rays pass through, besides the one that carries the sensor."""
     exclude_self: bool = False
     """Whether rays also pass through every link of the kinematic tree of the sensor's link: the whole robot."""
-    noise: Spread = 0.0
-    """White noise of the distance per sample: standard deviation in m, or one for each ray."""
     noise_per_metre: float = Field(default=0.0, ge=0)
     """What the noise's standard deviation grows by per metre of distance."""
-    bias: PerAxis = 0.0
-    """Offset of the distance, m, or one for each ray."""
-    random_walk: Spread = 0.0
-    """Drift of the distance, m per √s."""
-    resolution: Spread = 0.0
-    """Quantisation step of the distance, m."""
-    noise_density: Spread | None = None
-    """White noise of the distance per √Hz, m: another way to give ``noise``."""
-    scale_error: PerAxis = 0.0
-    """Relative error of the distance's scale factor."""
-    bias_spread: Spread = 0.0
-    """Offset of the distance drawn at every reset, standard deviation, m."""
-    bias_instability: Spread = 0.0
-    """Gauss-Markov drift of the distance, standard deviation, m."""
-    correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    temperature_drift: PerAxis = 0.0
-    """Offset of the distance per °C away from 25 °C, m."""
-    outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the distance is an outlier."""
-    outlier_size: Spread = 0.0
-    """How far such an outlier lies off, m."""
-    temperature: float = 25.0
-    """Temperature of the sensor, °C."""
     ray_dropout: float = Field(default=0.0, ge=0, le=1)
     """Probability that a ray's return is lost; each ray on its own. (``dropout`` loses whole samples.)"""
 
@@ -143,7 +124,7 @@ class RaySensor(SimpleSensor[DataT]):
             columns["poses"] = (rig.n_slots, kernels.POSE)
         return columns
 
-    def _parts(self) -> dict[str, slice]:
+    def _channels(self) -> dict[str, slice]:
         return {"": slice(0, self._rig.n_beams)}
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:

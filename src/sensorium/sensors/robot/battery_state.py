@@ -11,13 +11,14 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
+from sensorium.pipeline import Imperfections
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import PerAxis, SensorOptions, Spread
+from sensorium.sensors.options import ChannelOptions
 from sensorium.worlds import Names
 
 
-class BatteryState(SensorOptions):
+class BatteryState(ChannelOptions, init=False):
     """Options of a battery with its monitor. Actuators draw force times velocity over ``efficiency`` while they drive;
     the battery answers with its open-circuit voltage less what its internal resistance takes. An empty battery shows
     charge 0; it does not stop the actuators. It delivers U² / 4R at most (U open-circuit, R internal resistance): power
@@ -48,18 +49,11 @@ class BatteryState(SensorOptions):
     """Electric power per squared actuator force, W/(N·m)² or W/N²: what standing still under load takes."""
     idle_power: float = Field(default=0.0, ge=0)
     """Electric power of everything else (computers, sensors), W."""
-    voltage_noise: Spread = 0.0
-    """White noise of the voltage per sample, V."""
-    voltage_bias: PerAxis = 0.0
-    """Offset of the voltage, V."""
-    voltage_resolution: Spread = 0.0
-    """Quantisation step of the voltage, V."""
-    current_noise: Spread = 0.0
-    """White noise of the current per sample, A."""
-    current_bias: PerAxis = 0.0
-    """Offset of the current, A."""
-    current_resolution: Spread = 0.0
-    """Quantisation step of the current, A."""
+
+    voltage: Imperfections = Imperfections()
+    """Imperfections of the voltage, V."""
+    current: Imperfections = Imperfections()
+    """Imperfections of the current, A."""
 
     @field_validator("voltage_curve")
     @classmethod
@@ -120,8 +114,8 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
     def _get_return_format(self) -> Format:
         return {"charge": (1,), "voltage": (1,), "current": (1,), "power": (1,), "energy": (1,)}
 
-    def _parts(self) -> dict[str, slice]:
-        return {"voltage_": slice(1, 2), "current_": slice(2, 3)}
+    def _channels(self) -> dict[str, slice]:
+        return {"voltage": slice(1, 2), "current": slice(2, 3)}
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {"initial_charge": ("custom", slice(0, 1))}

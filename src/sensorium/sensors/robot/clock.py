@@ -8,9 +8,10 @@ import mujoco
 import torch
 
 from sensorium.pipeline import SignalSource
+from sensorium.pipeline.imperfections import Spread
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import SensorOptions, Spread
+from sensorium.sensors.options import SensorOptions
 from sensorium.worlds import Names
 
 

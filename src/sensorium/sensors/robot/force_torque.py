@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -10,16 +10,16 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
-from sensorium.pipeline import SignalSource
+from sensorium.pipeline import Imperfections, SignalSource
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
-from sensorium.sensors.options import Mounted, PerAxis, Range, SensorOptions, Spread
+from sensorium.sensors.options import ChannelOptions, Mounted
 from sensorium.worlds import Names, Painter
 
 _SITE = mujoco.mjtObj.mjOBJ_SITE
 
 
-class ForceTorque(SensorOptions, Mounted):
+class ForceTorque(ChannelOptions, Mounted, init=False):
     """Options of a six-axis force/torque sensor: the wrench that a link's parent puts on the link (with all that hangs
     on it), at the sensor's place and in its frame. At rest it bears the weight: mounted upright it reads +m g along z.
 
@@ -42,70 +42,10 @@ class ForceTorque(SensorOptions, Mounted):
     tool_inertia: bool = False
     """Whether the force that accelerates the tool's mass is taken out too; it is a point at ``tool_com``, without a
     rotational inertia of its own."""
-    force_noise: Spread = 0.0
-    """White noise of forces per sample, N."""
-    force_bias: PerAxis = 0.0
-    """Offset of forces, N."""
-    force_random_walk: Spread = 0.0
-    """Drift of forces, N per √s."""
-    force_resolution: Spread = 0.0
-    """Quantisation step of forces, N."""
-    force_saturation: Range | None = None
-    """(min, max) of forces, N; of the whole wrench, tool included."""
-    force_deadband: Spread = 0.0
-    """Dead band of the force, N."""
-    force_noise_density: Spread | None = None
-    """White noise of the force per √Hz, N: another way to give ``force_noise``."""
-    force_scale_error: PerAxis = 0.0
-    """Relative error of the force's scale factor."""
-    force_bias_spread: Spread = 0.0
-    """Offset of the force drawn at every reset, standard deviation, N."""
-    force_bias_instability: Spread = 0.0
-    """Gauss-Markov drift of the force, standard deviation, N."""
-    force_correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    force_temperature_drift: PerAxis = 0.0
-    """Offset of the force per °C away from 25 °C, N."""
-    force_outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the force is an outlier."""
-    force_outlier_size: Spread = 0.0
-    """How far such an outlier lies off, N."""
-    force_bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the force, Hz."""
-    torque_noise: Spread = 0.0
-    """White noise of torques per sample, N·m."""
-    torque_bias: PerAxis = 0.0
-    """Offset of torques, N·m."""
-    torque_random_walk: Spread = 0.0
-    """Drift of torques, N·m per √s."""
-    torque_resolution: Spread = 0.0
-    """Quantisation step of torques, N·m."""
-    torque_saturation: Range | None = None
-    """(min, max) of torques, N·m; of the whole wrench, tool included."""
-    torque_deadband: Spread = 0.0
-    """Dead band of the torque, N·m."""
-    torque_noise_density: Spread | None = None
-    """White noise of the torque per √Hz, N·m: another way to give ``torque_noise``."""
-    torque_scale_error: PerAxis = 0.0
-    """Relative error of the torque's scale factor."""
-    torque_bias_spread: Spread = 0.0
-    """Offset of the torque drawn at every reset, standard deviation, N·m."""
-    torque_bias_instability: Spread = 0.0
-    """Gauss-Markov drift of the torque, standard deviation, N·m."""
-    torque_correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    torque_temperature_drift: PerAxis = 0.0
-    """Offset of the torque per °C away from 25 °C, N·m."""
-    torque_outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the torque is an outlier."""
-    torque_outlier_size: Spread = 0.0
-    """How far such an outlier lies off, N·m."""
-    torque_bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the torque, Hz."""
-    temperature: float = 25.0
-    """Temperature of the sensor, °C."""
-    filter_order: Literal[1, 2] = 2
-    """Order of the filters that the bandwidths give: 1, or 2 (Butterworth)."""
+    force: Imperfections = Imperfections()
+    """Imperfections of the force, N. ``saturation`` acts on the whole wrench, tool included."""
+    torque: Imperfections = Imperfections()
+    """Imperfections of the torque, N·m. ``saturation`` acts on the whole wrench, tool included."""
 
     @model_validator(mode="after")
     def _check_tool(self) -> ForceTorque:
@@ -185,8 +125,8 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
     def _get_return_format(self) -> Format:
         return {"force": (3,), "torque": (3,)}
 
-    def _parts(self) -> dict[str, slice]:
-        return {"force_": slice(0, 3), "torque_": slice(3, 6)}
+    def _channels(self) -> dict[str, slice]:
+        return {"force": slice(0, 3), "torque": slice(3, 6)}
 
     @classmethod
     def _build_group(cls, group: Any) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 import torch
 from pydantic import Field, field_validator
 
-from sensorium.pipeline import SensorGroup, SignalSource
+from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import PerAxis, SensorOptions, Spread
+from sensorium.sensors.options import ChannelOptions
 from sensorium.worlds import Names, Painter
 
 _PARTS = {
@@ -24,7 +24,7 @@ _PARTS = {
 }
 
 
-class FramePose(SensorOptions):
+class FramePose(ChannelOptions, init=False):
     """Options of a pose and twist sensor (motion capture, or a localisation filter's output).
 
     Example:
@@ -36,82 +36,14 @@ class FramePose(SensorOptions):
     """The link or site that is observed."""
     relative_to: str | None = None
     """The link or site whose frame values are given in. Default: the world."""
-    pos_noise: Spread = 0.0
-    """White noise of the position per sample, m."""
-    pos_bias: PerAxis = 0.0
-    """Offset of the position, m."""
-    pos_random_walk: Spread = 0.0
-    """Drift of the position, m per √s."""
-    pos_resolution: Spread = 0.0
-    """Quantisation step of the position, m."""
-    pos_noise_density: Spread | None = None
-    """White noise of the position per √Hz, m: another way to give ``pos_noise``."""
-    pos_scale_error: PerAxis = 0.0
-    """Relative error of the position's scale factor."""
-    pos_bias_spread: Spread = 0.0
-    """Offset of the position drawn at every reset, standard deviation, m."""
-    pos_bias_instability: Spread = 0.0
-    """Gauss-Markov drift of the position, standard deviation, m."""
-    pos_correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    pos_temperature_drift: PerAxis = 0.0
-    """Offset of the position per °C away from 25 °C, m."""
-    pos_outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the position is an outlier."""
-    pos_outlier_size: Spread = 0.0
-    """How far such an outlier lies off, m."""
-    pos_bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the position, Hz."""
+    pos: Imperfections = Imperfections()
+    """Imperfections of the position, m."""
     rot_noise: float = Field(default=0.0, ge=0)
     """White noise of the orientation per sample: standard deviation in rad about each axis, for small angles."""
-    lin_vel_noise: Spread = 0.0
-    """White noise of the linear velocity per sample, m/s."""
-    lin_vel_bias: PerAxis = 0.0
-    """Offset of the linear velocity, m/s."""
-    lin_vel_noise_density: Spread | None = None
-    """White noise of the linear velocity per √Hz, m/s: another way to give ``lin_vel_noise``."""
-    lin_vel_scale_error: PerAxis = 0.0
-    """Relative error of the linear velocity's scale factor."""
-    lin_vel_bias_spread: Spread = 0.0
-    """Offset of the linear velocity drawn at every reset, standard deviation, m/s."""
-    lin_vel_bias_instability: Spread = 0.0
-    """Gauss-Markov drift of the linear velocity, standard deviation, m/s."""
-    lin_vel_correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    lin_vel_temperature_drift: PerAxis = 0.0
-    """Offset of the linear velocity per °C away from 25 °C, m/s."""
-    lin_vel_outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the linear velocity is an outlier."""
-    lin_vel_outlier_size: Spread = 0.0
-    """How far such an outlier lies off, m/s."""
-    lin_vel_bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the linear velocity, Hz."""
-    ang_vel_noise: Spread = 0.0
-    """White noise of the angular velocity per sample, rad/s."""
-    ang_vel_bias: PerAxis = 0.0
-    """Offset of the angular velocity, rad/s."""
-    ang_vel_noise_density: Spread | None = None
-    """White noise of the angular velocity per √Hz, rad/s: another way to give ``ang_vel_noise``."""
-    ang_vel_scale_error: PerAxis = 0.0
-    """Relative error of the angular velocity's scale factor."""
-    ang_vel_bias_spread: Spread = 0.0
-    """Offset of the angular velocity drawn at every reset, standard deviation, rad/s."""
-    ang_vel_bias_instability: Spread = 0.0
-    """Gauss-Markov drift of the angular velocity, standard deviation, rad/s."""
-    ang_vel_correlation_time: float = Field(default=100.0, gt=0)
-    """Time constant of that drift, s."""
-    ang_vel_temperature_drift: PerAxis = 0.0
-    """Offset of the angular velocity per °C away from 25 °C, rad/s."""
-    ang_vel_outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the angular velocity is an outlier."""
-    ang_vel_outlier_size: Spread = 0.0
-    """How far such an outlier lies off, rad/s."""
-    ang_vel_bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the angular velocity, Hz."""
-    temperature: float = 25.0
-    """Temperature of the sensor, °C."""
-    filter_order: Literal[1, 2] = 2
-    """Order of the filters that the bandwidths give: 1, or 2 (Butterworth)."""
+    lin_vel: Imperfections = Imperfections()
+    """Imperfections of the linear velocity, m/s."""
+    ang_vel: Imperfections = Imperfections()
+    """Imperfections of the angular velocity, rad/s."""
 
     @field_validator("interpolate")
     @classmethod
@@ -162,8 +94,11 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
     def _get_return_format(self) -> Format:
         return {part: (count,) for part, (_, count) in _PARTS.items()}
 
-    def _parts(self) -> dict[str, slice]:
-        return {"pos_": slice(0, 3), "rot_": slice(3, 7), "lin_vel_": slice(7, 10), "ang_vel_": slice(10, 13)}
+    def _channels(self) -> dict[str, slice]:
+        return {"pos": slice(0, 3), "lin_vel": slice(7, 10), "ang_vel": slice(10, 13)}
+
+    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
+        return {"rot_noise": ("noise", slice(3, 7))}
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
         # noise of s / 2 on each component of a unit quaternion, normalised again, turns it by s about each axis

@@ -11,10 +11,10 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.errors import OptionError
-from sensorium.pipeline import formula
+from sensorium.pipeline import Imperfections, formula
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
-from sensorium.sensors.options import Mounted, PerAxis, SensorOptions, Spread
+from sensorium.sensors.options import Mounted, SimpleSensorOptions
 from sensorium.sensors.robot.wgs84 import cartesian
 from sensorium.worlds import Names
 
@@ -22,37 +22,31 @@ _LOSS = 1000  # the element that losses are drawn with; columns are 0, 1, ...
 _RECEPTION = ("loss_rate", "reacquire_time", "visible")
 
 
-class GPS(SensorOptions, Mounted):
+class GPS(SimpleSensorOptions, Mounted, init=False):
     """Options of a satellite receiver. The world's x axis points east, y north, z up; the world is the plane that
-    touches the WGS84 ellipsoid's parallel surface at ``origin``.
+    touches the WGS84 ellipsoid's parallel surface at ``origin``. The generic imperfections act on the position (east,
+    north, up), in m.
 
     Example:
         >>> gps = scene.add_sensor(sn.GPS(link="body", origin=(47.3769, 8.5417, 408.0), horizontal_error=1.5, rate=10))
         >>> gps.read().latitude
     """
 
+    unavailable = {
+        "bias_instability": "set horizontal_error and vertical_error",
+        "correlation_time": "set error_time_constant",
+    }
+
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Latitude and longitude (degrees) and height above the ellipsoid (m) of the world's origin."""
-    noise: Spread = 0.0
-    """White noise of the position (east, north, up) per sample, m."""
-    bias: PerAxis = 0.0
-    """Offset of the position (east, north, up), m."""
-    vel_noise: Spread = 0.0
-    """White noise of the velocity per sample, m/s."""
-    vel_bias: PerAxis = 0.0
-    """Offset of the velocity, m/s."""
+    vel: Imperfections = Imperfections()
+    """Imperfections of the velocity (east, north, up), m/s."""
     horizontal_error: float = Field(default=0.0, ge=0)
     """Standard deviation of the correlated (Gauss-Markov) error along east and along north, m."""
     vertical_error: float = Field(default=0.0, ge=0)
     """The same along up, m."""
     error_time_constant: float = Field(default=60.0, gt=0)
     """Seconds in which the correlated error forgets 63% of itself."""
-    outliers: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample of the position is an outlier."""
-    outlier_size: Spread = 0.0
-    """How far such an outlier lies off, along each axis, m."""
-    bias_spread: Spread = 0.0
-    """Offset of the position drawn at every reset, standard deviation, m."""
     loss_rate: float = Field(default=0.0, ge=0)
     """Losses of the fix per second of having one, at random."""
     reacquire_time: float = Field(default=5.0, ge=0)
@@ -108,11 +102,11 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
     def _get_return_format(self) -> Format:
         return {"latitude": (1,), "longitude": (1,), "altitude": (1,), "velocity": (3,), "fix": (1,)}
 
-    def _parts(self) -> dict[str, slice]:
-        return {"": slice(0, 3), "vel_": slice(3, 6)}
+    def _channels(self) -> dict[str, slice]:
+        return {"": slice(0, 3), "vel": slice(3, 6)}
 
     def _extra_parts(self) -> list[slice]:
-        return [slice(0, 3)]
+        return [slice(0, 3), *(part for part in super()._extra_parts() if part.start)]  # horizontal_error needs it
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {name: ("custom", slice(0, 1)) for name in _RECEPTION} | {

@@ -10,16 +10,16 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.pipeline import SignalSource
+from sensorium.pipeline import Imperfections, SignalSource
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import PerAxis, Range, SimpleSensorOptions, Spread
+from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.worlds import Names
 
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
-class JointEncoder(SimpleSensorOptions):
+class JointEncoder(SimpleSensorOptions, init=False):
     """Options of an encoder. The generic imperfections are about positions (rad or m); with the prefix ``vel_``, about
     velocities (rad/s or m/s).
 
@@ -36,18 +36,8 @@ class JointEncoder(SimpleSensorOptions):
     counts_per_revolution: float | None = Field(default=None, gt=0)
     """Counts per turn: positions of hinges are multiples of 2 pi / counts, those of slides not quantised. Another way
     to give ``resolution``."""
-    vel_noise: Spread = 0.0
-    """White noise of velocities per sample."""
-    vel_bias: PerAxis = 0.0
-    """Offset of velocities."""
-    vel_random_walk: Spread = 0.0
-    """Drift of velocities per √s."""
-    vel_resolution: Spread = 0.0
-    """Quantisation step of velocities."""
-    vel_saturation: Range | None = None
-    """(min, max) of velocities."""
-    vel_deadband: Spread = 0.0
-    """Dead band of velocities."""
+    vel: Imperfections = Imperfections()
+    """Imperfections of velocities, rad/s or m/s."""
 
     @model_validator(mode="after")
     def _check_resolution(self) -> JointEncoder:
@@ -88,9 +78,9 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
     def _get_return_format(self) -> Format:
         return {"positions": (len(self.joint_names),), "velocities": (len(self.joint_names),)}
 
-    def _parts(self) -> dict[str, slice]:
+    def _channels(self) -> dict[str, slice]:
         count = len(self.joint_names)
-        return {"": slice(0, count), "vel_": slice(count, 2 * count)}
+        return {"": slice(0, count), "vel": slice(count, 2 * count)}
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {"counts_per_revolution": ("resolution", slice(0, len(self.joint_names)))}

@@ -10,10 +10,10 @@ import torch
 from pydantic import field_validator
 
 from sensorium.pipeline import SignalSource
+from sensorium.pipeline.imperfections import Matrix3
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
-from sensorium.sensors.robot.imu import Matrix3
 from sensorium.worlds import Names
 
 
@@ -74,7 +74,7 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
     def _get_return_format(self) -> Format:
         return {"field": (3,), "heading": (1,)}
 
-    def _parts(self) -> dict[str, slice]:
+    def _channels(self) -> dict[str, slice]:
         return {"": slice(0, 3)}
 
     def _mixed_parts(self) -> list[slice]:

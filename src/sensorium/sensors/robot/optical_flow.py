@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator, model_validator
 
+from sensorium.pipeline import Imperfections
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
-from sensorium.sensors.options import Mounted, SimpleSensorOptions, Spread
+from sensorium.sensors.options import Mounted, SimpleSensorOptions
 from sensorium.worlds import Names
 
 _PARTS = {
@@ -21,7 +22,7 @@ _PARTS = {
 }
 
 
-class OpticalFlow(SimpleSensorOptions, Mounted):
+class OpticalFlow(SimpleSensorOptions, Mounted, init=False):
     """Options of a flow sensor that looks along the -z axis of its frame (down, when mounted upright) at ground that
     does not move. The generic imperfections are about the flow, in rad/s.
 
@@ -38,8 +39,8 @@ class OpticalFlow(SimpleSensorOptions, Mounted):
     """Fastest flow that it can follow along each axis, rad/s."""
     gyro_compensation: bool = False
     """Whether the part of the flow that comes of the sensor's own rotation is taken out."""
-    range_noise: Spread = 0.0
-    """White noise of the distance per sample, m."""
+    range: Imperfections = Imperfections()
+    """Imperfections of the distance, m."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> OpticalFlow:
@@ -92,8 +93,8 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
     def _get_return_format(self) -> Format:
         return {"flow": (2,), "distance": (1,), "quality": (1,)}
 
-    def _parts(self) -> dict[str, slice]:
-        return {"": slice(0, 2), "range_": slice(2, 3)}
+    def _channels(self) -> dict[str, slice]:
+        return {"": slice(0, 2), "range": slice(2, 3)}
 
     @classmethod
     def _build_group(cls, group: Any) -> None:

@@ -11,15 +11,16 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
+from sensorium.pipeline import Imperfections
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import PerAxis, SensorOptions, Spread
+from sensorium.sensors.options import ChannelOptions
 from sensorium.worlds import Names
 
 _ERRORS = ("left_radius_error", "right_radius_error", "track_error")
 
 
-class WheelOdometry(SensorOptions):
+class WheelOdometry(ChannelOptions, init=False):
     """Options of wheel odometry. All it knows is how far the wheels' joints have turned, so wheels that slip on the
     ground make it wrong, as they do on a robot.
 
@@ -46,10 +47,8 @@ class WheelOdometry(SensorOptions):
     """Relative error of the track that is assumed: 0.01 makes turns 1% too small."""
     counts_per_revolution: float | None = Field(default=None, gt=0)
     """Counts of the wheels' encoders per turn. Default: exact angles."""
-    vel_noise: Spread = 0.0
-    """White noise of speed (m/s) and yaw rate (rad/s) per sample."""
-    vel_bias: PerAxis = 0.0
-    """Offset of speed and yaw rate."""
+    vel: Imperfections = Imperfections()
+    """Imperfections of speed (m/s) and yaw rate (rad/s)."""
 
     @model_validator(mode="after")
     def _check_wheels(self) -> WheelOdometry:
@@ -105,8 +104,8 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
     def _get_return_format(self) -> Format:
         return {"pos": (2,), "yaw": (1,), "speed": (1,), "yaw_rate": (1,)}
 
-    def _parts(self) -> dict[str, slice]:
-        return {"vel_": slice(3, 5)}
+    def _channels(self) -> dict[str, slice]:
+        return {"vel": slice(3, 5)}
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {name: ("custom", slice(0, 1)) for name in _ERRORS}

@@ -11,9 +11,10 @@ import torch
 from pydantic import BeforeValidator, Field, model_validator
 
 from sensorium.errors import OptionError
+from sensorium.pipeline.imperfections import PerAxis
 from sensorium.pipeline.parameters import Write, as_numbers, broadcast, check
 from sensorium.sensors.base import Format, SimpleSensor
-from sensorium.sensors.options import PerAxis, SimpleSensorOptions
+from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.thermal.material import MATERIALS, Material, find_material
 from sensorium.sensors.thermal.network import Grid, build_network
 from sensorium.worlds import Names

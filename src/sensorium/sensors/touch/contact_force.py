@@ -10,9 +10,10 @@ from pydantic import model_validator
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import SignalSource
+from sensorium.pipeline.imperfections import Spread
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor, add_site
-from sensorium.sensors.options import Mounted, SimpleSensorOptions, Spread
+from sensorium.sensors.options import Mounted, SimpleSensorOptions
 from sensorium.sensors.touch.contact import declare_contacts
 from sensorium.worlds import Names, Painter
 

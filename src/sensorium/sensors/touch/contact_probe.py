@@ -9,9 +9,10 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.jit import kernel
+from sensorium.pipeline.imperfections import Spread
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
-from sensorium.sensors.options import SimpleSensorOptions, Spread
+from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.touch.probes import (
     Point,
     ProbeSensor,
@@ -136,7 +137,7 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
         n = len(self.options.positions)
         return {"depth": (n,), "closed": (n,)}
 
-    def _parts(self) -> dict[str, slice]:
+    def _channels(self) -> dict[str, slice]:
         return {"": slice(0, len(self.options.positions))}
 
     @classmethod

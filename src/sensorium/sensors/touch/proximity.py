@@ -60,7 +60,7 @@ class ProximitySensor(ProbeSensor[ProximityData], options=Proximity):
         n = len(self.options.positions)
         return {"distances": (n,), "points": (n, 3)}
 
-    def _parts(self) -> dict[str, slice]:
+    def _channels(self) -> dict[str, slice]:
         return {"": slice(0, len(self.options.positions))}
 
     def _initial(self) -> list[tuple[str, Any]]:

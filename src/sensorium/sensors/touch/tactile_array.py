@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.pipeline.imperfections import Spread
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format
-from sensorium.sensors.options import SimpleSensorOptions, Spread
+from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.touch.kernels import share_wrenches, spring_forces
 from sensorium.sensors.touch.probes import Point, ProbeSensor, Probing, check_count, check_normals, per_probe, unit
 from sensorium.sensors.touch.tactile_realism import Skin, TactileRealism, realism_parameters
@@ -156,7 +157,7 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
         n = self.options.count
         return {"force": (n, 3), "torque": (n, 3)}
 
-    def _parts(self) -> dict[str, slice]:
+    def _channels(self) -> dict[str, slice]:
         return {"": slice(0, 3 * self.options.count)}
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:

@@ -1,0 +1,147 @@
+"""``SensorParameters``: the options of a sensor that ``set`` can change at run time, and the columns they act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from sensorium.errors import OptionError, did_you_mean
+from sensorium.pipeline.imperfections import Imperfections
+from sensorium.pipeline.parameters import EXTRA_OPTIONS
+from sensorium.sensors.channels import channels, unfold
+from sensorium.sensors.noise_density import NoiseDensities
+from sensorium.worlds import Envs, env_index
+
+if TYPE_CHECKING:
+    from sensorium.pipeline import SensorManager
+    from sensorium.sensors.base import Sensor
+
+_TIMING = ("rate", "delay", "jitter", "dropout", "stuck")
+_KERNEL_NAMES = {"noise_density": "noise", "misalignment": "mix"}
+"""Fields of Imperfections whose parameter in the kernels has another name."""
+
+
+class Target(NamedTuple):
+    """What carries an option."""
+
+    kind: str
+    """Parameter of the pipeline: a field of Imperfections, "mix" (axis matrix), a timing parameter, or "custom"."""
+    columns: slice
+    """Intermediate columns of the sensor that it applies to."""
+
+
+class SensorParameters:
+    """The parameters of one sensor: their names, their targets, and their values as the pipeline takes them.
+
+    Args:
+        sensor: the sensor; its hooks ``_channels``, ``_custom_parameters`` and ``_translate`` define the parameters.
+    """
+
+    _densities: NoiseDensities
+
+    def __init__(self, sensor: Sensor[Any]) -> None:
+        self._sensor = sensor
+        self._options = type(sensor).options_type
+
+    @property
+    def names(self) -> list[str]:
+        """What ``set`` can change."""
+        targets = self._targets()
+        return [name for name in self._options.option_names() if name in targets]
+
+    def target(self, name: str) -> Target:
+        """Return what carries an option.
+
+        Raises:
+            OptionError: there is no such option, it is fixed after build, or no memory was allocated for it.
+        """
+        targets = self._targets()
+        if name in targets:
+            return targets[name]
+        owner, names = self._options.__name__, self._options.option_names()
+        if name not in names:
+            settable = self.names
+            hint = did_you_mean(name, settable) or f"; it has {', '.join(settable)}"
+            raise OptionError(f"{owner}.{name} is not a parameter{hint}")
+        if name.endswith(EXTRA_OPTIONS):
+            raise OptionError(
+                f"{owner}.{name} was not set at construction, so no memory is allocated for it; construct the sensor "
+                f"with {name}=... (its default is allowed)"
+            )
+        raise OptionError(f"{owner}.{name} cannot be changed after build")
+
+    def initial(self, manager: SensorManager) -> list[tuple[str, Any]]:
+        """Return (name, value) of every parameter at build, as the pipeline takes them."""
+        options, targets = self._sensor.options, self._targets()
+        given: dict[str, Any] = {}
+        for channel in self._sensor._channels():
+            imperfections = getattr(options, channel) if channel else options
+            if isinstance(imperfections, Imperfections):
+                given |= {_name(channel, field): value for field, value in imperfections.parameters().items()}
+        given |= {name: getattr(options, name) for name in targets if name not in given}
+        given = {name: value for name, value in given.items() if name in targets and value is not None}
+        densities = NoiseDensities.at_build(self._options.__name__, manager.world.n_envs, manager.dt, options.rate)
+        noise, self._densities = densities.changed(given, None, self._n_columns, self.noise)
+        return [self._sensor._translate(name, value) for name, value in {**given, **noise}.items()]
+
+    def set(self, manager: SensorManager, envs: Envs, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Change parameters in some envs; returns them by their names, channels as short forms."""
+        given = unfold(self._options, parameters)
+        targets = [(one.kind, one.columns.start, one.columns.stop) for one in map(self.target, given)]
+        shared = [one for one in targets if one[0] != "custom" and one[0] not in _TIMING]
+        if len(set(shared)) < len(shared):
+            raise OptionError(f"{self._options.__name__}: {', '.join(given)} set one parameter twice; set it once")
+        index = env_index(envs, manager.world.n_envs, manager.world.device)
+        noise, densities = self._densities.changed(given, index, self._n_columns, self.noise)
+        values = dict(self._sensor._translate(name, value) for name, value in {**given, **noise}.items())
+        manager.set(self._sensor, values, envs)
+        self._densities = densities
+        return given
+
+    def noise(self, name: str) -> torch.Tensor:
+        """Return the noise per sample of the channel that an option is of, (B, axes)."""
+        manager = self._sensor._manager
+        assert manager is not None
+        return manager.noise(self._sensor, self.target(name).columns)
+
+    def extra_columns(self) -> list[slice]:
+        """Return the columns of channels with memory for the imperfections from ``scale_error`` on."""
+        options = self._sensor.options
+        shared = "temperature" in options.model_fields_set
+        found = []
+        for channel, columns in self._sensor._channels().items():
+            given = (getattr(options, channel) if channel else options).model_fields_set
+            if shared or any(name in given for name in EXTRA_OPTIONS):
+                found.append(columns)
+        return found
+
+    def axis_columns(self) -> list[slice]:
+        """Return the columns of channels with an axis matrix."""
+        kinds = channels(self._options)
+        every = self._sensor._channels().items()
+        return [columns for channel, columns in every if channel and "misalignment" in kinds[channel].model_fields]
+
+    def _n_columns(self, name: str) -> int:
+        columns = self.target(name).columns
+        return columns.stop - columns.start
+
+    def _targets(self) -> dict[str, Target]:
+        found = self._sensor._channels()
+        kinds = channels(self._options)
+        extra = {(columns.start, columns.stop) for columns in self._sensor._extra_parts()}
+        targets = {
+            _name(channel, field): Target(_KERNEL_NAMES.get(field, field), columns)
+            for channel, columns in found.items()
+            for field in (kinds[channel].model_fields if channel else Imperfections.model_fields)
+            if field not in EXTRA_OPTIONS or (columns.start, columns.stop) in extra
+        }
+        if extra:
+            targets["temperature"] = Target("temperature", slice(0, max(columns.stop for columns in found.values())))
+        targets |= {name: Target(name, slice(0, 0)) for name in _TIMING}
+        targets |= {name: Target(*target) for name, target in self._sensor._custom_parameters().items()}
+        return {name: targets[name] for name in self._options.option_names() if name in targets}
+
+
+def _name(channel: str, field: str) -> str:
+    return f"{channel}_{field}" if channel else field
