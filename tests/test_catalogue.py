@@ -161,10 +161,10 @@ def test_noise_density_follows_the_rate():
 
 def test_options_on_top_of_presets_replace_their_twins():
     imu = sn.presets.imu("consumer_mems", link="a", acc_noise=0.1)
-    assert (imu.acc_noise, imu.acc_noise_density) == (0.1, None)
+    assert (imu.acc.noise, imu.acc.noise_density) == (0.1, None)
     encoder = sn.presets.encoder("magnetic_14_bit", resolution=0.1)
     assert (encoder.resolution, encoder.counts_per_revolution) == (0.1, None)
-    with pytest.raises(sn.OptionError, match="no part 3"):
+    with pytest.raises(sn.OptionError, match="no preset 3"):
         sn.presets.imu(3, link="a")
 
 

@@ -461,7 +461,7 @@ def test_noise_densities_per_env_and_a_recording(tmp_path):
     scene.build(n_envs=4, device="cuda")
     scene.step(3)
     imu.set(acc_noise_density=0.04, envs=[1, 2])
-    assert imu._noise_now("acc_noise")[:, 0].tolist() == pytest.approx(
+    assert imu._parameters.noise("acc_noise")[:, 0].tolist() == pytest.approx(
         [0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5]
     )
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:

@@ -57,7 +57,7 @@ def test_encoder_counts():
 
 
 def test_unknown_parts_are_named():
-    with pytest.raises(sn.OptionError, match=r"presets\.imu: there is no part 'consumer_mem' \(did you mean"):
+    with pytest.raises(sn.OptionError, match=r"presets\.imu: there is no preset 'consumer_mem' \(did you mean"):
         sn.presets.imu("consumer_mem", link="ball")
 
 

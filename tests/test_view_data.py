@@ -421,8 +421,8 @@ def test_a_recording_is_played(recording, opened):
     picture.wait_for()
     source = picture.get_attribute("src")
     page.get_by_role("button", name="Back", exact=True).click()
+    assert patiently(page, lambda: viewer.step == STEPS - 2)
     assert patiently(page, lambda: picture.get_attribute("src") != source)  # the mark has moved
-    assert viewer.step == STEPS - 2
     choose(page, "Env", "1")
     assert patiently(page, lambda: page.get_by_text(f"step 0 of {STEPS - 1}").count() == 1)
     assert viewer.episode == 1

@@ -36,6 +36,11 @@ class SensorOptions(Options):
         super().__pydantic_init_subclass__(**kwargs)
         cls.__signature__ = signature(cls, cls.unavailable.keys())
 
+    @classmethod
+    def __pydantic_on_complete__(cls) -> None:
+        super().__pydantic_on_complete__()
+        cls.__signature__ = signature(cls, cls.unavailable.keys())  # pydantic has just set one without short forms
+
     uuid: str | None = Field(default=None, min_length=1)
     """The sensor's key in observations and data sets, unique in its scene. Noise is drawn from it and the scene's seed:
     the same uuid gives the same noise. Default: made of the kind of sensor and its link."""
@@ -69,8 +74,9 @@ class SensorOptions(Options):
 
     @model_validator(mode="after")
     def _check_available(self) -> SensorOptions:
-        for name in self.model_fields_set & self.unavailable.keys():
-            raise ValueError(f"{name} is not available for this sensor; {self.unavailable[name]}")
+        for name, instead in self.unavailable.items():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is not available for this sensor; {instead}")
         return self
 
     @model_validator(mode="after")
