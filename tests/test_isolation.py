@@ -343,7 +343,7 @@ def test_names_of_the_scene_s_own_are_refused():
         (sn.JointEncoder(), {"counts_per_revolution": "x"}, "counts_per_revolution"),
         (sn.JointEncoder(), {"counts_per_revolution": 0}, "greater than 0"),
         (sn.FramePose(link="tip"), {"rot_noise": "x"}, "rot_noise"),
-        (sn.FramePose(link="tip"), {"rot_saturation": (0, 1)}, "pos_saturation"),
+        (sn.FramePose(link="tip"), {"rot_saturation": (0, 1)}, "rot_saturation"),
         (sn.ContactForce(link="upper"), {"max_force": "x"}, "max_force"),
         (sn.ContactForce(link="upper"), {"max_force": -1.0}, "negative"),
         (sn.ContactForce(link="upper"), {"max_force": 1.0, "saturation": (-9, 9)}, "one parameter twice"),

@@ -1,62 +1,51 @@
-"""``Sensor`` and ``SimpleSensor``: the hooks that a class of sensors fills in, and what users call.
+"""``Sensor`` and ``SimpleSensor``: what users call, and the hooks that a class of sensors defines.
 
 A sensor is two classes in one module: its options (what users write, ``sn.IMU(link="torso")``) and the sensor
-(``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run each step are class
-methods: they run once for all sensors of the class (a :class:`~sensorium.pipeline.SensorGroup`) and all envs, on
-tensors laid out (columns, B).
+(``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run in every step are class
+methods: each runs once per step, for all sensors of the class (a :class:`~sensorium.pipeline.SensorGroup`) and all
+envs, on tensors of shape (columns, B).
 
-==================================== ========== ======================================================================
-hook                                 of         says or does
-==================================== ========== ======================================================================
-``_get_return_format``               sensor     shape, or field -> shape, of what ``read()`` returns (without B)
-``_get_intermediate_format``         sensor     the same before ``_post_process``; default: the return format
-``_get_cache_dtype``                 class      dtype of what ``read()`` returns; default float32
-``_get_intermediate_dtype``          class      float32 (default) or float64
-``_update_shared_cache``             class      fill both branches; ``SimpleSensor`` does it by the next six
-``_update_raw_data``                 class      the raw signal; default: from the engine's sensors (``_sources``)
-``_apply_physics_imperfections``     class      what happens before the response, on the measured branch
-``_update_current_timestep_data``    class      the two above in one
-``_apply_transform``                 class      the response model, once per branch
-``_apply_hardware_imperfections``    class      default: the generic imperfections of the options
-``_post_process``                    class      intermediate to return space, once per branch and step
-``_apply_delay``                     class      default: zero-order hold (or linear) at the sensor's delay
-``_custom_parameters``               sensor     further options that ``set`` can change, per env
-``_build_group``, ``_reset_group``   class      once at build; whenever envs are reset
-==================================== ========== ======================================================================
+The hooks are those of :class:`~sensorium.sensors.hooks.SensorHooks`.
 """
 
 from __future__ import annotations
 
-from numbers import Integral
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 import mujoco
 import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError
-from sensorium.pipeline import SensorGroup, SensorManager, SignalSource, Slots
+from sensorium.pipeline import SensorGroup, SensorManager, Slots
 from sensorium.pipeline.launch import replayable
-from sensorium.pipeline.layout import n_columns
 from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.sensors.hooks import SensorHooks
 from sensorium.sensors.options import SensorOptions
 from sensorium.sensors.parameters import SensorParameters
+from sensorium.sensors.readings import Branch, Format
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Envs, Names, Painter, env_index
+from sensorium.worlds import Envs, Names, Painter
 from sensorium.worlds.compose import pose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DataT = TypeVar("DataT")
-Format = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 _CLASSES: dict[type[SensorOptions], type[Sensor[Any]]] = {}
 
+__all__ = ["Format", "Sensor", "SimpleSensor", "add_site", "sensor_class"]
+
 
 def sensor_class(options: type[SensorOptions]) -> type[Sensor[Any]]:
-    """The sensor class that was declared for an options class."""
+    """Return the sensor class that was declared for an options class.
+
+    Raises:
+        OptionError: none was declared.
+    """
     for base in options.__mro__:
         if base in _CLASSES:
             return _CLASSES[base]
@@ -66,27 +55,20 @@ def sensor_class(options: type[SensorOptions]) -> type[Sensor[Any]]:
     )
 
 
-class Sensor(Module, Generic[DataT]):
-    """One sensor of a scene. Made by ``scene.add_sensor(options)``; can be read after ``scene.build()``.
+class Sensor(SensorHooks, Module, Generic[DataT]):
+    """One sensor of a scene, made by ``scene.add_sensor(options)`` and readable after ``scene.build()``.
 
     Buffers: ``measured`` and ``ground_truth``, tagged with the sensor's kind.
     """
 
     kind: ClassVar[str] = "sensor"
-    """Tag of its buffers, and stem of default uuids."""
+    """Tag of its buffers, and stem of default uuids. Default: the name of the options class in snake_case."""
     Data: ClassVar[Any] = None
-    """The named tuple that ``read()`` returns, with the fields of ``_get_return_format``; None for one tensor."""
+    """Named tuple that ``read()`` returns, with the fields of ``_get_return_format``; None for one tensor."""
     options_type: ClassVar[type[SensorOptions]] = SensorOptions
-    uses_ring_pipeline: ClassVar[bool] = True
-    """Whether snapshots go through rings, delay and history; False for sensors with a path of their own."""
-    capturable: ClassVar[bool] = True
-    """Whether the hooks can be captured in a CUDA graph: on a GPU, False runs them after it. Set it to False when they
-    look at values on the device, or depend on anything that changes in Python from step to step."""
-
+    """Its options class."""
     vector_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of a reading ("value" for a plain tensor) whose last axis is a vector: drawn by its length."""
-    cpu_only: ClassVar[bool] = False
-    """Whether the raw signal needs the CPU engine: building on a GPU is then an error."""
+    """Fields of a reading ("value" for a plain tensor) whose last axis is a vector: plotted by its length."""
 
     def __init_subclass__(cls, options: type[SensorOptions] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -94,62 +76,74 @@ class Sensor(Module, Generic[DataT]):
             cls.options_type = options
             _CLASSES[options] = cls
             if "kind" not in cls.__dict__:
-                cls.kind = options.__name__.lower()
+                cls.kind = _snake_case(options.__name__)
 
     def __init__(self, options: Any, uuid: str) -> None:
         self.options = options
         self.uuid = uuid
         self._parameters = SensorParameters(self)
-        self.measured = Buffer(get=lambda: self._flat(False), tags={self.kind, "measured"})
-        self.ground_truth = Buffer(get=lambda: self._flat(True), tags={self.kind, "ground_truth"})
+        self.measured = Buffer(get=lambda: self._flat(self._measured_branch), tags={self.kind, "measured"})
+        self.ground_truth = Buffer(get=lambda: self._flat(self._true_branch), tags={self.kind, "ground_truth"})
         self._detach()
 
     # -- what users call ----------------------------------------------------------------------------------------------
 
     def read(self, envs: Envs = None, history_length: int | None = None) -> DataT:
-        """What the robot's software reads now: late, noisy, held between samples, as the options say.
+        """Return what the robot's software reads now, with the delay, noise and sample rate of the options.
 
-        A look-up: it triggers nothing, and returns the same memory at every step (with ``history_length``, one of as
-        many windows in turn). Copy what must outlast the step.
+        Reading has no side effects: it returns the stored sample. Without arguments it returns the same memory in every
+        step (with the option ``history_length``, one of that many windows in turn), so copy what must outlast the step.
 
         Args:
             envs: which envs, as a fresh copy in that order; None for a view of all.
-            history_length: the last N readings, (B, N, ...), newest first: index k is what ``read()`` returned k steps
-                ago. At most what the option ``history_length`` allocated; with that option set, plain ``read()``
-                returns them too, as a view.
+            history_length: return the last N readings, (B, N, ...), newest first: index k is what ``read()`` returned k
+                steps ago. At most the option ``history_length``. If that option is set, plain ``read()`` returns them
+                too, as a view.
+
+        Returns:
+            A tensor (B, ...), or a named tuple of tensors.
+
+        Raises:
+            NotBuiltError: the scene is not built, or is closed.
+            OptionError: ``envs`` or ``history_length`` is out of range.
         """
-        if envs is None and history_length is None and not self._windows:
-            return self._readings if self._readings is not None else self._unbuilt("read")
-        return self._select(self._readings, self._windows, envs, history_length, "read")
+        if envs is None and history_length is None and self._readings is not None and not self._has_windows:
+            return self._readings  # type: ignore[no-any-return]
+        return self._select(self._measured_branch, envs, history_length, "read")
 
     def read_ground_truth(self, envs: Envs = None, history_length: int | None = None) -> DataT:
-        """The signal as the simulator has it, through the sensor's response where that is physics; never late."""
-        if envs is None and history_length is None and not self._truth_windows:
-            return self._truths if self._truths is not None else self._unbuilt("read_ground_truth")
-        return self._select(self._truths, self._truth_windows, envs, history_length, "read_ground_truth")
+        """Return the true simulated value, through the sensor's response where that is physics; never delayed.
+
+        Arguments and errors are those of :meth:`read`.
+        """
+        if envs is None and history_length is None and self._truths is not None and not self._has_windows:
+            return self._truths  # type: ignore[no-any-return]
+        return self._select(self._true_branch, envs, history_length, "read_ground_truth")
 
     def set(self, envs: Envs = None, **parameters: Any) -> None:
-        """Change parameters while running, e.g. ``imu.set(acc_noise=0.1, envs=[0, 1])``.
+        """Change parameters at run time, e.g. ``imu.set(acc_noise=0.1, envs=[0, 1])``.
 
         Args:
             envs: which envs; None for all.
-            **parameters: options by name. Values are a number, one per axis (n,), or one row per env (envs, n).
+            **parameters: options by name (:attr:`parameter_names`), or a channel with ``sn.Imperfections``, of which
+                the fields that it sets are changed. A value is a number, one per axis (n,), or one row per env
+                (envs, n). Values in device tensors are not validated, since that would synchronise with the GPU.
 
         Raises:
-            OptionError: an unknown name or a bad value; nothing was changed.
+            OptionError: a name is unknown or a value is not allowed; nothing was changed.
         """
         manager = self._manager or self._unbuilt("set")
         changed = self._parameters.set(manager, envs, parameters)
         manager.on_change(self.uuid, "set", {"envs": envs, **changed})
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
-        """Draw what it reads now in one env beside ground truth: its history if it keeps one, else values or images.
+        """Plot the current reading of one env beside ground truth: its history if it keeps one, else values or images.
+
+        To plot over time, use :class:`sensorium.Trace`.
 
         Args:
             env: which env.
-            path: where to save the picture, e.g. "out/imu.png". Default: it is returned only.
-
-        Over time, use :class:`sensorium.Trace`.
+            path: file to save the figure to, e.g. "out/imu.png". Default: not saved.
         """
         from sensorium.sensors.plotting import plot_reading
 
@@ -157,143 +151,33 @@ class Sensor(Module, Generic[DataT]):
 
     @property
     def parameter_names(self) -> list[str]:
-        """What :meth:`set` can change."""
+        """Options that :meth:`set` can change."""
         return self._parameters.names
 
     @property
     def max_delay(self) -> float:
-        """Seconds of delay and jitter that memory is allocated for."""
+        """Delay plus jitter that memory is allocated for, s."""
         options = self.options
         return options.max_delay if options.max_delay is not None else options.delay + options.jitter
 
-    # -- hooks of the sensor ------------------------------------------------------------------------------------------
-
-    def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
-        """Add the engine's elements (sites, sensors) that the raw signal needs to the scene."""
-
     def _draw(self, painter: Painter, env: int) -> None:
-        """Paint what it looks at and feels in one env, in world coordinates. Default: the frame of its site."""
+        """Draw what it observes in one env, in world coordinates. Default: the frame of its site."""
         pose = self._site_pose(env)
         if pose is not None:
             painter.frame(*pose)
 
-    def _describe(self) -> dict[str, str]:
-        """What ``scene.describe()`` says of it instead of what it knows: column -> text."""
-        return {}
-
-    def _site_name(self) -> str:
-        return f"{self.uuid}:site"
-
-    def _site_pose(self, env: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Position (3,) and rotation (3, 3) in the world of the site that :func:`add_site` added, in one env."""
-        world = self.group.world
-        site = mujoco.mj_name2id(world.model, mujoco.mjtObj.mjOBJ_SITE, self._site_name())
-        if site < 0:
-            return None
-        position, rotation = (world.bind(name)[env, site].numpy(force=True) for name in ("site_xpos", "site_xmat"))
-        return position, rotation.reshape(3, 3)
-
-    def _draw_vector(self, painter: Painter, env: int, vector: torch.Tensor, metres_per_unit: float) -> None:
-        """Paint a vector that is given in the frame of the sensor's site, at the site; at most half a metre long."""
-        pose = self._site_pose(env)
-        if pose is not None:
-            arrow = pose[1] @ vector.double().numpy(force=True).reshape(3) * metres_per_unit
-            painter.arrow(pose[0], arrow * min(1.0, 0.5 / max(float(np.linalg.norm(arrow)), 1e-9)))
-
-    def _sources(self) -> list[SignalSource] | None:
-        """Where each intermediate column comes from; None when the class computes its raw signal itself."""
-        return None
-
-    def _get_return_format(self) -> Format:
-        raise TypeError(f"{type(self).__name__} must define _get_return_format")
-
-    def _get_intermediate_format(self) -> Format:
-        return self._get_return_format()
-
-    def _channels(self) -> dict[str, slice]:
-        """Channel of the options -> the intermediate columns that its imperfections act on; "" is the main channel."""
-        if not self.uses_ring_pipeline:
-            return {}
-        return {"": slice(0, n_columns(self._get_intermediate_format()))}
-
-    def _mixed_parts(self) -> list[slice]:
-        """Groups of three columns that have an axis matrix."""
-        return self._parameters.axis_columns()
-
-    def _extra_parts(self) -> list[slice]:
-        """Columns that have memory for the imperfections from ``scale_error`` on."""
-        return self._parameters.extra_columns()
-
-    def _filter_order(self) -> int:
-        return int(getattr(self.options, "filter_order", 2))
-
-    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        """Further parameters: name -> (kind, columns); kind "custom" keeps it in ``group.parameters``."""
-        return {}
-
-    def _translate(self, name: str, value: Any) -> tuple[str, Any]:
-        """An option as the generic parameter that carries it."""
-        return name, value
-
-    # -- hooks of the class -------------------------------------------------------------------------------------------
-
-    @classmethod
-    def _get_cache_dtype(cls) -> torch.dtype:
-        return torch.float32
-
-    @classmethod
-    def _get_intermediate_dtype(cls) -> torch.dtype:
-        return torch.float32
-
-    @classmethod
-    def _build_group(cls, group: SensorGroup) -> Any:
-        """Build what the hooks of the class need, once, at the end of build. What it returns is ``group.backend``."""
-        return None
-
-    @classmethod
-    def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:
-        """Called when the envs in ``mask`` (B,) are reset; their ``group.state`` tensors are already cleared."""
-
-    @classmethod
-    def _update_shared_cache(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        """Fill both branches of all sensors of the class, each (columns, B), for this step."""
-        raise TypeError(f"{cls.__name__} must define _update_shared_cache, or derive from SimpleSensor")
-
-    @classmethod
-    def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        """Fill ``out`` (return columns, B) from ``data`` (columns, B). Must be a function of ``data`` alone."""
-        out.copy_(data)
-
-    @classmethod
-    def _apply_delay(cls, group: SensorGroup, ring: Slots, out: torch.Tensor) -> None:
-        """Fill ``out`` (return columns, B) with what is read now; ``ring[k]`` is the snapshot of k steps ago."""
-        raise TypeError("the default delay runs in the fused kernel; override _apply_delay to replace it")
-
-    @classmethod
-    def _overrides(cls, *hooks: str) -> bool:
-        """Whether this class replaces any of these hooks."""
-        for hook in hooks:
-            own = getattr(cls, hook, None)
-            defaults = [
-                base.__dict__[hook] for base in cls.__mro__ if base.__dict__.get("_base") and hook in base.__dict__
-            ]
-            if own is not None and not any(own.__func__ is default.__func__ for default in defaults[:1]):
-                return True
-        return False
-
-    _base: ClassVar[bool] = True
-
     # -- called by the manager ----------------------------------------------------------------------------------------
 
     def _detach(self) -> None:
-        """Be a sensor that has not been built."""
+        """Return to the state before build."""
         self._manager: SensorManager | None = None
+        self._measured_branch: Branch | None = None
+        self._true_branch: Branch | None = None
         self._readings: Any = None
         self._truths: Any = None
-        self._windows: list[Any] = []
-        self._truth_windows: list[Any] = []
+        self._has_windows = False
 
-    def _attach(self, manager: SensorManager, group: SensorGroup) -> None:
+    def _attach(self, manager: SensorManager, group: SensorGroup[Any]) -> None:
         """Build the views that reads return."""
         position = next(i for i, sensor in enumerate(group.sensors) if sensor is self)
         self.group = group
@@ -302,99 +186,66 @@ class Sensor(Module, Generic[DataT]):
             return
         self._columns = group.slices[position]
         self._position = position
-        rows = group.return_slices[position]
-        self._cache_rows, self._truth_rows = group.cache[rows], group.return_truth[rows]
-        self._readings, self._truths = self._view(self._cache_rows), self._view(self._truth_rows)
-        length = group.history_length
-        self._all_windows = [group.history[i : i + length, rows] for i in range(length)]
-        self._all_truth_windows = [group.truth_history[i : i + length, rows] for i in range(length)]
-        own = self.options.history_length
-        if own:
-            self._windows = [self._view(window[:own]) for window in self._all_windows]
-            self._truth_windows = [self._view(window[:own]) for window in self._all_truth_windows]
-
-    def _view(self, rows: torch.Tensor) -> Any:
-        """(..., R, B) storage as the reading's tensor, or named tuple of tensors, (B, ..., *shape)."""
-        layout = self._get_return_format()
-        if not isinstance(layout, dict):
-            return rows.unflatten(-2, layout).movedim(-1, 0)
-        fields, start = {}, 0
-        for name, shape in layout.items():
-            count = n_columns(shape)
-            part = rows.narrow(-2, start, count)
-            fields[name] = part.unflatten(-2, shape).movedim(-1, 0)
-            start += count
-        return self.Data(**fields)
+        common = (group.return_slices[position], self._get_return_format(), self.Data, self.options.history_length)
+        self._measured_branch = Branch(group, group.cache, group.history, *common)
+        self._true_branch = Branch(group, group.return_truth, group.truth_history, *common)
+        self._readings, self._truths = self._measured_branch.now, self._true_branch.now
+        self._has_windows = self._measured_branch.has_windows
 
     def _initial(self) -> list[tuple[str, Any]]:
-        """Parameters and their values at build."""
+        """Return parameters and their values at build."""
         assert self._manager is not None
         return self._parameters.initial(self._manager)
 
     def _parameter(self, name: str) -> tuple[str, slice]:
-        """What carries an option: the pipeline's parameter, and the columns."""
+        """Return what carries an option: the pipeline's parameter, and the columns."""
         return self._parameters.target(name)
 
     def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
-        """The write of a parameter of the class's own, kept in ``group.parameters[name]`` (sensors, B)."""
+        """Return the write of a parameter of the class's own, stored in ``group.parameters[name]`` (sensors, B)."""
         target = self.group.parameters.setdefault(
             name, torch.zeros(len(self.group.sensors), self.group.n_envs, device=self.group.device)
         )
         n_envs = self.group.n_envs if index is None else len(index)
         values = check(option, broadcast(option, value, 1, n_envs))
         if values.device.type == "cpu":  # the option's own constraints hold for every value
+            given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
             for bound in (values.min().item(), values.max().item()):
-                given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
                 self.options_type(**(given | {name: bound}))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
-    def _flat(self, truth: bool) -> torch.Tensor | None:
-        if self._manager is None or not self.group.in_pipeline:
+    def _site_name(self) -> str:
+        return f"{self.uuid}:site"
+
+    def _site_pose(self, env: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the world position (3,) and rotation (3, 3) of the site that :func:`add_site` added, in one env."""
+        world = self.group.world
+        site = mujoco.mj_name2id(world.model, mujoco.mjtObj.mjOBJ_SITE, self._site_name())
+        if site < 0:
             return None
-        rows = self._truth_rows if truth else self._cache_rows
-        layout = self._get_return_format()
-        return rows.movedim(-1, 0) if isinstance(layout, dict) else rows.unflatten(0, layout).movedim(-1, 0)
+        position, rotation = (world.bind(name)[env, site].numpy(force=True) for name in ("site_xpos", "site_xmat"))
+        return position, rotation.reshape(3, 3)
 
-    def _select(self, now: Any, windows: list[Any], envs: Envs, history_length: int | None, call: str) -> Any:
-        if self._manager is None:
+    def _draw_vector(self, painter: Painter, env: int, vector: torch.Tensor, metres_per_unit: float) -> None:
+        """Draw a vector, given in the frame of the sensor's site, at the site; at most 0.5 m long."""
+        pose = self._site_pose(env)
+        if pose is not None:
+            arrow = pose[1] @ vector.double().numpy(force=True).reshape(3) * metres_per_unit
+            painter.arrow(pose[0], arrow * min(1.0, 0.5 / max(float(np.linalg.norm(arrow)), 1e-9)))
+
+    def _flat(self, branch: Branch | None) -> torch.Tensor | None:
+        return None if branch is None else branch.flat()
+
+    def _select(self, branch: Branch | None, envs: Envs, history_length: int | None, call: str) -> Any:
+        if branch is None:
             self._unbuilt(call)
-        fresh = history_length is not None or envs is not None
-        if history_length is not None:
-            length = self.group.history_length
-            if not isinstance(history_length, Integral):
-                raise OptionError(f"{call}: history_length must be a whole number, got {history_length!r}")
-            if not 1 <= history_length <= length:
-                few = history_length < 1
-                fix = (
-                    "ask for 1 or more" if few else f"construct the sensor with history_length={history_length} or more"
-                )
-                raise OptionError(
-                    f"{call}(history_length={history_length}) on {self.uuid!r}: "
-                    + (f"at most {length} were allocated; " if length else "no history was allocated; ")
-                    + fix
-                )
-            stored = self._all_truth_windows if call == "read_ground_truth" else self._all_windows
-            now = self._view(stored[self._newest(length)][:history_length])
-        elif windows:
-            now = windows[self._newest(self.group.history_length)]
-        if not fresh:
-            return now
-        index = env_index(envs, self.group.n_envs, self.group.device)
+        return branch.select(envs, history_length, f"{call} on {self.uuid!r}")
 
-        def pick(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.clone(memory_format=torch.contiguous_format) if index is None else tensor[index]
-
-        return pick(now) if isinstance(now, torch.Tensor) else type(now)(*(pick(tensor) for tensor in now))
-
-    def _newest(self, length: int) -> int:
-        assert self._manager is not None
-        return length - 1 - self._manager.step_count % length
-
-    def _unbuilt(self, call: str) -> Any:
+    def _unbuilt(self, call: str) -> NoReturn:
         raise NotBuiltError(
-            f"{call}() on {self.uuid!r}: the sensor has no values before scene.build(), or after scene.close()"
+            f"{call}() on {self.uuid!r}: the sensor has no values before scene.build() and after scene.close()"
         )
 
     def __repr__(self) -> str:
@@ -402,46 +253,46 @@ class Sensor(Module, Generic[DataT]):
 
 
 class SimpleSensor(Sensor[DataT]):
-    """A sensor whose step is raw signal, physics imperfections, response, hardware imperfections.
+    """Sensor whose step is raw signal, physics imperfections, response, hardware imperfections.
 
-    With nothing but ``_sources`` (or ``_update_raw_data``) it is a working sensor with all generic imperfections.
+    A class that defines only ``_sources`` (or ``_update_raw_data``) is a working sensor with all generic imperfections.
     """
 
     _base: ClassVar[bool] = True
 
     @classmethod
     @replayable
-    def _update_shared_cache(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        truth_line, measured_line = group.truth_timeline, group.measured_timeline
-        if truth_line is None or measured_line is None:
+    def _update_shared_cache(cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
+        true_line, measured_line = group.truth_timeline, group.measured_timeline
+        if true_line is None or measured_line is None:
             cls._update_raw_data(group, ground_truth)
             group.copy(ground_truth, measured)
             cls._apply_hardware_imperfections(group, measured)
         else:
-            cls._update_current_timestep_data(group, truth_line[0], measured_line[0])
+            cls._update_current_timestep_data(group, true_line[0], measured_line[0])
             cls._respond(group, ground_truth, measured)
 
     @classmethod
-    def _respond(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        """From the timelines, which hold this step's signal, through response and hardware to both branches."""
-        truth_line, measured_line = group.truth_timeline, group.measured_timeline
-        assert truth_line is not None
+    def _respond(cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
+        """Take this step's signal in the timelines through response and hardware to both branches."""
+        true_line, measured_line = group.truth_timeline, group.measured_timeline
+        assert true_line is not None
         assert measured_line is not None
-        cls._apply_transform(group, truth_line[0], truth_line, False)
+        cls._apply_transform(group, true_line[0], true_line, False)
         cls._apply_transform(group, measured_line[0], measured_line, True)
-        ground_truth.copy_(truth_line[0])
+        ground_truth.copy_(true_line[0])
         measured.copy_(measured_line[0])
         cls._apply_hardware_imperfections(group, measured)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: SensorGroup, out: torch.Tensor) -> None:
-        """Fill ``out`` (columns, B) with the raw signal as the world is now."""
+    def _update_raw_data(cls, group: SensorGroup[Any], out: torch.Tensor) -> None:
+        """Fill ``out`` (columns, B) with the raw signal of the current state."""
         group.gather(out)
 
     @classmethod
     def _update_current_timestep_data(
-        cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor
+        cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor
     ) -> None:
         """Fill both branches with the raw signal, the measured one with its physics imperfections."""
         cls._update_raw_data(group, ground_truth)
@@ -449,24 +300,31 @@ class SimpleSensor(Sensor[DataT]):
         cls._apply_physics_imperfections(group, measured)
 
     @classmethod
-    def _apply_physics_imperfections(cls, group: SensorGroup, data: torch.Tensor) -> None:
-        """Change ``data`` (columns, B) in place: what goes wrong before the response, and feeds its recurrence."""
+    def _apply_physics_imperfections(cls, group: SensorGroup[Any], data: torch.Tensor) -> None:
+        """Change ``data`` (columns, B) in place by imperfections that precede the response and feed its recurrence."""
 
     @classmethod
-    def _apply_transform(cls, group: SensorGroup, data: torch.Tensor, timeline: Slots, is_measured: bool) -> None:
-        """The response model, in place on ``data`` (columns, B); ``timeline[k]`` is its result of k steps ago."""
+    def _apply_transform(cls, group: SensorGroup[Any], data: torch.Tensor, timeline: Slots, is_measured: bool) -> None:
+        """Apply the response model in place to ``data`` (columns, B); ``timeline[k]`` is its result of k steps ago."""
 
     @classmethod
     @replayable
-    def _apply_hardware_imperfections(cls, group: SensorGroup, data: torch.Tensor) -> None:
-        """Change the working buffer ``data`` (columns, B) in place: electronics. Never enters the timeline."""
+    def _apply_hardware_imperfections(cls, group: SensorGroup[Any], data: torch.Tensor) -> None:
+        """Change the working buffer ``data`` (columns, B) in place by imperfections of the electronics.
+
+        The timeline never sees them."""
         group.imperfect(data)
 
 
 def add_site(spec: mujoco.MjSpec, names: Names, options: Any, uuid: str) -> str:
-    """Add a site at the pose of :class:`~sensorium.sensors.options.Mounted` options; returns its name."""
+    """Add a site at the pose of :class:`~sensorium.sensors.options.Mounted` options and return its name."""
     body = names.body(options.link, f"{type(options).__name__}(uuid={uuid!r}).link")
     position, orientation = pose(options.pos, options.quat, options.euler)
     name = f"{uuid}:site"
     body.add_site(name=name, pos=position, quat=orientation)
     return name
+
+
+def _snake_case(name: str) -> str:
+    """``joint_encoder`` of JointEncoder, ``imu`` of IMU."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

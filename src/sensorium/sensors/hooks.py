@@ -1,0 +1,148 @@
+"""``SensorHooks``: the hooks that a class of sensors defines, with their defaults.
+
+Hooks "of the class" are class methods: each runs once per step, for all sensors of the class (a
+:class:`~sensorium.pipeline.SensorGroup`) and all envs, on tensors of shape (columns, B).
+
+==================================== ========== ======================================================================
+hook                                 of         purpose
+==================================== ========== ======================================================================
+``_get_return_format``               sensor     shape, or field -> shape, of a reading (without B)
+``_get_intermediate_format``         sensor     the same before ``_post_process``; default: the return format
+``_get_cache_dtype``                 class      dtype of a reading; default float32
+``_get_intermediate_dtype``          class      float32 (default) or float64
+``_update_shared_cache``             class      fill both branches; ``SimpleSensor`` does it by the next six
+``_update_raw_data``                 class      the raw signal; default: from the engine's sensors (``_sources``)
+``_apply_physics_imperfections``     class      imperfections before the response, on the measured branch
+``_update_current_timestep_data``    class      the two above in one
+``_apply_transform``                 class      the response model, once per branch
+``_apply_hardware_imperfections``    class      default: the generic imperfections of the options
+``_post_process``                    class      intermediate to return space, once per branch and step
+``_apply_delay``                     class      default: zero-order hold (or linear) at the sensor's delay
+``_channels``                        sensor     which columns the imperfections of each channel act on
+``_custom_parameters``               sensor     further options that ``set`` can change, per env
+``_build_group``, ``_reset_group``   class      run once at build; run when envs are reset
+==================================== ========== ======================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import mujoco
+import torch
+
+from sensorium.pipeline import SensorGroup, SignalSource, Slots
+from sensorium.pipeline.layout import n_columns
+from sensorium.sensors.readings import Format
+from sensorium.worlds import Names
+
+if TYPE_CHECKING:
+    from sensorium.sensors.parameters import SensorParameters
+
+
+class SensorHooks:
+    """What a sensor class can define. Each hook has a default, except for the format of a reading."""
+
+    options: Any
+    """Options of the sensor."""
+    _parameters: SensorParameters
+
+    uses_ring_pipeline: ClassVar[bool] = True
+    """Whether snapshots go through rings, delay and history; False for sensors with a path of their own."""
+    capturable: ClassVar[bool] = True
+    """Whether the hooks can be captured in a CUDA graph; False runs them after it. Set it to False if they read values
+    back from the device, or depend on anything that changes in Python from step to step."""
+    cpu_only: ClassVar[bool] = False
+    """Whether the raw signal needs the CPU engine: building on a GPU then raises ``OptionError``."""
+
+    # -- hooks of the sensor ------------------------------------------------------------------------------------------
+
+    def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        """Add the engine's elements (sites, sensors) that the raw signal needs to the scene."""
+
+    def _describe(self) -> dict[str, str]:
+        """Return column -> text that replaces the default entries of ``scene.describe()``."""
+        return {}
+
+    def _sources(self) -> list[SignalSource] | None:
+        """Return the engine's signal behind each intermediate column; None if the class computes its raw signal."""
+        return None
+
+    def _get_return_format(self) -> Format:
+        raise TypeError(f"{type(self).__name__} must define _get_return_format")
+
+    def _get_intermediate_format(self) -> Format:
+        return self._get_return_format()
+
+    def _channels(self) -> dict[str, slice]:
+        """Return channel of the options -> intermediate columns that its imperfections act on; "" is the main one."""
+        if not self.uses_ring_pipeline:
+            return {}
+        return {"": slice(0, n_columns(self._get_intermediate_format()))}
+
+    def _mixed_parts(self) -> list[slice]:
+        """Return the groups of three columns that have an axis matrix."""
+        return self._parameters.axis_columns()
+
+    def _extra_parts(self) -> list[slice]:
+        """Return the columns with memory for the imperfections from ``scale_error`` on."""
+        return self._parameters.extra_columns()
+
+    def _filter_order(self) -> int:
+        return int(getattr(self.options, "filter_order", 2))
+
+    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
+        """Return further parameters: name -> (kind, columns); kind "custom" stores it in ``group.parameters``."""
+        return {}
+
+    def _translate(self, name: str, value: Any) -> tuple[str, Any]:
+        """Return an option as the generic parameter that carries it."""
+        return name, value
+
+    # -- hooks of the class -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _get_cache_dtype(cls) -> torch.dtype:
+        return torch.float32
+
+    @classmethod
+    def _get_intermediate_dtype(cls) -> torch.dtype:
+        return torch.float32
+
+    @classmethod
+    def _build_group(cls, group: SensorGroup[Any]) -> Any:
+        """Build what the hooks of the class need, once, at the end of build. The result becomes ``group.backend``."""
+        return None
+
+    @classmethod
+    def _reset_group(cls, group: SensorGroup[Any], mask: torch.Tensor) -> None:
+        """Reset the class's own state of the envs in ``mask`` (B,); ``group.state`` tensors are already reset."""
+
+    @classmethod
+    def _update_shared_cache(cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
+        """Fill both branches of all sensors of the class, each (columns, B), for this step."""
+        raise TypeError(f"{cls.__name__} must define _update_shared_cache, or derive from SimpleSensor")
+
+    @classmethod
+    def _post_process(cls, group: SensorGroup[Any], data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
+        """Fill ``out`` (return columns, B) from ``data`` (columns, B). Must be a function of ``data`` alone."""
+        out.copy_(data)
+
+    @classmethod
+    def _apply_delay(cls, group: SensorGroup[Any], ring: Slots, out: torch.Tensor) -> None:
+        """Fill ``out`` (return columns, B) with what is read now; ``ring[k]`` is the snapshot of k steps ago."""
+        raise TypeError("the default delay runs in the fused kernel; override _apply_delay to replace it")
+
+    @classmethod
+    def _overrides(cls, *hooks: str) -> bool:
+        """Return whether this class replaces any of these hooks."""
+        for hook in hooks:
+            own = getattr(cls, hook, None)
+            defaults = [
+                base.__dict__[hook] for base in cls.__mro__ if base.__dict__.get("_base") and hook in base.__dict__
+            ]
+            if own is not None and not any(own.__func__ is default.__func__ for default in defaults[:1]):
+                return True
+        return False
+
+    _base: ClassVar[bool] = True
