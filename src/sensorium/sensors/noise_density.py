@@ -1,4 +1,4 @@
-"""Noise that was given as a density: at another rate it is another noise per sample."""
+"""Noise densities of a sensor: the noise per sample follows from the density and the sample rate."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from sensorium.pipeline.parameters import broadcast, check
 from sensorium.worlds import upload
 
 DENSITY = "noise_density"
-"""How the names of such options end; without "_density" it is the noise per sample."""
+"""Suffix of such options; without "_density" it is the noise per sample."""
 
 
 @dataclass(frozen=True)
 class NoiseDensities:
-    """The densities that are in force in one sensor, and the rates at which it samples: alike in all envs, or by env.
+    """Noise densities and sample rates of one sensor, the same in all envs or per env.
 
-    noise = density * sqrt(rate / 2)
+    noise per sample = density * sqrt(rate / 2)
     """
 
     owner: str
-    """What errors call the sensor."""
+    """Name of the options class, for error messages."""
     n_envs: int
-    most: float
-    """Samples per second of a sensor without a rate: one a step."""
+    max_rate: float
+    """Sample rate of a sensor without the option ``rate``, Hz: one sample per step."""
     rates: torch.Tensor
-    """Samples per second, (1, 1) or (B, 1)."""
+    """Sample rates, Hz, (1, 1) or (B, 1)."""
     known: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    """Option -> (1, axes) or (B, axes); NaN in envs where the noise was given per sample."""
+    """Option -> density, (1, axes) or (B, axes); NaN in envs whose noise was set per sample."""
 
     @classmethod
     def at_build(cls, owner: str, n_envs: int, dt: float, rate: float | None) -> NoiseDensities:
-        """None are known yet."""
-        most = 1 / dt
-        return cls(owner, n_envs, most, torch.full((1, 1), most if rate is None else min(rate, most)).double())
+        """Return the state before any density is set."""
+        max_rate = 1 / dt
+        return cls(
+            owner, n_envs, max_rate, torch.full((1, 1), max_rate if rate is None else min(rate, max_rate)).double()
+        )
 
     def changed(
         self,
@@ -46,19 +48,19 @@ class NoiseDensities:
         n_columns: Callable[[str], int],
         noise_now: Callable[[str], torch.Tensor],
     ) -> tuple[dict[str, Any], NoiseDensities]:
-        """What ``set(**parameters)`` in the envs ``index`` means for noise per sample, and what is in force after it.
+        """Return the noise per sample that ``set(**parameters)`` in the envs ``index`` implies, and the new state.
 
         Args:
-            parameters: option -> value, as given.
+            parameters: option -> value.
             index: which envs, (n,); None for all.
-            n_columns: of an option.
-            noise_now: the noise per sample that an option has now, (B, axes).
+            n_columns: returns the number of columns of an option.
+            noise_now: returns the current noise per sample of an option, (B, axes).
         """
         n = self.n_envs if index is None else len(index)
         rates = self.rates
         if "rate" in parameters:
-            given = self.most if parameters["rate"] is None else parameters["rate"]
-            rates = self._put(rates, broadcast(f"{self.owner}.rate", given, 1, n).T.clamp(max=self.most), index)
+            given = self.max_rate if parameters["rate"] is None else parameters["rate"]
+            rates = self._put(rates, broadcast(f"{self.owner}.rate", given, 1, n).T.clamp(max=self.max_rate), index)
         scale = (_pick(rates, index) / 2).sqrt()
         known, instead = dict(self.known), dict[str, Any]()
         for name in dict.fromkeys([*known, *(option for option in parameters if option.endswith(DENSITY))]):
@@ -76,7 +78,7 @@ class NoiseDensities:
             elif "rate" in parameters:
                 density = _pick(known[name], index)
                 new = _product(density, scale)
-                if len(density) > 1:  # there may be envs whose noise was given per sample
+                if len(density) > 1:  # in some envs the noise may have been set per sample
                     now = _pick(noise_now(name), index).double()
                     new = torch.where(upload(density, now.device).isnan(), now, upload(new, now.device))
                 instead[noise] = _row(new)
@@ -95,11 +97,11 @@ def _pick(values: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
 
 
 def _product(density: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Both on the GPU if one is, for the way back waits for it."""
+    """Multiply on the GPU if one factor is there: copying it to the host would synchronise."""
     device = scale.device if density.device.type == "cpu" else density.device
     return upload(density, device) * upload(scale, device)
 
 
 def _row(values: torch.Tensor) -> torch.Tensor:
-    """One value per axis where all envs are alike."""
+    """Return one value per axis if all envs have the same."""
     return values[0] if len(values) == 1 else values

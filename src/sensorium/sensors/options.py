@@ -1,4 +1,4 @@
-"""What the options of all sensors share."""
+"""Options that all sensors share: timing, faults, channels, mounting pose."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 class SensorOptions(Options):
-    """When a sensor samples, and when its samples arrive. All of it can be changed per env by ``sensor.set(...)``,
-    except for what sizes memory (``max_delay``, ``history_length``) and ``interpolate``."""
+    """Timing and faults of a sensor: when it samples, when samples arrive, which are lost.
+
+    ``sensor.set(...)`` changes ``rate``, ``delay``, ``jitter``, ``dropout`` and ``stuck`` at run time, per env.
+    """
 
     unavailable: ClassVar[Mapping[str, str]] = {}
     """Inherited options that the sensor does not have -> what to use instead."""
@@ -42,30 +44,30 @@ class SensorOptions(Options):
         cls.__signature__ = signature(cls, cls.unavailable.keys())  # pydantic has just set one without short forms
 
     uuid: str | None = Field(default=None, min_length=1)
-    """The sensor's key in observations and data sets, unique in its scene. Noise is drawn from it and the scene's seed:
-    the same uuid gives the same noise. Default: made of the kind of sensor and its link."""
+    """Key of the sensor in observations and datasets, unique in its scene. It seeds the noise, together with the scene's
+    seed: the same uuid gives the same noise. Default: the kind of sensor and its link, e.g. ``imu_torso``."""
     rate: float | None = Field(default=None, gt=0)
-    """Samples per second. Between the instants k / rate of simulated time the last sample is held. Default: every
-    step."""
+    """Sample rate, Hz. The sensor samples at k / rate of simulated time and holds the sample in between. Default: one
+    sample per step."""
     delay: float = Field(default=0.0, ge=0)
-    """Seconds from capture to arrival. A read at t shows the newest sample captured at or before t - delay - jitter."""
+    """Latency from capture to arrival, s. A read at t returns the newest sample captured at or before
+    t - delay - jitter."""
     jitter: float = Field(default=0.0, ge=0)
-    """Seconds of random extra delay, drawn per env and step from U[0, jitter). At most ``delay``."""
+    """Random extra latency, s: drawn per env and step from U[0, jitter). At most ``delay``."""
     max_delay: float | None = Field(default=None, ge=0)
-    """Seconds of delay + jitter to allocate memory for, for a later ``set(delay=...)``. Default: delay + jitter."""
+    """Delay plus jitter to allocate memory for, s, so that ``set(delay=...)`` can raise it. Default: delay + jitter."""
     interpolate: bool = False
-    """When late, interpolate linearly between the snapshots of two steps instead of taking the older one. With a
-    ``rate``, what is held between samples stays held."""
+    """Interpolate a delayed reading linearly between the snapshots of two steps, instead of returning the older one.
+    With a ``rate``, the held samples are interpolated."""
     history_length: int | None = Field(default=None, ge=1)
-    """Steps of history to keep: ``read()`` then returns (B, history_length, ...), newest first."""
+    """Number of readings to keep: ``read()`` then returns (B, history_length, ...), newest first. Default: none."""
     dropout: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample is lost; the one before it is held."""
+    """Probability that a sample is lost. The previous sample is then held."""
     stuck: float = Field(default=0.0, ge=0)
-    """Failures per second after which the reading stays what it was until the env is reset. A huge rate (1e9) sticks at
-    once."""
+    """Failure rate, 1/s: after a failure the reading is stuck until the env is reset. 1e9 makes it stick at once."""
 
     draw_debug: bool = False
-    """Whether pictures of the scene (``scene.snapshot()``) show what the sensor looks at and feels."""
+    """Whether pictures of the scene (``scene.snapshot()``) show what the sensor observes."""
 
     @classmethod
     def option_names(cls) -> list[str]:
@@ -93,7 +95,7 @@ class SensorOptions(Options):
         return self
 
     def make_sensor(self, taken: set[str]) -> Sensor[Any]:
-        """The sensor that these options describe; its uuid is not one of ``taken`` unless it was given."""
+        """Return the sensor that these options describe; a default uuid is not one of ``taken``."""
         from sensorium.sensors.base import sensor_class
 
         cls = sensor_class(type(self))
@@ -108,7 +110,7 @@ class SensorOptions(Options):
         return cls(self, uuid)
 
     def make_sensing(self) -> SensorManager:
-        """The pipeline that runs sensors of this kind."""
+        """Return the manager that runs sensors of this kind."""
         from sensorium.pipeline import SensorManager
 
         return SensorManager()
@@ -136,17 +138,17 @@ class SimpleSensorOptions(ChannelOptions, Imperfections, init=False):
 
 
 class Mounted(Options):
-    """Where a sensor sits: a link, and a pose in that link's frame."""
+    """Mounting pose of a sensor: a link, and a pose in the link's frame."""
 
     link: str
-    """The link (MuJoCo body) that carries the sensor: ``name`` of a primitive, ``entity/link`` or just ``link`` of a
+    """Link (MuJoCo body) that carries the sensor: the ``name`` of a primitive, or ``entity/link`` or ``link`` of a
     model."""
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Position of the sensor in the link's frame, m."""
     quat: tuple[float, float, float, float] | None = None
     """Orientation of the sensor in the link's frame, (w, x, y, z). Default: aligned with the link."""
     euler: tuple[float, float, float] | None = None
-    """The same as roll, pitch, yaw in radians."""
+    """Orientation as roll, pitch, yaw, rad: another way to set ``quat``."""
 
     @model_validator(mode="after")
     def _check_pose(self) -> Mounted:
