@@ -44,8 +44,8 @@ class SensorOptions(Options):
         cls.__signature__ = signature(cls, cls.unavailable.keys())  # pydantic has just set one without short forms
 
     uuid: str | None = Field(default=None, min_length=1)
-    """Key of the sensor in observations and datasets, unique in its scene. It seeds the noise, together with the scene's
-    seed: the same uuid gives the same noise. Default: the kind of sensor and its link, e.g. ``imu_torso``."""
+    """Key of the sensor in observations and datasets, unique in its scene. It seeds the noise, together with the seed
+    of the scene: the same uuid gives the same noise. Default: kind of sensor and link, e.g. ``imu_torso``."""
     rate: float | None = Field(default=None, gt=0)
     """Sample rate, Hz. The sensor samples at k / rate of simulated time and holds the sample in between. Default: one
     sample per step."""
