@@ -1,11 +1,11 @@
 """Generate four Pick episodes with two cameras, validate them, and draw one of them as a contact sheet.
 
-.venv/bin/python examples/pick.py [--out out/pick]
+python examples/pick.py --out out/pick
 """
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,6 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+import tyro
 
 import sensorium as sn
 from sensorium.cli import main as sensorium
@@ -21,8 +22,8 @@ COLUMNS = 6
 
 
 def contact_sheet(folder: Path, path: Path) -> None:
-    """Frames of the first episode, evenly spread over its time: one row a camera, and the height of the thing."""
-    episode = sn.datasets.open(folder)[0]
+    """Draw frames of the first episode at even intervals, one row per camera, and the height of the object."""
+    episode = sn.datasets.Dataset(folder)[0]
     steps = np.linspace(0, len(episode), COLUMNS).astype(int)
     figure, axes = plt.subplots(3, COLUMNS, figsize=(2.2 * COLUMNS, 4.6), height_ratios=(1, 1, 0.8))
     for row, camera in zip(axes, episode.cameras, strict=False):
@@ -34,9 +35,9 @@ def contact_sheet(folder: Path, path: Path) -> None:
     for axis in axes[2]:
         axis.remove()
     height = figure.add_subplot(axes[2, 0].get_gridspec()[2, :])
-    thing = episode.scene["pickup_obj"]
+    target = episode.scene["pickup_obj"]
     time = np.arange(len(episode) + 1) / float(episode.fps)
-    height.plot(time, episode[f"env_states/actors/{thing}"][:, 2], label=f"{thing}: height (m)")
+    height.plot(time, episode[f"env_states/actors/{target}"][:, 2], label=f"{target}: height (m)")
     height.plot(time, episode["obs/agent/qpos"][:, -1] * 10, label="finger: opening (dm)")
     height.set_xlabel("time (s)", fontsize=8)
     height.legend(fontsize=8)
@@ -45,18 +46,24 @@ def contact_sheet(folder: Path, path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
-def main() -> None:
-    """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("out/pick"))
-    out = parser.parse_args().out
+@dataclass
+class Options:
+    """Options of the example."""
+
+    out: Path = Path("out/pick")
+    """Folder of the dataset."""
+
+
+def main(options: Options) -> None:
+    """Generate, validate and draw."""
+    out = options.out
     words = ["--episodes", "4", "--envs", "4", "--cameras", "front", "wrist", "--resolution", "320", "184"]
     if sensorium(["generate", "pick", *words, "--out", str(out)]) or sensorium(["validate", str(out)]):
         raise SystemExit(1)
     sheet = out.with_name(f"{out.name}.png")
     contact_sheet(out, sheet)
-    print(f"the episodes lie in {out}, a contact sheet of the first in {sheet}")
+    print(f"dataset: {out}, contact sheet of its first episode: {sheet}")
 
 
 if __name__ == "__main__":
-    main()
+    main(tyro.cli(Options))

@@ -1,12 +1,13 @@
-"""A rover with lidar, height scan, a heated deck and a phone's IMU, in 16 envs: a table of its sensors, and pictures.
+"""Drive a rover with lidar, height scan, a heated deck, an IMU and odometry; print its sensors and plot them.
 
-.venv/bin/python examples/rover.py [--out out] [--envs 16]
+python examples/rover.py --out out --envs 16
 """
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import tyro
 
 import sensorium as sn
 
@@ -24,49 +25,38 @@ ROVER = """
 <actuator><velocity joint="left" kv="0.6"/><velocity joint="right" kv="0.6"/></actuator></mujoco>"""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
-    parser.add_argument("--envs", type=int, default=16, help="how many envs")
-    arguments = parser.parse_args()
+@dataclass
+class Options:
+    """Options of the example."""
 
+    out: Path = Path("out")
+    """Folder of the figures."""
+    envs: int = 16
+    """Number of envs."""
+
+
+def main(options: Options) -> None:
+    """Drive for 2 s among boxes."""
     scene = sn.Scene(dt=0.01, substeps=5)
     scene.add_object(sn.Plane(), name="ground")
     rng = np.random.default_rng(3)
     for i in range(14):
-        angle, away, height = rng.uniform(0, 2 * np.pi), rng.uniform(1.5, 4), rng.uniform(0.2, 1.2)
-        pos = (away * np.cos(angle), away * np.sin(angle), height / 2)
-        scene.add_object(sn.Box(size=(0.4, 0.4, height), rgba=(0.4, 0.5, 0.6, 1)), name=f"block{i}", pos=pos)
+        angle, distance, height = rng.uniform(0, 2 * np.pi), rng.uniform(1.5, 4), rng.uniform(0.2, 1.2)
+        pos = (distance * np.cos(angle), distance * np.sin(angle), height / 2)
+        scene.add_object(sn.Box(size=(0.4, 0.4, height), rgba=(0.4, 0.5, 0.6, 1)), name=f"box{i}", pos=pos)
     rover = scene.add_robot(ROVER, name="rover")
 
+    scan = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
     lidar = scene.add_sensor(
-        sn.Lidar(
-            link="base",
-            pos=(0, 0, 0.3),
-            max_range=20.0,
-            noise=0.01,
-            exclude_self=True,
-            pattern=sn.SphericalPattern(fov=(360, 30), n_points=(360, 16)),
-            draw_debug=True,
-        )
+        sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, exclude_self=True, pattern=scan)
     )
-    scene.add_sensor(
-        sn.Raycaster(
-            link="base",
-            pos=(0.5, 0, 1.0),
-            alignment="yaw",
-            exclude_self=True,
-            pattern=sn.GridPattern(size=(1.6, 1.0), resolution=0.1),
-        )
-    )
-    heat = scene.add_sensor(
-        sn.TemperatureGrid(
-            link="plate", grid_size=(4, 4, 1), sensor_time_constant=0.5, heat=[100.0] + [0.0] * 15, draw_debug=True
-        )
-    )
+    grid = sn.GridPattern(size=(1.6, 1.0), resolution=0.1)
+    scene.add_sensor(sn.Raycaster(link="base", pos=(0.5, 0, 1.0), alignment="yaw", exclude_self=True, pattern=grid))
+    heat = (100.0, *[0.0] * 15)  # W, in one corner
+    deck = scene.add_sensor(sn.TemperatureGrid(link="plate", grid_size=(4, 4, 1), sensor_time_constant=0.5, heat=heat))
     imu = scene.add_sensor(sn.presets.imu("consumer_mems", link="base", draw_debug=True))
     odometry = scene.add_sensor(sn.WheelOdometry(left="left", right="right", radius=0.08, track=0.3))
-    scene.build(n_envs=arguments.envs, seed=0)
+    scene.build(n_envs=options.envs, seed=0)
     rover.set_ctrl([4.0, 6.0])
 
     trace = sn.Trace(imu, odometry)
@@ -74,18 +64,12 @@ def main() -> None:
         scene.step()
         trace.take()
     print(scene.describe())
-    shortest = lidar.read().distances[0].min()
-    warmest, coolest = heat.read()[0].max(), heat.read()[0].min()
-    print(f"\nnearest return {shortest:.2f} m, deck between {coolest:.1f} and {warmest:.1f} °C")
-    trace.plot(arguments.out / "rover_trace.png")
-    lidar.plot(path=arguments.out / "rover_lidar.png")
-    heat.plot(path=arguments.out / "rover_heat.png")
-    try:
-        scene.snapshot(path=arguments.out / "rover.png")
-    except sn.DeviceError as error:
-        print(error)
-    print(f"pictures in {arguments.out}/: rover.png, rover_lidar.png, rover_heat.png, rover_trace.png")
+    print(f"\nnearest return {lidar.read().distances[0].min():.2f} m, deck up to {deck.read()[0].max():.1f} °C")
+    trace.plot(options.out / "rover_trace.png")
+    lidar.plot(path=options.out / "rover_lidar.png")
+    deck.plot(path=options.out / "rover_heat.png")
+    print(f"figures in {options.out}/: rover_lidar.png, rover_heat.png, rover_trace.png")
 
 
 if __name__ == "__main__":
-    main()
+    main(tyro.cli(Options))

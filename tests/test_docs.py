@@ -28,28 +28,3 @@ def test_code_runs_and_prints_what_is_shown(page, capsys):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
-
-
-def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
-    import subprocess
-    import sys
-
-    picture = tmp_path / "sub" / "drop.png"
-    command = [sys.executable, ROOT / "examples" / "drop.py", "--out", picture, "--envs", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for word in ("env 0 of 3: measured (truth)", "acc z [m/s²]", "height [m]", "yes"):
-        assert word in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 20_000
-
-
-def test_the_rover_drives_and_is_drawn(tmp_path):
-    import subprocess
-    import sys
-
-    command = [sys.executable, ROOT / "examples" / "rover.py", "--out", tmp_path, "--envs", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "nearest return" in done.stdout
-    assert "(2, 16, 360, 3)" in done.stdout
-    for name in ("rover_lidar", "rover_heat", "rover_trace"):
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
