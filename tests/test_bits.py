@@ -1,8 +1,7 @@
 """The same bits on every machine: golden hashes of the random numbers and of the whole imperfection chain.
 
-The hashes were computed on x86-64 and hold on an H200. They must hold on every other machine, too, and are checked
-wherever the tests run. If a change of the formula is intended, the failure message shows the new hash; a hash that
-differs between machines is a defect.
+The hashes were computed on x86-64 and hold on an H200. They must hold on every other machine as well. If a change of
+the formula is intended, take the new hash from the failure message. A hash that differs between machines is a bug.
 """
 
 import hashlib
@@ -13,7 +12,8 @@ import reference
 import torch
 
 import sensorium as sn
-from sensorium.pipeline import formula, kernels
+from sensorium.pipeline import formula
+from sensorium.pipeline.kernels.random import normal_row, threefry
 
 WORDS = "1b7508cca9993eb58773c264e76dc157"
 NORMALS = "d1556a0c505f33de5664d964fb7ba69e"
@@ -28,18 +28,18 @@ def digest(*arrays):
     return state.hexdigest()
 
 
-def test_random_words():
+def test_random_words_match_the_golden_hash():
     k0, k1 = (np.uint32(word) for word in formula.key(3, "imu", 4))
-    words = [kernels.threefry(k0, k1, np.uint32(env), np.uint32(step)) for env in range(64) for step in range(64)]
+    words = [threefry(k0, k1, np.uint32(env), np.uint32(step)) for env in range(64) for step in range(64)]
     assert digest(np.array(words, np.uint32)) == WORDS
     env, step = (grid.ravel().astype(np.uint32) for grid in np.meshgrid(range(64), range(64), indexing="ij"))
     assert digest(np.stack(reference.threefry(reference.key(3, "imu", 4), env, step), 1)) == WORDS
 
 
-def test_normals():
+def test_normals_match_the_golden_hash():
     k0, k1 = (np.uint32(word) for word in formula.key(3, "imu", 4))
     n0, n1 = np.zeros((2, 100_000), np.float32)
-    kernels._normal_row(k0, k1, np.uint32(17), n0, n1, np.uint32(0))
+    normal_row(k0, k1, np.uint32(17), n0, n1, np.uint32(0))
     assert digest(n0, n1) == NORMALS
     env = np.arange(100_000, dtype=np.uint32)
     words = reference.threefry(reference.key(3, "imu", 4), env, np.full_like(env, 17))
@@ -47,7 +47,7 @@ def test_normals():
 
 
 class Ramp(sn.SimpleSensorOptions):
-    """Sensor of a signal that floats hold exactly, so that nothing but the chain can differ between machines."""
+    """Sensor of a signal that floats represent exactly, so that only the chain can differ between machines."""
 
 
 class RampSensor(sn.SimpleSensor[torch.Tensor], options=Ramp):
@@ -63,7 +63,7 @@ class RampSensor(sn.SimpleSensor[torch.Tensor], options=Ramp):
 
 
 class BentRamp(Ramp):
-    """Three columns with an axis matrix."""
+    """A ramp of three columns with an axis matrix."""
 
     misalignment: tuple[tuple[float, float, float], ...] | None = None
     """Rows of the matrix."""
@@ -109,7 +109,7 @@ class DoubleBentRampSensor(BentRampSensor, options=DoubleBentRamp):
 
 
 def ramps(kind):
-    """Sensors that have every generic imperfection between them, and misaligned axes."""
+    """Return sensors that together have every generic imperfection, and misaligned axes."""
     common = {"noise": 0.3, "bias": 0.125, "random_walk": 0.2}
     return [
         kind(uuid="plain", **common, resolution=0.01, saturation=(-5.0, 5.5), deadband=0.25),
@@ -125,7 +125,7 @@ def ramps(kind):
 
 
 def readings(kind, n_envs, device="cpu"):
-    """Hash of what ``ENVS`` envs read over ``STEPS`` steps, with resets and other parameters on the way."""
+    """Return a hash of the readings of ``ENVS`` envs over ``STEPS`` steps, with resets and changes of parameters."""
     scene = sn.Scene(dt=0.01, substeps=1)
     scene.add_object(sn.Sphere(), name="ball", free=True)
     sensors = [scene.add_sensor(options) for options in ramps(kind)]
@@ -145,18 +145,18 @@ def readings(kind, n_envs, device="cpu"):
 
 @pytest.mark.parametrize("n_envs", [ENVS, 1500])  # one thread, and several
 @pytest.mark.parametrize("kind", [Ramp, DoubleRamp])
-def test_the_imperfection_chain(kind, n_envs):
+def test_imperfection_chain_matches_the_golden_hash(kind, n_envs):
     name = "float64" if kind is DoubleRamp else "float32"
     assert readings(kind, n_envs) == CHAIN[name]
 
 
 @pytest.mark.parametrize("kind", [Ramp, DoubleRamp])
-def test_the_imperfection_chain_without_chained_calls(kind, monkeypatch):
+def test_imperfection_chain_matches_the_golden_hash_without_chained_calls(kind, monkeypatch):
     monkeypatch.setenv("SENSORIUM_CHAIN", "0")
     assert readings(kind, ENVS) == CHAIN["float64" if kind is DoubleRamp else "float32"]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", [Ramp, DoubleRamp])
-def test_the_imperfection_chain_on_a_gpu(kind):
+def test_imperfection_chain_matches_the_golden_hash_on_a_gpu(kind):
     assert readings(kind, ENVS, "cuda") == CHAIN["float64" if kind is DoubleRamp else "float32"]

@@ -1,4 +1,4 @@
-"""Captured hooks: the whole suite as one native call gives the bits of the calls one by one."""
+"""Chained kernel launches: a suite that runs as one native call reads the same bits as with separate calls."""
 
 import functools
 import gc
@@ -12,7 +12,7 @@ import torch
 
 import sensorium as sn
 from sensorium.pipeline import chain as chains
-from sensorium.pipeline import manager
+from sensorium.pipeline import plan
 from sensorium.pipeline.chain import Calls, KernelChain, chain
 from sensorium.pipeline.cpu import CpuKernels
 from sensorium.pipeline.launch import Launch, StepCounter, capture, launch
@@ -69,6 +69,11 @@ def rover(sensors, n_envs):
     return scene
 
 
+def calls_of(scene):
+    """The calls that a step of the scene makes for its sensors."""
+    return scene._sensing._plan._calls
+
+
 def readings(scene):
     out = {}
     for sensor in scene.sensors.values():
@@ -79,8 +84,8 @@ def readings(scene):
 
 
 @pytest.fixture
-def undecided():
-    """Whether chains can be trusted is found out again, in the test and after it."""
+def fresh_self_test():
+    """Repeat the self-test of chains in the test and after it."""
     chains._trusted.cache_clear()
     yield
     chains._trusted.cache_clear()
@@ -96,7 +101,7 @@ def add_one(x):
     x += 1
 
 
-def test_chains_pass_their_self_test_here(undecided):
+def test_chains_pass_the_self_test_on_this_machine(fresh_self_test):
     x, launches = _increment()
     made = chain(launches)
     assert isinstance(made, KernelChain)
@@ -104,7 +109,7 @@ def test_chains_pass_their_self_test_here(undecided):
     assert x.tolist() == [1, 1, 1]
 
 
-def test_an_environment_variable_switches_chains_off(undecided, monkeypatch):
+def test_environment_variable_disables_chains(fresh_self_test, monkeypatch):
     monkeypatch.setenv("SENSORIUM_CHAIN", "0")
     x, launches = _increment()
     made = chain(launches)
@@ -114,31 +119,31 @@ def test_an_environment_variable_switches_chains_off(undecided, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (lambda patch: patch.setattr(numba, "__version__", "0.99.1"), "Numba 0.99.1 was not tested"),
-        (lambda patch: patch.setattr(KernelChain, "__call__", lambda self: None), "differs from the plain one"),
-        (lambda patch: patch.setattr(chains, "_native", lambda one: None), "differs from the plain one"),
+        (lambda patch: patch.setattr(KernelChain, "__call__", lambda self: None), "differs from the plain call"),
+        (lambda patch: patch.setattr(chains, "_native", lambda one: None), "differs from the plain call"),
     ],
 )
-def test_chains_that_cannot_be_trusted_are_calls_with_one_warning(undecided, monkeypatch, change, said):
+def test_failed_self_test_warns_once_and_uses_separate_calls(fresh_self_test, monkeypatch, change, reason):
     change(monkeypatch)
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=reason):
         made = chain(_increment()[1])
     assert isinstance(made, Calls)
     x, launches = _increment()
-    chain(launches)()  # no further warning, which would be an error
+    chain(launches)()  # a second warning would raise
     assert x.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("extra", [{}, {"delay": 0.02, "history_length": 2}, {"rate": 30.0}], ids=str)
-def test_the_bits_are_those_of_the_calls_one_by_one(n_envs, extra, monkeypatch):
+def test_chained_suite_reads_the_same_bits_as_separate_calls(n_envs, extra, monkeypatch):
     chained = rover(suite(**extra), n_envs)
     monkeypatch.setattr(CpuKernels, "threaded", True)
     plain = rover(suite(**extra), n_envs)
-    assert any(isinstance(call, KernelChain) for call in chained._sensing._steps)
-    assert not any(isinstance(call, KernelChain) for call in plain._sensing._steps)
+    assert any(isinstance(call, KernelChain) for call in calls_of(chained))
+    assert not any(isinstance(call, KernelChain) for call in calls_of(plain))
     moved = False
     for step in range(60):
         for scene in (chained, plain):
@@ -146,7 +151,7 @@ def test_the_bits_are_those_of_the_calls_one_by_one(n_envs, extra, monkeypatch):
             scene.step()
             if step == 20:
                 scene.reset([n_envs - 1])
-            if step == 30:  # the hardware stage of the probe has something to do from now on, and then nothing again
+            if step == 30:  # the hardware stage of the probe has work to do until step 45
                 scene.sensors["depth"].set(noise=1e-3)
             if step == 45:
                 scene.sensors["depth"].set(noise=0.0)
@@ -163,7 +168,7 @@ def assert_same_bits(one, other, step):
 
 
 def mixed_suite():
-    """Several sensors of one class, of which some are held, late or imperfect, and others are not."""
+    """Several sensors per class. Some of them have a rate, a delay or imperfections, others do not."""
     on_top = {"link": "base", "pos": (0, 0, 0.04)}
     return [
         *suite(max_delay=0.03, history_length=2),
@@ -177,35 +182,35 @@ def mixed_suite():
     ]
 
 
-def disturb(scene, draw, state):
-    """Do something to a scene that users may do between steps."""
+def disturb(scene, rng, state):
+    """Make a random change that users may make between steps."""
     n = scene.n_envs
-    envs = sorted(draw.sample(range(n), draw.randint(1, n))) if draw.random() < 0.5 else None
-    deed = draw.choice(["set"] * 6 + ["reset", "forward", "set_state", "count"])
-    if deed == "set":
-        sensor = scene.sensors[draw.choice(sorted(scene.sensors))]
+    envs = sorted(rng.sample(range(n), rng.randint(1, n))) if rng.random() < 0.5 else None
+    action = rng.choice(["set"] * 6 + ["reset", "forward", "set_state", "count"])
+    if action == "set":
+        sensor = scene.sensors[rng.choice(sorted(scene.sensors))]
         if not sensor.parameter_names:
             return
-        name = draw.choice(sensor.parameter_names)
+        name = rng.choice(sensor.parameter_names)
         values = {"rate": (None, 20.0, 37.0), "delay": (0.0, 0.01, 0.015), "dropout": (0.0, 0.3), "stuck": (0.0, 0.5)}
-        value = draw.choice(values.get(name, (0.0, 0.02, 0.3, None)))
-        if value and draw.random() < 0.4:  # one for each env
+        value = rng.choice(values.get(name, (0.0, 0.02, 0.3, None)))
+        if value and rng.random() < 0.4:  # one value per env
             count = n if envs is None else len(envs)
             value = value * np.arange(1, count + 1)[:, None] / count
         try:
             sensor.set(envs=envs, **{name: value})
         except sn.OptionError:
             return
-    elif deed == "set_state":
+    elif action == "set_state":
         scene.set_state(state if envs is None else state[envs], envs)
-    elif deed == "count":
-        scene.step_count = draw.choice([0, 7, 1000])
+    elif action == "count":
+        scene.step_count = rng.choice([0, 7, 1000])
     else:
-        getattr(scene, deed)(envs)
+        getattr(scene, action)(envs)
 
 
 @pytest.mark.parametrize(("n_envs", "seed"), [(1, 0), (2, 1), (7, 2)])
-def test_the_bits_stay_the_same_whatever_users_do(n_envs, seed, monkeypatch):
+def test_chained_suite_reads_the_same_bits_after_random_changes(n_envs, seed, monkeypatch):
     chained = rover(mixed_suite(), n_envs)
     monkeypatch.setattr(CpuKernels, "threaded", True)
     plain = rover(mixed_suite(), n_envs)
@@ -213,56 +218,56 @@ def test_the_bits_stay_the_same_whatever_users_do(n_envs, seed, monkeypatch):
     state = chained.get_state()
     for step in range(50):
         for scene in (chained, plain):
-            draw = random.Random(f"{seed} {step}")
+            rng = random.Random(f"{seed} {step}")
             monkeypatch.setattr(CpuKernels, "threaded", scene is plain)
-            for _ in range(draw.randint(0, 2)):
-                disturb(scene, draw, state)
-            scene.world.bind("ctrl")[:] = draw.uniform(-4, 4)
+            for _ in range(rng.randint(0, 2)):
+                disturb(scene, rng, state)
+            scene.world.bind("ctrl")[:] = rng.uniform(-4, 4)
             scene.step()
         assert_same_bits(chained, plain, step)
-    assert any(isinstance(call, KernelChain) for call in chained._sensing._steps)
-    assert not any(isinstance(call, KernelChain) for call in plain._sensing._steps)
+    assert any(isinstance(call, KernelChain) for call in calls_of(chained))
+    assert not any(isinstance(call, KernelChain) for call in calls_of(plain))
 
 
 def test_a_step_of_a_suite_is_one_native_call():
     scene = rover(suite(), 1)
-    assert [type(call) for call in scene._sensing._steps] == [KernelChain]
+    assert [type(call) for call in calls_of(scene)] == [KernelChain]
 
 
-def test_plans_are_laid_out_once():
+def test_plans_are_kept_and_used_again():
     scene = rover(suite(), 1)
-    first = scene._sensing._steps
+    first = calls_of(scene)
     for noise in (0.1, 0.0, 0.2, 0.0):
         scene.sensors["depth"].set(noise=noise)
         scene.step()
-        assert (scene._sensing._steps is first) == (noise == 0)
-    assert len(scene._sensing._plans) == 2
+        assert (calls_of(scene) is first) == (noise == 0)
+    assert len(scene._sensing._plan._plans) == 2
 
 
-def test_settings_of_fused_classes_need_no_other_plan():
-    """Whether an IMU is held is the fused kernel's business."""
+def test_settings_of_fused_classes_need_no_new_plan():
+    """The fused kernel itself holds the reading of an IMU with a rate."""
     scene = rover([sn.IMU(link="base", uuid="imu"), sn.JointEncoder(robot="rover", rate=20.0)], 1)
-    first = scene._sensing._steps
+    first = calls_of(scene)
     for rate in (50.0, None, 30.0):
         scene.sensors["imu"].set(rate=rate)
         scene.step()
-        assert scene._sensing._steps is first
+        assert calls_of(scene) is first
 
 
-def test_plans_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr(manager, "_MOST_PLANS", 2)
+def test_number_of_kept_plans_is_limited(monkeypatch):
+    monkeypatch.setattr(plan, "_MAX_PLANS", 2)
     probes = {"link": "base", "pos": (0, 0, 0.04)}
     scene = rover([sn.ContactDepthProbe(**probes, uuid="a"), sn.ContactProbe(**probes, uuid="b")], 1)
     for noise in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0)):
         for uuid, amount in zip("ab", noise, strict=True):
             scene.sensors[uuid].set(noise=1e-3 * amount)
         scene.step()
-        assert len(scene._sensing._plans) <= 2
-        assert list(scene._sensing._plans.values())[-1] is scene._sensing._steps
+        assert len(scene._sensing._plan._plans) <= 2
+        assert list(scene._sensing._plan._plans.values())[-1] is calls_of(scene)
 
 
-def test_gps_goes_on_when_it_is_no_longer_held():
-    """Nobody renews whether a sensor without a rate is due, so it must not stay as the last step left it."""
+def test_gps_samples_in_every_step_after_its_rate_is_removed():
+    """Steps do not update ``due`` of a sensor without a rate, so ``set`` must reset it."""
     scene = rover([sn.GPS(link="base", rate=20.0, uuid="gps")], 2)
     gps = scene.sensors["gps"]
     scene.step(7)
@@ -274,20 +279,20 @@ def test_gps_goes_on_when_it_is_no_longer_held():
         assert torch.equal(gps.read().altitude, gps.read_ground_truth().altitude)
 
 
-class Shaken(sn.WheelOdometry):
-    """Odometry whose class draws how much another sensor errs whenever an env is reset."""
+class RandomizingOdometry(sn.WheelOdometry):
+    """Odometry whose reset hook sets the noise of another sensor, as domain randomisation does."""
 
 
-class ShakenSensor(WheelOdometrySensor, options=Shaken):
+class RandomizingOdometrySensor(WheelOdometrySensor, options=RandomizingOdometry):
     @classmethod
     def _reset_group(cls, group, mask):
         super()._reset_group(group, mask)
         group._manager._sensors[0].set(noise=1e-3)
 
 
-def test_what_a_reset_sets_is_for_the_steps_after_it():
+def test_parameters_set_in_a_reset_hook_act_in_the_next_step():
     wheels = {"left": "left", "right": "right", "radius": 0.06, "track": 0.26}
-    scene = rover([sn.ContactDepthProbe(link="base"), Shaken(**wheels, uuid="odometry")], 1)
+    scene = rover([sn.ContactDepthProbe(link="base"), RandomizingOdometry(**wheels, uuid="odometry")], 1)
     scene.reset()
     for _ in range(30):
         scene.world.bind("ctrl")[:] = 2.0
@@ -305,10 +310,10 @@ class HalvedSensor(ContactDepthProbeSensor, options=Halved):
     @classmethod
     def _apply_hardware_imperfections(cls, group, data):
         super()._apply_hardware_imperfections(group, data)
-        data *= 0.5  # in torch, which no capture would see
+        data *= 0.5  # a torch operation, which a capture would miss
 
 
-def test_a_hook_that_overrides_a_replayable_one_runs_in_every_step():
+def test_override_of_a_replayable_hook_runs_in_every_step():
     probes = {"link": "base", "pos": (0, 0, 0.04), "radius": 0.02}
     scene = rover([sn.ContactDepthProbe(**probes, uuid="whole"), Halved(**probes, uuid="half")], 1)
     seen = []
@@ -326,13 +331,13 @@ class Vacuum(sn.Barometer):
 
 class VacuumSensor(BarometerSensor, options=Vacuum):
     @classmethod
-    @functools.wraps(BarometerSensor._update_raw_data.__func__)  # which copies the mark, too
+    @functools.wraps(BarometerSensor._update_raw_data.__func__)  # copies the replayable mark too
     def _update_raw_data(cls, group, out):
         super()._update_raw_data(group, out)
         out *= 0.5
 
 
-def test_a_copied_mark_is_none():
+def test_copied_replayable_mark_is_ignored():
     scene = rover([sn.Barometer(link="base", uuid="whole"), Vacuum(link="base", uuid="half")], 1)
     for _ in range(3):
         scene.step()
@@ -340,7 +345,7 @@ def test_a_copied_mark_is_none():
         assert torch.equal(half, whole * 0.5)
 
 
-def test_scenes_are_built_while_others_step():
+def test_scenes_can_be_built_while_others_step():
     steps = 300
     scenes = [rover(suite(), 1) for _ in range(2)]
     threads = [threading.Thread(target=scene.step, args=(steps,)) for scene in scenes]
@@ -367,7 +372,7 @@ def add(values, amount, times, counted, flag):
         raise ValueError("thirteen")
 
 
-def test_arguments_arrive_as_they_are():
+def test_chain_passes_arguments_unchanged():
     values, numbers = np.zeros(6, np.float32)[::2], np.arange(12).reshape(3, 4)[:, 1]
     live = StepCounter(np.array([2], np.int64))
     arguments = (values, 0.1, live, (numbers,), np.bool_(True))
@@ -382,7 +387,7 @@ def test_arguments_arrive_as_they_are():
         np.testing.assert_array_equal(values, expected)
 
 
-def test_what_a_kernel_raises_is_raised():
+def test_chain_raises_the_exception_of_a_kernel():
     call = chain([Launch(add, (np.zeros(1), 0.0, 13, (np.zeros(1),), False))])
     with pytest.raises(ValueError, match="thirteen"):
         call()
@@ -393,7 +398,7 @@ def name_length(out, name):
     out[0] = len(name)
 
 
-def test_arguments_of_unknown_kinds_are_passed_by_numba():
+def test_unsupported_arguments_are_passed_by_numba():
     out = np.zeros(1)
     call = chain([Launch(name_length, (out, "four"))])
     assert not isinstance(call, KernelChain)
@@ -420,14 +425,14 @@ def add_default(out, amount=3.0):
 @pytest.mark.parametrize(
     ("kernel", "arguments", "expected"),
     [
-        (spread_out, (), 1.0),  # what it returns is larger than any room that is there for it
+        (spread_out, (), 1.0),  # its result does not fit in the memory that a chain has for results
         (add_short, (2,), 2.0),  # Numba converts the int64
         (add_default, (), 3.0),
-        (np.add.at, (0, 5.0), 5.0),  # none of Numba's
+        (np.add.at, (0, 5.0), 5.0),  # not a Numba kernel
     ],
     ids=["returns", "declared", "default", "numpy"],
 )
-def test_kernels_of_other_kinds_are_called_as_they_are(kernel, arguments, expected):
+def test_unsupported_kernels_are_called_directly(kernel, arguments, expected):
     out = np.zeros(1)
     call = chain(capture(lambda: launch(kernel, out, *arguments)))
     assert not isinstance(call, KernelChain)

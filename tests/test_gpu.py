@@ -228,7 +228,7 @@ def test_columns_are_flagged_as_on_the_cpu():
         scene = drop_scene()
         imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.3, gyro_resolution=0.1, mag_random_walk=0.1))
         scene.build(n_envs=8, device=device)
-        table = imu.group._manager._blocks[torch.float32].store.table
+        table = imu.group._manager.layout.blocks[torch.float32].store.table
         seen[device] = [table[:, FLAGS].tolist()]
         for change in ({"acc_noise": 0.0}, {"acc_bias": 1.0}, {"gyro_resolution": 0.0}, {"mag_random_walk": 0.0}):
             imu.set(**change)

@@ -1,5 +1,5 @@
-"""The way sensing goes on a GPU, walked on the CPU: MuJoCo's physics, with sensing in the world's own step and restart,
-by the Warp kernels. Everything but CUDA itself: what is captured, what runs after, resets by mask."""
+"""The GPU path of sensing, run on the CPU: MuJoCo's physics, with sensing by the Warp kernels in the world's own step
+and restart. It covers everything except CUDA: which hooks are captured, which run after the graph, resets by mask."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ pytest.importorskip("warp")
 
 
 class GraphWorld(MujocoWorld):
-    """A MujocoWorld with the manners of the GPU world."""
+    """A MujocoWorld with the interface of the GPU world."""
 
     is_gpu = True
 
@@ -34,13 +34,13 @@ class GraphWorld(MujocoWorld):
         self.on_step, self.after_step, self.on_restart = on_step, after_step, on_restart
 
     def capture(self):
-        """Nothing to capture."""
+        """Do nothing: there is no CUDA."""
 
     def run(self, body):
         body()
 
     def cast(self, rays, envs):
-        """By the kernel of the GPU world, on Warp's CPU device."""
+        """Cast rays by the kernel of the GPU world, on Warp's CPU device."""
         import mujoco_warp as mjw
         import warp as wp
 
@@ -52,17 +52,17 @@ class GraphWorld(MujocoWorld):
             self.meshes = warp_rays.MeshTrees(self.model, "cpu")
         shape = (self.n_envs, self.model.ngeom)
         poses = [self.bind(name).float() for name in ("geom_xpos", "geom_xmat")]
-        places = wp.from_torch(poses[0], dtype=wp.vec3), wp.from_torch(poses[1].view(*shape, 3, 3), dtype=wp.mat33)
-        warp_rays.cast(self.m, self.meshes, *places, rays, envs)
+        frames = wp.from_torch(poses[0], dtype=wp.vec3), wp.from_torch(poses[1].view(*shape, 3, 3), dtype=wp.mat33)
+        warp_rays.cast(self.m, self.meshes, *frames, rays, envs)
 
-    def _see(self):
+    def _copy_sensor_data(self):
         if self.model.nsensordata:
             self.sensed.copy_(self.bind("sensordata").T)
 
     def step(self):
         failed = super().step()
         self.steps += 1
-        self._see()
+        self._copy_sensor_data()
         self.on_step()
         self.after_step()
         return failed
@@ -73,7 +73,7 @@ class GraphWorld(MujocoWorld):
         if ids is not None:
             self.mask[torch.from_numpy(ids).long()] = True
         self.steps.copy_((self.time / (self.model.opt.timestep * self.substeps)).round().int())
-        self._see()
+        self._copy_sensor_data()
         self.on_restart(self.mask)
         return failed
 
@@ -85,7 +85,7 @@ class GraphWorld(MujocoWorld):
 
 
 class Eager(Probe):
-    """A class whose hooks are not to be captured."""
+    """A probe whose hooks must not be captured."""
 
 
 class EagerSensor(ProbeSensor, options=Eager):
@@ -93,7 +93,7 @@ class EagerSensor(ProbeSensor, options=Eager):
 
 
 class Older(Probe):
-    """A class with a delay of its own, which cannot be captured."""
+    """A probe with its own delay hook, which cannot be captured."""
 
 
 class OlderSensor(ProbeSensor, options=Older):
@@ -102,9 +102,9 @@ class OlderSensor(ProbeSensor, options=Older):
         out.copy_(ring[1])
 
 
-LATE = {"delay": 0.02, "jitter": 0.01}
+DELAY = {"delay": 0.02, "jitter": 0.01}
 SENSORS = (
-    sn.IMU(link="box", uuid="imu", acc_noise=0.1, gyro_random_walk=0.1, history_length=3, rate=40.0, **LATE),
+    sn.IMU(link="box", uuid="imu", acc_noise=0.1, gyro_random_walk=0.1, history_length=3, rate=40.0, **DELAY),
     sn.presets.imu("consumer_mems", link="box", uuid="part"),
     sn.IMU(
         link="box",
@@ -117,13 +117,13 @@ SENSORS = (
         gyro_correlation_time=0.1,
         mag_temperature_drift=1e-6,
         stuck=3.0,
-        **LATE,
+        **DELAY,
     ),
-    sn.Contact(link="box", uuid="touch", noise=1.0, threshold=1.0, **LATE),
+    sn.Contact(link="box", uuid="touch", noise=1.0, threshold=1.0, **DELAY),
     sn.FramePose(link="box", uuid="pose", pos_noise=0.01, rot_noise=0.01, dropout=0.2),
-    Thermometer(link="box", uuid="heat", noise=0.1, time_constant=0.05, **LATE),
+    Thermometer(link="box", uuid="heat", noise=0.1, time_constant=0.05, **DELAY),
     Probe(uuid="probe", noise=0.1, random_walk=0.1, rate=30.0, history_length=2),
-    Eager(uuid="eager", noise=0.1, **LATE),
+    Eager(uuid="eager", noise=0.1, **DELAY),
     Older(uuid="older", noise=0.1, history_length=2),
 )
 
@@ -136,7 +136,7 @@ def build(n_envs=5):
     return made
 
 
-def test_graph_path_reads_what_the_plain_path_reads(monkeypatch):
+def test_graph_path_reads_the_same_bits_as_the_cpu_path(monkeypatch):
     plain = build()
     with monkeypatch.context() as patched:
         patched.setattr(scene, "MujocoWorld", GraphWorld)
@@ -175,13 +175,13 @@ def test_graph_path_reads_what_the_plain_path_reads(monkeypatch):
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """Scenes are built on the GPU's path."""
+    """Build scenes on the GPU path."""
     monkeypatch.setattr(scene, "MujocoWorld", GraphWorld)
 
 
 @pytest.mark.usefixtures("graphs")
-def test_recording_disturbs_no_sensor_of_a_running_scene(tmp_path):
-    """A replay there starts sensors afresh at every step, so that a recording needs no restart to begin with."""
+def test_recording_does_not_change_readings_of_a_running_scene(tmp_path):
+    """On the GPU path a replay restarts sensors at every step, so a recording does not restart them at its start."""
     made, alone = build(), build()
     made.step(7)
     alone.step(7)
@@ -200,7 +200,7 @@ def test_recording_disturbs_no_sensor_of_a_running_scene(tmp_path):
 
 @pytest.mark.usefixtures("graphs")
 @pytest.mark.parametrize("where", ["storage", "capture"])
-def test_too_little_memory_for_sensors_says_what_to_lower(monkeypatch, recwarn, where):
+def test_too_little_memory_raises_with_what_to_lower(monkeypatch, recwarn, where):
     from sensorium.pipeline import storage
 
     def full(*_, **__):
@@ -214,7 +214,7 @@ def test_too_little_memory_for_sensors_says_what_to_lower(monkeypatch, recwarn, 
         sn.DeviceError, match=r"sensors and model fields of 4 envs: 2\.0 of 80\.0 GiB are free\. Lower n_envs"
     ):
         made.build(n_envs=4)
-    assert not recwarn.list  # no hook is to blame
+    assert not recwarn.list  # no warning about hooks that cannot be captured
     monkeypatch.undo()
     made.build(n_envs=4)
 
@@ -235,13 +235,13 @@ def test_too_little_memory_for_sensors_says_what_to_lower(monkeypatch, recwarn, 
         (0.05, {"delay": None}, None),
     ],
 )
-def test_delays_are_checked_as_far_as_the_host_knows_them(room, values, message):
-    """A device without values to look at stands in for a GPU."""
+def test_delays_are_checked_if_the_host_knows_them(room, values, message):
+    """The "meta" device, which has no values, stands in for a GPU."""
     store = TimingStore.allocate(np.zeros((1, 2), np.uint32), 4, torch.device("meta"))
     timing = TimingParameters(store, [room], [False], 0.01)
     timing.note(0, {"delay": np.float32(0.02) if room else 0.0, "jitter": 0.0})
     if not room:
-        timing.note(0, {"delay": 0.0}, torch.tensor([1]))  # of some envs: not known of all, and still none
+        timing.note(0, {"delay": 0.0}, torch.tensor([1]))  # in one env, so the value of all envs is not known
     if message is None:
         timing.check(0, "IMU", values, None)
         return
@@ -258,21 +258,21 @@ def test_delays_are_checked_as_far_as_the_host_knows_them(room, values, message)
         (torch.zeros(4, 1, dtype=torch.bool), r"must have shape \(4,\), got \(4, 1\)"),
     ],
 )
-def test_envs_of_a_gpu_are_checked_as_far_as_that_needs_no_look(envs, message):
+def test_dtype_and_shape_of_envs_on_a_gpu_are_checked(envs, message):
     with pytest.raises(sn.OptionError, match=message):
         world.env_index(envs.to("meta"), 4, torch.device("meta"))
 
 
 @pytest.mark.parametrize("device", [None, 1.5, "gpu", "mps", ""])
-def test_devices_that_are_none(device):
+def test_unknown_devices_raise(device):
     with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda', or one of several as 'cuda:1'"):
         drop_scene().build(device=device)
 
 
 @pytest.mark.usefixtures("graphs")
-def test_readings_that_kernels_on_a_gpu_do_not_have_say_so():
+def test_return_dtypes_without_gpu_support_raise():
     class Counts(Probe):
-        """Readings of 16 bits without a sign."""
+        """A probe that returns unsigned 16-bit integers."""
 
     class CountsSensor(ProbeSensor, options=Counts):
         @classmethod
@@ -285,7 +285,7 @@ def test_readings_that_kernels_on_a_gpu_do_not_have_say_so():
 
     made = drop_scene()
     made.add_sensor(Counts(uuid="c"))
-    with pytest.raises(sn.OptionError, match=r"CountsSensor: readings are torch.uint16.*device='cpu'"):
+    with pytest.raises(sn.OptionError, match=r"CountsSensor: readings of dtype torch.uint16.*device='cpu'"):
         made.build()
 
 
@@ -296,7 +296,7 @@ def test_observations_of_the_state_need_the_cpu_engine():
         env_states(made)
 
 
-def test_sensors_of_the_cpu_engine_say_so(monkeypatch):
+def test_cpu_only_sensors_raise_on_a_gpu(monkeypatch):
     monkeypatch.setattr(scene, "MujocoWorld", GraphWorld)
     made = drop_scene()
     made.add_sensor(sn.ContactProbe(link="box", uuid="whisker"))

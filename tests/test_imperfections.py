@@ -1,4 +1,4 @@
-"""The generic imperfections against closed forms: spectra, transfer functions, distributions."""
+"""The generic imperfections, compared with closed forms: spectra, transfer functions, distributions."""
 
 import math
 
@@ -14,7 +14,7 @@ OMEGA = 3.0  # of the probe's signal, rad/s
 
 
 def errors(steps, n_envs=64, probe=Probe, seed=1, **options):
-    """(steps, B, columns) of measured minus ground truth."""
+    """Return measured minus ground truth, (steps, B, columns)."""
     scene, sensor = probe_scene(probe(uuid="p", **options), n_envs=n_envs, seed=seed)
     out = np.empty((steps, n_envs, 3))
     for step in range(steps):
@@ -24,7 +24,7 @@ def errors(steps, n_envs=64, probe=Probe, seed=1, **options):
 
 
 def allan_deviation(signal, m):
-    """Overlapping Allan deviation of samples (n, series) at averages of m, over all series."""
+    """Return the overlapping Allan deviation of samples (n, series) at averages of m, over all series."""
     phase = np.cumsum(np.concatenate([np.zeros((1, signal.shape[1])), signal]), axis=0)
     second = phase[2 * m :] - 2 * phase[m:-m] + phase[: -2 * m]
     return math.sqrt((second**2).mean() / (2 * m**2))
@@ -39,22 +39,22 @@ def test_allan_deviation_has_the_slopes_of_white_noise_and_walk():
         assert deviation == pytest.approx(math.sqrt(noise**2 * DT / tau + walk**2 * tau / 3), rel=0.06)
     assert math.log(spans[3] / spans[1], 3) == pytest.approx(-0.5, abs=0.02)
     assert math.log(spans[3000] / spans[1000], 3) == pytest.approx(0.5, abs=0.05)
-    crossing = math.sqrt(3 * DT) * noise / walk  # where both contribute the same
+    crossing = math.sqrt(3 * DT) * noise / walk  # where noise and walk contribute the same
     assert round(crossing / DT) == 87
     assert spans[86] == pytest.approx(math.sqrt(2 * noise**2 * DT / crossing), rel=0.04)
 
 
 @pytest.mark.parametrize("rate", [None, 25.0])
-def test_noise_density_is_that_of_the_sampled_signal(rate):
-    """A one-sided density D over the band up to half the sampling rate is a variance of D² f / 2."""
+def test_noise_density_gives_the_variance_of_the_sampled_signal(rate):
+    """A one-sided density D over the band up to half the sampling rate f gives a variance of D² f / 2."""
     density, f = 0.03, rate or 1 / DT
     error = errors(400, noise_density=density, rate=rate, bias=0.0)
-    if rate:  # what is sampled at the instants; in between the signal moves on
+    if rate:  # only at sampling instants; between them the signal changes but the reading does not
         error = error[3::4]
     assert error.std() == pytest.approx(density * math.sqrt(f / 2), rel=0.02)
 
 
-def test_noise_density_is_settable_and_excludes_noise():
+def test_noise_density_can_be_set_and_excludes_noise():
     scene, sensor = probe_scene(Probe(noise=0.5), n_envs=400)
     sensor.set(noise_density=0.02, envs=list(range(200)))
     scene.step()
@@ -69,20 +69,20 @@ def test_noise_density_is_settable_and_excludes_noise():
 def test_gauss_markov_drift_is_stationary_and_correlated():
     sigma, tau = 0.5, 0.2
     error = errors(600, n_envs=300, bias_instability=sigma, correlation_time=tau)
-    assert error[0].std() == pytest.approx(sigma, rel=0.06)  # from the first step on
+    assert error[0].std() == pytest.approx(sigma, rel=0.06)  # already at the first step
     assert error.std() == pytest.approx(sigma, rel=0.03)
     for lag in (5, 20, 40):
         correlation = (error[lag:] * error[:-lag]).mean() / error.var()
         assert correlation == pytest.approx(math.exp(-lag * DT / tau), abs=0.03)
 
 
-def test_slow_gauss_markov_drift_keeps_its_size_in_single_precision():
+def test_slow_gauss_markov_drift_is_accurate_in_float32():
     error = errors(300, n_envs=300, bias_instability=0.5, correlation_time=1e5)
     step = np.diff(error, axis=0).std()
     assert step == pytest.approx(0.5 * math.sqrt(2 * DT / 1e5), rel=0.05)
 
 
-def test_bias_is_drawn_once_per_episode():
+def test_turn_on_bias_is_drawn_once_per_episode():
     scene, sensor = probe_scene(Probe(uuid="p", bias_spread=(0.1, 1.0, 0.0)), n_envs=2000)
     first = sensor.read() - sensor.read_ground_truth()
     scene.step(5)
@@ -98,7 +98,7 @@ def test_bias_is_drawn_once_per_episode():
 @pytest.mark.parametrize("probe", [Probe, HookedProbe])
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
-def test_low_pass_has_the_gain_and_phase_of_its_transfer_function(order, ratio, probe):
+def test_low_pass_filter_has_the_gain_and_phase_of_its_transfer_function(order, ratio, probe):
     cutoff = OMEGA / ratio / (2 * math.pi)
     scene, sensor = probe_scene(probe(uuid="p", bandwidth=cutoff, filter_order=order), n_envs=1)
     scene.step(2000)
@@ -115,7 +115,7 @@ def test_low_pass_has_the_gain_and_phase_of_its_transfer_function(order, ratio, 
     assert math.atan2(b, a) == pytest.approx(np.angle(expected), abs=5e-3)
 
 
-def test_low_pass_starts_at_rest_and_leaves_the_truth_alone():
+def test_low_pass_filter_starts_at_rest_and_does_not_change_ground_truth():
     scene, sensor = probe_scene(Probe(uuid="p", bandwidth=0.5), n_envs=4)
     torch.testing.assert_close(sensor.read(), sensor.read_ground_truth())
     scene.step(30)
@@ -126,11 +126,11 @@ def test_low_pass_starts_at_rest_and_leaves_the_truth_alone():
     torch.testing.assert_close(sensor.read()[1], sensor.read_ground_truth()[1])
 
 
-def test_a_bandwidth_beyond_what_steps_can_show_changes_nothing():
+def test_bandwidth_above_the_nyquist_range_has_no_effect():
     assert np.abs(errors(20, bandwidth=60.0)).max() == 0.0
 
 
-def test_scale_and_temperature():
+def test_scale_error_and_temperature_drift():
     scene, sensor = probe_scene(Probe(scale_error=(0.1, 0.0, -0.5), temperature_drift=0.02), n_envs=3)
     sensor.set(temperature=[[25.0], [85.0], [-15.0]])
     scene.step()
@@ -139,7 +139,7 @@ def test_scale_and_temperature():
     torch.testing.assert_close(sensor.read(), expected)
 
 
-def test_outliers_come_as_often_and_lie_as_far_off_as_said():
+def test_outliers_have_the_given_probability_and_size():
     error = errors(500, n_envs=100, outliers=0.05, outlier_size=7.0)
     off = np.abs(error) > 1
     assert off.mean() == pytest.approx(0.05, rel=0.06)
@@ -147,7 +147,7 @@ def test_outliers_come_as_often_and_lie_as_far_off_as_said():
     assert (error[off] > 0).mean() == pytest.approx(0.5, abs=0.03)
 
 
-def test_a_sensor_sticks_after_an_exponential_time_until_reset():
+def test_sensors_stick_after_exponential_times_and_recover_at_reset():
     scene, sensor = probe_scene(Probe(uuid="p", stuck=2.0), n_envs=3000)
     scene.step(50)
     before = sensor.read().clone()
@@ -164,7 +164,7 @@ def test_a_sensor_sticks_after_an_exponential_time_until_reset():
     assert torch.equal(sensor.read()[5], held)
 
 
-def test_what_was_not_allocated_cannot_be_set():
+def test_set_raises_for_imperfections_without_memory():
     _, sensor = probe_scene(Probe(uuid="p"), n_envs=2)
     with pytest.raises(sn.OptionError, match=r"Probe\.outliers was not set at construction.*outliers="):
         sensor.set(outliers=0.1)
@@ -179,7 +179,7 @@ def test_what_was_not_allocated_cannot_be_set():
 @pytest.mark.parametrize(
     "bad", [{"outliers": 1.5}, {"bandwidth": -1.0}, {"correlation_time": 0.0}, {"bias_spread": -1.0}, {"stuck": -1.0}]
 )
-def test_bad_values_are_refused(bad):
+def test_bad_values_raise(bad):
     with pytest.raises(sn.OptionError, match=next(iter(bad))):
         Probe(**bad)
     _, sensor = probe_scene(Probe(uuid="p", outliers=0.0), n_envs=2)
@@ -207,14 +207,14 @@ def per_env(*values):
         ([{"rate": 1e6}], [50**0.5] * 3),
     ],
 )
-def test_a_density_is_that_of_each_env_at_its_rate_now(calls, expected):
+def test_noise_follows_the_density_and_rate_of_each_env(calls, expected):
     _scene, sensor = probe_scene(Probe(uuid="p", noise_density=1.0), n_envs=3)
     for call in calls:
         sensor.set(**call)
     assert sensor._parameters.noise("noise").tolist() == [pytest.approx([value] * 3) for value in expected]
 
 
-def test_a_density_that_is_refused_changes_nothing():
+def test_failed_set_of_a_density_changes_nothing():
     _scene, sensor = probe_scene(Probe(uuid="p", noise_density=1.0), n_envs=3)
     for bad in (-1.0, "much", [1.0, 2.0]):
         with pytest.raises(sn.OptionError, match="noise_density"):
@@ -226,22 +226,22 @@ def test_a_density_that_is_refused_changes_nothing():
 @pytest.mark.parametrize("probe", [Probe, HookedProbe])
 @pytest.mark.parametrize("before", [None, 20.0])
 @pytest.mark.parametrize("after", [None, 5.0])
-def test_another_bandwidth_does_not_disturb_a_constant_signal(before, after, probe):
+def test_changing_the_bandwidth_does_not_disturb_a_constant_signal(before, after, probe):
     scene, sensor = probe_scene(probe(bandwidth=before, bias_spread=0.0), n_envs=3)
     world = scene.world
     scene.step(30)
     held = world.time.clone()
     sensor.set(bandwidth=after, envs=[0, 2])
     for _ in range(5):
-        world.time.copy_(held - DT)  # the probe's signal is a function of time alone
+        world.time.copy_(held - DT)  # the probe's signal depends on time only
         scene.step()
         truth = sensor.read_ground_truth()
         torch.testing.assert_close(sensor.read()[[0, 2]], truth[[0, 2]], atol=1e-5, rtol=1e-5)
 
 
-def test_a_filter_recovers_from_a_signal_that_was_not_finite():
+def test_filter_recovers_from_a_signal_that_was_not_finite():
     class Faulty(Probe):
-        """Reads infinity in env 1 at the sixth step."""
+        """A probe that reads infinity in env 1 at the sixth step."""
 
     class FaultySensor(ProbeSensor, options=Faulty):
         @classmethod
@@ -258,7 +258,7 @@ def test_a_filter_recovers_from_a_signal_that_was_not_finite():
     assert sensor.read().isfinite().all()
 
 
-STAYS = {
+LASTING = {
     "stuck": ({"stuck": 1e9}, {"stuck": 0.0}, {"stuck": 1e-9}),
     "turn-on bias": (
         {"bias_spread": 1.0, "temperature_drift": 0.0},
@@ -270,15 +270,15 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("what", STAYS)
-@pytest.mark.parametrize("everyone", [None, [0, 1]])
-def test_what_one_env_has_left_behind_is_not_changed_by_another(what, everyone):
-    options, off, again = STAYS[what]
+@pytest.mark.parametrize("effect", LASTING)
+@pytest.mark.parametrize("all_envs", [None, [0, 1]])
+def test_lasting_effects_in_one_env_do_not_depend_on_settings_of_another(effect, all_envs):
+    options, off, again = LASTING[effect]
     seen = []
     for disturbed in (False, True):
         scene, sensor = probe_scene(Probe(uuid="p", noise=0.1, **options), n_envs=2)
         scene.step(50)
-        sensor.set(envs=everyone, **off)
+        sensor.set(envs=all_envs, **off)
         scene.step(2)
         for change in (off, again) if disturbed else ():
             sensor.set(envs=[0], **change)

@@ -1,4 +1,4 @@
-"""The kernels against the NumPy reference, to the bit; the generator against published vectors and theory."""
+"""The Numba kernels are bit-identical to the NumPy reference; random numbers match published vectors and theory."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from probe import DoubleProbe, HookedProbe, Probe, probe_scene
 
 import sensorium as sn
-from sensorium.pipeline import formula, kernels
+from sensorium.pipeline import formula
+from sensorium.pipeline.kernels.random import normal_row, threefry
 
-VECTORS = [  # published known answers of Threefry2x32 with 20 rounds: key, counter, result
+VECTORS = [  # published test vectors of Threefry2x32 with 20 rounds: key, counter, result
     ((0x00000000, 0x00000000), (0x00000000, 0x00000000), (0x6B200159, 0x99BA4EFE)),
     ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
     ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
@@ -20,17 +21,17 @@ VECTORS = [  # published known answers of Threefry2x32 with 20 rounds: key, coun
 
 
 @pytest.mark.parametrize(("key", "counter", "result"), VECTORS)
-def test_threefry_gives_the_published_answers(key, counter, result):
+def test_threefry_matches_the_published_vectors(key, counter, result):
     u = np.uint32
-    assert kernels.threefry(u(key[0]), u(key[1]), u(counter[0]), u(counter[1])) == result
+    assert threefry(u(key[0]), u(key[1]), u(counter[0]), u(counter[1])) == result
     got = reference.threefry(np.array(key, u), np.array([counter[0]], u), np.array([counter[1]], u))
     assert tuple(int(word[0]) for word in got) == result
 
 
-def test_normals_are_the_references_to_the_bit():
+def test_normals_are_bit_identical_to_the_reference():
     n0, n1 = np.zeros(200_000, np.float32), np.zeros(200_000, np.float32)
     k0, k1 = formula.key(3, "imu", 4)
-    kernels._normal_row(np.uint32(k0), np.uint32(k1), np.uint32(17), n0, n1, np.uint32(0))
+    normal_row(np.uint32(k0), np.uint32(k1), np.uint32(17), n0, n1, np.uint32(0))
     envs = np.arange(200_000, dtype=np.uint32)
     words = reference.threefry(reference.key(3, "imu", 4), envs, np.full_like(envs, 17))
     expected = reference.normals(*words)
@@ -38,9 +39,9 @@ def test_normals_are_the_references_to_the_bit():
     np.testing.assert_array_equal(n1, expected[1])
 
 
-def test_normals_are_normal():
+def test_normals_have_the_moments_and_tails_of_a_normal_distribution():
     n0, n1 = np.zeros(2_000_000, np.float32), np.zeros(2_000_000, np.float32)
-    kernels._normal_row(np.uint32(1), np.uint32(2), np.uint32(3), n0, n1, np.uint32(0))
+    normal_row(np.uint32(1), np.uint32(2), np.uint32(3), n0, n1, np.uint32(0))
     for n in (n0, n1):
         n = n.astype(np.float64)
         assert abs(n.mean()) < 4 / np.sqrt(len(n))
@@ -55,8 +56,8 @@ def test_normals_are_normal():
     assert abs(np.corrcoef(np.abs(n0), np.abs(n1))[0, 1]) < 4 / np.sqrt(len(n0))
 
 
-def test_normals_are_exact_functions_of_their_words():
-    """The polynomials against math in float64."""
+def test_normals_are_accurate_functions_of_their_words():
+    """The polynomials are compared with the functions in float64."""
     words = np.random.default_rng(0).integers(0, 2**32, (2, 100_000), dtype=np.uint32)
     n0, n1 = reference.normals(words[0], words[1])
     u = ((words[0] >> 9).astype(np.float64) + 0.5) / 2**23
@@ -67,7 +68,7 @@ def test_normals_are_exact_functions_of_their_words():
 
 
 def number(low, high):
-    """0 or a number that a sensor could have: far from subnormal, which some libraries flush to 0 process-wide."""
+    """Strategy for 0 or a realistic number, not a subnormal one: some libraries flush those to 0 in the process."""
     return st.just(0.0) | st.floats(max(low, 1e-4), high, allow_nan=False)
 
 
@@ -109,7 +110,7 @@ options = st.fixed_dictionaries(
     probe=st.sampled_from([Probe, DoubleProbe, HookedProbe]),
     data=st.data(),
 )
-def test_every_combination_of_options_is_the_references(options, seed, n_envs, probe, data):
+def test_any_combination_of_options_is_bit_identical_to_the_reference(options, seed, n_envs, probe, data):
     options = dict(options)
     delay, share = options.pop("delay_jitter", (0.0, 0.0))
     options |= {"delay": delay, "jitter": delay * share}
@@ -135,8 +136,8 @@ def test_every_combination_of_options_is_the_references(options, seed, n_envs, p
 
 
 @pytest.mark.parametrize("n_envs", [1, 5000])
-def test_fused_columns_are_the_references(n_envs):
-    """The same for columns that come from the engine and never leave the kernel, on one thread and on two."""
+def test_fused_columns_are_bit_identical_to_the_reference(n_envs):
+    """Columns that come from the engine and stay in the fused kernel, on one thread and on two."""
     matrix = ((1.0, 0.02, 0.0), (-0.01, 0.98, 0.03), (0.0, 0.01, 1.01))
     scene = drop_scene()
     imu = scene.add_sensor(
@@ -172,7 +173,7 @@ def test_fused_columns_are_the_references(n_envs):
     )
     acc.reset(imu.group.truth[:3].numpy(), 0)
     force.reset(encoder.group.truth.numpy(), 0)
-    scene.reset()  # takes the noise that was set into the first sample too
+    scene.reset()  # so that the first sample has the noise that was set
     for step in range(1, 20):
         scene.step()
         time = scene.time.numpy()
@@ -182,7 +183,7 @@ def test_fused_columns_are_the_references(n_envs):
         np.testing.assert_array_equal(encoder.read().T.numpy(), expected)
 
 
-def test_draws_depend_on_seed_uuid_element_env_and_step_alone():
+def test_noise_depends_only_on_seed_uuid_element_env_and_step():
     def first(uuid="a", seed=0, columns=3, n_envs=4, steps=2, others=()):
         extra = [Probe(uuid=name, noise=1.0) for name in others]
         scene, *sensors = probe_scene(*extra, Probe(uuid=uuid, noise=1.0, columns=columns), n_envs=n_envs, seed=seed)

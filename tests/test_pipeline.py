@@ -1,4 +1,4 @@
-"""Noise, drift, delay, jitter, rate and hooks against theory."""
+"""Noise, drift, delay, jitter, rate and hooks, compared with theory."""
 
 import gc
 import math
@@ -21,7 +21,7 @@ def record(scene, sensor, steps, read="read"):
     return torch.stack(out).double()
 
 
-def test_moments_of_noise():
+def test_noise_and_bias_have_the_given_moments():
     scene, probe = probe_scene(Probe(noise=(0.5, 1.0, 2.0), bias=(1.0, 0.0, -1.0)), n_envs=400)
     error = record(scene, probe, 100) - record(*_twin(400), 100)
     error = error.flatten(0, 1)
@@ -39,7 +39,7 @@ def _twin(n_envs, **options):
 
 
 @pytest.mark.parametrize("dt", [0.01, 0.05])
-def test_random_walk_spreads_by_the_square_root_of_time_whatever_dt(dt):
+def test_random_walk_grows_with_the_square_root_of_time_for_any_dt(dt):
     scene, probe = probe_scene(Probe(random_walk=0.3), n_envs=4000, dt=dt)
     for seconds in (0.5, 2.0):
         scene.step(round(seconds / dt) - round(scene.time[0].item() / dt))
@@ -67,7 +67,7 @@ def test_bias_does_not_accumulate_over_resets():
 @pytest.mark.parametrize(
     ("delay", "steps"), [(0.0, 0), (0.004, 1), (0.01, 1), (0.011, 2), (0.02, 2), (0.03, 3), (0.255, 26), (1.0, 100)]
 )
-def test_delay_returns_the_newest_snapshot_at_or_before(delay, steps):
+def test_delay_returns_the_newest_snapshot_that_has_arrived(delay, steps):
     scene, probe = probe_scene(Probe(delay=delay))
     truth = [probe.read_ground_truth().clone()]
     for step in range(1, 130):
@@ -76,27 +76,26 @@ def test_delay_returns_the_newest_snapshot_at_or_before(delay, steps):
         assert torch.equal(probe.read(), truth[max(0, step - steps)])
 
 
-def test_interpolated_delay_lies_between_snapshots():
+def test_interpolated_delay_is_between_snapshots():
     scene, probe = probe_scene(Probe(delay=0.025, interpolate=True))
     truth = record(*_twin(2), 30)
-    late = record(scene, probe, 30)
+    delayed = record(scene, probe, 30)
     expected = 0.5 * truth[5:-2] + 0.5 * truth[4:-3]
-    torch.testing.assert_close(late[7:], expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(delayed[7:], expected, atol=1e-6, rtol=1e-5)
 
 
-def test_jitter_is_uniform_and_drawn_per_env_and_step():
+def test_jitter_is_uniform_and_independent_per_env_and_step():
     """delay 20 ms, jitter 20 ms, dt 1 ms: ages of 20..40 steps; ceil of U[20, 40) is uniform over 21..40."""
     scene, probe = probe_scene(Probe(delay=0.02, jitter=0.02, columns=1), n_envs=200, dt=0.001)
-    row = scene._sensing._rows[probe.uuid]
     ages = []
     for _ in range(200):
         scene.step()
-        ages.append(scene._sensing._timing.lag[row].clone())
+        ages.append(probe.group.timing(probe)[1].clone())
     ages = torch.stack(ages)
     counts = np.bincount(ages.flatten().numpy(), minlength=42)
     assert counts[:20].sum() == 0
     assert counts[41:].sum() == 0
-    assert counts[20] <= 1  # a draw of exactly 0
+    assert counts[20] <= 1  # a random number of exactly 0
     n = ages.numel()
     chi2 = ((counts[21:41] - n / 20) ** 2 / (n / 20)).sum()
     assert chi2 < 43.8  # 0.1% of chi-square with 19 degrees of freedom
@@ -105,15 +104,15 @@ def test_jitter_is_uniform_and_drawn_per_env_and_step():
 
 
 @pytest.mark.parametrize("rate", [1.0, 7.0, 30.0, 60.0, 99.0, 100.0, 400.0])
-def test_a_rate_samples_that_often(rate):
+def test_rate_is_the_number_of_samples_per_second(rate):
     scene, probe = probe_scene(Probe(rate=rate, noise=1.0))
     readings = record(scene, probe, 1000)
     changes = int((readings.diff(dim=0).abs().amax(dim=(1, 2)) > 0).sum())
     assert abs(changes - min(rate, 100) * 9.99) <= 1
 
 
-def test_sampling_instants_follow_each_envs_own_time():
-    """An env that is reset later samples later: instants are those of simulated time, not of calls."""
+def test_sampling_instants_follow_the_time_of_each_env():
+    """An env that is reset later samples later: sampling instants depend on simulated time, not on calls."""
     scene, probe = probe_scene(Probe(rate=10.0, columns=1), n_envs=2)
     scene.step(3)
     scene.reset(envs=[1])
@@ -128,11 +127,11 @@ def test_sampling_instants_follow_each_envs_own_time():
     assert changed == [[10, 20, 30, 40], [10, 20, 30, 40]]
 
 
-def test_dropout_loses_that_share():
+def test_dropout_is_the_fraction_of_lost_samples():
     scene, probe = probe_scene(Probe(dropout=0.3, noise=1.0, columns=2), n_envs=100)
     readings = record(scene, probe, 200)
     held = readings.diff(dim=0) == 0
-    assert torch.equal(held[..., 0], held[..., 1]), "a sample is lost whole"
+    assert torch.equal(held[..., 0], held[..., 1]), "all columns of a sample are lost together"
     n = held[..., 0].numel()
     assert held[..., 0].double().mean().item() == pytest.approx(0.3, abs=4 * math.sqrt(0.21 / n))
 
@@ -170,7 +169,7 @@ def test_every_parameter_can_be_set_per_env():
     assert torch.equal(probe.read(), probe.read_ground_truth())
 
 
-def test_readings_of_chosen_envs_are_fresh_and_in_order():
+def test_read_with_envs_returns_a_copy_in_that_order():
     scene, probe = probe_scene(Probe(history_length=2), n_envs=4)
     scene.step(3)
     picked = probe.read(envs=[3, 1])
@@ -181,7 +180,7 @@ def test_readings_of_chosen_envs_are_fresh_and_in_order():
     assert probe.read(envs=torch.tensor([True, False, True, False])).shape == (2, 2, 3)
 
 
-def test_read_sensors_returns_fresh_tensors_by_class():
+def test_read_sensors_returns_copies_by_class():
     scene = drop_scene()
     first = scene.add_sensor(sn.IMU(link="box", uuid="a"))
     second = scene.add_sensor(sn.IMU(link="box", uuid="b", acc_noise=0.1))
@@ -198,8 +197,8 @@ def test_read_sensors_returns_fresh_tensors_by_class():
     assert torch.equal(read["IMU"], kept)
 
 
-def test_return_storage_is_aliased_unless_needed():
-    """Without delay, history or post-process the cache is the working buffer itself; rings are as long as needed."""
+def test_return_storage_is_allocated_only_if_needed():
+    """Without delay, history or post-process the cache is the working buffer. Rings have as many slots as needed."""
     scene = drop_scene()
     plain = scene.add_sensor(sn.ContactForce(link="box"))
     late = scene.add_sensor(sn.IMU(link="box", delay=0.035, jitter=0.01, history_length=3))
@@ -215,12 +214,12 @@ def test_return_storage_is_aliased_unless_needed():
 
 
 def test_response_of_the_documented_thermometer():
-    """A step in temperature: 1 - exp(-t / tau) on the measured branch, at once in ground truth."""
+    """After a step in temperature, the reading follows 1 - exp(-t / tau); ground truth changes at once."""
     scene = sn.Scene(dt=0.01, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Box(), name="box", free=True)
     meter = scene.add_sensor(Thermometer(link="box", time_constant=0.2, ground_temperature=20.0, lapse=10.0))
     scene.build(n_envs=2)
-    assert meter.read().tolist() == [[20.0], [20.0]], "it starts at the air's temperature, not at 0"
+    assert meter.read().tolist() == [[20.0], [20.0]], "the first reading is the air temperature, not 0"
     scene["box"].set_pose(pos=(0, 0, 1), envs=[1])
     for step in range(1, 80):
         scene.step()
@@ -230,7 +229,7 @@ def test_response_of_the_documented_thermometer():
         assert meter.read()[0, 0].item() == pytest.approx(20.0, abs=1e-4)
 
 
-def test_parameters_of_a_class_keep_the_options_constraints():
+def test_set_checks_the_constraints_of_custom_options():
     scene = sn.Scene(dt=0.01, substeps=1)
     scene.add_object(sn.Box(), name="box", free=True)
     meter = scene.add_sensor(Thermometer(link="box"))
@@ -241,7 +240,7 @@ def test_parameters_of_a_class_keep_the_options_constraints():
     meter.set(time_constant=[[0.1], [0.2]])
 
 
-def test_an_overridden_cache_update_holds_at_reset_too():
+def test_overridden_cache_update_also_runs_in_a_reset():
     class Shifted(Probe):
         pass
 
@@ -263,8 +262,8 @@ def test_an_overridden_cache_update_holds_at_reset_too():
         torch.testing.assert_close(shifted.read(), shifted.read_ground_truth() + 100)
 
 
-def test_a_sensor_with_a_path_of_its_own():
-    """uses_ring_pipeline = False: called each step and at reset, with no storage in the pipeline."""
+def test_sensor_outside_of_the_ring_pipeline():
+    """With ``uses_ring_pipeline = False``, hooks run in every step and reset, without storage in the pipeline."""
 
     class Clicker(sn.SensorOptions):
         pass
@@ -274,18 +273,18 @@ def test_a_sensor_with_a_path_of_its_own():
 
         @classmethod
         def _build_group(cls, group):
-            group.clicks, group.resets = 0, []
+            return {"clicks": 0, "resets": []}
 
         @classmethod
         def _update_shared_cache(cls, group, ground_truth, measured):
-            group.clicks += 1
+            group.backend["clicks"] += 1
 
         @classmethod
         def _reset_group(cls, group, mask):
-            group.resets.append(mask.nonzero().flatten().tolist())
+            group.backend["resets"].append(mask.nonzero().flatten().tolist())
 
         def read(self, envs=None, history_length=None):
-            return self.group.clicks
+            return self.group.backend["clicks"]
 
     scene = drop_scene()
     clicker = scene.add_sensor(Clicker())
@@ -294,11 +293,11 @@ def test_a_sensor_with_a_path_of_its_own():
     scene.step(4)
     scene.reset(envs=[1])
     assert clicker.read() == 4
-    assert clicker.group.resets == [[0, 1, 2], [1]]
+    assert clicker.group.backend["resets"] == [[0, 1, 2], [1]]
 
 
-def test_own_delay_hook():
-    """A class may read older snapshots its own way; history shows what was read."""
+def test_custom_delay_hook():
+    """A class may combine older snapshots in its own way. The history holds what was read."""
 
     class Mean(Probe):
         pass
@@ -319,8 +318,8 @@ def test_own_delay_hook():
     torch.testing.assert_close(mean.read()[:, 1], truth[-2] + truth[-3])
 
 
-def test_reads_and_steps_do_not_allocate_or_leak():
-    """Steady state: no growth of memory over many steps, reads, sets and resets."""
+def test_steps_and_reads_do_not_leak_memory():
+    """Memory does not grow over many steps, reads, sets and resets."""
     import tracemalloc
     from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The Warp kernels on Warp's CPU device against the Numba kernels, to the bit, over the same storage and raw signal."""
+"""The Warp kernels, on Warp's CPU device, are bit-identical to the Numba kernels for the same raw signal."""
+
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +11,13 @@ from probe import HookedDoubleProbe, HookedProbe, Probe, ProbeSensor
 from thermometer import Thermometer
 
 import sensorium as sn
+from sensorium.pipeline.protocols import ResetEnvs
 
 wp = pytest.importorskip("warp")
 
 
 class Doubled(Probe):
-    """A float that is post-processed."""
+    """A probe with a post-process that returns floats."""
 
 
 class DoubledSensor(ProbeSensor, options=Doubled):
@@ -23,50 +27,52 @@ class DoubledSensor(ProbeSensor, options=Doubled):
 
 
 def same_bits(got, expected, err_msg=""):
-    """The same numbers, and zeros of the same sign."""
+    """Assert that two arrays hold the same numbers, and zeros of the same sign."""
     np.testing.assert_array_equal(got, expected, err_msg=err_msg)
     np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(expected[expected == 0]), err_msg=err_msg)
 
 
+def reset_envs(mask):
+    return ResetEnvs(mask, None)
+
+
 class Duet:
-    """One scene sensed twice: by Numba as usual, and by the Warp kernels into copies of all storage."""
+    """One scene that is sensed twice: by Numba as usual, and by the Warp kernels in copies of all storage."""
 
     def __init__(self, scene, n_envs, seed):
         from sensorium.pipeline.gpu import GpuKernels
 
         scene.build(n_envs=n_envs, seed=seed)
-        self.scene, self.numba = scene, scene._sensing
-        twin = self._copy_of(self.numba)
+        self.scene, self.numba, self.expected = scene, scene._sensing, scene._sensing.layout
         self.data = torch.zeros(scene.model.nsensordata, n_envs)
         self.steps = torch.zeros(n_envs, dtype=torch.int32)
-        self.blocks, self.posts, self.timing = twin
-        self.warp = GpuKernels(self.data, self.steps, self.blocks, self.posts, self.timing, scene.dt)
+        self.layout = self._copy_of(self.expected)
+        self.blocks, self.timing = list(self.layout.blocks.values()), self.layout.timing
+        self.warp = GpuKernels(self.data, self.steps, self.layout, scene.dt)
         self._observe(range(n_envs))
 
     @staticmethod
-    def _copy_of(manager):
-        from copy import copy
-
+    def _copy_of(layout):
         def clone(store):
             new = copy(store)
             for name, tensor in vars(store).items():
                 setattr(new, name, tensor.clone())
             return new
 
-        blocks = []
-        for block in manager._blocks.values():
-            new = copy(block)
-            new.store, new.direct = clone(block.store), clone(block.direct)
-            blocks.append(new)
-        posts = []
-        for post in manager._posts:
-            new = copy(post)
-            new.delivery, new.snapshot, new.truth = clone(post.delivery), post.snapshot.clone(), post.truth.clone()
-            posts.append(new)
-        return blocks, posts, clone(manager._timing)
+        blocks = {
+            dtype: replace(block, store=clone(block.store), delivery=clone(block.delivery))
+            for dtype, block in layout.blocks.items()
+        }
+        posts = {
+            dtype: replace(
+                post, delivery=clone(post.delivery), snapshot=post.snapshot.clone(), truth=post.truth.clone()
+            )
+            for dtype, post in layout.posts.items()
+        }
+        return replace(layout, blocks=blocks, posts=posts, timing=clone(layout.timing))
 
     def _observe(self, envs):
-        """The raw signal of the Numba run, as what the Warp kernels gather: truth is float32, so nothing is lost."""
+        """Copy the raw signal of the Numba run to the Warp run. Ground truth is float32, so this is exact."""
         envs = list(envs)
         self.data[:, envs] = self.scene.world.bind("sensordata")[envs].T.float()
         self.steps.copy_((self.scene.time / self.scene.dt).round().int())
@@ -74,7 +80,7 @@ class Duet:
     def step(self):
         self.scene.step()
         self._observe(range(self.scene.n_envs))
-        self.warp.step(0)
+        self.warp.step()
         self.check()
 
     def reset(self, envs):
@@ -83,24 +89,24 @@ class Duet:
         mask = torch.zeros(self.scene.n_envs, dtype=torch.bool)
         mask[envs] = True
         for block in self.blocks:
-            self.warp.reset_fused(block, 0, mask)
-        self.warp.reset_timing(mask)
+            self.warp.reset_fused(block, reset_envs(mask))
+        self.warp.reset_timing(reset_envs(mask))
         self.check()
 
     def check(self):
-        for mine, block in zip(self.blocks, self.numba._blocks.values(), strict=True):
+        for mine, block in zip(self.blocks, self.expected.blocks.values(), strict=True):
             fused = slice(0, block.fused)
             same_bits(mine.store.extra.numpy(), block.store.extra.numpy())
             for name in ("truth", "reading", "walk"):
                 expected, got = getattr(block.store, name)[fused], getattr(mine.store, name)[fused]
                 same_bits(got.numpy(), expected.numpy(), err_msg=name)
             rows = slice(0, block.fused_rows)
-            same_bits(mine.direct.cache[rows].numpy(), block.direct.cache[rows].numpy())
+            same_bits(mine.delivery.cache[rows].numpy(), block.delivery.cache[rows].numpy())
             for name in ("ring", "history", "truth_history"):
-                expected, got = getattr(block.direct, name), getattr(mine.direct, name)
+                expected, got = getattr(block.delivery, name), getattr(mine.delivery, name)
                 same_bits(got.numpy(), expected.numpy(), err_msg=name)
-        timed = [i for i, flags in enumerate(self.numba._timing.flags.tolist()) if flags & 1]
-        same_bits(self.timing.due[timed].numpy(), self.numba._timing.due[timed].numpy())
+        timed = [i for i, flags in enumerate(self.expected.timing.flags.tolist()) if flags & 1]
+        same_bits(self.timing.due[timed].numpy(), self.expected.timing.due[timed].numpy())
 
 
 def busy_scene():
@@ -154,7 +160,7 @@ def busy_scene():
 
 
 @pytest.mark.parametrize("n_envs", [1, 33, 64])
-def test_fused_step_is_numbas_to_the_bit(n_envs):
+def test_fused_step_is_bit_identical_to_numba(n_envs):
     duet = Duet(busy_scene(), n_envs, seed=11)
     for step in range(25):
         duet.step()
@@ -163,8 +169,8 @@ def test_fused_step_is_numbas_to_the_bit(n_envs):
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_zeros_and_what_is_not_finite_are_numbas_too(reset):
-    """No zero is negative, also where axes are mixed; infinity stays what it is, also where nothing scales it."""
+def test_zeros_and_values_that_are_not_finite_match_numba(reset):
+    """No zero is negative, not even after mixing axes. Infinity stays infinity."""
     scene = drop_scene()
     mirror = ((1.0, 0.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, 1.0))
     scene.add_sensor(sn.IMU(link="box", uuid="a", acc_misalignment=mirror, gyro_bias_spread=0.1, mag_bandwidth=9.0))
@@ -175,10 +181,10 @@ def test_zeros_and_what_is_not_finite_are_numbas_too(reset):
     if reset:
         duet.numba.reset(None)
         for block in duet.blocks:
-            duet.warp.reset_fused(block, 0, torch.ones(4, dtype=torch.bool))
+            duet.warp.reset_fused(block, reset_envs(torch.ones(4, dtype=torch.bool)))
     else:
         duet.numba.step()
-        duet.warp.step(0)
+        duet.warp.step()
     duet.check()
     reading = duet.blocks[0].store.reading[:, 0]
     assert reading[1] == 0
@@ -187,8 +193,8 @@ def test_zeros_and_what_is_not_finite_are_numbas_too(reset):
 
 
 @pytest.mark.parametrize("delay", [-0.05, float("nan"), float("inf"), 1e300])
-def test_delays_that_nobody_could_check_stay_within_the_ring(delay):
-    """On a GPU the values of a tensor pass unseen."""
+def test_delays_that_were_not_validated_stay_within_the_ring(delay):
+    """Values in device tensors are not validated."""
     scene = drop_scene()
     for uuid, linear in (("a", True), ("b", False)):
         scene.add_sensor(sn.IMU(link="box", uuid=uuid, delay=0.02, max_delay=0.03, interpolate=linear))
@@ -198,20 +204,20 @@ def test_delays_that_nobody_could_check_stay_within_the_ring(delay):
             scene.step()
         duet._observe(range(n_envs))
         duet.timing.parameter("delay")[:] = delay
-        duet.warp.step(0)
+        duet.warp.step()
         assert (duet.timing.lag >= 0).all()
         assert ((duet.timing.part >= 0) & (duet.timing.part <= 1)).all()
-        assert duet.blocks[0].direct.cache.isfinite().all()
+        assert duet.blocks[0].delivery.cache.isfinite().all()
         if not delay > 0:
             assert (duet.timing.lag == 0).all()
-            np.testing.assert_array_equal(duet.blocks[0].direct.cache, duet.blocks[0].store.reading)
+            np.testing.assert_array_equal(duet.blocks[0].delivery.cache, duet.blocks[0].store.reading)
         scene = drop_scene()
         for uuid, linear in (("a", True), ("b", False)):
             scene.add_sensor(sn.IMU(link="box", uuid=uuid, delay=0.02, max_delay=0.03, interpolate=linear))
 
 
-def test_rotated_and_summed_gathers_agree():
-    """In float32 on the GPU, from float64 on the CPU: equal within rounding."""
+def test_rotated_and_summed_signals_match_within_rounding():
+    """The GPU computes them in float32, the CPU in float64."""
     scene = drop_scene(height=0.1)
     scene.add_object(sn.Box(size=(0.1, 0.1, 0.1), mass=0.5), name="top", pos=(0, 0, 0.25), free=True)
     scene.add_sensor(sn.ContactForce(link="box", uuid="a", euler=(0.4, 0.5, 0.6), touching=("plane", "top")))
@@ -220,14 +226,14 @@ def test_rotated_and_summed_gathers_agree():
     duet = Duet(scene, 3, seed=0)
     scene.step(40)
     duet._observe(range(3))
-    duet.warp.step(0)
-    for mine, block in zip(duet.blocks, duet.numba._blocks.values(), strict=True):
+    duet.warp.step()
+    for mine, block in zip(duet.blocks, duet.expected.blocks.values(), strict=True):
         torch.testing.assert_close(mine.store.truth, block.store.truth, atol=1e-4, rtol=1e-5)
         assert block.store.truth.abs().max() > 5
 
 
 @pytest.mark.parametrize("options", [HookedProbe, HookedDoubleProbe])
-def test_hardware_stage_of_hooked_classes(options):
+def test_hardware_stage_of_classes_with_hooks(options):
     scene = drop_scene()
     made = options(uuid="p", noise=0.3, random_walk=(0.1, 0.2, 0.3), bias=0.5, resolution=0.01, deadband=0.05)
     probe = scene.add_sensor(made)
@@ -236,12 +242,12 @@ def test_hardware_stage_of_hooked_classes(options):
     for _ in range(4):
         scene.step()
         before, out = group.truth.clone(), torch.zeros_like(group.truth)
-        duet.warp.step(0)
-        duet.warp.hardware(block, group, before, out, 0)
+        duet.warp.step()
+        duet.warp.hardware(block, group, before, out)
         np.testing.assert_array_equal(out.numpy(), group.reading.numpy())
     mask = torch.tensor([False, True, False, False, True])
     scene.reset(envs=[1, 4])
-    duet.warp.reset_hardware(block, group, group.truth.clone(), out, 0, mask)
+    duet.warp.reset_hardware(block, group, group.truth.clone(), out, reset_envs(mask))
     np.testing.assert_array_equal(out[:, mask].numpy(), group.reading[:, mask].numpy())
     assert (block.store.walk[:, mask] == 0).all()
 
@@ -255,24 +261,21 @@ def test_hardware_stage_of_hooked_classes(options):
         Thermometer(link="box", uuid="s", delay=0.03, jitter=0.03),
     ],
 )
-def test_delivery_of_post_processed_and_hooked_classes(sensor):
+def test_delivery_of_classes_with_post_process_or_hooks(sensor):
     scene = drop_scene()
     made = scene.add_sensor(sensor)
     duet = Duet(scene, 4, seed=1)
     group = made.group
-    post = duet.posts[0] if duet.posts else None
-    store = post.delivery if post else duet.blocks[0].direct
-    expected_store = (group.post_processed and duet.numba._posts[0].delivery) or duet.numba._blocks[group.dtype].direct
+    store, expected_store = (layout.snapshots(group).delivery for layout in (duet.layout, duet.expected))
+    mask = torch.tensor([False, False, True, False])
     for step in range(12):
         scene.step()
-        duet.warp.step(0)
-        _, measured, truth = duet.numba._delivery_of(group)
-        duet.warp.deliver(store, group.delivery_rows, measured, truth, 0)
+        duet.warp.step()
+        snapshots = duet.expected.snapshots(group)._replace(delivery=store)
+        duet.warp.deliver(snapshots, group.delivery_rows)
         if step == 6:
             scene.reset(envs=[2])
-            _, measured, truth = duet.numba._delivery_of(group)
-            mask = torch.tensor([False, False, True, False])
-            duet.warp.reset_delivery(store, group.delivery_rows, measured, truth, mask)
+            duet.warp.reset_delivery(snapshots, group.delivery_rows, reset_envs(mask))
         for name in ("ring", "cache", "history", "truth_history"):
             expected, got = getattr(expected_store, name), getattr(store, name)
             np.testing.assert_array_equal(got.numpy(), expected.numpy(), err_msg=name)

@@ -1,8 +1,9 @@
-"""Compiles kernels into the cache on disk, in a process of its own. Started by ``sensorium.compiling``.
+"""Compiles kernels into the cache on disk, in a process of its own. ``sensorium.compiling`` starts it.
 
-Standard input holds pickles, written by the parent process: the search path with the folder of the package, then one
-(module, kernel, argument types) at a time. A byte on standard output answers each. The package's ``__init__`` files are
-not run, since they import torch: kernel modules need NumPy and Numba alone.
+The parent writes pickles to standard input: first the search path, the folder of the package and the names of its
+packages, then one (module, kernel, argument types) at a time. The worker answers each of these with one byte on
+standard output. It does not run the ``__init__`` files of the packages, since they import torch. Kernel modules need
+NumPy and Numba only.
 """
 
 import importlib
@@ -11,19 +12,19 @@ import sys
 import types
 
 
-def _bare_package(name: str, folders: list[str]) -> None:
-    """Register a package whose ``__init__`` is not run."""
+def _register_bare_package(name: str, folders: list[str]) -> None:
+    """Register a package without running its ``__init__``."""
     package = types.ModuleType(name)
     package.__path__ = folders
     sys.modules[name] = package
 
 
 def main() -> None:
-    """Compile what standard input asks for."""
+    """Compile the kernels that the parent asks for, until it closes standard input."""
     path, folder, packages = pickle.load(sys.stdin.buffer)
     sys.path[:] = path
     for name in packages:
-        _bare_package(name, [folder + name.removeprefix("sensorium").replace(".", "/")])
+        _register_bare_package(name, [folder + name.removeprefix("sensorium").replace(".", "/")])
     while True:
         try:
             module, kernel, signature = pickle.load(sys.stdin.buffer)

@@ -1,8 +1,8 @@
-"""Compiling the kernels of a scene on all cores, and telling the user about it.
+"""Compiling the kernels of a scene on all cores, with messages to the user.
 
-Numba compiles one kernel at a time in a process, however many threads ask for it. So kernels that no cache holds are
-handed out one by one: to this process, and to others that fill the cache, from where they are loaded. A process that
-fails costs time only: its kernel is compiled here.
+Numba compiles one kernel at a time per process, even when several threads ask for one. So kernels that no cache holds
+are compiled in several processes: in this one, and in workers that write to the cache, from which this process loads
+them. A worker that fails only costs time: its kernel is compiled here.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sensorium import _system, jit
+from sensorium.jit import Kernel, Signature
 
-_SECONDS = 1 / 2500
-"""Seconds of compilation for a byte of bytecode: measured on a 2.5 GHz Xeon with Numba 0.68.1."""
-_WORTH = 2.0
-"""Seconds of compilation from which starting another process pays."""
-
-
+_SECONDS_PER_BYTE = 1 / 2500
+"""Seconds of compilation per byte of bytecode, measured on a 2.5 GHz Xeon with Numba 0.68.1."""
+_WORTH_A_WORKER = 2.0
+"""Seconds of compilation from which starting a worker pays."""
 _PATIENCE = 60.0
-"""Seconds that other processes have for their last kernel, besides ten times its estimate, before they are killed."""
+"""Seconds that workers have for their last kernel, in addition to ten times the estimate, before they are killed."""
 
 
 class _Job(NamedTuple):
@@ -36,12 +35,12 @@ class _Job(NamedTuple):
     seconds: float
     module: str
     name: str
-    signature: tuple[Any, ...]
-    kernel: Any
+    signature: Signature
+    kernel: Kernel
 
 
-def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
-    """Have the kernels of these calls in memory: loaded from the cache, or compiled on all cores.
+def prepare(calls: Iterable[tuple[Kernel, Signature]]) -> None:
+    """Load the kernels of these calls from the cache, or compile them on all cores.
 
     Args:
         calls: kernels with the types of their arguments.
@@ -49,14 +48,14 @@ def prepare(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
     jobs = _missing(calls)
     if not jobs:
         return
-    own = deque(job for job in jobs if not _portable(job))
-    shared = deque(job for job in jobs if _portable(job))
+    own = deque(job for job in jobs if not _is_portable(job))
+    shared = deque(job for job in jobs if _is_portable(job))
     seconds = sum(job.seconds for job in jobs)
-    count = min(_system.cpu_count(), len(shared) + bool(own)) if seconds >= _WORTH else 1
-    job = _next(own) or _next(shared)  # the longest is for this process, since others take a second to start
-    with _Notice(jobs, max(seconds / count, jobs[0].seconds), (own, shared)):
-        workers = [worker for _ in range(count - 1) if (worker := _start()) is not None]
-        threads = [threading.Thread(target=_hand_out, args=(shared, worker), daemon=True) for worker in workers]
+    count = min(_system.cpu_count(), len(shared) + bool(own)) if seconds >= _WORTH_A_WORKER else 1
+    job = _next(own) or _next(shared)  # this process takes the longest, since workers need a second to start
+    with _Progress(jobs, max(seconds / count, jobs[0].seconds), (own, shared)):
+        workers = [worker for _ in range(count - 1) if (worker := _start_worker()) is not None]
+        threads = [threading.Thread(target=_serve, args=(shared, worker), daemon=True) for worker in workers]
         try:
             for thread in threads:
                 thread.start()
@@ -81,31 +80,40 @@ def _next(queue: deque[_Job]) -> _Job | None:
         return None
 
 
-def _missing(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[_Job]:
-    """The calls whose kernels are neither in memory nor on disk, the longest to compile first."""
+def _missing(calls: Iterable[tuple[Kernel, Signature]]) -> list[_Job]:
+    """Return the calls whose kernels are neither in memory nor on disk, the longest to compile first."""
     jobs = {}
     for kernel, signature in calls:
         cache = getattr(kernel, "_cache", None)
         if not isinstance(cache, jit.KernelCache) or signature in kernel.overloads:
             continue
         if not cache.files(signature):
-            seconds = jit.code_size(kernel) * _SECONDS
+            seconds = jit.code_size(kernel) * _SECONDS_PER_BYTE
             jobs[kernel, signature] = _Job(seconds, kernel.__module__, kernel.__name__, signature, kernel)
     return sorted(jobs.values(), key=lambda job: -job.seconds)
 
 
-def _portable(job: _Job) -> bool:
-    """Whether another process can import the kernel without the whole package, and write to the cache."""
-    return job.module.startswith("sensorium.") and job.module.endswith("kernels") and job.kernel._cache.cache_path
+def _is_portable(job: _Job) -> bool:
+    """Return whether a worker can import the kernel without the whole package, and write it to the cache."""
+    is_ours = job.module.startswith("sensorium.") and is_kernel_module(job.module)
+    return is_ours and job.kernel._cache.cache_path is not None
 
 
-def _start() -> subprocess.Popen[bytes] | None:
-    """A process that compiles kernels, or None where none can be started."""
+def is_kernel_module(module: str) -> bool:
+    """Return whether a module, by its name, holds kernels and imports NumPy and Numba only.
+
+    The name of such a module, or of a package that it lies in, ends with "kernels".
+    """
+    return any(part.endswith("kernels") for part in module.split("."))
+
+
+def _start_worker() -> subprocess.Popen[bytes] | None:
+    """Start a process that compiles kernels; return None if that is impossible."""
     if not Path(sys.executable or "").name.startswith("python"):  # an application that embeds Python
         return None
     folder = Path(jit.__file__).parent
-    inner = [file.parent.relative_to(folder).parts for file in folder.rglob("__init__.py")]
-    packages = [".".join(("sensorium", *parts)) for parts in inner]
+    parts = [file.parent.relative_to(folder).parts for file in folder.rglob("__init__.py")]
+    packages = [name for name in (".".join(("sensorium", *part)) for part in parts) if not is_kernel_module(name)]
     try:
         worker = subprocess.Popen(
             [sys.executable, str(folder / "_jit_worker.py")],
@@ -116,14 +124,14 @@ def _start() -> subprocess.Popen[bytes] | None:
     except OSError:
         return None
     assert worker.stdin is not None
-    with contextlib.suppress(OSError):  # it ended already, which _hand_out notices
+    with contextlib.suppress(OSError):  # it has ended already, which _serve notices
         worker.stdin.write(pickle.dumps((sys.path, str(folder), packages)))
         worker.stdin.flush()
     return worker
 
 
-def _hand_out(jobs: deque[_Job], worker: subprocess.Popen[bytes]) -> None:
-    """Give a process one job after the other, until none is left or it fails."""
+def _serve(jobs: deque[_Job], worker: subprocess.Popen[bytes]) -> None:
+    """Send jobs to a worker, one after the other, until none is left or the worker fails."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     while (job := _next(jobs)) is not None:
@@ -136,25 +144,25 @@ def _hand_out(jobs: deque[_Job], worker: subprocess.Popen[bytes]) -> None:
             return
 
 
-# -- telling the user --------------------------------------------------------------------------------------------------
+# -- messages ----------------------------------------------------------------------------------------------------------
 
 
-class _Notice:
-    """A line on stderr for the time of compiling: how many kernels, and about how long it takes."""
+class _Progress:
+    """Messages on stderr while kernels are compiled: their number, and about how long it takes."""
 
-    current: _Notice | None = None
+    current: _Progress | None = None
 
     def __init__(self, jobs: list[_Job], seconds: float, waiting: tuple[deque[_Job], ...]) -> None:
         self._jobs, self._seconds, self._waiting = jobs, seconds, waiting
 
-    def __enter__(self) -> _Notice:
+    def __enter__(self) -> _Progress:
         self._began = time.perf_counter()
-        _tell(f"sensorium: compiling {_kernels(len(self._jobs))}, once, about {max(self._seconds, 1):.0f} s ...")
+        _print(f"sensorium: compiling {_kernels(len(self._jobs))}, once, about {max(self._seconds, 1):.0f} s ...")
         type(self).current = self
         return self
 
     def begin(self, name: str) -> None:
-        """One more kernel is compiled in this process."""
+        """Show that this process compiles one more kernel."""
         if _is_terminal():
             total = sum(job.seconds for job in self._jobs)
             left = sum(job.seconds for queue in self._waiting for job in tuple(queue))
@@ -166,27 +174,27 @@ class _Notice:
         if _is_terminal():
             _write("\r" + 80 * " " + "\r")
         if exception[0] is None:
-            _tell(f"sensorium: compiled {_kernels(len(self._jobs))} in {time.perf_counter() - self._began:.1f} s")
+            _print(f"sensorium: compiled {_kernels(len(self._jobs))} in {time.perf_counter() - self._began:.1f} s")
 
 
 def _kernels(count: int) -> str:
     return f"{count} kernel{'s' * (count != 1)}"
 
 
-_told = False
+_announced = False
 
 
 def _on_miss(name: str) -> None:
-    """A kernel that is in no cache is about to be compiled."""
-    global _told
-    if _Notice.current is not None:
-        _Notice.current.begin(name)
-    elif not _told:
-        _tell(f"sensorium: compiling {name} and other kernels at their first use, once; this takes seconds ...")
-        _told = True
+    """Show that a kernel is about to be compiled."""
+    global _announced
+    if _Progress.current is not None:
+        _Progress.current.begin(name)
+    elif not _announced:
+        _print(f"sensorium: compiling {name} and other kernels at their first use, once; this takes seconds ...")
+        _announced = True
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     _write(f"{line}\n")
 
 

@@ -1,22 +1,23 @@
 """Numba kernels: how they are compiled, and a cache on disk that follows the code.
 
-``kernel`` compiles a function that Python calls; ``helper`` and ``inlined`` compile functions that only kernels call.
-All use IEEE arithmetic as written (no fast math), so that every batch size gives the same bits.
+``kernel`` compiles a function that Python calls. ``helper`` and ``inlined`` compile functions that only kernels call.
+All use IEEE arithmetic as written, without fast math, so that every batch size gives the same bits.
 
-Numba's own cache looks only at the file in which a function is defined: after an edit of a helper or a constant in
-another file it returns the old machine code. Here a cached kernel is addressed by its content instead: the file name
-holds a hash of the kernel's bytecode, of every function that it calls and every constant that it reads, in whatever
-file, of its argument types, of the versions of Python, Numba, llvmlite and NumPy, and of the CPU. A cached kernel
-therefore cannot be stale: other code has another name.
+Numba's own cache checks only the file that defines a function. After an edit of a helper or a constant in another file
+it returns outdated machine code. Here a cached kernel is addressed by its content instead. The file name contains a
+hash of the kernel's bytecode, of every function that it calls and every constant that it reads in any file, of its
+argument types, of the versions of Python, Numba, llvmlite and NumPy, and of the CPU. So a cached kernel is never
+outdated: other code has another name.
 
-The cache lies in ``__pycache__`` beside the source; where that folder is read-only, in ``sensorium`` below the user's
-cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``). Both are read. ``NUMBA_CACHE_DIR`` overrides them. Where nothing can
-be written, kernels that no folder holds are compiled in every process. Like those of Numba's own cache, the files hold
-pickles and machine code, and need as much trust as the ``.pyc`` files beside them. A checksum finds damaged ones, which
-are compiled again.
+The cache lies in ``__pycache__`` beside the source. If that folder is read-only, it lies in ``sensorium`` below the
+user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``). Both are read. ``NUMBA_CACHE_DIR`` overrides them. If no
+folder can be written, every process compiles the kernels that it does not find. Like the files of Numba's own cache,
+the files contain pickles and machine code, and need as much trust as the ``.pyc`` files beside them. A checksum finds
+damaged files, which are compiled again.
 
-The cache replaces Numba's ``Dispatcher._cache`` and uses ``CompileResult._reduce`` and ``_rebuild``, which are private:
-checked with Numba 0.68.1. If they are missing, kernels are compiled without a cache, and a warning says so.
+The cache replaces Numba's ``Dispatcher._cache`` and uses ``CompileResult._reduce`` and ``_rebuild``. These are private
+interfaces, checked with Numba 0.68.1. If they are missing, kernels are compiled without a cache, and a warning is
+issued.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numba
 import numpy as np
@@ -46,21 +47,38 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.types.containers import BaseTuple
 
+Signature = tuple[Any, ...]
+"""Argument types of a kernel, as Numba's ``typeof`` returns them."""
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-_KEPT = 30 * 86_400
-"""Seconds after which files are deleted when the same kernel is compiled anew."""
+_MAX_AGE = 30 * 86_400
+"""Seconds after which files of a kernel are deleted when it is compiled again."""
 _CONFIG = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "DEBUGINFO_DEFAULT",
            "DISABLE_INTEL_SVML", "LLVM_PASS_TIMINGS", "BOUNDSCHECK")  # fmt: skip
 """Settings of Numba that change the machine code."""
-_CACHES = all(hasattr(CompileResult, name) for name in ("_reduce", "_rebuild")) and hasattr(
+_CAN_CACHE = all(hasattr(CompileResult, name) for name in ("_reduce", "_rebuild")) and hasattr(
     CPUDispatcher, "enable_caching"
 )
-if not _CACHES:
+if not _CAN_CACHE:
     warnings.warn(
         f"Numba {numba.__version__} is not supported: kernels are not cached on disk, but compiled in every process. "
         "Install a version that Sensorium's requirements allow",
         stacklevel=2,
     )
+
+
+class Kernel(Protocol):
+    """A compiled kernel: the part of Numba's dispatcher that Sensorium uses."""
+
+    __name__: str
+    __qualname__: str
+    overloads: dict[Signature, Any]
+    """Argument types -> Numba's compilation."""
+    _cache: KernelCache
+
+    def __call__(self, *arguments: Any) -> Any: ...
+    def compile(self, signature: Signature) -> object:
+        """Compile the kernel for these argument types, or load it from the cache."""
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,34 +91,34 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
             for i in range(x.shape[0]):
                 x[i] = 2 * x[i]
     """
-    # kernels are called from Python or by the chain, never through a C function pointer
+    # without a C wrapper: kernels are called from Python or by chain.py, never through a C function pointer
     jitted: Any = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
-    if _CACHES and isinstance(jitted, CPUDispatcher):  # a plain function under NUMBA_DISABLE_JIT
+    if _CAN_CACHE and isinstance(jitted, CPUDispatcher):  # with NUMBA_DISABLE_JIT it is a plain function
         jitted._cache = KernelCache(function, jitted.targetoptions)
     return jitted  # type: ignore[no-any-return]
 
 
 def helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that kernels call. It is part of their machine code, and is not cached by itself."""
+    """Compile a function that kernels call. It becomes part of their machine code, and is not cached by itself."""
     return numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Insert a function into the kernels that call it, before types are inferred.
 
-    It compiles about twice as fast as a ``helper`` that is called once.
+    A function that is called once compiles about twice as fast as with ``helper``.
     """
     return numba.njit(inline="always", **_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
-# -- what a kernel is made of ------------------------------------------------------------------------------------------
+# -- the content of a kernel -------------------------------------------------------------------------------------------
 
 
-_KNOWN = ("numpy", "math", "builtins", "numba")
+_VERSIONED = ("numpy", "math", "builtins", "numba")
 """Packages whose content is not hashed, since their versions are part of the key."""
 
 
-def fingerprint(function: Any) -> str:
+def fingerprint(function: Callable[..., object]) -> str:
     """Return a hash of a kernel's code, of all functions that it calls, and of all constants that it reads.
 
     Raises:
@@ -112,8 +130,8 @@ def fingerprint(function: Any) -> str:
     return state.hexdigest()
 
 
-def code_size(function: Any) -> int:
-    """Return the bytes of bytecode of a kernel and of all functions that it calls: a measure of compilation time."""
+def code_size(function: Callable[..., object]) -> int:
+    """Return the bytes of bytecode of a kernel and of all functions that it calls. Compilation time grows with it."""
     reader = _Reader(_plain(function))
     for _ in reader.pieces(_plain(function)):
         pass
@@ -121,11 +139,12 @@ def code_size(function: Any) -> int:
 
 
 def _plain(function: Any) -> types.FunctionType:
+    """Return the Python function of a kernel, or a Python function itself."""
     return getattr(function, "py_func", function)
 
 
 class _Reader:
-    """Walks through the code of a kernel and yields texts that describe all it is made of."""
+    """Walks through the code of a kernel and yields texts that describe its whole content."""
 
     def __init__(self, kernel: types.FunctionType) -> None:
         self._kernel, self._seen = kernel, set[int]()
@@ -133,7 +152,7 @@ class _Reader:
         """Bytes of bytecode so far."""
 
     def pieces(self, function: types.FunctionType) -> Iterator[str]:
-        """Describe a function: its bytecode without line numbers, and the values that it looks up."""
+        """Describe a function: its bytecode without line numbers, and the values that it reads."""
         yield f"{function.__module__}.{function.__qualname__}"
         if id(function) in self._seen:
             return
@@ -160,8 +179,10 @@ class _Reader:
                 yield from self._value(constant, names)
 
     def _value(self, value: Any, names: list[str]) -> Iterator[str]:
-        """Describe a value; ``names`` are the attributes that code may look up in it."""
-        known = str(getattr(value, "__module__", None) or getattr(value, "__name__", "")).partition(".")[0] in _KNOWN
+        """Describe a value; ``names`` are the attributes that the code may read from it."""
+        known = (
+            str(getattr(value, "__module__", None) or getattr(value, "__name__", "")).partition(".")[0] in _VERSIONED
+        )
         if isinstance(value, CPUDispatcher):
             yield repr(sorted(value.targetoptions.items()))
             yield from self.pieces(value.py_func)
@@ -197,14 +218,14 @@ class _Reader:
 
 
 def _type_name(kind: Any) -> str:
-    """The name of an argument's type, with the names of fields."""
+    """Return the name of an argument type, with the names of its fields."""
     members = [_type_name(each) for each in kind.types] if isinstance(kind, BaseTuple) else ""
     return f"{kind} {getattr(kind, 'fields', '')} {members}"
 
 
 @functools.cache
 def environment() -> str:
-    """Return what machine code depends on besides the kernel: versions, settings of Numba, and the CPU."""
+    """Return what machine code depends on in addition to the kernel: versions, settings of Numba, and the CPU."""
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -218,16 +239,21 @@ def environment() -> str:
 
 
 class KernelCache:
-    """Machine code of one kernel on disk, one file for each tuple of argument types. Numba calls these methods."""
+    """Machine code of one kernel on disk, one file per tuple of argument types. Numba calls these methods.
 
-    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+    Args:
+        function: the Python function of the kernel.
+        options: options that it is compiled with.
+    """
+
+    def __init__(self, function: Callable[..., object], options: Mapping[str, object]) -> None:
         self._function, self._options = function, repr(sorted(options.items()))
         self._enabled = True
-        self._source = str(Path(function.__code__.co_filename).parent)
+        self._source = str(Path(_plain(function).__code__.co_filename).parent)
 
     @property
     def cache_path(self) -> str | None:
-        """The folder that files are written to, or None where no folder can be written."""
+        """The folder that files are written to, or None if no folder can be written."""
         folder = _writable_folder(self._source)
         return None if folder is None else str(folder)
 
@@ -236,41 +262,41 @@ class KernelCache:
         module = self._function.__module__.rpartition(".")[2]
         return f"{module}.{self._function.__qualname__}-{sys.implementation.cache_tag}"
 
-    def _name(self, signature: Any) -> str:
-        # hashed at every compilation: a constant may have changed since the last one
+    def _name(self, signature: Sequence[Any]) -> str:
+        # hashed at every compilation, since a constant may have changed since the last one
         kinds = [_type_name(kind) for kind in signature]
         content = f"{fingerprint(self._function)} {self._options} {environment()} {kinds}"
         return f"{self._stem}-{hashlib.blake2b(content.encode(), digest_size=12).hexdigest()}.nbk"
 
-    def files(self, signature: Any) -> list[Path]:
-        """Return the files that hold machine code for these argument types: usually none or one."""
+    def files(self, signature: Sequence[Any]) -> list[Path]:
+        """Return the files with machine code for these argument types: usually none or one."""
         if not self._enabled:
             return []
         name = self._name(signature)
         return [file for folder in _folders(self._source) if (file := folder / name).is_file()]
 
-    def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return Numba's compilation for a signature, or None."""
+    def load_overload(self, signature: Sequence[Any], target: Any) -> Any:
+        """Return Numba's compilation for a signature, or None if no file holds it."""
         for file in self.files(signature):
             try:
                 content = file.read_bytes()
                 if hashlib.blake2b(content[32:], digest_size=32).digest() == content[:32]:
                     target.refresh()
                     return CompileResult._rebuild(target, *pickle.loads(content[32:]))
-            except Exception:  # damaged: it is compiled, and written anew
+            except Exception:  # a damaged file is compiled and written again
                 continue
         on_miss(self._function.__name__)
         return None
 
-    def save_overload(self, signature: Any, result: Any) -> None:
-        """Write Numba's compilation for a signature."""
+    def save_overload(self, signature: Sequence[Any], result: Any) -> None:
+        """Write Numba's compilation for a signature to the cache."""
         folder = _writable_folder(self._source) if self._enabled else None
         if folder is None or result.lifted or result.library.has_dynamic_globals:
             return
         file = folder / self._name(signature)
         content = dumps(result._reduce())
         part = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
-        with contextlib.suppress(OSError):  # a full disk: the kernel runs all the same
+        with contextlib.suppress(OSError):  # a full disk; the kernel runs nevertheless
             try:
                 part.write_bytes(hashlib.blake2b(content, digest_size=32).digest() + content)
                 os.replace(part, file)  # a file that exists is complete
@@ -278,7 +304,7 @@ class KernelCache:
                 part.unlink(missing_ok=True)
         for old in [*folder.glob(f"{self._stem}-*.nbk"), *folder.glob(f"{self._stem}-*.tmp")]:
             with contextlib.suppress(OSError):  # another process deleted it, or another user owns it
-                if old.stat().st_mtime < time.time() - _KEPT:
+                if old.stat().st_mtime < time.time() - _MAX_AGE:
                     old.unlink()
 
     def enable(self) -> None:
@@ -286,7 +312,7 @@ class KernelCache:
         self._enabled = True
 
     def disable(self) -> None:
-        """Neither read nor write."""
+        """Stop reading and writing the cache."""
         self._enabled = False
 
     def flush(self) -> None:
@@ -298,20 +324,20 @@ class KernelCache:
 
 @functools.cache
 def _folders(source: str) -> tuple[Path, ...]:
-    """The folders in which kernels of a source folder may be, in the order in which they are tried."""
-    apart = f"{Path(source).name}-{hashlib.blake2b(source.encode(), digest_size=6).hexdigest()}"
+    """Return the folders that may hold the kernels of a source folder, in the order in which they are tried."""
+    subfolder = f"{Path(source).name}-{hashlib.blake2b(source.encode(), digest_size=6).hexdigest()}"
     if numba.config.CACHE_DIR:
-        return (Path(numba.config.CACHE_DIR) / apart,)
+        return (Path(numba.config.CACHE_DIR) / subfolder,)
     folders = [Path(source) / "__pycache__"]
     with contextlib.suppress(RuntimeError):  # there is no home folder
         user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-        folders.append(user / "sensorium" / apart)
+        folders.append(user / "sensorium" / subfolder)
     return tuple(folders)
 
 
 @functools.cache
 def _writable_folder(source: str) -> Path | None:
-    """The first of the folders that can be written."""
+    """Return the first of the folders that can be written, or None."""
     for folder in _folders(source):
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -321,4 +347,4 @@ def _writable_folder(source: str) -> Path | None:
 
 
 on_miss: Callable[[str], None] = lambda name: None  # noqa: E731
-"""Called with a kernel's name before it is compiled; :mod:`sensorium.compiling` tells the user."""
+"""Called with the name of a kernel before it is compiled. :mod:`sensorium.compiling` sets it, to show a message."""

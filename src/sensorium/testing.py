@@ -169,7 +169,7 @@ class SensorContract:
         self.run(drifted, sensor)
         drifted.reset()
         manager = sensor.group._manager
-        walk = manager._blocks[sensor.group.dtype].store.walk[sensor.group.columns]
+        walk = manager.layout.block(sensor.group).store.walk[sensor.group.columns]
         assert not walk.any(), "drift must start from 0"
 
     def test_readings_do_not_depend_on_batch_size(self) -> None:

@@ -1,8 +1,8 @@
-"""The sensor pipeline: storage, the fused step, and the manager that runs it."""
+"""The sensor pipeline: storage, the stages of a step, and the manager that runs them."""
 
+from sensorium.pipeline.blocks import SignalSource
 from sensorium.pipeline.group import SensorGroup, Slots
 from sensorium.pipeline.imperfections import AxisImperfections, Imperfections
-from sensorium.pipeline.layout import SignalSource
 from sensorium.pipeline.manager import SensorManager
 
 __all__ = ["AxisImperfections", "Imperfections", "SensorGroup", "SensorManager", "SignalSource", "Slots"]

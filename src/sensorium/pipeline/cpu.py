@@ -1,216 +1,196 @@
-"""Runs the Numba kernels over the manager's storage, on one thread or several."""
+"""Runs the Numba kernels over the storage of a layout, on one thread or several."""
 
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from sensorium.pipeline import kernels
+from sensorium.pipeline.blocks import ColumnBlock, GroupSnapshots
 from sensorium.pipeline.flags import MIX_ROW, R_SOURCE
 from sensorium.pipeline.group import SensorGroup
+from sensorium.pipeline.kernels import delivery, gather, hardware, reset, timing
+from sensorium.pipeline.kernels.arrays import Columns, Delivery, Timing
 from sensorium.pipeline.launch import Launch, StepCounter, capture, launch
-from sensorium.pipeline.layout import ColumnBlock, PostBlock
-from sensorium.pipeline.storage import DeliveryStore, TimingStore
-from sensorium.worlds import World
+from sensorium.pipeline.layout import Layout
+from sensorium.pipeline.protocols import ResetEnvs
+from sensorium.worlds import MujocoWorld
 
 _PARALLEL_FROM = 16_000
-"""Elements (columns x envs) from which a second thread pays for waking it."""
+"""Elements (columns x envs) from which waking a second thread pays."""
 
 
-class _Share(NamedTuple):
-    """What one thread does of a block's fused step."""
+class _ThreadShare(NamedTuple):
+    """The part of a block's fused step that one thread runs."""
 
-    columns: kernels.Columns
-    delivery: kernels.Delivery
+    columns: Columns
+    delivery: Delivery
     scratch: tuple[np.ndarray, np.ndarray]
     bounds: tuple[int, int, int, int]
-    """First and last column, first and last return row."""
+    """Columns [c0, c1) and return rows [r0, r1)."""
 
 
 class CpuKernels:
-    """The stages of the fused step, over NumPy views of the tensors. Compiled at first use, cached on disk."""
+    """The generic stages on the CPU, over NumPy views of the tensors; see ``PipelineKernels``.
 
-    def __init__(
-        self, world: World, blocks: list[ColumnBlock], posts: list[PostBlock], timing: TimingStore, dt: float
-    ) -> None:
+    Kernels are compiled at first use and cached on disk.
+
+    Args:
+        world: the engine.
+        layout: storage of the sensors.
+        clock: the step count.
+        dt: seconds of one step.
+    """
+
+    def __init__(self, world: MujocoWorld, layout: Layout, clock: StepCounter, dt: float) -> None:
         self._data = world.bind("sensordata").numpy()
         self._time = world.time.numpy()
+        self._clock = clock
         self._dt = dt
-        self._timing_store = timing
-        self._timing = kernels.Timing(**timing.views())
+        self.timed = True
+        """Whether any sensor has a rate, a delay, drop-outs or sticks."""
+        blocks, threads, n_envs = list(layout.blocks.values()), world.threads, world.n_envs
+        self._timing = Timing(**layout.timing.views())
         self._delays = (self._timing.flags, self._timing.lag, self._timing.part)
         self._columns = {id(block): _columns(block) for block in blocks}
-        self._deliveries: dict[int, kernels.Delivery] = {}
-        for delivery in [*(block.direct for block in blocks), *(post.delivery for post in posts)]:
-            assert delivery is not None
-            self._deliveries[id(delivery)] = kernels.Delivery(**delivery.views())
-        threads: int = world.threads  # type: ignore[attr-defined]
+        stores = [*(block.delivery for block in blocks), *(post.delivery for post in layout.posts.values())]
+        self._deliveries = {id(store): Delivery(**store.views()) for store in stores}
         self._scratch: dict[torch.dtype, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._shares: list[list[_Share]] = []  # per block, per thread
+        self._shares: list[list[_ThreadShare]] = []  # per block, per thread
         for block in blocks:
             dtype = block.store.truth.numpy().dtype
-            scratch = [(np.zeros(world.n_envs, dtype), np.zeros((2, world.n_envs), np.float32)) for _ in range(threads)]
+            scratch = [(np.zeros(n_envs, dtype), np.zeros((2, n_envs), np.float32)) for _ in range(threads)]
             self._scratch[block.store.truth.dtype] = scratch
-            assert block.direct is not None
-            arrays = self._columns[id(block)], self._deliveries[id(block.direct)]
-            cuts = zip(scratch, _split(block, threads, world.n_envs), strict=False)
-            self._shares.append([_Share(*arrays, *cut) for cut in cuts])
+            arrays = self._columns[id(block)], self._deliveries[id(block.delivery)]
+            cuts = zip(scratch, _split(block, threads, n_envs), strict=False)
+            self._shares.append([_ThreadShare(*arrays, *cut) for cut in cuts])
         self._arrays = {id(block): _hardware_arrays(self._columns[id(block)], self._timing) for block in blocks}
-        self._cuts = {
-            id(group): _cut(block, group.columns, threads, world.n_envs) for block in blocks for group in block.groups
-        }
-        self._views = {
-            key: array for block in blocks for group in block.groups for key, array in group._array_of.items()
-        }
-        several = any(len(each) > 1 for each in self._shares) or any(len(each) > 1 for each in self._cuts.values())
+        groups = [(block, group) for block in blocks for group in block.groups]
+        self._cuts = {id(group): _cut(block, group.columns, threads, n_envs) for block, group in groups}
+        self._views = {key: array for _, group in groups for key, array in group.arrays.items()}
+        several = max(map(len, self._shares), default=0) > 1 or max(map(len, self._cuts.values()), default=0) > 1
         self._pool = ThreadPoolExecutor(threads - 1, "sensorium") if several else None
-        self.timed = True
-        """Whether any sensor has a rate, a delay or drop-outs."""
 
     @property
     def threaded(self) -> bool:
-        """Whether any stage is cut into parts for several threads."""
+        """Whether any stage is split over several threads."""
         return self._pool is not None
 
-    def step(self, step: int | StepCounter) -> None:
-        """All fused columns of all blocks, from the engine's data to the return cache."""
+    # -- a step -------------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Run the fused columns of all blocks, from the engine's sensor data to the return cache."""
         if self.timed:
-            launch(kernels.time_step, *self._timing, self._time, self._dt, step)
+            launch(timing.time_step, *self._timing, self._time, self._dt, self._clock)
         for shares in self._shares:
-            waiting = []
-            for share in shares[1:]:
-                assert self._pool is not None
-                waiting.append(self._pool.submit(self._step_share, share, step))
+            pending = [self._submit(self._step_share, share) for share in shares[1:]]
             if shares:
-                self._step_share(shares[0], step)
-            for future in waiting:
+                self._step_share(shares[0])
+            for future in pending:
                 future.result()
 
-    def _step_share(self, share: _Share, step: int | StepCounter) -> None:
-        columns, (c0, c1, r0, r1) = share.columns, share.bounds
-        truth, reading = columns.truth, columns.reading
-        launch(kernels.gather, *_gather_arrays(columns), c0, c1, self._data)
-        arrays = _hardware_arrays(columns, self._timing)
-        launch(kernels.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, step)
-        if r0 < r1:
-            launch(kernels.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, step, True, True)
+    def _submit(self, call: Callable[..., None], *arguments: Any) -> Future[None]:
+        assert self._pool is not None
+        return self._pool.submit(call, *arguments)
 
-    def launches(self, blocks: list[ColumnBlock]) -> list[Launch]:
-        """The kernels of a step and of a reset, with arguments of the types that they are called with."""
+    def _step_share(self, share: _ThreadShare) -> None:
+        columns, (c0, c1, r0, r1) = share.columns, share.bounds
+        truth, reading, clock = columns.truth, columns.reading, self._clock
+        launch(gather.gather, *_gather_arrays(columns), c0, c1, self._data)
+        arrays = _hardware_arrays(columns, self._timing)
+        launch(hardware.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, clock)
+        if r0 < r1:
+            launch(delivery.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, clock, True, True)
+
+    def launches(self, blocks: Sequence[ColumnBlock]) -> list[Launch]:
+        """Return the launches of a step and of a reset, for compiling them ahead."""
 
         def calls() -> None:
             if self.timed:
-                launch(kernels.time_step, *self._timing, self._time, self._dt, 0)
+                launch(timing.time_step, *self._timing, self._time, self._dt, self._clock)
             for shares in self._shares:
                 if shares:
-                    self._step_share(shares[0], 0)
-            envs = np.zeros(0, np.int32)
+                    self._step_share(shares[0])
+            nobody = ResetEnvs(torch.zeros(0, dtype=torch.bool), np.zeros(0, np.int32))
             for block in blocks:
-                self.reset_fused(block, 0, envs)
-            self.reset_timing(envs)
+                self.reset_fused(block, nobody)
+            self.reset_timing(nobody)
 
         return capture(calls)
 
-    def gather(self, block: ColumnBlock, group: SensorGroup) -> None:
-        """Raw signals of one group into its part of ``truth``."""
+    def gather(self, block: ColumnBlock, group: SensorGroup[Any]) -> None:
+        """Write the raw signals of one group to its part of ``truth``."""
         arrays = _gather_arrays(self._columns[id(block)])
-        launch(kernels.gather, *arrays, group.columns.start, group.columns.stop, self._data)
+        launch(gather.gather, *arrays, group.columns.start, group.columns.stop, self._data)
 
-    def hardware(
-        self,
-        block: ColumnBlock,
-        group: SensorGroup,
-        before: torch.Tensor,
-        out: torch.Tensor,
-        step: int | StepCounter,
-        hold: bool = False,
-    ) -> None:
-        """The hardware stage of one group, from ``before`` to ``out``; ``hold`` keeps what is not due."""
+    def hardware(self, block: ColumnBlock, group: SensorGroup[Any], before: torch.Tensor, out: torch.Tensor) -> None:
+        """Apply the hardware stage of one group to ``before`` and write the result to ``out``."""
         first, arrays = group.columns.start, self._arrays[id(block)]
-        common = (self._view(before), self._view(out), first, hold, step)
-        waiting = []
-        for number, cut in enumerate(self._cuts[id(group)]):
-            scratch = self._scratch[block.store.truth.dtype][number]
-            if number == 0:
-                own = (*scratch, *cut)
-            else:
-                assert self._pool is not None
-                waiting.append(self._pool.submit(launch, kernels.hardware_step, *arrays, *scratch, *cut, *common))
-        launch(kernels.hardware_step, *arrays, *own, *common)
-        for future in waiting:
+        common = (self._view(before), self._view(out), first, False, self._clock)
+        scratch, cuts = self._scratch[block.store.truth.dtype], self._cuts[id(group)]
+        pending = [
+            self._submit(launch, hardware.hardware_step, *arrays, *scratch[number], *cuts[number], *common)
+            for number in range(1, len(cuts))
+        ]
+        launch(hardware.hardware_step, *arrays, *scratch[0], *cuts[0], *common)
+        for future in pending:
             future.result()
 
     def _view(self, tensor: torch.Tensor) -> np.ndarray:
-        """The tensor as an array; looked up for the groups' own, which takes a tenth of the time of making it."""
+        """Return the tensor as an array. Views of the groups' own tensors are kept, which is ten times faster."""
         found = self._views.get(id(tensor))
         return tensor.numpy() if found is None else found
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one of the groups' own tensors to another."""
-        launch(kernels.copy, self._view(source), self._view(target))
+        launch(hardware.copy, self._view(source), self._view(target))
 
-    def deliver(
-        self,
-        delivery: DeliveryStore,
-        rows: slice,
-        measured: torch.Tensor,
-        truth: torch.Tensor,
-        step: int | StepCounter,
-        serve: bool = True,
-        remember: bool = True,
-    ) -> None:
-        """Snapshots of some return columns into rings, cache and histories."""
-        launch(
-            kernels.deliver,
-            *self._deliveries[id(delivery)],
-            rows.start,
-            rows.stop,
-            measured.numpy(),
-            truth.numpy(),
-            *self._delays,
-            step,
-            serve,
-            remember,
-        )
+    def deliver(self, snapshots: GroupSnapshots, rows: slice, serve: bool = True, remember: bool = True) -> None:
+        """Write snapshots of return columns ``rows`` to ring, cache and history."""
+        arrays = (*self._snapshot_arrays(snapshots, rows), *self._delays)
+        launch(delivery.deliver, *arrays, self._clock, serve, remember)
 
-    def reset_fused(self, block: ColumnBlock, step: int, envs: np.ndarray) -> None:
-        """All fused columns of a block, at the reset of some envs."""
-        columns = self._columns[id(block)]
-        arrays = _column_arrays(columns)
-        launch(kernels.reset_truth, *_gather_arrays(columns), 0, block.fused, self._data, envs)
-        launch(kernels.reset_columns, *arrays, 0, block.fused, columns.truth, columns.reading, 0, step, envs)
-        assert block.direct is not None
-        delivery = self._deliveries[id(block.direct)]
-        launch(kernels.reset_delivery, *delivery, 0, block.fused_rows, columns.reading, columns.truth, envs)
+    def _snapshot_arrays(self, snapshots: GroupSnapshots, rows: slice) -> tuple[Any, ...]:
+        store, measured, truth = snapshots
+        return (*self._deliveries[id(store)], rows.start, rows.stop, measured.numpy(), truth.numpy())
 
-    def reset_timing(self, envs: np.ndarray) -> None:
-        """Stuck sensors of some envs recover."""
-        launch(kernels.reset_timing, self._timing.stuck, envs)
+    # -- a reset ------------------------------------------------------------------------------------------------------
+
+    def reset_fused(self, block: ColumnBlock, envs: ResetEnvs) -> None:
+        """Take the first sample of the fused columns of a block in the reset envs."""
+        columns, ids = self._columns[id(block)], envs.ids
+        truth, reading = columns.truth, columns.reading
+        launch(reset.reset_truth, *_gather_arrays(columns), 0, block.fused, self._data, ids)
+        arrays = (*_column_arrays(columns), 0, block.fused, truth, reading, 0)
+        launch(reset.reset_columns, *arrays, self._clock, ids)
+        store = self._deliveries[id(block.delivery)]
+        launch(reset.reset_delivery, *store, 0, block.fused_rows, reading, truth, ids)
+
+    def reset_timing(self, envs: ResetEnvs) -> None:
+        """Let stuck sensors of the reset envs recover."""
+        launch(reset.reset_timing, self._timing.stuck, envs.ids)
 
     def reset_hardware(
         self,
         block: ColumnBlock,
-        group: SensorGroup,
+        group: SensorGroup[Any],
         before: torch.Tensor,
         out: torch.Tensor,
-        step: int,
-        envs: np.ndarray,
+        envs: ResetEnvs,
     ) -> None:
-        """The hardware stage of one group, at the reset of some envs."""
+        """Apply the hardware stage of one group in the reset envs."""
         arrays = _column_arrays(self._columns[id(block)])
         first, last = group.columns.start, group.columns.stop
-        launch(kernels.reset_columns, *arrays, first, last, before.numpy(), out.numpy(), first, step, envs)
+        values = (before.numpy(), out.numpy(), first)
+        launch(reset.reset_columns, *arrays, first, last, *values, self._clock, envs.ids)
 
-    def reset_delivery(
-        self, delivery: DeliveryStore, rows: slice, measured: torch.Tensor, truth: torch.Tensor, envs: np.ndarray
-    ) -> None:
-        """Fill rings, cache and histories of some envs with their first snapshot."""
-        arrays = *self._deliveries[id(delivery)], rows.start, rows.stop, measured.numpy(), truth.numpy()
-        launch(kernels.reset_delivery, *arrays, envs)
+    def reset_delivery(self, snapshots: GroupSnapshots, rows: slice, envs: ResetEnvs) -> None:
+        """Fill ring, cache and history of the reset envs with their first snapshot."""
+        launch(reset.reset_delivery, *self._snapshot_arrays(snapshots, rows), envs.ids)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -218,41 +198,43 @@ class CpuKernels:
             self._pool.shutdown()
 
 
-def _columns(block: ColumnBlock) -> kernels.Columns:
-    """Views of a block's columns; None for imperfections that none of them has, whose code is then not compiled."""
+def _columns(block: ColumnBlock) -> Columns:
+    """Return views of a block's columns.
+
+    Arrays of imperfections that no column has are None: Numba then does not compile their code.
+    """
     views: dict[str, Any] = block.store.views()
     for name in ("mix", "extra"):
         if not views[name].shape[0]:
             views[name] = None
-    return kernels.Columns(**views)
+    return Columns(**views)
 
 
-def _hardware_arrays(columns: kernels.Columns, timing: kernels.Timing) -> tuple[Any, ...]:
-    """What the hardware stage takes of a block and of the timing."""
+def _hardware_arrays(columns: Columns, timing: Timing) -> tuple[Any, ...]:
+    """Return the arguments of the hardware stage that come from a block and from the timing."""
     return (*_column_arrays(columns), timing.flags, timing.due)
 
 
-def _column_arrays(columns: kernels.Columns) -> tuple[Any, ...]:
-    """What a reset takes of a block."""
+def _column_arrays(columns: Columns) -> tuple[Any, ...]:
+    """Return the arguments of a reset that come from a block."""
     return columns.table, columns.key, columns.mix, columns.walk, columns.parameters, columns.extra
 
 
-def _gather_arrays(columns: kernels.Columns) -> tuple[np.ndarray, ...]:
-    """What gathering takes of a block."""
+def _gather_arrays(columns: Columns) -> tuple[np.ndarray, ...]:
+    """Return the arguments of gathering that come from a block."""
     return columns.table, columns.sources, columns.truth
 
 
 def _split(block: ColumnBlock, threads: int, n_envs: int) -> list[tuple[int, int, int, int]]:
-    """Column and return-row ranges, one a thread; never through three columns that are mixed."""
-    assert block.direct is not None
-    source = block.direct.table[: block.fused_rows, R_SOURCE].numpy()
+    """Return one range of fused columns and of their return rows per thread."""
+    source = block.delivery.table[: block.fused_rows, R_SOURCE].numpy()
     cuts = _cut(block, slice(0, block.fused), threads, n_envs)
     rows = [np.searchsorted(source, cut) for cut in cuts]
     return [(*cut, int(row[0]), int(row[1])) for cut, row in zip(cuts, rows, strict=True) if cut[0] < cut[1]]
 
 
 def _cut(block: ColumnBlock, columns: slice, threads: int, n_envs: int) -> list[tuple[int, int]]:
-    """Ranges of columns, one a thread; never through three columns that are mixed."""
+    """Return one range of columns per thread. Three columns that are mixed stay together."""
     count = columns.stop - columns.start
     if count * n_envs < _PARALLEL_FROM:
         threads = 1

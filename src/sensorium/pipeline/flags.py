@@ -1,6 +1,6 @@
-"""Bits and codes that the kernels branch on, once per column or sensor."""
+"""Bits and codes that the kernels branch on, once per column or sensor, and the columns of their tables."""
 
-# what a column's hardware stage has to do
+# flags of a column: what its hardware stage has to do
 UNIFORM = 1  # bias, walk and noise are the same in every env
 NOISE = 2
 BIAS = 4
@@ -11,28 +11,28 @@ RESOLUTION = 64
 MIX = 128  # the column is a weighted sum of three (axis misalignment)
 FILTER = 256
 SCALE = 512
-SPREAD = 1024  # an offset drawn at every reset
+SPREAD = 1024  # an offset drawn at every reset (turn-on bias)
 INSTABILITY = 2048  # a Gauss-Markov drift
 TEMPERATURE = 4096
 OUTLIERS = 8192
 ALIKE = 16384  # dead band, resolution and saturation are the same in every env
-IDLE = UNIFORM | ALIKE  # bits that say how, and ask for nothing: a column without others passes as it is
+IDLE = UNIFORM | ALIKE  # flags that need no work: the hardware stage leaves a column without other flags unchanged
 
-# what a sensor's timing has to do
+# flags of a sensor: what its timing has to do
 RATE = 1
 DROPOUT = 2
 DELAYED = 4
 LINEAR = 8
-SAME = 16  # its timing is the same in every env
+SAME = 16  # timing parameters are the same in every env
 STUCK = 32
-HELD = RATE | DROPOUT | STUCK  # what can keep a sample from being taken
+HELD = RATE | DROPOUT | STUCK  # flags of sensors that do not sample in every step
 
 # how a column's raw signal is gathered from the engine's sensor data
-GATHER_NONE = -1  # by a hook of its class
+GATHER_NONE = -1  # not gathered: a hook of the class computes it
 GATHER_COPY = 0
 GATHER_SUM = 1
-GATHER_ROTATE = 2  # sum of world-frame vectors, rotated into a frame, one component
-GATHER_TIME = 3  # on the GPU, where the engine's clock is float32: steps since the env's reset, times dt
+GATHER_ROTATE = 2  # one component of the sum of world-frame vectors, rotated into a frame
+GATHER_TIME = 3  # steps since the env's reset, times dt; on the GPU, where the engine's clock is float32
 
 # columns of the per-column table
 COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first", "extra_row")
@@ -55,7 +55,7 @@ R_SOURCE, R_SENSOR, R_LINEAR, R_RING_FIRST, R_RING_SLOTS, R_HISTORY_FIRST, R_HIS
 P_NOISE, P_BIAS, P_RANDOM_WALK, P_RESOLUTION, P_DEADBAND, P_LOW, P_HIGH = range(7)
 T_RATE, T_DELAY, T_JITTER, T_DROPOUT, T_STUCK = range(5)
 
-# what the columns of sensors with further imperfections have beside: parameters, coefficients of the filter, and state
+# fields of columns with further imperfections: parameters, coefficients of the filter, and state
 EXTRA_NAMES = (
     "scale_error",
     "bias_spread",

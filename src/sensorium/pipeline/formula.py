@@ -1,15 +1,15 @@
-"""The formula of the fused step: the one description that every implementation of it follows to the bit.
+"""The formula of the fused step. Every implementation follows it bit by bit.
 
-The Numba kernels (``kernels.py``) compute it on the CPU, the Warp kernels (``warp_snippets.py``) on the GPU, and the
-plain NumPy reference in ``tests/reference.py`` holds them to it exactly. All arithmetic is IEEE float32 (float64 for
-sensors that ask for it, and for times), one operation at a time in the order written here, with
-``+ - * / sqrt rint floor ceil`` and comparisons only and no fused multiply-add, so that every device gives the same
-bits.
+The Numba kernels (``kernels``) compute it on the CPU, the Warp kernels (``warp_snippets``) on the GPU. The tests
+compare both with a plain NumPy reference (``tests/reference.py``). All arithmetic is IEEE float32 (float64 for sensors
+of that dtype, and for times), one operation at a time in the order written here. Only comparisons and
+``+ - * / sqrt rint floor ceil`` are used, and no fused multiply-add, so that every device gives the same bits.
 
-**Random words.** ``(w0, w1) = threefry2x32_20(key, (env, step))``: a draw depends on (seed, uuid, element, env, step)
-alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``step`` counts scene steps since build.
+**Random words.** ``(w0, w1) = threefry2x32_20(key, (env, step))``. A random number depends only on (seed, uuid,
+element, env, step): ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``step`` counts scene steps since
+build.
 
-**Normals**, two from one pair of words (Box and Muller's way round a quarter circle)::
+**Normals**, two from one pair of words (the Box-Muller transform on a quarter circle)::
 
     u = ((w0 >> 9) + 0.5) * 2^-23           in (0, 1), exact
     r = sqrt(-2 * log(u))                   log: exponent and a polynomial, see LOG
@@ -17,22 +17,22 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
     n0 = r * sine(q)     sign: bit 0 of w1  sine(q) = sin(q * pi / 2) = q * polynomial(q * q), see SINE
     n1 = r * sine(1 - q) sign: bit 1 of w1
 
-**Further words**, where a column has the imperfections that need them, by the same key: ``(m0, m1)`` are the normals of
-``(env + 2^31, step)``, ``(o0, o1)`` the words of ``(env + 2^30, step)``; at a reset ``(e0, e1)`` are the normals of
-``(env + 3 * 2^30, step)``.
+**Further words**, for columns with imperfections that need them, with the same key: ``(m0, m1)`` are the normals of
+``(env + 2^31, step)``, ``(o0, o1)`` are the words of ``(env + 2^30, step)``. At a reset, ``(e0, e1)`` are the normals
+of ``(env + 3 * 2^30, step)``.
 
 **Timing**, per sensor and env, in float64, with k = rint(time / dt) steps since the env's reset::
 
-    due     = floor(k * (dt * rate) + EPS) > floor((k - 1) * (dt * rate) + EPS), or always without a rate
-    lost    = dropout > (w1 >> 8) * 2^-24   words drawn with the sensor's own key; a lost sample is not taken
-    stuck   = stuck or p > (v0 >> 8) * 2^-24         v by (env + 2^31, step); p = 1 - exp(-dt * rate of sticking)
-    late    = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)      steps
-    lag     = ceil(late - EPS)              zero-order hold; the linear option takes floor(late + EPS) and one older
+    due     = floor(k * (dt * rate) + EPS) > floor((k - 1) * (dt * rate) + EPS); always true without a rate
+    lost    = dropout > (w1 >> 8) * 2^-24   words of the sensor's own key; a lost sample is not taken
+    stuck   = stuck or p > (v0 >> 8) * 2^-24         words v of (env + 2^31, step); p = 1 - exp(-dt * failures per s)
+    latency = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)      in steps
+    lag     = ceil(latency - EPS)           zero-order hold; linear: floor(latency + EPS), mixed with the next older one
 
 **Reading**, per column and env, from the measured signal ``x`` before the hardware stage::
 
-    x       = x + 0                         no zero is negative
-    y       = b0 * x + z1                   the low-pass filter, if there is one
+    x       = x + 0                         turns -0 into 0
+    y       = b0 * x + z1                   the low-pass filter, if the column has one
     z1, z2  = (b1 * x - a1 * y) + z2, b2 * x - a2 * y
     x       = y + scale_error * y
     walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
@@ -43,11 +43,11 @@ alone, where ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``
     x       = 0 where |x| < deadband
     x       = rint(x / resolution) * resolution, where resolution > 0
     x       = min(max(x, low), high)
-    reading = x where due, not lost and not stuck, else what it was
+    reading = x if due, not lost and not stuck, else the previous reading
 
 At a reset walk is 0, offset = bias_spread * e0, drift = bias_instability * e1, and the filter is at rest at x:
-z1 = (1 - b0) * x, z2 = (b2 - a2) * x. So it is at the first sample after its bandwidth was set, which makes z1 NaN, or
-after one that was not finite.
+z1 = (1 - b0) * x, z2 = (b2 - a2) * x. The filter is also set to rest whenever z1 is NaN: at the first sample after its
+bandwidth was set, which makes z1 NaN, and after a sample that was not finite.
 """
 
 import hashlib
@@ -78,27 +78,33 @@ SINE = (
 SQRT_HALF = 0.7071067690849304
 LOG_2 = 0.6931471824645996
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
-"""Threefry2x32's rotation constants, four rounds each in turn."""
+"""Rotation constants of Threefry2x32; round r uses number r % 8."""
 PARITY = 0x1BD11BDA
 """Threefry's key-schedule constant."""
 EPS = 1e-6
-"""Steps by which an instant may be missed through rounding of times."""
+"""Tolerance in steps for the rounding of times, so that a sampling instant is not missed."""
 
 GAUSS_MARKOV, OUTLIER, RESET = 1 << 31, 1 << 30, 3 << 30
-"""What is added to the env in the counter of further words."""
+"""Numbers that are added to the env in the counter of further words."""
 TEMPERATURE = 25.0
-"""°C at which there is no temperature drift."""
+"""Temperature in °C at which the temperature drift is 0."""
 
 TIMING = -1
-"""The element whose key the timing of a sensor (jitter, dropout) draws with; columns are 0, 1, ..."""
+"""Element number of a sensor's timing (jitter, drop-outs, sticking) in its random key. Columns are 0, 1, ..."""
 
 
 def key(seed: int, uuid: str, element: int) -> tuple[int, int]:
-    """The Threefry key, two 32-bit words, of one element of one sensor."""
+    """Return the Threefry key of one element of one sensor: two 32-bit words.
+
+    Args:
+        seed: the scene's seed.
+        uuid: the sensor's uuid.
+        element: number of the column, or ``TIMING``.
+    """
     digest = hashlib.blake2b(f"{seed}\0{uuid}\0{element}".encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
-def delay_slots(late: float, dt: float) -> int:
-    """How many steps old a snapshot may have to be for a delay of ``late`` seconds."""
-    return max(0, math.ceil(late / dt - EPS))
+def delay_slots(latency: float, dt: float) -> int:
+    """Return the age in steps of the snapshot that is read with a latency of ``latency`` seconds."""
+    return max(0, math.ceil(latency / dt - EPS))

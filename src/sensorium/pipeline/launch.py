@@ -1,9 +1,9 @@
-"""Launching compiled kernels, and taking notes of what a hook launches.
+"""Launching compiled kernels, and capturing what a hook launches.
 
-At one env, calling a Numba kernel costs more than running it: each of its arrays is looked at and unpacked in every
-call, some 0.1 us apiece, and a step of a whole suite makes dozens of such calls. So hooks are captured on the CPU as
-they are on the GPU: one that is marked :func:`replayable` runs once with :func:`launch` taking notes instead of
-launching, and :mod:`sensorium.pipeline.chain` makes one native call of all notes.
+At one env, calling a Numba kernel costs more than running it: every call checks and unpacks each array, about 0.1 us
+per array, and a step of a whole suite makes dozens of such calls. So hooks are captured on the CPU as they are on the
+GPU. A hook that is marked :func:`replayable` runs once while :func:`launch` records instead of launching, and
+:mod:`sensorium.pipeline.chain` turns all records into one native call.
 """
 
 from __future__ import annotations
@@ -14,62 +14,68 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-F = TypeVar("F", bound=Callable[..., Any])
+HookT = TypeVar("HookT", bound=Callable[..., object])
 
 
 class StepCounter(NamedTuple):
-    """An integer argument that changes from step to step."""
+    """An integer argument of a kernel that changes from step to step."""
 
     cell: np.ndarray
-    """(1,) int64: where its value lies."""
+    """(1,) int64: the memory that holds its value."""
 
 
 class Launch(NamedTuple):
-    """One kernel and what it is called with."""
+    """One call of a kernel."""
 
-    kernel: Any
+    kernel: Callable[..., Any]
     arguments: tuple[Any, ...]
 
 
-class _Notes(threading.local):
-    """What is launched by a hook that is captured in this thread; None while none is."""
+class _Record(threading.local):
+    """The launches of the hook that is captured in this thread; None while none is captured."""
 
-    taken: list[Launch] | None = None
-
-
-_notes = _Notes()
+    launches: list[Launch] | None = None
 
 
-def replayable(hook: F) -> F:
-    """Mark a hook that does nothing on the CPU but :func:`launch`, with the same arguments in every step.
+_record = _Record()
 
-    It may decide by what ``SensorManager.set`` changes (whether a group is idle, or holds samples), for hooks are
-    captured anew after that.
+
+def replayable(hook: HookT) -> HookT:
+    """Mark a hook that, on the CPU, only calls :func:`launch`, with the same arguments in every step.
+
+    The hook may depend on what ``SensorManager.set`` changes (whether a group is idle, or holds samples), since hooks
+    are captured again after such a change.
     """
-    hook.replayable = hook  # type: ignore[attr-defined]  # itself, for functools.wraps copies attributes to others
+    # The mark is the hook itself: functools.wraps copies attributes, and a copied mark must not count.
+    hook.replayable = hook  # type: ignore[attr-defined]
     return hook
 
 
-def is_replayable(hook: Any) -> bool:
-    """Whether a hook is marked so: itself, not one that it overrides."""
+def is_replayable(hook: object) -> bool:
+    """Return whether a hook itself is marked, and not only a hook that it overrides or wraps."""
     function = getattr(hook, "__func__", hook)
     return function is not None and getattr(function, "replayable", None) is function
 
 
-def launch(kernel: Any, *arguments: Any) -> None:
-    """Call a compiled kernel, or take a note of the call while a hook is captured."""
-    if _notes.taken is None:
+def launch(kernel: Callable[..., Any], *arguments: Any) -> None:
+    """Call a compiled kernel, or record the call while a hook is captured.
+
+    Args:
+        kernel: a function compiled by :func:`sensorium.jit.kernel`.
+        *arguments: arrays, numbers, None, and :class:`StepCounter`, whose current value is passed.
+    """
+    if _record.launches is None:
         kernel(*(int(value.cell[0]) if type(value) is StepCounter else value for value in arguments))
     else:
-        _notes.taken.append(Launch(kernel, arguments))
+        _record.launches.append(Launch(kernel, arguments))
 
 
-def capture(hook: Callable[[], Any]) -> list[Launch]:
-    """What a hook launches, in order; nothing is launched."""
-    notes: list[Launch] = []
-    _notes.taken = notes
+def capture(hook: Callable[[], object]) -> list[Launch]:
+    """Return what a hook launches, in order, without launching it."""
+    launches: list[Launch] = []
+    _record.launches = launches
     try:
         hook()
     finally:
-        _notes.taken = None
-    return notes
+        _record.launches = None
+    return launches

@@ -1,11 +1,10 @@
-"""Imperfection parameters: checked, written per column and env, and never copied or re-allocated."""
+"""Imperfection parameters of columns: checks, and writes per column and env, in place."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -55,25 +54,33 @@ _EXTRA_BITS = {
     "bandwidth": FILTER,
 }
 _LASTING = ("bias_spread", "bias_instability", "bandwidth")
-"""What leaves something behind in each env when it is set to nothing: an offset until the reset, a drift that fades,
-the state of a filter. Its flag stays, lest what is set in one env changes the others."""
+"""Options that leave state behind in an env when they are set to 0: an offset until the reset, a drift that fades, the
+state of a filter. Their flag stays set. Otherwise setting one env to 0 could change the others."""
 EXTRA_OPTIONS = (*_EXTRA_BITS, "correlation_time", "temperature", "outlier_size")
-"""Further imperfections, whose memory is allocated for sensors whose options name one of them."""
+"""Further imperfections. Memory for them is allocated for sensors whose options set at least one of them."""
 _SIGNED = ("bias", "scale_error", "temperature_drift", "temperature")
 
 
 @dataclass(frozen=True)
 class Write:
-    """A checked change, ready to be made: ``target[rows, envs] = values``, then ``after()``."""
+    """A checked change that can be applied: ``target[rows, envs] = values``, then ``after()``.
+
+    Attributes:
+        target: storage, (all rows, B).
+        rows: the rows to write.
+        envs: ids of the envs to write, (n,) int64; None for all.
+        values: (rows, 1) or (rows, n).
+        after: called after the write.
+    """
 
     target: torch.Tensor
     rows: slice
     envs: torch.Tensor | None
-    values: torch.Tensor  # (rows, n envs or 1)
+    values: torch.Tensor
     after: Callable[[], None]
 
     def apply(self) -> None:
-        """Make the change, in place."""
+        """Write the values in place."""
         values = upload(self.values.to(self.target.dtype), self.target.device)
         if self.envs is None:
             self.target[self.rows] = values
@@ -82,8 +89,16 @@ class Write:
         self.after()
 
 
-def as_numbers(option: str, value: Any) -> torch.Tensor:
-    """``value`` as a float64 tensor, or an OptionError when it is not made of numbers."""
+def as_numbers(option: str, value: object) -> torch.Tensor:
+    """Return ``value`` as a float64 tensor, on the device that it came from.
+
+    Args:
+        option: name of the option, for error messages.
+        value: a number, an array, a tensor, or nested sequences of numbers.
+
+    Raises:
+        OptionError: ``value`` does not consist of numbers.
+    """
     if isinstance(value, torch.Tensor):
         tensor = value
     else:
@@ -99,10 +114,17 @@ def as_numbers(option: str, value: Any) -> torch.Tensor:
     return tensor.double()
 
 
-def broadcast(option: str, value: Any, columns: int, n_envs: int) -> torch.Tensor:
-    """``value`` as (columns, 1) or (columns, n_envs) float64, on the device that it came from.
+def broadcast(option: str, value: object, columns: int, n_envs: int) -> torch.Tensor:
+    """Return ``value`` as a (columns, 1) or (columns, n_envs) float64 tensor, on the device that it came from.
 
-    It may be a number, one value per axis (columns,), or one row per env: (n_envs, columns) or (n_envs, 1).
+    Args:
+        option: name of the option, for error messages.
+        value: a number, one value per axis (columns,), or one row per env, (n_envs, columns) or (n_envs, 1).
+        columns: number of columns.
+        n_envs: number of envs that are written.
+
+    Raises:
+        OptionError: ``value`` does not consist of numbers, or has another shape.
     """
     tensor = as_numbers(option, value)
     if tensor.ndim == 0:
@@ -119,21 +141,38 @@ def broadcast(option: str, value: Any, columns: int, n_envs: int) -> torch.Tenso
     )
 
 
-def check(option: str, values: torch.Tensor, *, least: float | None = None, most: float | None = None) -> torch.Tensor:
-    """Raise an OptionError for NaN or values out of range. CUDA tensors pass unseen: looking would wait for them."""
+def check(option: str, values: torch.Tensor, *, lower: float | None = None, upper: float | None = None) -> torch.Tensor:
+    """Return ``values`` if they are in range.
+
+    Values in CUDA tensors are not validated, since that would synchronise with the GPU.
+
+    Args:
+        option: name of the option, for error messages.
+        values: the values.
+        lower: lower bound; with one, infinite values are refused as well.
+        upper: upper bound.
+
+    Raises:
+        OptionError: a value is NaN or out of range.
+    """
     if values.device.type != "cpu":
         return values
-    if bool(values.isnan().any()) or (least is not None and bool(values.isinf().any())):
+    if bool(values.isnan().any()) or (lower is not None and bool(values.isinf().any())):
         raise OptionError(f"{option} must be finite, got {values.flatten()[:4].tolist()}")
-    if least is not None and bool((values < least).any()):
-        raise OptionError(f"{option} must be at least {least:g}, got {float(values.min()):g}")
-    if most is not None and bool((values > most).any()):
-        raise OptionError(f"{option} must be at most {most:g}, got {float(values.max()):g}")
+    if lower is not None and bool((values < lower).any()):
+        raise OptionError(f"{option} must be >= {lower:g}, got {float(values.min()):g}")
+    if upper is not None and bool((values > upper).any()):
+        raise OptionError(f"{option} must be <= {upper:g}, got {float(values.max()):g}")
     return values
 
 
 class ColumnParameters:
-    """The parameters of one block, with the flags that let the kernels skip what is not used."""
+    """Writes the parameters of one block, and the flags by which the kernels skip unused stages.
+
+    Args:
+        store: tensors of the block.
+        dt: seconds of one step.
+    """
 
     def __init__(self, store: ColumnStore, dt: float) -> None:
         self._store = store
@@ -149,8 +188,19 @@ class ColumnParameters:
         self._idle: dict[int, bool] = {}
         self._refresh(slice(0, n_columns))
 
-    def writes(self, name: str, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
-        """The checked writes that set parameter ``name`` (as options name it) of columns ``rows``."""
+    def writes(self, name: str, option: str, value: object, rows: slice, envs: torch.Tensor | None) -> list[Write]:
+        """Return the checked writes that set one parameter of columns ``rows``.
+
+        Args:
+            name: the generic parameter: "noise", "bias", "random_walk", "resolution", "deadband" or "saturation".
+            option: name of the option, for error messages.
+            value: see :func:`broadcast`; for "saturation" a pair (min, max). None disables the imperfection.
+            rows: columns of the block.
+            envs: ids of the envs, (n,) int64; None for all.
+
+        Raises:
+            OptionError: the value cannot be used.
+        """
         count = rows.stop - rows.start
         n_envs = self._n_envs if envs is None else len(envs)
         if name == "saturation":
@@ -164,7 +214,7 @@ class ColumnParameters:
                 raise OptionError(f"{option} must be (min, max) with min <= max, got {value!r}")
             return [self._write(field, values, rows, envs) for field, values in both]
         values = broadcast(option, 0.0 if value is None else value, count, n_envs)
-        check(option, values, least=None if name == "bias" else 0.0)
+        check(option, values, lower=None if name == "bias" else 0.0)
         if name == "bias" and values.device.type == "cpu" and bool(values.isinf().any()):
             raise OptionError(f"{option} must be finite, got {value!r}")
         if name == "random_walk":
@@ -172,29 +222,32 @@ class ColumnParameters:
         return [self._write(name, values, rows, envs)]
 
     def extra_writes(
-        self, name: str, option: str, value: Any, rows: slice, envs: torch.Tensor | None, order: int
+        self, name: str, option: str, value: object, rows: slice, envs: torch.Tensor | None, order: int
     ) -> list[Write]:
-        """The checked writes of one of ``EXTRA_OPTIONS``; ``order`` is that of the filter."""
+        """Return the checked writes of one of ``EXTRA_OPTIONS``; ``order`` is the order of the low-pass filter.
+
+        The other arguments are those of :meth:`writes`.
+        """
         store = self._store
         found = self._extra_row[rows]
-        found = found[found >= 0]  # neighbours, though not every column of ``rows`` may have one
+        found = found[found >= 0]  # contiguous, but columns of ``rows`` may have none
         if not len(found):
             raise OptionError(
-                f"{option}: no memory was allocated for it, because none of its kind was given at construction; "
-                f"construct the sensor with {option.split('.')[-1]}={0 if value is None else value}"
+                f"{option}: no memory was allocated for this imperfection; construct the sensor with "
+                f"{option.split('.')[-1]}={0 if value is None else value}"
             )
         n_envs = self._n_envs if envs is None else len(envs)
         here = slice(int(found[0]), int(found[-1]) + 1)
         if value is None and name in ("temperature", "correlation_time"):
             raise OptionError(f"{option} must be numbers, got None")
         values = broadcast(option, 0.0 if value is None else value, len(found), n_envs)
-        check(option, values, least=-1e30 if name in _SIGNED else 0.0, most=1.0 if name == "outliers" else None)
+        check(option, values, lower=-1e30 if name in _SIGNED else 0.0, upper=1.0 if name == "outliers" else None)
         if name == "correlation_time":
             if values.device.type == "cpu" and bool((values <= 0).any()):
-                raise OptionError(f"{option} must be greater than 0, got {value!r}")
+                raise OptionError(f"{option} must be > 0, got {value!r}")
             fields = {"decay": -torch.expm1(-self._dt / values)}
         elif name == "bandwidth":
-            # with other coefficients the old state means another signal: the filter starts at the next sample
+            # the old state does not fit the new coefficients: NaN restarts the filter at the next sample
             fields = low_pass(values, order, self._dt) | {"z1": torch.full_like(values, math.nan)}
         else:
             fields = {name: values}
@@ -209,13 +262,23 @@ class ColumnParameters:
         targets = [(store.extra[:, EXTRA_NAMES.index(field)], given) for field, given in fields.items()]
         return [Write(target, here, envs, given, after) for target, given in targets]
 
-    def mix_write(self, option: str, value: Any, rows: slice, envs: torch.Tensor | None) -> list[Write]:
-        """The checked write of a 3 x 3 axis matrix for the three columns ``rows``: measured = matrix @ signal."""
+    def mix_write(self, option: str, value: object, rows: slice, envs: torch.Tensor | None) -> list[Write]:
+        """Return the checked write of an axis matrix for the three columns ``rows``: measured = matrix @ signal.
+
+        Args:
+            option: name of the option, for error messages.
+            value: (3, 3), or (envs, 3, 3); None for the identity.
+            rows: three columns of the block.
+            envs: ids of the envs, (n,) int64; None for all.
+
+        Raises:
+            OptionError: the value cannot be used.
+        """
         matrix = torch.eye(3) if value is None else as_numbers(option, value)
         n_envs = self._n_envs if envs is None else len(envs)
         if matrix.shape not in ((3, 3), (n_envs, 3, 3)):
             raise OptionError(f"{option} must have shape (3, 3) or ({n_envs}, 3, 3), got {tuple(matrix.shape)}")
-        check(option, matrix, least=-1e6)
+        check(option, matrix, lower=-1e6)
         first = int(self._mix_row[rows.start])
         flat = self._store.mix.view(-1, self._n_envs)
         values = matrix.reshape(-1, 9).T  # (9, 1 or n)
@@ -235,9 +298,9 @@ class ColumnParameters:
         def after() -> None:
             neutral = _NEUTRAL.get(field, 0.0)
             self._uniform[field][rows] = envs is None and values.shape[1] == 1
-            now = target[rows] if target.device.type == "cpu" else values  # on a GPU, what was there stays unseen
+            now = target[rows] if target.device.type == "cpu" else values  # on a GPU, old values are not read
             active = (now != neutral).any(dim=1).numpy() if now.device.type == "cpu" else np.array(True)
-            # what has drifted stays where it is when the drift stops
+            # a walk keeps its value when it stops; on a GPU, the values of the other envs are not known
             if field == "random_walk" or (envs is not None and now is values):
                 active = self._active[field][rows] | active
             self._active[field][rows] = active
@@ -246,13 +309,14 @@ class ColumnParameters:
         return Write(target, rows, envs, values, after)
 
     def is_idle(self, rows: slice) -> bool:
-        """Whether the hardware stage leaves the columns of a group as they are, as things are set now."""
+        """Return whether the hardware stage leaves the columns of a group unchanged with the current parameters."""
         known = self._idle.get(rows.start)
         if known is None:
             known = self._idle[rows.start] = not bool((self._flags[rows] & ~IDLE).any())
         return known
 
     def _refresh(self, rows: slice) -> None:
+        """Update the flags of columns ``rows``."""
         flags = np.zeros(rows.stop - rows.start, np.int32)
         for name, bit in _BITS.items():
             flags |= np.where(self._active[name][rows], bit, 0).astype(np.int32)
@@ -271,10 +335,18 @@ class ColumnParameters:
 
 
 def low_pass(bandwidth: torch.Tensor, order: int, dt: float) -> dict[str, torch.Tensor]:
-    """Coefficients of a digital filter with a gain of -3 dB at ``bandwidth`` Hz, by the bilinear transform.
+    """Return the coefficients of a digital low-pass filter with a gain of -3 dB at ``bandwidth``.
 
-    First order, or second order after Butterworth. Nothing is filtered where the bandwidth is 0, or so high that steps
-    of ``dt`` cannot show it.
+    The filter comes from the bilinear transform. Where the bandwidth is 0, or above 0.45 / dt, which steps of ``dt``
+    cannot represent, the coefficients leave the signal unchanged.
+
+    Args:
+        bandwidth: Hz, any shape.
+        order: 1, or 2 for a Butterworth filter.
+        dt: seconds of one step.
+
+    Returns:
+        "b0", "b1", "b2", "a1" and "a2", in the shape of ``bandwidth``.
     """
     off = (bandwidth <= 0) | (bandwidth * dt > 0.45)
     k = torch.tan(math.pi * torch.where(off, 0.1 / dt, bandwidth) * dt)
@@ -291,7 +363,7 @@ def low_pass(bandwidth: torch.Tensor, order: int, dt: float) -> dict[str, torch.
     return {name: torch.where(off, through[name], value) for name, value in made.items()}
 
 
-def _pair(option: str, value: Any) -> tuple[Any, Any]:
+def _pair(option: str, value: object) -> tuple[object, object]:
     if isinstance(value, torch.Tensor | np.ndarray) and value.shape == (2,):
         return value[0], value[1]
     if isinstance(value, torch.Tensor | np.ndarray) and value.shape[-1:] == (2,):

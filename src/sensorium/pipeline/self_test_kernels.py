@@ -1,13 +1,23 @@
-"""The kernel by which :mod:`sensorium.pipeline.chain` tests itself."""
+"""The kernel of the self-test of :mod:`sensorium.pipeline.chain`."""
 
-from typing import Any
+from __future__ import annotations
+
+import numpy as np
 
 from sensorium.jit import kernel
 
 
 @kernel
-def fill(out: Any, values: Any, counts: Any, nothing: Any, flag: bool, factor: float, step: int) -> None:
-    """Write something of every argument to ``out`` (8,): strided and whole arrays, None, a flag, numbers."""
+def fill(
+    out: np.ndarray,
+    values: np.ndarray,
+    counts: np.ndarray,
+    nothing: object,
+    flag: bool,
+    factor: float,
+    step: int,
+) -> None:
+    """Write a value of every argument to ``out`` (8,): strided and contiguous arrays, None, a flag, numbers."""
     for i in range(2):
         out[i] = values[i, 0] + 10 * values[i, 2]
         out[2 + i] = counts[i] * factor

@@ -1,4 +1,4 @@
-"""The tensors of the pipeline, laid out columns x envs, and owned by the manager alone.
+"""The tensors of the pipeline, laid out columns x envs. Only the sensor manager allocates them.
 
 =============== ==================== =================================================================================
 tensor          shape                holds
@@ -6,22 +6,23 @@ tensor          shape                holds
 ``truth``       (C, B)               the ground-truth branch of every column of one dtype
 ``reading``     (C, B)               the measured branch after the hardware stage: the working buffer
 timelines       (slots, C', B) twice both branches after the response model, of the C' columns whose class has one
-``ring``        (rows, B)            frozen snapshots: ``max_delay + 1`` slots of each class that is ever late
-``cache``       (R, B)               what ``read()`` shows
-``extra``       (E, 17, B)           further parameters and state of the E columns whose options ask for them
-``history``     (rows, B) twice      what ``read()`` and ``read_ground_truth()`` showed in the last N steps
+``ring``        (rows, B)            frozen snapshots: max. delay in steps + 1 slots of each class with a delay
+``cache``       (R, B)               what ``read()`` returns
+``extra``       (E, 17, B)           further parameters and state of the E columns whose options use them
+``history``     (rows, B) twice      what ``read()`` and ``read_ground_truth()`` returned in the last N steps
 =============== ==================== =================================================================================
 
-Aliasing: a class without a post-process, delay or history has no return storage of its own: its cache *is* its part of
-``reading``, and its ground truth its part of ``truth``. Rotation moves an index, never data: the snapshot of step k
-lies in slot ``k % slots``. A worked trace of a ring of 4 slots, for a delay of 2 steps::
+A class without a post-process, delay or history has no return storage: its cache is its part of ``reading``, and its
+ground truth is its part of ``truth``. Rotation moves an index, never data: the snapshot of step k lies in slot
+``k % slots``. Example of a ring of 4 slots, with a delay of 2 steps::
 
     step      4    5    6
     written   s0   s1   s2       slot = step % 4
     read      s2   s3   s0       slot = (step - 2) % 4, the snapshots of steps 2, 3, 4
 
-A history of N is a ring of 2 N slots in which each reading is written twice, N slots apart and walking downwards, so
-that N neighbouring slots always hold the last N readings, newest first: reading it is a view. With N = 2::
+A history of N readings is a ring of 2 N slots. Each reading is written twice, N slots apart, in slots of decreasing
+index. So N neighbouring slots always hold the last N readings, newest first, and reading them needs no copy. With
+N = 2::
 
     step      4      5      6
     written   1, 3   0, 2   1, 3     slots
@@ -46,16 +47,16 @@ _DEFAULTS = {"low": -torch.inf, "high": torch.inf}
 
 
 class Store:
-    """Tensors by name; ``views()`` gives the same memory as NumPy arrays for the CPU kernels."""
+    """Tensors by name."""
 
     def views(self) -> dict[str, np.ndarray]:
-        """Field name -> NumPy view of the tensor."""
+        """Return field name -> NumPy view of the tensor, for the CPU kernels."""
         return {name: tensor.numpy() for name, tensor in vars(self).items()}
 
 
 @dataclass
 class ColumnStore(Store):
-    """One dtype's block of columns; the fields are those of ``kernels.Columns``."""
+    """Tensors of one dtype's block of columns; see ``Columns`` in ``kernels/arrays.py``."""
 
     table: torch.Tensor
     sources: torch.Tensor
@@ -79,7 +80,18 @@ class ColumnStore(Store):
         dtype: torch.dtype,
         device: torch.device,
     ) -> ColumnStore:
-        """Zeroed storage, with neutral parameters."""
+        """Allocate zeroed storage with parameters that leave the signal unchanged.
+
+        Args:
+            table: what each column is, (C, 10) int32.
+            sources: addresses in the engine's sensor data, (S,) int32.
+            key: random key of each column, (C, 2) uint32.
+            n_mixed: columns with an axis matrix.
+            n_extra: columns with further imperfections.
+            n_envs: B.
+            dtype: dtype of the signal.
+            device: device of the tensors.
+        """
         shape = (len(table), n_envs)
         parameters = torch.zeros(len(PARAMETERS), *shape, device=device)
         for name, value in _DEFAULTS.items():
@@ -100,13 +112,13 @@ class ColumnStore(Store):
         )
 
     def parameter(self, name: str) -> torch.Tensor:
-        """One parameter of all columns, (C, B)."""
+        """Return one parameter of all columns, (C, B)."""
         return self.parameters[PARAMETERS.index(name)]
 
 
 @dataclass
 class TimingStore(Store):
-    """When every sensor samples and how late it is read; the fields are those of ``kernels.Timing``."""
+    """Tensors of when every sensor samples, and of its latency; see ``Timing`` in ``kernels/arrays.py``."""
 
     flags: torch.Tensor
     key: torch.Tensor
@@ -118,7 +130,13 @@ class TimingStore(Store):
 
     @classmethod
     def allocate(cls, keys: np.ndarray, n_envs: int, device: torch.device) -> TimingStore:
-        """Storage for ``len(keys)`` sensors: always due, never late."""
+        """Allocate storage for sensors that sample in every step, without delay.
+
+        Args:
+            keys: random key of each sensor, (S, 2) uint32.
+            n_envs: B.
+            device: device of the tensors.
+        """
         shape = (len(keys), n_envs)
         return cls(
             flags=torch.zeros(len(keys), dtype=torch.int32, device=device),
@@ -131,13 +149,13 @@ class TimingStore(Store):
         )
 
     def parameter(self, name: str) -> torch.Tensor:
-        """One parameter of all sensors, (S, B)."""
+        """Return one parameter of all sensors, (S, B)."""
         return self.parameters[TIMING_PARAMETERS.index(name)]
 
 
 @dataclass
 class DeliveryStore(Store):
-    """Rings, caches and histories of one dtype; the fields are those of ``kernels.Delivery``."""
+    """Tensors of rings, caches and histories of one dtype; see ``Delivery`` in ``kernels/arrays.py``."""
 
     table: torch.Tensor
     ring: torch.Tensor
@@ -155,7 +173,16 @@ class DeliveryStore(Store):
         dtype: torch.dtype,
         device: torch.device,
     ) -> DeliveryStore:
-        """Zeroed storage."""
+        """Allocate zeroed storage.
+
+        Args:
+            table: what each return column is, (R, 8) int32.
+            ring_rows: rows of all rings together.
+            history_rows: rows of all histories together.
+            n_envs: B.
+            dtype: dtype of the readings.
+            device: device of the tensors.
+        """
 
         def rows(count: int) -> torch.Tensor:
             return torch.zeros(count, n_envs, dtype=dtype, device=device)

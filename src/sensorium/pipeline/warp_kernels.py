@@ -1,8 +1,8 @@
-"""The fused step on the GPU: Warp kernels over the same storage as the Numba kernels, and to the same bits.
+"""The fused step on the GPU: Warp kernels over the same storage as the Numba kernels, with bit-identical results.
 
-Their bodies are the C++ of ``warp_snippets.py``. They compile for Warp's CPU device too, where the tests hold them to
-the Numba kernels without a GPU. Fused multiply-add is off (``fuse_fp``): it would round once where the formula rounds
-twice.
+Their bodies are the C++ of ``warp_snippets``. They also compile for Warp's CPU device, where the tests compare them
+with the Numba kernels without a GPU. Fused multiply-add is off (``fuse_fp``), since it rounds once where the formula
+rounds twice.
 """
 
 from typing import Any
@@ -10,14 +10,20 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.pipeline import warp_snippets
+from sensorium.pipeline.warp_snippets.delivery import DELIVER, INTERPOLATE, RESET_DELIVERY
+from sensorium.pipeline.warp_snippets.gather import GATHER
+from sensorium.pipeline.warp_snippets.hardware import IMPERFECT
+from sensorium.pipeline.warp_snippets.sense import RESET, SENSE, SENSE_EACH
+from sensorium.pipeline.warp_snippets.tables import THREADS
+from sensorium.pipeline.warp_snippets.timing import TIME
 from sensorium.worlds import warp_init as warp_init
 
 _OPTIONS = {"fuse_fp": False, "enable_backward": False, "fast_math": False}
 wp.set_module_options(_OPTIONS)
 
 RESIDENT = 7
-"""Blocks of the fused step that must fit on a multiprocessor, which bounds its registers: measured."""
+"""Thread blocks of the fused step that must fit on a multiprocessor, which limits its registers. The value was
+found by measurement."""
 
 _int, _bool, _f32, _f64 = (wp.array(dtype=t) for t in (wp.int32, wp.bool, wp.float32, wp.float64))
 """Types of flat arrays."""
@@ -32,12 +38,13 @@ _NAMES = {
     torch.uint8: "unsigned char",
     torch.bool: "bool",
 }
-"""What C++ calls the dtypes that a sensor may return."""
+"""C++ types of the dtypes that a sensor may return."""
 
 
 @wp.struct
 class ColumnArrays:
-    """All of a block but its values: ``kernels.Columns`` and ``kernels.Timing``, flat, and what changes with a step."""
+    """A block without its values: ``Columns`` and ``Timing`` of ``kernels/arrays.py``, flat, and what a step
+    changes."""
 
     table: _int
     sources: _int
@@ -53,8 +60,8 @@ class ColumnArrays:
     lag: _int
     part: _f32
     stuck: _bool
-    plain: _int  # (C,) the row of sensor data of a column that goes through the fused step four envs at a time, or -1
-    keeps: _bool  # (C,) whether it is interpolated or keeps a history
+    plain: _int  # (C,) the row of sensor data of a column that SENSE handles LANES envs at a time, or -1
+    keeps: _bool  # (C,) whether the column is interpolated or keeps a history
     row: _int  # (C,) return row of each column, or -1
     data: _f32  # (n, B) the engine's sensor data
     steps: _int  # (B,) steps since reset
@@ -68,30 +75,30 @@ class ColumnArrays:
 
 @wp.kernel
 def tick(counter: _int):
-    """One more step, where the fused step does not count it."""
+    """Count one more step, in scenes without a fused step that counts it."""
     counter[0] = counter[0] + 1
 
 
-@wp.func_native(warp_snippets.TIME)
+@wp.func_native(TIME)
 def _time(k: ColumnArrays, ahead: int, tid: int): ...
 
 
 @wp.kernel
 def time_sensors(k: ColumnArrays, ahead: int):
-    """When every sensor samples, and how late it is read; one thread a sensor and ``LANES`` envs."""
+    """Update when every sensor samples and its latency. One thread handles one sensor in ``LANES`` envs."""
     _time(k, ahead, wp.tid())
 
 
 @wp.kernel
 def reset_timing(k: ColumnArrays, mask: _bool):
-    """What is stuck comes loose, in some envs."""
+    """Let stuck sensors of the envs in ``mask`` recover."""
     s, b = wp.tid()
     if mask[b]:
         k.stuck[s * k.n_envs + b] = False
 
 
 def make_returns(dtype: torch.dtype) -> Any:
-    """The struct of return storage of one dtype: ``kernels.Delivery``, flat."""
+    """Return the struct of return storage of one dtype: ``Delivery`` of ``kernels/arrays.py``, flat."""
     array = wp.array(dtype=wp.dtype_from_torch(dtype))
 
     @wp.struct
@@ -106,7 +113,7 @@ def make_returns(dtype: torch.dtype) -> Any:
 
 
 def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
-    """What works on columns of one dtype: the struct ``Values``, and the kernels sense, reset, gather and imperfect."""
+    """Return the struct ``Values`` of columns of one dtype, and the kernels that work on them, by name."""
     array = wp.array(dtype=wp.dtype_from_torch(dtype))
     typed = f"typedef {_NAMES[dtype]} T;"
 
@@ -115,21 +122,21 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         truth: array
         reading: array
 
-    @wp.func_native(typed + "const bool LEAN = true;" + warp_snippets.SENSE)
+    @wp.func_native(typed + "const bool LEAN = true;" + SENSE)
     def sense_four_leanly(k: ColumnArrays, v: Values, r: returns, stride: int, tid: int): ...
 
-    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
+    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(THREADS, RESIDENT))
     def sense_lean(k: ColumnArrays, v: Values, r: returns, stride: int):
         sense_four_leanly(k, v, r, stride, wp.tid())
 
-    @wp.func_native(typed + "const bool LEAN = false;" + warp_snippets.SENSE)
+    @wp.func_native(typed + "const bool LEAN = false;" + SENSE)
     def sense_four(k: ColumnArrays, v: Values, r: returns, stride: int, tid: int): ...
 
-    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(warp_snippets.THREADS, RESIDENT))
+    @wp.kernel(module="unique", module_options=_OPTIONS, launch_bounds=(THREADS, RESIDENT))
     def sense(k: ColumnArrays, v: Values, r: returns, stride: int):
         sense_four(k, v, r, stride, wp.tid())
 
-    @wp.func_native(typed + warp_snippets.SENSE_EACH)
+    @wp.func_native(typed + SENSE_EACH)
     def sense_one(k: ColumnArrays, v: Values, r: returns, c: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
@@ -137,7 +144,7 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         i, b = wp.tid()
         sense_one(k, v, r, columns[i], b)
 
-    @wp.func_native(typed + warp_snippets.RESET)
+    @wp.func_native(typed + RESET)
     def reset_one(k: ColumnArrays, v: Values, r: returns, c: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
@@ -146,7 +153,7 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         if mask[b]:
             reset_one(k, v, r, c, b)
 
-    @wp.func_native(typed + warp_snippets.GATHER)
+    @wp.func_native(typed + GATHER)
     def gather_one(k: ColumnArrays, v: Values, c: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
@@ -154,7 +161,7 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         c, b = wp.tid()
         gather_one(k, v, c + offset, b)
 
-    @wp.func_native(typed + warp_snippets.IMPERFECT)
+    @wp.func_native(typed + IMPERFECT)
     def imperfect_one(k: ColumnArrays, before: array, out: array, offset: int, FRESH: bool, c: int, b: int): ...  # noqa: N803
 
     @wp.kernel(module="unique", module_options=_OPTIONS)
@@ -175,12 +182,12 @@ def make_column_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
 
 
 def make_delivery_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
-    """The kernels that serve snapshots of one return dtype: deliver and reset."""
+    """Return the kernels ``deliver`` and ``reset`` for snapshots of one return dtype."""
     array = wp.array(dtype=wp.dtype_from_torch(dtype))
     typed = f"typedef {_NAMES[dtype]} T;"
-    interpolate = warp_snippets.INTERPOLATE if dtype.is_floating_point else "(void)older;"
+    interpolate = INTERPOLATE if dtype.is_floating_point else "(void)older;"
 
-    @wp.func_native(typed + warp_snippets.DELIVER.replace("INTERPOLATE", interpolate))
+    @wp.func_native(typed + DELIVER.replace("INTERPOLATE", interpolate))
     def deliver_one(
         k: ColumnArrays, r: returns, measured: array, truth: array, serve: bool, remember: bool, row: int, b: int
     ): ...
@@ -190,7 +197,7 @@ def make_delivery_kernels(dtype: torch.dtype, returns: Any) -> dict[str, Any]:
         row, b = wp.tid()
         deliver_one(k, r, measured, truth, serve, remember, row + first, b)
 
-    @wp.func_native(typed + warp_snippets.RESET_DELIVERY)
+    @wp.func_native(typed + RESET_DELIVERY)
     def reset_one(k: ColumnArrays, r: returns, measured: array, truth: array, row: int, b: int): ...
 
     @wp.kernel(module="unique", module_options=_OPTIONS)

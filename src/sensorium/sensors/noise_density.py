@@ -68,7 +68,7 @@ class NoiseDensities:
             none = torch.full((1, n_columns(name)), math.nan).double()
             if name in parameters and parameters[name] is not None:
                 option = f"{self.owner}.{name}"
-                density = check(option, broadcast(option, parameters[name], n_columns(name), n), least=0.0).T
+                density = check(option, broadcast(option, parameters[name], n_columns(name), n), lower=0.0).T
                 known[name] = self._put(known.get(name, none), density, index)
                 instead[name] = _row(_product(density, scale))
             elif name in parameters or noise in parameters:

@@ -130,7 +130,7 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
         if watts.ndim >= 3 and tuple(watts.shape[-3:]) == size:
             watts = watts.flatten(-3)
         n_envs = self.group.n_envs if index is None else len(index)
-        values = check(option, broadcast(option, watts, cells, n_envs), least=-1e12)
+        values = check(option, broadcast(option, watts, cells, n_envs), lower=-1e12)
         return [Write(self.group.parameters["heat"], self._columns, index, values, lambda: None)]
 
     @classmethod

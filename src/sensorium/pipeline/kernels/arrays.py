@@ -1,0 +1,43 @@
+"""The arrays that the kernels take, by stage. The fields are those of the stores in ``storage.py``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Columns(NamedTuple):
+    """One dtype's block of columns. Shapes: C columns, B envs, S gather sources, M mixed columns, E extra rows."""
+
+    table: np.ndarray  # (C, 10) int32, see COLUMN_NAMES in flags.py
+    sources: np.ndarray  # (S,) addresses in the engine's sensor data
+    key: np.ndarray  # (C, 2) uint32
+    mix: np.ndarray | None  # (M, 3, B) weights of misaligned axes
+    truth: np.ndarray  # (C, B) ground truth
+    reading: np.ndarray  # (C, B) measured
+    walk: np.ndarray  # (C, B) random walk so far
+    parameters: np.ndarray  # (7, C, B)
+    extra: np.ndarray | None  # (E, 17, B) parameters and state of further imperfections, see EXTRA_NAMES
+
+
+class Timing(NamedTuple):
+    """When each of S sensors samples, and the latency of its readings, per env."""
+
+    flags: np.ndarray  # (S,)
+    key: np.ndarray  # (S, 2) uint32
+    parameters: np.ndarray  # (5, S, B) float64
+    due: np.ndarray  # (S, B) bool: whether it samples in this step
+    lag: np.ndarray  # (S, B) age of the reading in steps
+    part: np.ndarray  # (S, B) fraction towards the next older snapshot, for linear interpolation
+    stuck: np.ndarray  # (S, B) bool: whether it is stuck since the last reset
+
+
+class Delivery(NamedTuple):
+    """Rings of snapshots, return caches and histories of R return columns of one dtype."""
+
+    table: np.ndarray  # (R, 8) int32, see RETURN_NAMES in flags.py
+    ring: np.ndarray  # (rows, B)
+    cache: np.ndarray  # (R, B)
+    history: np.ndarray  # (rows, B)
+    truth_history: np.ndarray  # (rows, B)
