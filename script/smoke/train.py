@@ -1,4 +1,4 @@
-"""Extra train: a SAC brain is made and saved, a log is written for TensorBoard, and PettingZoo's view imports."""
+"""Extra train: a SAC brain is created and saved, a TensorBoard log is written, and the PettingZoo view can be imported."""
 
 import tempfile
 from pathlib import Path
