@@ -1,4 +1,4 @@
-"""Extra train: a SAC brain is created and saved, a TensorBoard log is written, and the PettingZoo view can be imported."""
+"""Extra train: a SAC brain is created and saved, a TensorBoard log is written, the PettingZoo view imports."""
 
 import tempfile
 from pathlib import Path
