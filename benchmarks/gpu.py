@@ -180,8 +180,8 @@ def lidar(report: Report) -> None:
 def host_time(report: Report) -> None:
     """Measure the host time of scene.step() at 8,192 envs.
 
-    For reference, since the speed of the host varies, it also measures the launch of the same graph alone, the launch of
-    a graph of MuJoCo Warp's steps alone, and one addition by torch.
+    For reference, since the speed of the host varies, it also measures the launch of the same graph alone, the launch
+    of a graph of MuJoCo Warp's steps alone, and one addition by torch.
     """
     number = torch.zeros(1, device="cuda")
     for substeps in (1, 5):

@@ -1,6 +1,8 @@
-"""Every Python block of README and docs runs as written, and prints what stands below it."""
+"""Every Python block of README and docs runs as written and prints the output that is shown below it."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
-"""Pages of what an extra brings along -> the package without which they cannot run."""
+"""Pages about an extra -> the package that their code needs."""
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_runs_and_prints_what_is_shown(page, capsys):
+def test_code_prints_the_shown_output(page, capsys):
     if page.name in NEEDS:
-        pytest.importorskip(NEEDS[page.name], reason=f"{NEEDS[page.name]} is not installed, which {page.name} is about")
+        pytest.importorskip(NEEDS[page.name], reason=f"{page.name} needs {NEEDS[page.name]}, which is not installed")
     namespace = {"__name__": "docs"}
     for code, shown in BLOCK.findall(page.read_text()):
         capsys.readouterr()
@@ -24,16 +26,17 @@ def test_code_runs_and_prints_what_is_shown(page, capsys):
             assert capsys.readouterr().out == shown
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_links_point_to_files_and_headings(page):
+    for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}, heading
 
 
-def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
-    import subprocess
-    import sys
-
+def test_drop_example_prints_a_table_and_draws_a_picture(tmp_path):
     picture = tmp_path / "sub" / "drop.png"
     command = [sys.executable, ROOT / "examples" / "drop.py", "--out", picture, "--envs", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -43,10 +46,7 @@ def test_demo_prints_a_table_and_draws_a_picture(tmp_path):
     assert picture.stat().st_size > 20_000
 
 
-def test_the_rover_drives_and_is_drawn(tmp_path):
-    import subprocess
-    import sys
-
+def test_rover_example_prints_readings_and_draws_pictures(tmp_path):
     command = [sys.executable, ROOT / "examples" / "rover.py", "--out", tmp_path, "--envs", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "nearest return" in done.stdout
