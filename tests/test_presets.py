@@ -56,7 +56,7 @@ def test_encoder_readings_are_multiples_of_one_count():
     assert counts.std() > 1
 
 
-def test_unknown_part_raises_with_a_suggestion():
+def test_unknown_parts_are_named():
     with pytest.raises(sn.OptionError, match=r"presets\.imu: there is no part 'consumer_mem' \(did you mean"):
         sn.presets.imu("consumer_mem", link="ball")
 

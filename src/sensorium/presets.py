@@ -20,8 +20,6 @@ from sensorium.sensors.robot.joint_encoder import JointEncoder
 if TYPE_CHECKING:
     from sensorium.sensors.rays.raycaster import Lidar
 
-__all__ = ["encoder", "imu", "lidar", "names"]
-
 _G = 9.80665
 _MG = 1e-3 * _G
 _DPS = math.pi / 180
