@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worlds": BASE | {"tree"},
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
-    "presets": BASE | {"sensors"},
+    "presets": BASE | {"pipeline", "sensors"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
     "cameras": BASE | {"tree", "worlds", "pipeline", "sensors"},
     "suites": SENSING,
