@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, so that a busy machine hurts all contenders alike, and one report."""
+"""Shared code of the benchmarks: interleaved timing, so that load affects all contenders equally, and the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from rich.table import Table
 
 
 def interleave(contenders: dict[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, list[float]]:
-    """Seconds per call of each contender, measured in turns: ``rounds`` times ``calls`` calls each."""
+    """Return the seconds per call of each contender for each round.
+
+    The contenders alternate: each round makes ``calls`` calls of every contender.
+    """
     for call in contenders.values():
         for _ in range(max(3, calls // 4)):
             call()
@@ -32,23 +35,23 @@ def interleave(contenders: dict[str, Callable[[], Any]], rounds: int, calls: int
 
 
 def difference(times: dict[str, list[float]], full: str, bare: str) -> float:
-    """Median over rounds of what ``full`` takes beyond ``bare``, in seconds."""
+    """Return the median over rounds of the time of ``full`` minus the time of ``bare``, in seconds."""
     return statistics.median(a - b for a, b in zip(times[full], times[bare], strict=True))
 
 
 def spread(times: dict[str, list[float]], full: str, bare: str) -> float:
-    """What the middle half of the rounds' differences spans, in seconds: how far to trust :func:`difference`."""
+    """Return the interquartile range of the differences, in seconds: the uncertainty of :func:`difference`."""
     low, _, high = statistics.quantiles((a - b for a, b in zip(times[full], times[bare], strict=True)), n=4)
     return high - low
 
 
 def ratio(times: dict[str, list[float]], ours: str, other: str) -> float:
-    """Median over rounds of ours / other."""
+    """Return the median over rounds of ours / other."""
     return statistics.median(a / b for a, b in zip(times[ours], times[other], strict=True))
 
 
 class Report:
-    """Rows of (what, value, unit, bound), printed as a table and written as JSON."""
+    """Measured values with units and upper bounds, printed as a table and written as JSON."""
 
     def __init__(self, title: str, packages: tuple[str, ...]) -> None:
         self.title = title
@@ -62,12 +65,12 @@ class Report:
         }
 
     def add(self, what: str, value: float, unit: str, most: float | None = None) -> None:
-        """One measured figure; ``most`` is what it must reach."""
+        """Add one measured value; ``most`` is its upper bound."""
         self.rows.append({"what": what, "value": value, "unit": unit, "most": most})
         Console().print(f"  {what}: {value:.4g} {unit}", highlight=False)
 
     def finish(self, path: Path | None) -> None:
-        """Print the table, and write JSON where asked."""
+        """Print the table, and write JSON to ``path`` if given."""
         table = Table("what", "measured", "at most", "", title=self.title)
         for row in self.rows:
             bound = "" if row["most"] is None else f"{row['most']:g} {row['unit']}"

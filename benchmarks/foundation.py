@@ -1,4 +1,4 @@
-"""What sensing costs beyond physics, against bare MuJoCo and against the same chain written in torch operations.
+"""Measure the cost of sensing beyond physics, against bare MuJoCo and against the same chain in torch operations.
 
 .venv/bin/python benchmarks/foundation.py [--json out/foundation.json] [--quick]
 """
@@ -33,7 +33,7 @@ NOISY = {
 
 
 def scene(n_envs: int, sensors: bool = True) -> tuple[sn.Scene, Any]:
-    """A box that rests on the ground, with an IMU, a contact switch and a contact-force sensor."""
+    """Return a scene of a box at rest on the ground with an IMU, a contact switch and a contact-force sensor."""
     made = sn.Scene(dt=0.01, substeps=5)
     made.add_object(sn.Plane())
     made.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.1), free=True)
@@ -48,7 +48,7 @@ def scene(n_envs: int, sensors: bool = True) -> tuple[sn.Scene, Any]:
 
 
 class TorchChain:
-    """What a user would write instead: noise, bias, walk, a ring and jittered delay, as torch operations."""
+    """Noise, bias, random walk, a ring and jittered delay as plain torch operations, as a user would write them."""
 
     def __init__(self, columns: int, n_envs: int, slots: int = 4) -> None:
         self.raw = torch.randn(columns, n_envs)
@@ -60,7 +60,7 @@ class TorchChain:
         self.slots, self.head = slots, 0
 
     def step(self) -> None:
-        """One step of all columns."""
+        """Make one step of all columns."""
         self.head = (self.head + 1) % self.slots
         self.walk += self.sigma * torch.randn_like(self.walk)
         reading = self.raw + self.bias + self.walk + self.noise * torch.randn_like(self.raw)
@@ -70,7 +70,7 @@ class TorchChain:
 
 
 def many_columns(n_envs: int, columns: int) -> sn.Scene:
-    """A scene with about ``columns`` columns of IMUs, for the cost of the fused step alone."""
+    """Return a scene with about ``columns`` columns of IMUs, for the cost of the fused step alone."""
     made = sn.Scene(dt=0.01, substeps=1)
     made.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", free=True)
     for i in range(round(columns / 9)):
@@ -81,7 +81,7 @@ def many_columns(n_envs: int, columns: int) -> sn.Scene:
 
 
 def sensor_cost(report: Report, rounds: int) -> None:
-    """Scene with and without sensors, in turns; and a second one without, which shows how far to trust that."""
+    """Compare a scene with sensors and one without; a second one without shows the uncertainty."""
     for n_envs, calls, bound in ((1, 400, 40.0), (64, 30, None), (1024, 6, 1.5)):
         full, _ = scene(n_envs)
         bare, _ = scene(n_envs, sensors=False)
@@ -95,19 +95,19 @@ def sensor_cost(report: Report, rounds: int) -> None:
             report.add("physics step, 1 env", physics, "us")
             report.add("sensors beyond physics, 1 env", cost, "us", bound)
             report.add("  of which the pipeline", own, "us")
-            report.add("  middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
-            report.add("  and of two scenes without sensors", spread(times, "again", "bare") * 1e6, "us")
+            report.add("  interquartile range of the rounds", spread(times, "full", "bare") * 1e6, "us")
+            report.add("  the same for two scenes without sensors", spread(times, "again", "bare") * 1e6, "us")
         else:
             report.add(f"physics step, {n_envs} envs", physics / n_envs, "us per env")
             report.add(f"sensors beyond physics, {n_envs} envs", cost / n_envs, "us per env", bound)
             report.add(f"  of which the pipeline, {n_envs} envs", own / n_envs, "us per env")
             span, control = (spread(times, name, "bare") * 1e6 / n_envs for name in ("full", "again"))
-            report.add(f"  middle half of rounds spans, {n_envs} envs", span, "us per env")
-            report.add(f"  and of two scenes without sensors, {n_envs} envs", control, "us per env")
+            report.add(f"  interquartile range of the rounds, {n_envs} envs", span, "us per env")
+            report.add(f"  the same for two scenes without sensors, {n_envs} envs", control, "us per env")
 
 
 def fused_step(report: Report, rounds: int) -> None:
-    """The fused step of 126 columns, against torch operations on as many."""
+    """Compare the fused step of 126 columns with torch operations on as many columns."""
     for n_envs, calls in ((1, 300), (64, 100), (4096, 3)):
         ours, torches = many_columns(n_envs, 126), TorchChain(126, n_envs)
         times = interleave({"ours": ours._sensing.step, "torch": torches.step}, rounds, calls)
@@ -117,7 +117,7 @@ def fused_step(report: Report, rounds: int) -> None:
 
 
 def reads(report: Report, rounds: int) -> None:
-    """read() at several batch sizes."""
+    """Measure read() at several batch sizes."""
     for n_envs in (1, 1024, 16384):
         _, imu = scene(n_envs)
         times = interleave({"read": imu.read}, rounds, 5000)
@@ -125,7 +125,7 @@ def reads(report: Report, rounds: int) -> None:
 
 
 def bare_physics(report: Report, rounds: int) -> None:
-    """scene.step() without sensors against mujoco.batch.Batch on the same model with the same stage."""
+    """Compare scene.step() without sensors with mujoco.batch.Batch on the same model with the same stage."""
     stage = mujoco.mjtStage.mjSTAGE_VEL.value
     for n_envs, calls in ((64, 30), (1024, 6)):
         ours, _ = scene(n_envs, sensors=False)
@@ -136,7 +136,7 @@ def bare_physics(report: Report, rounds: int) -> None:
 
 
 def memory(report: Report, steps: int) -> None:
-    """Growth of the process over many steps and reads."""
+    """Measure the growth of the process over many steps and reads."""
     made, imu = scene(4)
     for _ in range(1000):
         made.step()
@@ -149,12 +149,12 @@ def memory(report: Report, steps: int) -> None:
 
 
 def resident() -> float:
-    """Memory of this process now, MiB."""
+    """Return the resident memory of this process in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
 
 
 def import_time(report: Report) -> None:
-    """import sensorium beyond import torch, best of five."""
+    """Measure import sensorium beyond import torch, best of five."""
     code = "import time; a = time.perf_counter(); import {}; print(time.perf_counter() - a)"
     best = {
         name: min(float(subprocess.check_output([sys.executable, "-c", code.format(name)])) for _ in range(5))
@@ -166,8 +166,8 @@ def import_time(report: Report) -> None:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, for a first look")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, for a quick estimate")
     arguments = parser.parse_args()
     rounds = 5 if arguments.quick else 31
     report = Report("Foundation", ("mujoco", "torch", "numba", "numpy"))

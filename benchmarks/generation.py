@@ -1,4 +1,4 @@
-"""What saving costs beside physics and planning, and beside rendering; whether memory grows; and twenty kills.
+"""Measure the cost of saving beside physics and rendering, the growth of memory, and recovery after kills.
 
 .venv/bin/python benchmarks/generation.py [--json out/generation.json] [--kills 20]
 """
@@ -28,7 +28,7 @@ CAMERAS = sn.tasks.views_named(("front", "wrist"), (640, 368))
 
 
 def without_cameras(report: Report, folder: Path) -> None:
-    """A unit of 16 episodes, saved, against the same without suite and files."""
+    """Compare a unit of 16 saved episodes with the same episodes without suite and files."""
     maker = UnitMaker(GenerateOptions(task="pick", envs=16), folder / "saved")
     bare = sn.tasks.make("pick", n_envs=16, use_sensors=False, keep_history=False)
     policy = sn.policies.make("planner", bare)
@@ -42,7 +42,7 @@ def without_cameras(report: Report, folder: Path) -> None:
     maker.make(0, range(16))
     physics(list(range(16)))
     ratios = []
-    for unit in range(1, 32):  # a noisy machine takes many
+    for unit in range(1, 32):  # many rounds, since the machine is noisy
         numbers = list(range(16 * unit, 16 * unit + 16))
         times = []
         for call in (lambda n=numbers: physics(n), lambda u=unit, n=numbers: maker.make(u, n)):
@@ -56,7 +56,7 @@ def without_cameras(report: Report, folder: Path) -> None:
 
 
 def with_cameras(report: Report, folder: Path) -> None:
-    """Frames of two cameras, generated and encoded, against the renderer alone with the same images."""
+    """Compare generating and encoding the frames of two cameras with rendering the same images alone."""
     steps = 60
     options = {"cameras": CAMERAS, "max_steps": steps}
     maker = UnitMaker(GenerateOptions(task="pick", envs=4, options=options, keep_failed=True), folder / "seen")
@@ -84,7 +84,7 @@ def with_cameras(report: Report, folder: Path) -> None:
 
 
 def memory(report: Report, folder: Path) -> None:
-    """Growth over many episodes, and over long ones."""
+    """Measure the growth of memory over many episodes, and over long ones."""
     maker = UnitMaker(GenerateOptions(task="pick", envs=8), folder / "many")
     for unit in range(3):
         maker.make(unit, range(8 * unit, 8 * unit + 8))
@@ -93,7 +93,7 @@ def memory(report: Report, folder: Path) -> None:
         maker.make(unit, range(8 * unit, 8 * unit + 8))
     report.add("memory after 80 more episodes", _resident() - before, "MB", 50.0)
     maker.close()
-    for steps in (300, 3000):  # nobody succeeds: objects out of reach
+    for steps in (300, 3000):  # no episode succeeds: the objects are out of reach
         far = {"area": [[0.9, 1.0], [-0.1, 0.1]], "max_steps": steps}
         maker = UnitMaker(GenerateOptions(task="pick", envs=2, options=far, keep_failed=True), folder / f"long{steps}")
         if steps == 300:
@@ -106,8 +106,7 @@ def memory(report: Report, folder: Path) -> None:
 
 
 def kills(report: Report, folder: Path, count: int) -> None:
-    """SIGKILL of the process, of one of its workers, or of a node of a cluster, at random moments; then the rest, and
-    the same bytes."""
+    """Kill the process, one of its workers or a node of a cluster at random moments, resume, and compare the bytes."""
     words = ["generate", "pick", "--episodes", "6", "--envs", "2", "--seed", "3"]
     generate(GenerateOptions(task="pick", episodes=6, envs=2, seed=3), folder / "whole")
     expected = _digests(folder / "whole")
@@ -134,7 +133,7 @@ def kills(report: Report, folder: Path, count: int) -> None:
 
 
 def _lose_node(out: Path, moment: float) -> None:
-    """Generate on a Ray cluster of two nodes, of which one is killed."""
+    """Generate on a Ray cluster of two nodes and kill one of them."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -168,7 +167,7 @@ def _resident() -> float:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--kills", type=int, default=20)
     arguments = parser.parse_args()
     report = Report("generation", ("mujoco", "h5py", "av"))

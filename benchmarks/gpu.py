@@ -1,4 +1,4 @@
-"""The GPU world on one CUDA device: physics with and without sensors, the fused step against a copy of its bytes.
+"""Measure the GPU world: physics with and without sensors, and the fused step against a copy of its bytes.
 
 .venv/bin/python benchmarks/gpu.py [--json out/gpu.json]
 """
@@ -29,7 +29,7 @@ LATE = {"delay": 0.01, "jitter": 0.01}
 
 
 def arm() -> str:
-    """A 7-joint arm of capsules with a two-finger hand, over a table."""
+    """Return the MJCF of a 7-joint arm of capsules with a two-finger hand."""
     links = ""
     for joint in range(7):
         axis = "0 0 1" if joint % 2 == 0 else "0 1 0"
@@ -51,7 +51,7 @@ def arm() -> str:
 
 
 def arm_scene(n_envs: int, sensors: bool, substeps: int = 5) -> sn.Scene:
-    """The arm over the ground, a box beside it; IMU, contact, contact force and encoders with all imperfections."""
+    """Return a scene of the arm and a box, with IMU, contact, contact force and encoders with all imperfections."""
     scene = sn.Scene(dt=0.002 * substeps, substeps=substeps, integrator="implicitfast")
     scene.add_object(sn.Plane())
     scene.add_robot(arm(), name="arm")
@@ -68,7 +68,7 @@ def arm_scene(n_envs: int, sensors: bool, substeps: int = 5) -> sn.Scene:
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> float:
-    """Median seconds of device time of a call, by events."""
+    """Return the median device time of a call in seconds, measured by CUDA events."""
     for _ in range(5):
         call()
     times = []
@@ -83,14 +83,14 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
 
 
 def copy_bandwidth() -> float:
-    """Bytes per second, read plus written, of a large copy on the device."""
+    """Return the bytes per second, read plus written, of a large copy on the device."""
     source = torch.rand(512 * 2**20, device="cuda")
     target = torch.empty_like(source)
     return 2 * source.numel() * 4 / seconds(lambda: target.copy_(source), 20)
 
 
 def fused(report: Report, bandwidth: float) -> None:
-    """The fused step of 1,026 columns x 16,384 envs alone, in a graph of its own, against a copy of its bytes."""
+    """Compare the fused step of 1,026 columns x 16,384 envs, in a graph of its own, with a copy of its bytes."""
     n_envs, n_sensors = 16384, 114
     scene = sn.Scene(dt=0.01, substeps=1)
     scene.add_object(sn.Sphere(), name="ball", free=True)
@@ -100,7 +100,7 @@ def fused(report: Report, bandwidth: float) -> None:
     scene.build(n_envs=n_envs, device="cuda")
     world: Any = scene.world
     graph = torch.cuda.CUDAGraph()
-    many = 10  # in one graph, so that launching it does not count
+    many = 10  # in one graph, so that the launch time is negligible
     with torch.cuda.graph(graph):
         world.run(lambda: [scene._sensing._kernels.step(0) for _ in range(many)])
     # per column and env: sensor data in; truth, reading, ring and cache out; ring in; walk in and out
@@ -110,13 +110,13 @@ def fused(report: Report, bandwidth: float) -> None:
     report.add(f"fused step, {n_sensors * 9} columns x {n_envs} envs", took * 1e6, "us")
     report.add("  a copy of its bytes", moved / bandwidth * 1e6, "us")
     report.add("  fused step / copy of its bytes", took / (moved / bandwidth), "x", 1.5)
-    # memory comes in sectors of 8 envs, whose jittered delays reach back to two slots of the ring
+    # memory is read in sectors of 8 envs, whose jittered delays select two slots of the ring
     sectors = moved + n_sensors * 9 * n_envs * 4
     report.add("  fused step / copy of the sectors it touches", took / (sectors / bandwidth), "x")
 
 
 def arms(report: Report) -> None:
-    """The arm scene with and without sensors."""
+    """Compare the arm scene with and without sensors."""
     for n_envs in (4096, 16384):
         bare, full = arm_scene(n_envs, sensors=False), arm_scene(n_envs, sensors=True)
         for scene in (bare, full):
@@ -130,7 +130,7 @@ def arms(report: Report) -> None:
 
 
 def hall(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
-    """A floor and ``geoms`` boxes and balls around a carrier in the middle, as in sensors.py."""
+    """Return a scene of a floor and ``geoms`` boxes and spheres around a carrier, as in sensors.py."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane(), name="ground")
     rng = np.random.default_rng(0)
@@ -147,7 +147,7 @@ def hall(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
 
 
 def lidar(report: Report) -> None:
-    """16 x 360 rays among 50 geoms: the whole sensor, its casting alone, and MuJoCo Warp's casting of the same rays."""
+    """Measure 16 x 360 rays among 50 geoms: the sensor, its casting alone, and MuJoCo Warp's casting of these rays."""
     pattern = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
     options = sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=pattern)
     for n_envs in (64, 1024):
@@ -178,8 +178,11 @@ def lidar(report: Report) -> None:
 
 
 def host_time(report: Report) -> None:
-    """What scene.step() costs the host at 8,192 envs. Beside it, for the host is not always equally fast: the
-    launch of the same graph alone, launching a graph of MuJoCo Warp's steps alone, and one addition by torch."""
+    """Measure the host time of scene.step() at 8,192 envs.
+
+    For reference, since the speed of the host varies, it also measures the launch of the same graph alone, the launch
+    of a graph of MuJoCo Warp's steps alone, and one addition by torch.
+    """
     number = torch.zeros(1, device="cuda")
     for substeps in (1, 5):
         scene = arm_scene(8192, sensors=True, substeps=substeps)
@@ -191,11 +194,11 @@ def host_time(report: Report) -> None:
                     mjw.step(world.m, world.d)
         calls = {
             f"host time of scene.step(), 8192 envs, {substeps} substeps": scene.step,
-            "  of the launch of its graph alone": world._graphs["step"].launch,
+            "  of launching its graph alone": world._graphs["step"].launch,
             "  of launching a graph of the bare physics": partial(wp.capture_launch, capture.graph),
-            "  of adding one to a number by torch": partial(number.add_, 1),
+            "  of x.add_(1) on one number by torch": partial(number.add_, 1),
         }
-        rounds = [[host_seconds(call, scene.step) for call in calls.values()] for _ in range(9)]  # in turns
+        rounds = [[host_seconds(call, scene.step) for call in calls.values()] for _ in range(9)]
         for what, times in zip(calls, zip(*rounds, strict=True), strict=True):
             bound = 30.0 if what.startswith("host") else None
             report.add(what, statistics.median(times) * 1e6, "us", bound)
@@ -205,7 +208,7 @@ def host_time(report: Report) -> None:
 
 
 def host_seconds(call: Callable[[], Any], work: Callable[[], Any]) -> float:
-    """Median seconds that a call keeps the host, which waited for ``work`` on the device before."""
+    """Return the median host time of a call in seconds, with the device idle after ``work``."""
     times = []
     for _ in range(40):
         work()
@@ -217,7 +220,7 @@ def host_seconds(call: Callable[[], Any], work: Callable[[], Any]) -> float:
 
 
 def host_seconds_in_a_row(call: Callable[[], Any]) -> float:
-    """Median seconds that a call keeps the host, one after the other without waiting for the device."""
+    """Return the median host time of a call in seconds, for calls in a row without synchronising with the device."""
     torch.cuda.synchronize()
     times = []
     for _ in range(40):
@@ -229,7 +232,7 @@ def host_seconds_in_a_row(call: Callable[[], Any]) -> float:
 
 
 def agreement(report: Report) -> None:
-    """CPU against GPU, same seed, 100 steps, physics state copied each step."""
+    """Compare CPU and GPU readings: same seed, 100 steps, physics state copied each step."""
     from test_gpu import TOLERANCES
     from test_gpu import agreement as measure
 
@@ -240,7 +243,7 @@ def agreement(report: Report) -> None:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     report = Report("GPU", ())
     report.machine["gpu"] = torch.cuda.get_device_name()

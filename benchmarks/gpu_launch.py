@@ -1,15 +1,15 @@
-"""How a step's CUDA graph is launched: by the driver (cuGraphLaunch through ctypes), or by torch's public replay().
+"""Compare two ways to launch a step's CUDA graph: the driver (cuGraphLaunch by ctypes) and torch's public replay().
 
 .venv/bin/python benchmarks/gpu_launch.py [--envs 1024 8192] [--rounds 21] [--steps 200] [--json out/gpu_launch.json]
 
-Both ways launch the same captured graph of the same scene, in turns in one process; each round swaps who goes first.
+Both ways launch the same captured graph of the same scene, alternating in one process; each round swaps the order.
 Measured per scene and number of envs:
 
-    throughput  wall time per scene.step() of a run of steps, with one synchronisation at its end
+    throughput  wall time per scene.step() of a run of steps, with one synchronisation at the end
     latency     wall time per scene.step() with a synchronisation after each
-    host        time that scene.step() keeps the host, with the device idle before it
+    host        host time of scene.step(), with the device idle before it
 
-The rule: the driver's launch stays only if it saves more than 10 % of the throughput time of a step at 1,024 envs.
+The rule: the driver's launch is used only if it saves more than 10 % of the throughput time of a step at 1,024 envs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from rich.table import Table
 import sensorium as sn
 
 LIMIT = 0.10
-"""Part of a step that the driver's launch must save to stay."""
+"""Fraction of a step that the driver's launch must save to be used."""
 DECIDING = 1024
-"""Number of envs that the rule is about."""
+"""Number of envs at which the rule applies."""
 DRIVER, PUBLIC = "driver", "replay()"
 
 
 class PublicLaunch:
-    """Launches a graph by torch's public call."""
+    """Launcher of a graph by torch's public call."""
 
     __slots__ = ("_graph",)
 
@@ -49,12 +49,12 @@ class PublicLaunch:
         self._graph = graph
 
     def launch(self) -> None:
-        """Run it on the current stream."""
+        """Run the graph on the current stream."""
         self._graph.replay()
 
 
 class DriverLaunch:
-    """Launches a graph by the driver, as ``worlds/warp_graph.py`` does; for versions of it that do not."""
+    """Launcher of a graph by the driver, for versions of ``worlds/warp_graph.py`` that use the public call."""
 
     __slots__ = ("_call", "_current_stream", "_exec", "_index")
 
@@ -65,14 +65,14 @@ class DriverLaunch:
         self._exec = ctypes.c_void_p(graph.raw_cuda_graph_exec())
 
     def launch(self) -> None:
-        """Run it on the current stream."""
+        """Run the graph on the current stream."""
         stream = self._current_stream(self._index)
         if self._call(self._exec, ctypes.c_void_p(stream) if stream else None):
             raise RuntimeError("the driver refused the graph")
 
 
 class Quartiles(NamedTuple):
-    """Of the rounds of one measurement."""
+    """Quartiles of the rounds of one measurement."""
 
     low: float
     median: float
@@ -80,17 +80,17 @@ class Quartiles(NamedTuple):
 
     @classmethod
     def of(cls, values: list[float]) -> Quartiles:
-        """Of at least two values."""
+        """Return the quartiles of at least two values."""
         return cls(*statistics.quantiles(values, n=4, method="inclusive"))
 
     def text(self, scale: float, digits: int) -> str:
-        """The median, and the quartiles in brackets."""
+        """Return the median, with the quartiles in brackets."""
         low, median, high = (f"{value * scale:.{digits}f}" for value in self)
         return f"{median} [{low}, {high}]"
 
 
 def drop_scene(n_envs: int) -> sn.Scene:
-    """README's first scene: a box that falls on the ground, with an IMU and a contact force sensor."""
+    """Return a scene of a box that falls on the ground, with an IMU and a contact-force sensor."""
     scene = sn.Scene(dt=0.01, substeps=5)
     scene.add_object(sn.Plane())
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.5), free=True)
@@ -104,26 +104,26 @@ SCENES: dict[str, Callable[[int], sn.Scene]] = {"drop": drop_scene, "arm": lambd
 
 
 def launchers(world: Any) -> dict[str, Any]:
-    """Way -> what launches the world's step graph by it. The world has stepped before."""
+    """Return way -> launcher of the world's step graph. The world must have stepped before."""
     graph = world._graphs["step"]
     if not hasattr(graph, "_exec"):  # a version of warp_graph.py that uses the public call
         return {DRIVER: DriverLaunch(graph._graph, world.device.index), PUBLIC: PublicLaunch(graph._graph)}
     if not graph._exec.value:
         raise SystemExit(
-            "gpu_launch.py: the driver's launch is not in use here (several CUDA devices, a torch without "
-            "raw_cuda_graph_exec, or a body that draws by torch), so there is nothing to compare; hide all devices "
-            "but one with CUDA_VISIBLE_DEVICES=0"
+            "gpu_launch.py: the driver's launch is not in use (several CUDA devices, a torch without "
+            "raw_cuda_graph_exec, or a body that uses torch's RNG), so there is nothing to compare; select one device "
+            "with CUDA_VISIBLE_DEVICES=0"
         )
     return {DRIVER: graph, PUBLIC: PublicLaunch(graph._graph)}
 
 
 def alternate(ways: dict[str, Callable[[], None]], measure: Callable[[], float], rounds: int) -> dict[str, list[float]]:
-    """Measure under each way in turns; the first way of a round is the last of the next one.
+    """Measure both ways in alternation; the first way of a round is the last of the next one.
 
     Args:
-        ways: name -> switches to that way.
-        measure: returns seconds.
-        rounds: how often.
+        ways: name -> function that switches to that way.
+        measure: function that returns seconds.
+        rounds: number of rounds.
     """
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(-1, rounds):
@@ -137,7 +137,7 @@ def alternate(ways: dict[str, Callable[[], None]], measure: Callable[[], float],
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector out of what is timed."""
+    """Disable Python's garbage collector while timing."""
     gc.collect()
     gc.disable()
     try:
@@ -147,7 +147,7 @@ def no_collection() -> Iterator[None]:
 
 
 def throughput(step: Callable[[], Any], wait: Callable[[], Any], steps: int) -> float:
-    """Seconds per step of a run of steps that is waited for at its end."""
+    """Return the seconds per step of a run of steps with one synchronisation at the end."""
     wait()
     with no_collection():
         start = time.perf_counter()
@@ -158,7 +158,7 @@ def throughput(step: Callable[[], Any], wait: Callable[[], Any], steps: int) -> 
 
 
 def latency(step: Callable[[], Any], wait: Callable[[], Any], steps: int) -> float:
-    """Median seconds of a step that is waited for."""
+    """Return the median seconds of a step with a synchronisation after each."""
     wait()
     times = []
     with no_collection():
@@ -171,7 +171,7 @@ def latency(step: Callable[[], Any], wait: Callable[[], Any], steps: int) -> flo
 
 
 def host(step: Callable[[], Any], wait: Callable[[], Any], steps: int) -> float:
-    """Median seconds that a step keeps the host, with the device idle before."""
+    """Return the median host time of a step in seconds, with the device idle before."""
     times = []
     with no_collection():
         for _ in range(steps):
@@ -187,7 +187,7 @@ MEASURES = {"throughput": throughput, "latency": latency, "host": host}
 
 
 def row(scene: str, n_envs: int, measure: str, times: dict[str, list[float]]) -> dict[str, Any]:
-    """One line of the table: both ways, their ratio round by round, and what the driver's launch saves of a step."""
+    """Return one row of the table: both ways, their ratio per round, and the fraction that the driver saves."""
     pairs = list(zip(times[DRIVER], times[PUBLIC], strict=True))
     return {
         "scene": scene,
@@ -201,9 +201,9 @@ def row(scene: str, n_envs: int, measure: str, times: dict[str, list[float]]) ->
 
 
 def compare(scene: sn.Scene, name: str, n_envs: int, rounds: int, steps: int) -> list[dict[str, Any]]:
-    """All measurements of one scene."""
+    """Return all measurements of one scene."""
     world: Any = scene.world
-    scene.step(50)  # captures the graph, and lets things come to rest
+    scene.step(50)  # captures the graph and lets the bodies come to rest
     torch.cuda.synchronize()
     found = launchers(world)
 
@@ -216,19 +216,19 @@ def compare(scene: sn.Scene, name: str, n_envs: int, rounds: int, steps: int) ->
         times = alternate(ways, lambda f=function: f(scene.step, torch.cuda.synchronize, steps), rounds)  # type: ignore[misc]
         rows.append(row(name, n_envs, measure, times))
     ways[DRIVER]()
-    scene.check()  # both ways made sound steps
+    scene.check()  # no env diverged in either way
     return rows
 
 
 def verdict(rows: list[dict[str, Any]]) -> tuple[bool, str]:
-    """Whether the driver's launch stays, and why."""
+    """Return whether to use the driver's launch, and why."""
     deciding = [each for each in rows if each["n_envs"] == DECIDING and each["measure"] == "throughput"]
     if not deciding:
         return False, f"no verdict: {DECIDING:,} envs were not measured"
-    said = ", ".join(f"{each['scene']} {each['saved']:.1%}" for each in deciding)
+    savings = ", ".join(f"{each['scene']} {each['saved']:.1%}" for each in deciding)
     keeps = any(each["saved"] > LIMIT for each in deciding)
     what = "keep the driver's launch" if keeps else "use the public call"
-    return keeps, f"{what}: at {DECIDING:,} envs it saves {said} of a step; the limit is {LIMIT:.0%}"
+    return keeps, f"{what}: at {DECIDING:,} envs it saves {savings} of a step; the limit is {LIMIT:.0%}"
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -251,13 +251,13 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--envs", type=int, nargs="+", default=[1024, 8192], help="numbers of envs")
     parser.add_argument("--rounds", type=int, default=21, help="rounds per measurement, at least 2")
     parser.add_argument("--steps", type=int, default=200, help="steps per round and way")
     parser.add_argument("--scenes", nargs="+", choices=list(SCENES), default=list(SCENES), help="which scenes")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     parsed = parser.parse_args(given)
     if parsed.rounds < 2 or parsed.steps < 1 or min(parsed.envs) < 1:
         parser.error("--rounds must be at least 2, --steps and --envs at least 1")
@@ -265,10 +265,10 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure everything, and print the table."""
+    """Measure everything and print the table."""
     options = arguments()
     if not torch.cuda.is_available():
-        raise SystemExit("gpu_launch.py needs a CUDA device, and torch finds none")
+        raise SystemExit("gpu_launch.py needs a CUDA device, but torch finds none")
     rows: list[dict[str, Any]] = []
     for name in options.scenes:
         for n_envs in options.envs:

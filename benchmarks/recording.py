@@ -1,4 +1,4 @@
-"""Recording beside stepping, the speed to disk, memory over a long recording, and replay beside the bare renderer.
+"""Measure recording beside stepping, the speed to disk, memory over a long recording, and replay beside rendering.
 
 .venv/bin/python benchmarks/recording.py [--folder /tmp] [--env-steps 1000000] [--json out/recording.json]
 """
@@ -23,11 +23,11 @@ from sensorium.recording import Recorder, ReplayOptions, replay
 
 ENVS = 64
 TURN = 10
-"""Frames of one round of replay and renderer."""
+"""Frames per round of replay and renderer."""
 
 
 def base_robot(seed: int = 0) -> tuple[sn.Scene, Callable[[], None]]:
-    """The differential-drive base with its sensors in a room, and a call that makes a step of it."""
+    """Return a scene of the differential-drive base with its sensors in a room, and its step function."""
     scene = sn.Scene(dt=0.01)
     scene.add_module("room", sn.scenarios.Room(seed=seed))
     robot = scene.add_module("robot", sn.robots.make("diffdrive"))
@@ -37,7 +37,7 @@ def base_robot(seed: int = 0) -> tuple[sn.Scene, Callable[[], None]]:
 
 
 def beside_stepping(report: Report, folder: Path) -> None:
-    """What recording adds to a step of 64 envs."""
+    """Measure the time that recording adds to a step of 64 envs."""
     _, bare = base_robot()
     scene, step = base_robot()
     with Recorder(scene, folder / "beside") as recorder:
@@ -56,7 +56,7 @@ def beside_stepping(report: Report, folder: Path) -> None:
 
 
 def to_disk(report: Report, folder: Path, n_bytes: int) -> None:
-    """Megabytes a second of a recording that does nothing else, and of the disk itself."""
+    """Measure the MB/s of a recording without physics, and of the disk itself."""
     block = os.urandom(1 << 24)
     start = time.perf_counter()
     with open(folder / "plain", "wb") as file:
@@ -70,7 +70,7 @@ def to_disk(report: Report, folder: Path, n_bytes: int) -> None:
     scene = sn.Scene()
     scene.add_object(sn.Box(), name="box")
     scene.build()
-    scene.add_child("data", sn.Buffer(np.random.default_rng(0).random((1 << 18,))))  # 2 MiB a step
+    scene.add_child("data", sn.Buffer(np.random.default_rng(0).random((1 << 18,))))  # 2 MiB per step
     start = time.perf_counter()
     with Recorder(scene, folder / "fast") as recorder:
         for _ in range(n_bytes >> 21):
@@ -79,11 +79,11 @@ def to_disk(report: Report, folder: Path, n_bytes: int) -> None:
     shutil.rmtree(folder / "fast")
     report.add("plain file, with fsync", disk, "MB/s")
     report.add("recording", ours, "MB/s")
-    report.add("  what is asked (200 MB/s, or the disk's own) / recording", min(200.0, disk) / ours, "x", 1.0)
+    report.add("  required speed (200 MB/s, or the disk's own) / recording", min(200.0, disk) / ours, "x", 1.0)
 
 
 def memory(report: Report, folder: Path, env_steps: int) -> None:
-    """How much memory grows after the first tenth of a long recording."""
+    """Measure the growth of memory after the first tenth of a long recording."""
     scene = sn.Scene(dt=0.01, substeps=1)
     scene.add_object(sn.Plane())
     scene.add_object(sn.Box(), name="box", pos=(0, 0, 0.2), free=True)
@@ -108,7 +108,7 @@ def _resident() -> float:
 
 
 def beside_rendering(report: Report, folder: Path, frames: int) -> None:
-    """Frames a second of a replay, and of the renderer alone."""
+    """Measure the frames per second of a replay and of the renderer alone."""
     scene = sn.Scene(dt=0.01)
     scene.add_module("room", sn.scenarios.Room(seed=0))
     robot = scene.add_module("robot", sn.robots.make("diffdrive"))
@@ -124,7 +124,7 @@ def beside_rendering(report: Report, folder: Path, frames: int) -> None:
     width = scene.model.nq
 
     def render(frame: int) -> None:
-        scene.world.bind("qpos")[:] = torch.from_numpy(states[frame, :, 1 : 1 + width])  # after the time
+        scene.world.bind("qpos")[:] = torch.from_numpy(states[frame, :, 1 : 1 + width])  # column 0 is the time
         scene.world.changes.write()
         for camera in cameras:
             camera.read()
@@ -133,14 +133,14 @@ def beside_rendering(report: Report, folder: Path, frames: int) -> None:
     done, since = 0, 0.0
 
     def progress(count: int) -> None:
-        """In turns: some frames of the replay, then as many of the renderer alone."""
+        """Alternate between frames of the replay and as many frames of the renderer alone."""
         nonlocal done, since
         done += count
         if done % TURN or not done:
             return
-        if done > TURN:  # the first warm up
+        if done > TURN:  # the first round warms up
             times["replay"].append((time.perf_counter() - since) / TURN)
-            time.sleep(0.05)  # what is still to be written is none of the renderer's business
+            time.sleep(0.05)  # let pending writes finish, so that they do not slow the renderer down
             start = time.perf_counter()
             for frame in range(done - TURN, done):
                 render(frame)
@@ -162,11 +162,13 @@ def beside_rendering(report: Report, folder: Path, frames: int) -> None:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=None, help="where to write: a folder on the disk to measure")
-    parser.add_argument("--env-steps", type=int, default=1_000_000, help="how long the recording of the memory row is")
-    parser.add_argument("--megabytes", type=int, default=2000, help="how much to write for the speed to disk")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="folder on the disk to measure (default: the temporary folder)"
+    )
+    parser.add_argument("--env-steps", type=int, default=1_000_000, help="length of the recording that measures memory")
+    parser.add_argument("--megabytes", type=int, default=2000, help="MB to write for the speed to disk")
     parser.add_argument("--frames", type=int, default=250, help="frames to replay")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     report = Report("recording", ("mujoco", "torch", "h5py", "av"))
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:

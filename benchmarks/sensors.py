@@ -1,4 +1,4 @@
-"""The sensor catalogue: ray casting against bare calls of the engine, and all other sensors at once.
+"""Measure the sensor catalogue: ray casting against bare calls of the engine, and all other sensors at once.
 
 .venv/bin/python benchmarks/sensors.py [--json out/sensors.json]
 """
@@ -18,7 +18,7 @@ WHOLE = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
 
 
 def room(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
-    """A floor and ``geoms`` boxes and balls around a carrier in the middle."""
+    """Return a scene of a floor and ``geoms`` boxes and spheres around a carrier."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane(), name="ground")
     rng = np.random.default_rng(0)
@@ -35,7 +35,7 @@ def room(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
 
 
 def lidar_against_bare_rays(report: Report) -> None:
-    """16 x 360 rays in 64 envs: what sensing takes beside ``Batch.ray`` with the same rays in the same threads."""
+    """Compare sensing of 16 x 360 rays in 64 envs with ``Batch.ray`` on the same rays and threads."""
     lidar = sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=WHOLE)
     full, lean = (
         room(64, options) for options in (lidar, lidar.model_copy(update={"returns": ("distances",), "noise": 0.0}))
@@ -56,18 +56,18 @@ def lidar_against_bare_rays(report: Report) -> None:
     )
     rays = 64 * 5760
     report.add("bare Batch.ray, 16 x 360 rays, 64 envs, 50 geoms", rays / min(times["bare"]) / 1e6, "M rays/s")
-    most = 1 / 0.9  # nine tenths of the rate
-    report.add("  lidar, distances alone / bare", ratio(times, "lean", "bare"), "x", most)
-    report.add("  lidar, noisy distances and points / bare", ratio(times, "full", "bare"), "x", most)
+    bound = 1 / 0.9  # 90% of the rate
+    report.add("  lidar, distances alone / bare", ratio(times, "lean", "bare"), "x", bound)
+    report.add("  lidar, noisy distances and points / bare", ratio(times, "full", "bare"), "x", bound)
 
 
 def few_rays(report: Report) -> None:
-    """512 rays at 1 env beyond physics."""
+    """Measure 512 rays at 1 env beyond physics."""
     pattern = sn.SphericalPattern(fov=(360, 30), n_points=(64, 8))
     full, bare = room(1, sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=pattern)), room(1)
     times = interleave({"full": full.step, "bare": bare.step}, rounds=30, calls=20)
     report.add("512 rays at 1 env, beyond physics", difference(times, "full", "bare") * 1e6, "us", 1000.0)
-    report.add("  what the middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
+    report.add("  interquartile range of the rounds", spread(times, "full", "bare") * 1e6, "us")
 
 
 ROVER = """
@@ -83,7 +83,7 @@ ROVER = """
 
 
 def catalogue() -> list[Any]:
-    """One of every sensor but rays and temperature, on the rover: its tactile skin carries a box."""
+    """Return one sensor of every class except rays and temperature, on the rover; its tactile skin carries a box."""
     base: dict[str, Any] = {"link": "base"}
     on_top: dict[str, Any] = {"link": "base", "pos": (0, 0, 0.04)}
     return [
@@ -110,7 +110,7 @@ def catalogue() -> list[Any]:
 
 
 def rover(*sensors: Any) -> sn.Scene:
-    """The rover on the ground, with a box on its back."""
+    """Return a scene of the rover on the ground with a box on top."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane(), name="ground")
     scene.add_robot(ROVER, name="rover")
@@ -123,19 +123,19 @@ def rover(*sensors: Any) -> sn.Scene:
 
 
 def whole_catalogue(report: Report) -> None:
-    """All other sensors at once at 1 env, beyond physics."""
+    """Measure all other sensors at once at 1 env, beyond physics."""
     sensors = catalogue()
     full, bare = rover(*sensors), rover()
     times = interleave({"full": full.step, "bare": bare.step}, rounds=40, calls=50)
     cost = difference(times, "full", "bare") * 1e6
     report.add(f"{len(sensors)} sensors of {len(sensors)} classes at 1 env, beyond physics", cost, "us", 150.0)
-    report.add("  what the middle half of rounds spans", spread(times, "full", "bare") * 1e6, "us")
+    report.add("  interquartile range of the rounds", spread(times, "full", "bare") * 1e6, "us")
 
 
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     report = Report("sensors", ("mujoco", "torch", "numba"))
     lidar_against_bare_rays(report)

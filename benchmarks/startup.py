@@ -1,4 +1,4 @@
-"""From ``import sensorium`` to the first readings: the README's first block, with a cold and with a warm kernel cache.
+"""Measure the time to the first readings: README's first block in a new process, with a cold and a warm kernel cache.
 
 .venv/bin/python benchmarks/startup.py [--rounds 3] [--json out/startup.json]
 """
@@ -30,12 +30,12 @@ print("times", torch_done - begin, imported - begin, time.perf_counter() - impor
 
 
 def run(cache: str) -> tuple[float, ...]:
-    """Seconds of ``import torch``, of it and ``import sensorium``, and from there to the last line of the block."""
+    """Return the seconds of ``import torch``, of both imports, and from there to the last line of the block."""
     match = re.search(r"```python\n(.*?)```", README.read_text(), re.S)
     assert match is not None
     code = TIMED.format(block=match.group(1))
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, every process compiles what it imports
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, every process compiles the modules that it imports
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return tuple(float(word) for word in done.stdout.splitlines()[-1].split()[1:])
 
@@ -43,8 +43,8 @@ def run(cache: str) -> tuple[float, ...]:
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured; the median counts")
-    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the median is reported")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     cold, warm = [], []
     for _ in range(options.rounds):

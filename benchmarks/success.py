@@ -1,8 +1,8 @@
-"""How often the planners succeed at the tasks.
+"""Measure the success rates of the planners.
 
 .venv/bin/python benchmarks/success.py [--tasks pick opening] [--seeds 100] [--json out/success.json]
 
-One episode for each seed, in one env that is seeded anew.
+One episode per seed, in one env that is reseeded.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rich.table import Table
 
 import sensorium as sn
 
-LEAST = {"pick": 0.8, "pick_and_place": 0.8, "opening": 0.7, "door_opening": 0.7, "nav_to_obj": 0.8}
-"""Success rate that each must reach."""
+MIN_RATES = {"pick": 0.8, "pick_and_place": 0.8, "opening": 0.7, "door_opening": 0.7, "nav_to_obj": 0.8}
+"""Lower bound of the success rate of each task."""
 
 
 def run(name: str, seeds: Iterable[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One episode a seed: success, steps and retries, (seeds,) each."""
+    """Run one episode per seed; return success, steps and retries, (seeds,) each."""
     task = sn.tasks.make(name, keep_history=False)
     policy: Any = sn.policies.make("planner", task)
     task.register_policy(policy)
@@ -45,10 +45,10 @@ def run(name: str, seeds: Iterable[int]) -> tuple[np.ndarray, np.ndarray, np.nda
 def main() -> None:
     """Run every task and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=list(LEAST), choices=list(LEAST))
+    parser.add_argument("--tasks", nargs="+", default=list(MIN_RATES), choices=list(MIN_RATES))
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     table = Table("task", "episodes", "seeds", "success", "at least", "steps (median)", "retries (mean)", "minutes")
     rows = []
@@ -64,15 +64,15 @@ def main() -> None:
                 "episodes": len(success),
                 "seeds": [seeds[0], seeds[-1]],
                 "success": rate,
-                "least": LEAST[name],
+                "least": MIN_RATES[name],
             }
         )
         table.add_row(
             name,
             str(len(success)),
             f"{seeds[0]} to {seeds[-1]}",
-            f"{rate:.0%}" + ("" if rate >= LEAST[name] else " MISSED"),
-            f"{LEAST[name]:.0%}",
+            f"{rate:.0%}" + ("" if rate >= MIN_RATES[name] else " MISSED"),
+            f"{MIN_RATES[name]:.0%}",
             f"{np.median(steps):.0f}",
             f"{retries.mean():.2f}",
             f"{minutes:.1f}",

@@ -1,4 +1,4 @@
-"""What observing costs beside physics and control.
+"""Measure the cost of observations beside physics and control.
 
 .venv/bin/python benchmarks/tasks.py [--json out/tasks.json]
 """
@@ -17,7 +17,7 @@ import sensorium as sn
 
 
 def core_suite(report: Report) -> None:
-    """The core suite without cameras for 64 envs, beside physics and control."""
+    """Measure the core suite without cameras for 64 envs, beside physics and control."""
     task = sn.tasks.make("pick", n_envs=64, seed=0, keep_history=False)
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)
@@ -34,7 +34,7 @@ def core_suite(report: Report) -> None:
     task._observe = timed  # type: ignore[method-assign]
     steps = []
     for _ in range(120):
-        action = policy.get_action(observation)  # the planner is no part of it
+        action = policy.get_action(observation)  # the planner is not measured
         start = time.perf_counter()
         observation, *_ = task.step(action)
         steps.append(time.perf_counter() - start)
@@ -47,7 +47,7 @@ def core_suite(report: Report) -> None:
 
 
 def cameras(report: Report) -> None:
-    """Two cameras of 640 x 368: what depth, segmentation and image points add to the images."""
+    """Measure two cameras of 640 x 368 with depth, segmentation and image points."""
     from sensorium.cameras.render_pass import RenderPass
 
     passes: list[int] = []
@@ -82,7 +82,7 @@ def cameras(report: Report) -> None:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     report = Report("tasks", ("mujoco", "torch", "numba", "gymnasium"))
     core_suite(report)

@@ -1,4 +1,4 @@
-"""Tile maps as boxes and as a height field: what a physics step costs, by the number of boxes.
+"""Compare tile maps as boxes and as a height field: time of a physics step, by the number of boxes.
 
 .venv/bin/python benchmarks/terrain.py [--json out/terrain.json] [--device cuda --envs 1024]
 """
@@ -16,7 +16,7 @@ import sensorium as sn
 from sensorium.worlds import Primitive
 
 _BODIES = 12
-"""Bodies that lie on the map: as many as a quadruped has links that could touch it."""
+"""Bodies that rest on the map: the number of links of a quadruped that can touch the ground."""
 _SHAPES = {
     "spheres": sn.Sphere(radius=0.08),
     "capsules": sn.Capsule(radius=0.06, length=0.2),
@@ -25,14 +25,14 @@ _SHAPES = {
 
 
 def world(side: int, form: str, shape: Primitive, device: str, envs: int) -> sn.Scene:
-    """A map of ``side`` x ``side`` tiles of different heights, with bodies that have come to rest on it."""
-    draw = np.random.default_rng(0)
-    tiles = sn.TileMap(draw.uniform(0, 0.3, (side, side)), 0.5, form=form)
+    """Return a scene of ``side`` x ``side`` tiles of different heights, with bodies at rest on it."""
+    rng = np.random.default_rng(0)
+    tiles = sn.TileMap(rng.uniform(0, 0.3, (side, side)), 0.5, form=form)
     scene = sn.Scene(dt=0.002, substeps=1)
     scene.add_terrain(tiles)
     reach = min(side * 0.25 - 0.3, 3.0)
     for number in range(_BODIES):
-        spot = draw.uniform(-reach, reach, 2)
+        spot = rng.uniform(-reach, reach, 2)
         scene.add_object(shape, name=f"body{number}", pos=(*spot, 0.5 + 0.02 * number), free=True)
     scene.build(n_envs=envs, device=device)
     scene.step(400)
@@ -40,7 +40,7 @@ def world(side: int, form: str, shape: Primitive, device: str, envs: int) -> sn.
 
 
 def crossing(report: Report, device: str, envs: int) -> None:
-    """Both forms in turns, for more and more boxes."""
+    """Compare both forms for increasing numbers of boxes."""
     for name, shape in _SHAPES.items():
         for side in (8, 16, 24, 32, 48, 64):
             scenes = {form: world(side, form, shape, device, envs) for form in ("boxes", "height_field")}
@@ -59,8 +59,9 @@ def crossing(report: Report, device: str, envs: int) -> None:
 
 
 def main() -> None:
+    """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--envs", type=int, default=1)
     options = parser.parse_args()

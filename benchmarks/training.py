@@ -1,4 +1,4 @@
-"""The memory beside plain tensor copies, and the brain beside plain Stable-Baselines3: what they cost, how they learn.
+"""Compare the memory with plain tensor copies, and the brain with plain Stable-Baselines3: time and learning.
 
 .venv/bin/python benchmarks/training.py [--only memory sac learning] [--threads 1] [--json out/training.json]
 """
@@ -27,11 +27,11 @@ ACTION = spaces.Box(-1, 1, (8,))
 VECTORS = {"imu": spaces.Box(-9, 9, (6,)), "joints": spaces.Box(-9, 9, (24,)), "target": spaces.Box(-9, 9, (3,))}
 IMAGE = {"camera": spaces.Box(0, 255, (64, 64, 3), np.uint8)}
 KINDS = {"vectors": (spaces.Dict(VECTORS), 1_000_000), "vectors and an image": (spaces.Dict(VECTORS | IMAGE), 40_000)}
-"""What is observed, and how many transitions of it are held: memory far larger than the processor's caches."""
+"""Observation space, and number of transitions: far more memory than the processor's caches."""
 
 
 def transitions(space: spaces.Dict, generator: torch.Generator) -> dict[str, Any]:
-    """What ``Memory.add`` takes, of all envs."""
+    """Return the arguments of ``Memory.add`` for all envs."""
 
     def observe() -> dict[str, torch.Tensor]:
         return {
@@ -52,12 +52,12 @@ def transitions(space: spaces.Dict, generator: torch.Generator) -> dict[str, Any
 
 
 def as_arrays(value: Any) -> Any:
-    """Tensors as arrays."""
+    """Return nested tensors as arrays."""
     return {key: as_arrays(each) for key, each in value.items()} if isinstance(value, dict) else value.numpy()
 
 
 def allocated(call: Callable[[], Any]) -> tuple[float, float]:
-    """Most bytes of Python and NumPy at a time beyond the start of 20 calls, and bytes of torch's, per call."""
+    """Return the peak bytes of Python and NumPy during 20 calls, and the bytes that torch allocates per call."""
     call()
     tracemalloc.start()
     call()
@@ -74,11 +74,11 @@ def allocated(call: Callable[[], Any]) -> tuple[float, float]:
 
 
 def memory(report: Report, kind: str, shared: bool) -> None:
-    """Writing of 1,024 envs and drawing of 4,096 transitions, each beside the plain operation on the same bytes."""
+    """Compare writing 1,024 envs and sampling 4,096 transitions with the plain operations on the same bytes."""
     space, capacity = KINDS[kind]
     where = f"{kind}{', shared' if shared else ''}"
     tensors = transitions(space, torch.Generator().manual_seed(0))
-    arrays = {name: as_arrays(value) for name, value in tensors.items()}  # as tasks give them
+    arrays = {name: as_arrays(value) for name, value in tensors.items()}  # as tasks return them
     with Memory(space, ACTION, capacity, ENVS, shared=shared) as ours:
 
         def write() -> None:
@@ -107,8 +107,8 @@ def memory(report: Report, kind: str, shared: bool) -> None:
         report.add("  the same, given tensors instead of arrays / that", ratio(times, "tensors", "plain"), "x")
         report.add("  a tensor of the same bytes over itself, in cache if it fits", _median(times["cached"]), "µs")
         python, torchs = allocated(write)
-        report.add("  Python's and NumPy's memory meanwhile, at most", python / 1e3, "kB", 4.0)
-        report.add("  torch's memory a call", torchs / 1e3, "kB", 0.0)
+        report.add("  peak memory of Python and NumPy meanwhile", python / 1e3, "kB", 4.0)
+        report.add("  memory allocated by torch per call", torchs / 1e3, "kB", 0.0)
         target = target[:0]
 
         drawn = [torch.randint(0, len(ours), (BATCH,)) for _ in range(50)]
@@ -124,16 +124,16 @@ def memory(report: Report, kind: str, shared: bool) -> None:
         report.add(
             f"sample of {BATCH:,}, {where} ({BATCH * ours.layout.row_bytes / 1e6:.2f} MB)", _median(times["ours"]), "µs"
         )
-        report.add("  index_select of the same fields at rows drawn before", _median(times["plain"]), "µs")
+        report.add("  index_select of the same fields at rows chosen before", _median(times["plain"]), "µs")
         report.add("  ours / that, median of the rounds", ratio(times, "ours", "plain"), "x", 1.5)
         python, torchs = allocated(lambda: ours.sample(BATCH))
-        report.add("  Python's and NumPy's memory meanwhile, at most", python / 1e3, "kB", 4.0)
-        report.add("  torch's memory a call", torchs / 1e3, "kB", 0.0)
+        report.add("  peak memory of Python and NumPy meanwhile", python / 1e3, "kB", 4.0)
+        report.add("  memory allocated by torch per call", torchs / 1e3, "kB", 0.0)
         blocks = []
 
 
 def clusters(report: Report) -> None:
-    """The same of the cluster buffer, beside the memory."""
+    """Compare the cluster buffer with the memory."""
     space, capacity = KINDS["vectors"]
     ours = Memory(space, ACTION, capacity, ENVS)
     sorted_ = VectorizedClusterBuffer(space, ACTION, ClusterOptions(capacity=capacity, clusters=32))
@@ -161,7 +161,7 @@ PENDULUM_STEPS, PENDULUM_SEEDS, PENDULUM_EPISODES = 3_000, 3, 20
 
 
 def gradient_steps(report: Report) -> None:
-    """Steps of learning on batches of 256, of the brain with our memory and of SAC with its own replay buffer."""
+    """Compare gradient steps on batches of 256: the brain with our memory, and SAC with its own replay buffer."""
     flat = spaces.Box(-np.inf, np.inf, (sum(box.shape[0] for box in VECTORS.values()),))
     for what, hidden in SIZES.items():
         space = KINDS["vectors"][0]
@@ -187,7 +187,7 @@ def gradient_steps(report: Report) -> None:
 
 
 def learning(report: Report) -> None:
-    """Pendulum-v1, the same steps and settings: returns of our brain with our memory, and of plain SAC."""
+    """Compare the returns of our brain and of plain SAC on Pendulum-v1, with the same steps and settings."""
     found: dict[str, list[float]] = {"ours": [], "plain": []}
     for seed in range(PENDULUM_SEEDS):
         plain = _plain_sac(gymnasium.make("Pendulum-v1"), (64, 64), buffer_size=PENDULUM_STEPS, seed=seed)
@@ -224,7 +224,7 @@ def _learn_pendulum(seed: int) -> SACMLPBrain:
 
 
 def _swing(decide: Callable[[np.ndarray], np.ndarray]) -> float:
-    """Mean return of episodes that neither was trained on."""
+    """Return the mean return of episodes that neither was trained on."""
     env, total = gymnasium.make("Pendulum-v1"), 0.0
     for episode in range(PENDULUM_EPISODES):
         seen, _ = env.reset(seed=10_000 + episode)
@@ -247,7 +247,7 @@ def _plain_sac(env: gymnasium.Env, hidden: tuple[int, ...], buffer_size: int, se
 
 
 class _Spaces(gymnasium.Env):
-    """Spaces without a world."""
+    """An environment that has spaces only."""
 
     def __init__(self, observation_space: spaces.Box, action_space: spaces.Box) -> None:
         self.observation_space, self.action_space = observation_space, action_space
@@ -258,11 +258,11 @@ def _median(times: list[float]) -> float:
 
 
 def main() -> None:
-    """Run all."""
+    """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=("memory", "sac", "learning"), help="default: all")
-    parser.add_argument("--threads", type=int, default=1, help="of torch, ours and plain alike")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch, for both contenders")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     packages = ("torch", "numpy", "numba", "stable_baselines3")

@@ -1,4 +1,4 @@
-"""Every Python block of README and docs runs as written, and prints what stands below it."""
+"""Every Python block of README and docs runs as written and prints the output that is shown below it."""
 
 import re
 from pathlib import Path
@@ -8,14 +8,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
-"""Pages of what an extra brings along -> the package without which they cannot run."""
+"""Pages about an extra -> the package that their code needs."""
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_runs_and_prints_what_is_shown(page, capsys):
+def test_code_prints_the_shown_output(page, capsys):
     if page.name in NEEDS:
-        pytest.importorskip(NEEDS[page.name], reason=f"{NEEDS[page.name]} is not installed, which {page.name} is about")
+        pytest.importorskip(NEEDS[page.name], reason=f"{page.name} needs {NEEDS[page.name]}, which is not installed")
     namespace = {"__name__": "docs"}
     for code, shown in BLOCK.findall(page.read_text()):
         capsys.readouterr()
@@ -24,7 +24,11 @@ def test_code_runs_and_prints_what_is_shown(page, capsys):
             assert capsys.readouterr().out == shown
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_links_point_to_files_and_headings(page):
+    for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}, heading

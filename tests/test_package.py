@@ -1,163 +1,428 @@
-"""The package itself: layers, weight of the import, public names."""
+"""The package as a whole: import layers, import weight, public names, documentation, file sizes and wording.
+
+``MAY_IMPORT`` is the layer diagram of docs/architecture.md. A new package or top-level module needs an entry there.
+"""
 
 import ast
+import functools
+import graphlib
+import importlib
 import inspect
+import io
 import itertools
+import pkgutil
 import re
 import subprocess
 import sys
 import textwrap
-import tomllib
-from importlib import metadata
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import sensorium as sn
 
+ROOT = Path(__file__).parent.parent
 SOURCE = Path(sn.__file__).parent
-BASE = {"_system", "compiling", "errors", "files", "jit", "options"}
+FILES = sorted(SOURCE.rglob("*.py"))
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    """Return the syntax tree of a source file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def name_of(file: Path) -> str:
+    """Return the path of a source file in the package: "worlds/scene.py"."""
+    return file.relative_to(SOURCE).as_posix()
+
+
+# -- import layers -----------------------------------------------------------------------------------------------------
+
+BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options", "poses", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
-MAY_IMPORT = {
+ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "jit": set(),
+    "poses": set(),
+    "yaml_files": set(),
+    "_viewing": set(),
+    "_jit_worker": {"jit"},
+    "_system": {"errors"},
+    "options": {"errors"},
+    "files": {"_system", "errors"},
+    "compiling": {"_system", "jit"},
     "tree": BASE,
-    "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
+    "worlds": BASE | {"tree"},
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
-    "viewer": SENSING | {"suites", "recording", "datasets", "robots", "tasks", "generation"},
-    "poses": set(),
-    "suites": SENSING | {"poses"},
-    "robots": SENSING | {"poses", "suites"},
-    "scenarios": SENSING | {"robots"},
-    "tasks": SENSING | {"poses", "suites", "robots", "scenarios"},
-    "policies": SENSING | {"poses", "suites", "robots", "scenarios", "tasks"},
-    "recording": SENSING | {"poses", "suites", "robots"},
-    "datasets": SENSING | {"poses", "suites", "robots", "recording", "viewer"},  # view() imports it when it is called
-    "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
-    "entities": SENSING | {"poses", "suites", "robots", "datasets"},
-    "training": SENSING | {"robots", "suites", "datasets", "tasks", "entities"},
+    "presets": BASE | {"pipeline", "sensors"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
+    "cameras": BASE | {"tree", "worlds", "pipeline", "sensors"},
+    "suites": SENSING,
+    "robots": SENSING | {"suites"},
+    "scenarios": SENSING | {"suites", "robots"},
+    "tasks": SENSING | {"suites", "robots", "scenarios"},
+    "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
+    "recording": SENSING | {"suites", "robots"},
+    "datasets": SENSING | {"suites", "robots", "recording"},
+    "generation": ACTING | {"datasets"},
+    "entities": SENSING | {"suites", "robots"},
+    "training": ACTING | {"entities"},
+    "viewer": ACTING | {"recording", "datasets", "generation"},
+    "cli": ACTING | {"presets", "recording", "datasets", "generation", "entities", "training", "viewer"},
+    "__main__": {"cli"},
 }
+"""Package or top-level module -> the others that it may import, at the top of a file or inside a function."""
+MAY_IMPORT["__init__"] = MAY_IMPORT.keys() - {"__main__", "_jit_worker"}
+FACADE_USERS = {
+    "cli": "its commands are programs of users",
+    "robots": "rig files name sensor types as users do: IMU for sensorium.IMU",
+    "entities": "entity sheets name sensor types as users do",
+}
+"""Packages that may import ``sensorium`` itself, which exports names of all layers -> why."""
+HOOKS = {("_viewing", "viewer"): "scene.view() and datasets.view() open windows of a layer above them"}
+"""The only imports that point upwards -> why."""
+MODULE_NAME = re.compile(r"sensorium(\.\w+)+\.?")
 
 
-@pytest.mark.parametrize("package", MAY_IMPORT)
-def test_imports_point_one_way(package):
-    files = [SOURCE / f"{package}.py"] if (SOURCE / f"{package}.py").exists() else (SOURCE / package).rglob("*.py")
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [node.module] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
-                if name and name.startswith("sensorium."):
-                    layer = name.split(".")[1]
-                    assert layer in MAY_IMPORT[package] | {package}, f"{file.name} imports {name}"
+def unit_of(file: Path) -> str:
+    """Return the package or top-level module that a source file belongs to."""
+    return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+UNITS = {unit_of(file) for file in FILES}
+
+
+def imported_names(file: Path) -> Iterator[str]:
+    """Yield the dotted names under ``sensorium`` that a file imports or names as text, for a lazy import.
+
+    ``import sensorium as sn`` yields "sensorium" and, for every ``sn.NAME`` in the file, "sensorium.NAME".
+    """
+    package = ("sensorium", *file.relative_to(SOURCE).parts[:-1])
+    facades = set()
+    for node in ast.walk(tree_of(file)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+            facades |= {alias.asname or alias.name for alias in node.names if alias.name == "sensorium"}
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
+            base = ".".join(filter(None, (above, node.module)))
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE_NAME.fullmatch(node.value):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr) and ast.unparse(node).startswith(("f'sensorium.{", 'f"sensorium.{')):
+            yield "sensorium"  # any of its names
+    for node in ast.walk(tree_of(file)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in facades:
+            yield f"sensorium.{node.attr}"
+
+
+def imported_units(file: Path) -> set[str]:
+    """Return the packages and top-level modules that a file imports, itself included; "__init__" is the facade."""
+    found = set()
+    for name in imported_names(file):
+        parts = name.split(".")
+        if parts[0] != "sensorium" or parts[1:2] == ["__version__"]:
+            continue
+        if len(parts) > 1 and parts[1] in UNITS:
+            found.add(parts[1])
+        elif not name.endswith((".json", ".yaml")):  # names of files
+            found.add("__init__")
+    return found
+
+
+def test_every_package_has_a_layer():
+    assert MAY_IMPORT.keys() == UNITS, "MAY_IMPORT lists every package and top-level module, and no others"
+
+
+def test_layers_have_an_order():
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize("unit", sorted(MAY_IMPORT))
+def test_imports_point_down(unit):
+    allowed = MAY_IMPORT[unit] | {unit} | {target for source, target in HOOKS if source == unit}
+    allowed |= {"__init__"} if unit in FACADE_USERS else set()
+    wrong = {
+        f"{name_of(file)} imports {each}"
+        for file in FILES
+        if unit_of(file) == unit
+        for each in imported_units(file) - allowed
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("code", "units"),
+    [
+        ("import sensorium.tasks.pick", {"tasks"}),
+        ("from sensorium.tasks import Task", {"tasks"}),
+        ("from sensorium import tasks, __version__", {"tasks"}),
+        ("from sensorium import Scene", {"__init__"}),
+        ("from ..tasks import Task", {"tasks"}),
+        ("from .. import tasks", {"tasks"}),
+        ("from .scene import Scene", {"worlds"}),
+        ("def view():\n    from sensorium.viewer import open_viewer", {"viewer"}),
+        ("import importlib\nimportlib.import_module('sensorium.viewer.data')", {"viewer"}),
+        ("FORMATS = {'rerun': 'sensorium.datasets.export.rerun'}", {"datasets"}),
+        ("NAME = f'sensorium.sensors.{name}'", {"sensors"}),
+        ("NAME = f'sensorium.{name}'", {"__init__"}),
+        ("import sensorium as sn\nsn.tasks.make('pick')", {"__init__", "tasks"}),
+        ("FILE = 'sensorium.json'", set()),
+    ],
+)
+def test_layer_check_sees_all_forms_of_import(code, units, monkeypatch):
+    monkeypatch.setitem(globals(), "tree_of", lambda file: ast.parse(code))
+    assert imported_units(SOURCE / "worlds" / "example.py") == units
 
 
 def test_importing_is_light():
-    heavy = [
-        "numba",
-        "warp",
-        "mujoco_warp",
-        "gymnasium",
-        "h5py",
-        "av",
-        "matplotlib",
-        "tyro",
-        "rich",
-        "viser",
-        "scipy",
-        "yaml",
-    ]
+    heavy = ["numba", "warp", "mujoco_warp", "gymnasium", "h5py", "av", "matplotlib", "tyro", "rich", "viser", "scipy"]
+    heavy += ["yaml"]
     code = f"import sys, sensorium; print([name for name in {heavy} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
 
 
-def test_public_names_are_documented():
-    for package in (sn, sn.datasets, sn.robots, sn.scenarios):
-        for name in package.__all__:
-            value = getattr(package, name)
-            if name != "__version__":
-                assert value.__doc__, f"{name} has no docstring"
+# -- public names and docstrings ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def public_modules() -> list[ModuleType]:
+    """Return the packages and modules that have ``__all__``, except those with a leading underscore."""
+    names = [module.name for module in pkgutil.walk_packages([str(SOURCE)], "sensorium.") if "._" not in module.name]
+    return [sn, *(importlib.import_module(name) for name in names if _declares_all(_file_of(name)))]
+
+
+def _declares_all(file: Path) -> bool:
+    return any(
+        isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__" for node in tree_of(file).body
+    )
+
+
+def _file_of(module: str) -> Path:
+    path = SOURCE.parent / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def attribute_docstrings(body: list[ast.stmt]) -> set[str]:
+    """Return the names that are assigned in a body with a docstring below the assignment."""
+    found = set()
+    for node, below in itertools.pairwise(body):
+        documented = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if documented and isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {ast.unparse(target) for target in targets}
+    return found
+
+
+def documented_constants() -> set[str]:
+    """Return the names of all module-level constants that have a docstring."""
+    return set().union(*(attribute_docstrings(tree_of(file).body) for file in FILES))
+
+
+def test_public_names_exist_and_are_documented():
+    constants, missing = documented_constants(), []
+    for module in public_modules():
+        for name in module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, type | ModuleType) or inspect.isroutine(value):
+                documented = bool(value.__doc__)
+            else:
+                documented = name in constants or name == "__version__"
+            missing += [] if documented else [f"{module.__name__}.{name}"]
+    assert not missing
+
+
+def test_public_names_are_listed_once_and_by_dir():
+    for module in public_modules():
+        assert len(set(module.__all__)) == len(module.__all__), module.__name__
+        assert set(module.__all__) <= set(dir(module)), f"dir({module.__name__}) lists all public names"
+
+
+def test_modules_classes_and_functions_have_docstrings():
+    missing = []
+    for file in FILES:
+        body = tree_of(file).body
+        public = [node for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_"]
+        missing += [] if ast.get_docstring(tree_of(file)) else [name_of(file)]
+        missing += [
+            f"{name_of(file)}: {node.name}"
+            for node in public
+            if not ast.get_docstring(node) and "overload" not in map(ast.unparse, node.decorator_list)
+        ]
+    assert not missing
+
+
+def test_public_methods_have_docstrings():
+    """Every public method of a public class has a docstring: its own, inherited, or that of a protocol's method."""
+    classes = {
+        value
+        for module in public_modules()
+        for name in module.__all__
+        if isinstance(value := getattr(module, name), type)
+    }
+    protocols = [cls for cls in classes if getattr(cls, "_is_protocol", False)]
+    declared_by_protocols = {name for cls in protocols for name, member in vars(cls).items() if member.__doc__}
+    missing = set()
+    for cls in classes:
+        for name, member in vars(cls).items():
+            is_method = isinstance(member, property | classmethod | staticmethod) or inspect.isfunction(member)
+            if is_method and name[0] != "_" and not inspect.getdoc(getattr(cls, name)):
+                missing |= (
+                    {f"{cls.__module__}.{cls.__qualname__}.{name}"} if name not in declared_by_protocols else set()
+                )
+    assert not missing
 
 
 def test_every_option_has_a_docstring():
-    for package in (sn, sn.datasets, sn.robots, sn.scenarios):
-        for name in package.__all__:
-            value = getattr(package, name)
+    for module in public_modules():
+        for name in module.__all__:
+            value = getattr(module, name)
             if isinstance(value, type) and issubclass(value, sn.Options):
-                described = set().union(*(_described(one) for one in value.__mro__ if issubclass(one, sn.Options)))
-                missing = value.model_fields.keys() - described
+                bases = [base for base in value.__mro__ if issubclass(base, sn.Options)]
+                missing = value.model_fields.keys() - set().union(*map(_documented_options, bases))
                 assert not missing, f"{name} has options without a docstring: {missing}"
 
 
-def _described(options):
-    """The options that a class declares with a docstring below each."""
+def _documented_options(options: type) -> set[str]:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
-    fields = [(one, below) for one, below in itertools.pairwise(tree.body) if isinstance(one, ast.AnnAssign)]
-    return {
-        one.target.id for one, below in fields if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-    }
+    return attribute_docstrings(tree.body)
 
 
-PROJECT = Path(__file__).parent.parent / "pyproject.toml"
-DISTRIBUTIONS = {"OpenGL": "pyopengl", "PIL": "pillow", "rerun": "rerun-sdk", "warp": "warp-lang", "yaml": "pyyaml"}
-"""Modules whose distribution has another name."""
-EXTRAS = {
-    "cameras/pathtrace/": ["photoreal"],
-    "datasets/export/": ["export", "rerun"],
-    "entities/": ["train"],
-    "generation/cluster.py": ["cluster"],
-    "tasks/parallel.py": ["train"],
-    "training/": ["train"],
-    "viewer/": ["view"],
-}
-"""Start of a path in the package -> the extras whose distributions it may import, besides those of the core."""
-BUNDLED = {"drjit": "mitsuba", "pydantic-core": "pydantic"}
-"""Imported but not declared, since the declared distribution on the right requires one exact version of it."""
-NOT_IMPORTED = {"tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it"}
-"""Declared but not imported by name -> why. The tools of the extras test and dev are not checked."""
+SHARED_NAMES: dict[str, str] = {}
+"""Names of public classes that two modules may define -> why."""
 
 
-def declared():
-    """Names of the distributions that the core (None) and each extra of users declare."""
-    project = tomllib.loads(PROJECT.read_text())["project"]
-    groups = {None: project["dependencies"], **project["optional-dependencies"]}
-    names = {extra: {re.match(r"[\w.-]+", one)[0].lower() for one in group} for extra, group in groups.items()}
-    return {extra: group for extra, group in names.items() if extra not in ("test", "dev")}
+def test_class_names_are_unique():
+    places = defaultdict(list)
+    for file in FILES:
+        for node in tree_of(file).body:
+            if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+                places[node.name].append(name_of(file))
+    shared = {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_NAMES}
+    assert not shared, "one class name, one meaning: rename the less public class"
 
 
-def imported():
-    """(file, distribution) of each third-party import in the package, lazy ones and import_module("name") included."""
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [node.module]
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "find_spec")):
-                names = [each.value for each in node.args[:1] if isinstance(each, ast.Constant)]
-            for module in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"sensorium"}:
-                name = DISTRIBUTIONS.get(module, module.replace("_", "-").lower())
-                yield file.relative_to(SOURCE).as_posix(), name
+# -- documentation -----------------------------------------------------------------------------------------------------
+
+CODE = re.compile(r"```python\n(.*?)```|(?<!`)`([^`\n]+)`(?!`)", re.DOTALL)
+"""Python blocks and inline code of a page."""
+DOTTED = re.compile(r"(?<![\w./-])(?:sn|sensorium)((?:\.[A-Za-z_]\w*)+)(?![\w/])")
+FROM_IMPORT = re.compile(r"from (sensorium[\w.]*) import ([\w, ]+)")
+NO_NAMES = {".json", ".yaml"}
+"""Ends of file names, such as ``sensorium.json``."""
 
 
-def test_imports_are_declared():
-    groups = declared()
-    for file, name in imported():
-        extras = [extra for start, extras in EXTRAS.items() if file.startswith(start) for extra in extras]
-        allowed = groups[None].union(*(groups[extra] for extra in extras))
-        name = BUNDLED.get(name, name)
-        assert name in allowed, f"{file} imports {name}, which pyproject.toml does not declare in {['core', *extras]}"
+def names_in(page: Path) -> set[str]:
+    """Return the dotted names below ``sensorium`` in the code of a page: ".datasets.open"."""
+    found = set()
+    for block, inline in CODE.findall(page.read_text(encoding="utf-8")):
+        code = block or inline
+        found |= set(DOTTED.findall(code)) - NO_NAMES
+        for module, names in FROM_IMPORT.findall(code):
+            found |= {f"{module.removeprefix('sensorium')}.{name.strip()}" for name in names.split(",")}
+    return found
 
 
-def test_declared_distributions_are_imported():
-    used = {name for _, name in imported()}
-    for extra, names in declared().items():
-        unused = names - used - NOT_IMPORTED.keys()
-        assert not unused, f"{extra or 'the core'} declares {sorted(unused)}, which the package does not import"
+def is_public(dotted: str) -> bool:
+    """Return whether a name is reached through names of ``__all__`` and attributes without a leading underscore."""
+    value: object = sn
+    for name in dotted.removeprefix(".").split("."):
+        if isinstance(value, ModuleType):
+            if name not in getattr(value, "__all__", ()):
+                try:
+                    value = importlib.import_module(f"{value.__name__}.{name}")
+                except ImportError:
+                    return False
+                if name[0] == "_" or not hasattr(value, "__all__"):
+                    return False
+                continue
+        elif name[0] == "_" or not isinstance(value, type):
+            return name[0] != "_"
+        elif name in getattr(value, "model_fields", ()) or any(name in inspect.get_annotations(c) for c in value.mro()):
+            return True  # an option or an attribute of instances
+        if not hasattr(value, name):
+            return False
+        value = getattr(value, name)
+    return True
 
 
-def test_version_is_that_of_the_installed_distribution():
-    assert tomllib.loads(PROJECT.read_text())["project"]["dynamic"] == ["version"]
-    assert sn.__version__ == metadata.version("sensorium")
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_documentation_names_only_public_things(page):
+    assert not {f"sensorium{name}" for name in names_in(page) if not is_public(name)}
+
+
+def test_architecture_names_files_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    paths = [code for _, code in CODE.findall(text) if re.fullmatch(r"[\w./-]*(/[\w.-]*|\.(py|md|toml))", code)]
+    assert len(paths) > 100, "the pattern finds the paths"
+    missing = {path for path in paths if not (SOURCE / path).exists() and not (ROOT / path).exists()}
+    assert not missing
+
+
+# -- size and wording --------------------------------------------------------------------------------------------------
+
+MAX_LINES, MAX_LINES_WITH_REASON = 400, 500
+MAX_ANY = 300
+"""How often ``: Any`` may stand in the package. Lower it when there are fewer."""
+WORDS = re.compile(
+    r"\b(?:data sets?|check sums?|be it as|comes? loose|(?-i:(?<!there )is none)|to be had|what was so|though it be|"
+    r"tells again|nobody|anybody|whoever|mend(?:s|ed|ing)?|instants a second|lateness|late by|left alone|not looked at|"
+    r"that says? so|lest|however often|nothing but|as things are|is told what|what (?:it )?was told|to its end|"
+    r"takes? (?:it|them) for|more than the image is rendered|(?:is|are|was|were) left out|unless told otherwise)\b|"
+    r"\balike(?=[.,;:])|"
+    r", for (?:it|they|there|this|that|these|we) (?:is|are|was|were|ha[sd]|have|would|will|can|could|do|may|must)\b",
+    re.IGNORECASE,
+)
+"""Wording that the project does not use; CONTRIBUTING.md lists the words to use instead."""
+WORDS_IN_DOCS = re.compile(rf"{WORDS.pattern}|\bis none\b", re.IGNORECASE)
+
+
+def test_files_are_short():
+    """Files have at most 400 lines, or 500 where the docstring says why ("lines:" and the reason)."""
+    long = []
+    for file in FILES:
+        count = len(file.read_text(encoding="utf-8").splitlines())
+        excused = re.search(r"\blines\b", ast.get_docstring(tree_of(file)) or "")
+        if count > (MAX_LINES_WITH_REASON if excused else MAX_LINES):
+            long.append(f"{name_of(file)}: {count} lines")
+    assert not long
+
+
+def test_any_is_rare():
+    count = sum(len(re.findall(r":\s*Any\b", file.read_text(encoding="utf-8"))) for file in FILES)
+    assert count <= MAX_ANY, f"{count} times ': Any'; use real types, Protocols, TypeVars or object"
+
+
+def prose_of(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of the comments and texts of a source file, or of the whole page of a Markdown file."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        yield from enumerate(text.splitlines(), 1)
+        return
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", None)}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in kinds:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+@pytest.mark.parametrize("part", ["docs", *sorted(UNITS)])
+def test_wording(part):
+    files, words = [file for file in FILES if unit_of(file) == part], WORDS
+    if part == "docs":
+        files, words = [*DOCS, ROOT / "CHANGELOG.md"], WORDS_IN_DOCS
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {hit.group(0)}"
+        for file in files
+        for line, text in prose_of(file)
+        for hit in words.finditer(text)
+    ]
+    assert not found, "\n".join(found)

@@ -1,4 +1,4 @@
-"""Presets: the figures of data sheets come out of the simulated parts."""
+"""Presets: simulated parts have the values of their data sheets."""
 
 import math
 
@@ -12,7 +12,7 @@ G = 9.80665
 
 
 def at_rest(options, n_envs=400, steps=60, dt=0.005):
-    """Readings of an IMU on a body that hangs still, (steps, B, 3) each."""
+    """Return the readings of an IMU on a body at rest: acceleration and rate, (steps, B, 3) each."""
     scene = sn.Scene(dt=dt, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Sphere(), name="ball", free=True)
     imu = scene.add_sensor(options)
@@ -29,7 +29,7 @@ def at_rest(options, n_envs=400, steps=60, dt=0.005):
     ("name", "acc_density", "gyro_density", "acc_offset", "gyro_offset"),
     [("consumer_mems", 180e-6, 0.007, 40e-3, 3.0), ("automotive", 60e-6, 0.005, 20e-3, 1.0)],
 )
-def test_noise_and_offsets_are_the_data_sheets(name, acc_density, gyro_density, acc_offset, gyro_offset):
+def test_noise_and_offsets_match_the_data_sheet(name, acc_density, gyro_density, acc_offset, gyro_offset):
     acc, gyro = at_rest(sn.presets.imu(name, link="ball", rate=200.0, acc_resolution=0.0, gyro_resolution=0.0))
     white = math.sqrt(200 / 2)
     assert acc.std(dim=0).mean() == pytest.approx(acc_density * G * white, rel=0.03)
@@ -38,12 +38,12 @@ def test_noise_and_offsets_are_the_data_sheets(name, acc_density, gyro_density, 
     assert gyro.mean(dim=0).std() == pytest.approx(math.radians(gyro_offset), rel=0.08)
 
 
-def test_options_on_top_win():
+def test_given_options_override_the_preset():
     options = sn.presets.imu("automotive", link="ball", rate=50.0, delay=0.01)
     assert (options.rate, options.delay, options.link) == (50.0, 0.01, "ball")
 
 
-def test_encoder_counts():
+def test_encoder_readings_are_multiples_of_one_count():
     scene = drop_scene()
     scene.add_robot(
         '<mujoco><worldbody><body name="arm"><joint name="j"/><geom size="0.1"/></body></worldbody></mujoco>', name="r"
@@ -61,7 +61,7 @@ def test_unknown_parts_are_named():
         sn.presets.imu("consumer_mem", link="ball")
 
 
-def test_every_preset_quotes_its_data_sheet():
+def test_every_preset_lists_what_is_not_modelled():
     for kind in sn.presets.names().values():
         for text in kind.values():
             assert "Not modelled" in " ".join(text.split())
@@ -70,7 +70,7 @@ def test_every_preset_quotes_its_data_sheet():
 @pytest.mark.parametrize(
     ("name", "shape", "across", "down"), [("16_line", (16, 1800), 0.2, 2.0), ("2d", (1, 1081), 0.25, None)]
 )
-def test_lidars_have_the_rays_of_their_data_sheets(name, shape, across, down):
+def test_lidar_rays_match_the_data_sheet(name, shape, across, down):
     scene = sn.Scene(dt=0.025)
     scene.add_object(sn.Plane())
     for i, pos in enumerate([(6, 0, 1), (-6, 0, 1), (0, 6, 1), (0, -6, 1)]):

@@ -1,4 +1,4 @@
-"""Core: README's first block prints what README shows, and a tiny dataset is generated.
+"""Core: README's first block prints the output that README shows, and a small dataset is generated.
 
 python -P script/smoke/core.py DATASET    # DATASET: folder to generate the dataset in
 """

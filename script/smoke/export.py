@@ -1,4 +1,4 @@
-"""Extra export: a dataset becomes a LeRobot and a Minari one.
+"""Extra export: a dataset is exported to LeRobot and to Minari.
 
 python -P script/smoke/export.py DATASET
 """

@@ -1,4 +1,4 @@
-"""Core alone: a call that needs an extra raises an error that names the extra to install.
+"""Core alone: a call that needs an extra raises an error that names this extra.
 
 python -P script/smoke/missing.py DATASET
 """

@@ -1,4 +1,4 @@
-"""Extra photoreal: the path tracer renders one picture of 16 by 16 pixels."""
+"""Extra photoreal: the path tracer renders one image of 16 by 16 pixels."""
 
 import sensorium as sn
 
@@ -10,4 +10,4 @@ scene.build()
 scene.step()
 rgb = eye.read_ground_truth().rgb
 assert rgb.shape[-3:] == (16, 16, 3), rgb.shape
-assert rgb.float().std() > 0, "the picture is uniform"
+assert rgb.float().std() > 0, "the image is uniform"

@@ -1,4 +1,4 @@
-"""Extra rerun: a dataset becomes recordings for Rerun's viewer.
+"""Extra rerun: a dataset is exported to files of Rerun's viewer.
 
 python -P script/smoke/rerun.py DATASET
 """

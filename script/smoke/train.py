@@ -1,4 +1,4 @@
-"""Extra train: a SAC brain is made and saved, a log is written for TensorBoard, and PettingZoo's view imports."""
+"""Extra train: a SAC brain is created and saved, a TensorBoard log is written, the PettingZoo view imports."""
 
 import tempfile
 from pathlib import Path

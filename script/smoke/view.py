@@ -1,4 +1,4 @@
-"""Extra view: the viewer's server starts and answers, with a textured part (trimesh, Pillow)."""
+"""Extra view: the viewer's server starts and answers requests; trimesh can be imported."""
 
 import urllib.request
 

@@ -31,6 +31,8 @@ from sensorium.sensors import Sensor
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds import Scene
 
+__all__ = ["SensorContract"]
+
 
 class SensorContract:
     """A pytest mixin; see the module's docstring. Override the two ``make_`` methods and ``imperfections``."""

@@ -1,0 +1,74 @@
+"""Dependencies: every import is declared in pyproject.toml, in the core or in the extra that needs it."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import sensorium as sn
+
+SOURCE = Path(sn.__file__).parent
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+DISTRIBUTIONS = {"OpenGL": "pyopengl", "PIL": "pillow", "rerun": "rerun-sdk", "warp": "warp-lang", "yaml": "pyyaml"}
+"""Modules whose distribution has another name."""
+EXTRAS = {
+    "cameras/pathtrace/": ["photoreal"],
+    "datasets/export/": ["export", "rerun"],
+    "entities/": ["train"],
+    "generation/cluster.py": ["cluster"],
+    "tasks/parallel.py": ["train"],
+    "training/": ["train"],
+    "viewer/": ["view"],
+}
+"""Start of a path in the package -> the extras whose distributions it may import, besides those of the core."""
+BUNDLED = {"drjit": "mitsuba", "pydantic-core": "pydantic"}
+"""Imported but not declared, since the declared distribution on the right requires one exact version of it."""
+NOT_IMPORTED = {"tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it"}
+"""Declared but not imported by name -> why. The tools of the extras test and dev are not checked."""
+
+
+def declared() -> dict[str | None, set[str]]:
+    """Return the names of the distributions that the core (None) and each extra of users declare."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    groups = {None: project["dependencies"], **project["optional-dependencies"]}
+    names = {extra: {re.match(r"[\w.-]+", each)[0].lower() for each in group} for extra, group in groups.items()}
+    return {extra: group for extra, group in names.items() if extra not in ("test", "dev")}
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Yield (file, distribution) of each third-party import, including lazy ones and import_module("name")."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "find_spec")):
+                names = [each.value for each in node.args[:1] if isinstance(each, ast.Constant)]
+            for module in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"sensorium"}:
+                yield file.relative_to(SOURCE).as_posix(), DISTRIBUTIONS.get(module, module.replace("_", "-").lower())
+
+
+def test_imports_are_declared():
+    groups = declared()
+    for file, name in imported():
+        extras = [extra for start, extras in EXTRAS.items() if file.startswith(start) for extra in extras]
+        allowed = groups[None].union(*(groups[extra] for extra in extras))
+        name = BUNDLED.get(name, name)
+        assert name in allowed, f"{file} imports {name}, which pyproject.toml does not declare in {['core', *extras]}"
+
+
+def test_declared_distributions_are_imported():
+    used = {name for _, name in imported()}
+    for extra, names in declared().items():
+        unused = names - used - NOT_IMPORTED.keys()
+        assert not unused, f"{extra or 'the core'} declares {sorted(unused)}, which the package does not import"
+
+
+def test_version_matches_the_installed_distribution():
+    assert tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dynamic"] == ["version"]
+    assert sn.__version__ == metadata.version("sensorium")
