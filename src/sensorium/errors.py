@@ -1,8 +1,8 @@
 """The exceptions of Sensorium, and helpers for their messages.
 
-All of them derive from :class:`SensoriumError`, so ``except sn.SensoriumError`` catches every error that a user can fix.
-Each also derives from the matching built-in type (``ValueError``, ``LookupError``, ...), so handlers of those work too.
-A message says what was wrong, what is allowed, and what to do.
+All of them derive from :class:`SensoriumError`, so ``except sn.SensoriumError`` catches every error that a user can
+fix. Each also derives from the matching built-in type (``ValueError``, ``LookupError``, ...), so handlers of those work
+too. A message says what was wrong, what is allowed, and what to do.
 """
 
 from __future__ import annotations
