@@ -1,4 +1,4 @@
-"""Shared by all tests: scenes, the choice of slow tests, and why GPU tests are skipped."""
+"""Shared by all tests: scenes, the selection of slow tests, and the skipping of GPU tests."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from hypothesis import settings
 
 import sensorium as sn
 
-settings.register_profile("ci", derandomize=True)  # the same examples in every run; at home, new ones each time
+settings.register_profile("ci", derandomize=True)  # the same examples in every run; outside CI they are random
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
@@ -35,7 +35,7 @@ ARM = """
 
 
 def drop_scene(height: float = 0.12, **options) -> sn.Scene:
-    """A 1 kg box of 0.2 m that falls on a plane."""
+    """Return an unbuilt scene with a 1 kg box of 0.2 m that falls on a plane."""
     scene = sn.Scene(**{"dt": 0.01, "substeps": 2, **options})
     scene.add_object(sn.Plane())
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, height), free=True)
@@ -43,7 +43,7 @@ def drop_scene(height: float = 0.12, **options) -> sn.Scene:
 
 
 def arm_scene(**options) -> sn.Scene:
-    """A two-joint arm on the ground."""
+    """Return an unbuilt scene with a two-joint arm."""
     scene = sn.Scene(**{"dt": 0.01, "substeps": 2, **options})
     scene.add_object(sn.Plane())
     scene.add_robot(ARM, name="arm")
@@ -55,7 +55,7 @@ SOFTWARE_GL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swi
 
 @pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium, driven by playwright."""
+    """A headless Chromium, controlled by playwright."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
@@ -67,7 +67,7 @@ def browser():
 
 
 def patiently(page, condition, seconds=60.0):
-    """Whether something becomes true, while the page lives on."""
+    """Return whether a condition becomes true within some seconds, while the page runs."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -78,11 +78,11 @@ def patiently(page, condition, seconds=60.0):
 
 def pytest_addoption(parser):
     parser.addoption("--all-slow", action="store_true", help="run every slow test, not a sample of them")
-    parser.addoption("--slow-seed", default=None, help="which sample of the slow tests runs; by default, the commit")
+    parser.addoption("--slow-seed", default=None, help="seed of the sample of slow tests; default: the commit")
 
 
 def _slow_seed(config):
-    """What the sample of slow tests depends on: the commit, so that every one of them runs every few commits."""
+    """Return the seed of the sample of slow tests. It is the commit, so that each of them runs every few commits."""
     if config.getoption("--slow-seed") is not None:
         return config.getoption("--slow-seed")
     words = ["git", "-C", str(config.rootpath), "rev-parse", "HEAD"]
@@ -94,8 +94,8 @@ def _slow_seed(config):
 
 def pytest_report_header(config):
     if config.getoption("--all-slow"):
-        return "slow tests: all of them"
-    return f"slow tests: half of them, --slow-seed {_slow_seed(config)!r}"
+        return "slow tests: all"
+    return f"slow tests: half, --slow-seed {_slow_seed(config)!r}"
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -110,11 +110,13 @@ def pytest_terminal_summary(terminalreporter, config):
 def pytest_collection_modifyitems(config, items):
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow and not config.getoption("--all-slow"):
-        # by hash, not by place: the choice for one test does not depend on which others are collected
+        # by a hash of the name, so that the selection of a test does not depend on the others that are collected
         seed = _slow_seed(config)
         for item in slow:
             if hashlib.blake2b(f"{seed} {item.nodeid}".encode()).digest()[0] % 2:
-                item.add_marker(pytest.mark.skip(reason="slow test outside this run's sample; --all-slow runs it"))
+                item.add_marker(
+                    pytest.mark.skip(reason="slow test that is not in the sample of this run; --all-slow runs it")
+                )
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
         import torch

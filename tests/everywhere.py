@@ -1,4 +1,4 @@
-"""Scenes with what runs on both engines, for tests that hold the one to the other."""
+"""Scenes that run on both engines, for tests that compare the two."""
 
 import numpy as np
 
@@ -60,7 +60,7 @@ RAYS = (
 
 
 def shapes_scene(n_envs=3, device="cpu", rays=RAYS):
-    """All shapes, drifting and turning without gravity around an eye with every kind of ray sensor."""
+    """Return a built scene with all shapes, which drift and turn without gravity around a body with ray sensors."""
     scene = sn.Scene(dt=0.01, substeps=2, gravity=(0, 0, 0))
     scene.add_robot(SHAPES.replace("<geom ", '<geom contype="0" conaffinity="0" '), name="shapes")
     for options in rays:
@@ -97,7 +97,7 @@ MOBILE = (
 
 
 def mobile_scene(n_envs=5, device="cpu", sensors=MOBILE):
-    """A cart that drives a curve, with everything that it carries."""
+    """Return a built scene with a cart that drives a curve and carries the sensors of mobile robots."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane())
     scene.add_robot(CART, name="cart")

@@ -1,4 +1,7 @@
-"""A sensor whose raw signal is known: column c of env b reads ``(c + 1) * sin(3 t + b)``, and so on in float64."""
+"""A sensor with a known raw signal: column c of env b, counted from 0, is ``(c + 1) * sin(3 t + b)``.
+
+Variants of it use float64, or run their stages as hooks.
+"""
 
 import torch
 
@@ -6,7 +9,10 @@ import sensorium as sn
 
 
 class Probe(sn.SimpleSensorOptions):
+    """Options of the probe."""
+
     columns: int = 3
+    """Number of columns."""
 
 
 class ProbeSensor(sn.SimpleSensor[torch.Tensor], options=Probe):
@@ -16,12 +22,12 @@ class ProbeSensor(sn.SimpleSensor[torch.Tensor], options=Probe):
     @classmethod
     def _build_group(cls, group):
         columns = torch.cat([torch.arange(part.stop - part.start) for part in group.slices]) + 1
-        group.column = columns.to(group.device)
+        return columns.to(group.device)
 
     @classmethod
     def _update_raw_data(cls, group, out):
         envs = torch.arange(group.n_envs, device=group.device)
-        out.copy_(group.column[:, None] * torch.sin(3 * group.world.time + envs))
+        out.copy_(group.backend[:, None] * torch.sin(3 * group.world.time + envs))
 
 
 class DoubleProbe(Probe):
@@ -39,7 +45,7 @@ class DoubleProbeSensor(ProbeSensor, options=DoubleProbe):
 
 
 class HookedProbe(Probe):
-    """A probe whose stages run one by one, instead of in the fused step."""
+    """A probe whose stages run as hooks instead of in the fused step."""
 
 
 class HookedProbeSensor(ProbeSensor, options=HookedProbe):
@@ -59,9 +65,9 @@ class HookedDoubleProbeSensor(DoubleProbeSensor, options=HookedDoubleProbe):
 
 
 def probe_scene(*options, n_envs=2, seed=0, dt=0.01):
-    """A built scene that holds nothing but probes (and a ball, for there must be something)."""
+    """Return a built scene with these probes and a ball, followed by the sensors."""
     scene = sn.Scene(dt=dt, substeps=1)
     scene.add_object(sn.Sphere(), name="ball", free=True)
-    sensors = [scene.add_sensor(one) for one in options]
+    sensors = [scene.add_sensor(each) for each in options]
     scene.build(n_envs=n_envs, seed=seed)
     return scene, *sensors

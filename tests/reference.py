@@ -1,7 +1,7 @@
 """The formula of the fused step (sensorium/pipeline/formula.py) in plain NumPy, written from its text.
 
-Slow and obvious on purpose. One sensor, C columns, B envs; every list is a whole past, so there are no rings, indices
-or flags that could be wrong in the same way as the kernels'.
+It is slow and simple on purpose. It handles one sensor with C columns and B envs. Lists hold the whole past, so there
+are no rings, indices or flags that could be wrong in the same way as in the kernels.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ def rotate(x, n):
 
 
 def threefry(k, c0, c1):
-    """Threefry2x32-20 over arrays of uint32 counters."""
+    """Return the Threefry2x32-20 words of arrays of uint32 counters."""
     with np.errstate(over="ignore"):
         k0, k1 = U(k[0]), U(k[1])
         schedule = [k0, k1, k0 ^ k1 ^ U(0x1BD11BDA)]
@@ -85,7 +85,7 @@ def uniform(w):
 
 
 def low_pass(bandwidth, order, dt):
-    """The bilinear transform of 1 / (1 + s / w) or of Butterworth's second order, prewarped at ``bandwidth`` Hz."""
+    """Return the bilinear transform of 1 / (1 + s / w), or of a second-order Butterworth filter, at ``bandwidth`` Hz."""
     if bandwidth is None or bandwidth * dt > 0.45:
         return None
     k = np.tan(np.pi * bandwidth * dt)
@@ -98,7 +98,7 @@ def low_pass(bandwidth, order, dt):
 
 
 class Reference:
-    """What a sensor reads, from its ground truth. Parameters are arrays that broadcast to (C, B)."""
+    """The readings of a sensor, computed from its ground truth. Parameters are arrays that broadcast to (C, B)."""
 
     def __init__(self, *, seed, uuid, shape, dt, dtype=F, **parameters):
         self.seed, self.uuid, self.shape, self.dt, self.dtype = seed, uuid, shape, dt, dtype
@@ -156,21 +156,21 @@ class Reference:
         if not advance:
             self.offset, self.drift = np.zeros(self.shape, F), np.zeros(self.shape, F)
         for c in range(self.shape[0]):
-            draw = lambda base, c=c: threefry(key(self.seed, self.uuid, c), envs + U(base), np.full_like(envs, step))  # noqa: E731
-            n0, n1 = normals(*draw(0))
+            words = lambda base, c=c: threefry(key(self.seed, self.uuid, c), envs + U(base), np.full_like(envs, step))  # noqa: E731
+            n0, n1 = normals(*words(0))
             x[c] = x[c] + self.scale_error[c] * x[c]
             if advance:
                 self.walk[c] = self.walk[c] + self.random_walk[c] * n1
-                m0, _ = normals(*draw(2**31))
+                m0, _ = normals(*words(2**31))
                 kick = self.bias_instability[c] * np.sqrt(self.decay[c] * (F(2) - self.decay[c]))
                 self.drift[c] = (self.drift[c] - self.decay[c] * self.drift[c]) + kick * m0
             else:
-                e0, e1 = normals(*draw(3 * 2**30))
+                e0, e1 = normals(*words(3 * 2**30))
                 self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.bias_instability[c] * e1
             out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
             heat = self.temperature_drift[c] * (self.temperature[c] - F(25))
             out[c] = ((out[c] + self.offset[c]) + self.drift[c]) + heat
-            o0, o1 = draw(2**30)
+            o0, o1 = words(2**30)
             spike = np.where(o1 & U(1), -self.outlier_size[c], self.outlier_size[c])
             out[c] = np.where(self.outliers[c] > uniform(o0), out[c] + spike, out[c])
         out = np.where(np.abs(out) < self.deadband, self.dtype(0), out)
@@ -206,12 +206,12 @@ class Reference:
             if due and not self.dropout[b] > uniform(w1[b]) and not self.is_stuck[b]:
                 self.reading[:, b] = sample[:, b]
             self.past[b].append(self.reading[:, b].copy())
-            late = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) * (1.0 / self.dt)
+            latency = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) * (1.0 / self.dt)
             if self.linear:
-                whole = int(np.floor(late + 1e-6))
-                part = F(max(late - whole, 0.0))
+                whole = int(np.floor(latency + 1e-6))
+                part = F(max(latency - whole, 0.0))
                 older = self.past[b][-2 - whole]
                 out[:, b] = self.past[b][-1 - whole] * (F(1) - part) + older * part
             else:
-                out[:, b] = self.past[b][-1 - max(int(np.ceil(late - 1e-6)), 0)]
+                out[:, b] = self.past[b][-1 - max(int(np.ceil(latency - 1e-6)), 0)]
         return out

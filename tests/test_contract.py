@@ -1,4 +1,4 @@
-"""Every sensor class through the contract, and a few that only exist here to exercise hooks."""
+"""The core sensor classes, and two that exercise hooks, pass the sensor contract."""
 
 from typing import ClassVar
 
@@ -66,7 +66,7 @@ class TestFramePose(Arm, SensorContract):
 
 
 class TestThermometer(Drop, SensorContract):
-    """A response model of the class's own."""
+    """A class with its own response model."""
 
     imperfections: ClassVar = {"noise": 0.1, "random_walk": 0.05}
 
@@ -75,7 +75,7 @@ class TestThermometer(Drop, SensorContract):
 
 
 class Vertical(sn.SimpleSensorOptions):
-    """Height of the box in float64, with physics noise, its own hardware stage and its own delay."""
+    """Height of the box in float64, with physics imperfections, state, and its own hardware stage."""
 
 
 class VerticalSensor(sn.SimpleSensor[torch.Tensor], options=Vertical):

@@ -68,7 +68,7 @@ class TestScanningLidar(OnGpu, SensorContract):
         scanning = {"pattern": pattern, "scan_rate": 15.0, "exclude_self": True, "frame": "world"}
         return sn.Lidar(link="ball", euler=(0, 1.0, 0), **scanning, **options)
 
-    def test_set_changes_those_envs_only(self):
+    def test_set_changes_only_the_given_envs(self):
         """What was scanned before keeps the noise that it had then, so compare from one revolution on."""
         scene, sensor = self.start()
         sensor.set(envs=[1], **self.imperfections)

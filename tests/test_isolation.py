@@ -1,4 +1,4 @@
-"""Nothing that happens to one env, sensor or parameter shows in another."""
+"""Changes of one env, sensor or parameter do not affect the others."""
 
 import numpy as np
 import pytest
@@ -36,38 +36,37 @@ CHANGES = st.sampled_from(
     ]
 )
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["mine", "others"]), st.one_of(CHANGES, st.sampled_from(["reset", "forward"]))),
+    st.tuples(st.sampled_from(["own", "others"]), st.one_of(CHANGES, st.sampled_from(["reset", "forward"]))),
     max_size=12,
 )
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=STEPS)
-def test_an_env_in_a_crowd_reads_as_it_does_alone(script):
-    """Env 0 alone, and env 0 among others to which other things happen: the same bits, whatever is set or reset."""
+def test_env_reads_the_same_bits_alone_and_in_a_batch(script):
+    """Env 0 alone and env 0 in a batch read the same bits, whatever is set or reset in the other envs."""
     scenes = {}
-    for name, n_envs in (("alone", 1), ("crowd", 9)):
+    for name, n_envs in (("alone", 1), ("batch", 9)):
         scene = drop_scene()
         for options in SENSORS:
             scene.add_sensor(options)
         scene.build(n_envs=n_envs, seed=2)
         scenes[name] = scene
-    for who, what in script:
-        for name, scene in scenes.items():
-            envs = [0] if who == "mine" else list(range(1, scene.n_envs))
-            if what in ("reset", "forward"):
-                getattr(scene, what)(envs=envs)
+    for target, change in script:
+        for scene in scenes.values():
+            envs = [0] if target == "own" else list(range(1, scene.n_envs))
+            if change in ("reset", "forward"):
+                getattr(scene, change)(envs=envs)
             elif envs:
-                scene[what[0]].set(envs=envs, **what[1])
+                scene[change[0]].set(envs=envs, **change[1])
             scene.step(2)
-            del name
         for uuid in scenes["alone"].sensors:
             for read in ("read", "read_ground_truth"):
-                alone, crowd = (flat(getattr(scene[uuid], read)()) for scene in scenes.values())
-                assert torch.equal(alone[0], crowd[0]), (uuid, read)
+                alone, batch = (flat(getattr(scene[uuid], read)()) for scene in scenes.values())
+                assert torch.equal(alone[0], batch[0]), (uuid, read)
 
 
-def test_drift_stays_where_it_is_when_it_stops():
+def test_random_walk_keeps_its_value_when_it_is_set_to_0():
     scene, probe = probe_scene(Probe(random_walk=1.0), n_envs=2)
     scene.step(100)
     probe.set(random_walk=0.0)
@@ -80,7 +79,7 @@ def test_drift_stays_where_it_is_when_it_stops():
     assert drift.abs().min() > 1e-3
 
 
-def test_reset_leaves_post_processed_readings_of_others_alone():
+def test_reset_does_not_change_post_processed_readings_of_other_envs():
     scene = drop_scene(height=0.1)
     touch = scene.add_sensor(sn.Contact(link="box"))
     scene.build(n_envs=4)
@@ -91,8 +90,8 @@ def test_reset_leaves_post_processed_readings_of_others_alone():
     assert touch.read_ground_truth()[:3].all()
 
 
-def test_contact_adds_up_all_contacts_of_the_link():
-    """Four corners carry 9.81 N together: a threshold of 9 N is exceeded, one of 10 N is not."""
+def test_contact_sums_all_contacts_of_the_link():
+    """Four corners together carry 9.81 N, which exceeds a threshold of 9 N but not one of 10 N."""
     scene = drop_scene(height=0.1)
     under = scene.add_sensor(sn.Contact(link="box", uuid="under", threshold=9.0))
     over = scene.add_sensor(sn.Contact(link="box", uuid="over", threshold=10.0))
@@ -102,7 +101,7 @@ def test_contact_adds_up_all_contacts_of_the_link():
     assert over.read().item() is False
 
 
-def test_own_delay_without_any_other_hook():
+def test_delay_hook_without_other_hooks():
     class Answer(sn.IMU):
         pass
 
@@ -148,7 +147,7 @@ def test_saturation_is_never_exceeded():
     assert force.read()[0, 2] == 5.0
 
 
-def test_counts_are_for_hinges_alone():
+def test_counts_per_revolution_apply_to_hinges_only():
     slider = """<mujoco model="mixed"><worldbody><body name="a"><joint name="turn" axis="0 0 1"/><geom size="0.1"/>
       <body name="b"><joint name="push" type="slide"/><geom size="0.1"/></body></body></worldbody></mujoco>"""
     scene = sn.Scene(gravity=(0, 0, 0))
@@ -163,13 +162,13 @@ def test_counts_are_for_hinges_alone():
     assert encoder.read().positions[0, 1].item() == pytest.approx(0.5)
 
 
-def test_elements_without_names_are_the_robots_too():
-    nameless = """<mujoco><worldbody><body><joint axis="0 1 0"/><geom size="0.1"/>
+def test_unnamed_elements_belong_to_the_robot():
+    unnamed = """<mujoco><worldbody><body><joint axis="0 1 0"/><geom size="0.1"/>
       <body name="tip"><joint axis="0 1 0"/><geom size="0.1"/></body></body></worldbody>
       <actuator><motor joint="joint0"/></actuator></mujoco>""".replace(
         '<joint axis="0 1 0"/><geom size="0.1"/>\n', "", 0
     )
-    spec_text = nameless.replace("<body><joint axis", '<body><joint name="first" axis').replace("joint0", "first")
+    spec_text = unnamed.replace("<body><joint axis", '<body><joint name="first" axis').replace("joint0", "first")
     scene = sn.Scene()
     robot = scene.add_robot(spec_text)
     encoder = scene.add_sensor(sn.JointEncoder(robot="robot"))
@@ -187,7 +186,7 @@ KEYED = """<mujoco model="keyed"><worldbody><body name="base">{base}<geom size="
 
 
 @pytest.mark.parametrize(("base", "qpos", "free"), [("<freejoint/>", "0 0 1 1 0 0 0 0.5", False), ("", "0.5", True)])
-def test_changing_the_base_drops_keyframes_that_no_longer_fit(base, qpos, free):
+def test_changing_the_base_removes_keyframes_that_no_longer_fit(base, qpos, free):
     scene = sn.Scene()
     scene.add_robot(KEYED.format(base=base, qpos=qpos), free=free)
     scene.build()
@@ -195,7 +194,7 @@ def test_changing_the_base_drops_keyframes_that_no_longer_fit(base, qpos, free):
     assert scene.model.nq == (8 if free else 1)
 
 
-def test_terrain_is_fixed():
+def test_terrain_with_a_free_joint_is_fixed():
     scene = sn.Scene()
     loose = '<mujoco model="rock"><worldbody><body name="a"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
     rock = scene.add_terrain(loose, pos=(0, 0, 1))
@@ -204,8 +203,8 @@ def test_terrain_is_fixed():
     assert rock.get_pose()[0][0, 2].item() == 1.0
 
 
-def test_writing_back_what_was_edited():
-    """Loaded values that agree with the full state change nothing; edited ones are written."""
+def test_write_replay_data_writes_edited_values():
+    """Loaded values that agree with the full state change nothing. Edited values are written."""
     scene = arm_scene()
     encoder = scene.add_sensor(sn.JointEncoder(robot="arm", uuid="encoder"))
     scene.build(n_envs=2)
@@ -225,15 +224,15 @@ def test_writing_back_what_was_edited():
     assert torch.equal(scene.get_state()[0], values["physics"][0])
 
 
-def test_an_empty_list_of_envs_while_one_has_failed(tmp_path, monkeypatch):
+def test_reset_of_no_envs_keeps_failed_envs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scene = drop_scene()
     scene.build(n_envs=3)
     scene.world.bind("qvel")[1] = 1e30
     with pytest.raises(sn.DivergenceError):
         scene.step()
-    for nobody in ([], (), range(0), torch.zeros(3, dtype=torch.bool)):
-        scene.reset(envs=nobody)
+    for no_envs in ([], (), range(0), torch.zeros(3, dtype=torch.bool)):
+        scene.reset(envs=no_envs)
         assert set(scene.failed) == {1}
     scene.reset(envs=torch.tensor(1))
     assert scene.failed == {}
@@ -241,7 +240,7 @@ def test_an_empty_list_of_envs_while_one_has_failed(tmp_path, monkeypatch):
         scene.reset(envs=[[0], [1, 1]])
 
 
-def test_made_names_do_not_clash_with_given_ones():
+def test_generated_names_do_not_clash_with_given_names():
     scene = sn.Scene()
     robot = scene.add_robot(
         """<mujoco model="physics"><worldbody><body name="body1"><joint name="joint1" axis="0 0 1"/><geom size="0.1"/>
@@ -253,7 +252,7 @@ def test_made_names_do_not_clash_with_given_ones():
     scene.state_dict()
 
 
-def test_partial_replay_touches_what_was_loaded_alone():
+def test_partial_replay_changes_only_loaded_values():
     scene = drop_scene(height=1.0)
     imu = scene.add_sensor(sn.IMU(link="box", acc_random_walk=1.0))
     scene.build(n_envs=2)
@@ -274,10 +273,10 @@ def test_partial_replay_touches_what_was_loaded_alone():
     scene.step(3)
     time = scene.time.clone()
     scene.write_replay_data()
-    assert torch.equal(scene.time, time), "what was loaded is forgotten by update_state"
+    assert torch.equal(scene.time, time), "update_state discards loaded values"
 
 
-def test_zero_has_no_sign():
+def test_readings_have_no_negative_zero():
     scene = sn.Scene(gravity=(0, 0, 0))
     scene.add_robot(ARM)
     encoder = scene.add_sensor(sn.JointEncoder())
@@ -289,8 +288,8 @@ def test_zero_has_no_sign():
     assert not torch.signbit(encoder.read().velocities[encoder.read().velocities == 0]).any()
 
 
-def test_forward_revives(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+def test_forward_revives_failed_envs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working folder
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box"))
     scene.build(n_envs=3)
@@ -305,7 +304,7 @@ def test_forward_revives(tmp_path, monkeypatch):
     assert torch.isfinite(imu.read().lin_acc).all()
 
 
-def test_poses_are_read_from_the_state():
+def test_get_pose_returns_a_pose_that_was_just_set():
     scene = drop_scene()
     scene.build()
     for z in (5.0, 7.0):
@@ -313,7 +312,7 @@ def test_poses_are_read_from_the_state():
         assert scene["box"].get_pose()[0][0, 2].item() == z
 
 
-def test_after_close():
+def test_calls_after_close_raise():
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box"))
     scene.build()
@@ -326,7 +325,7 @@ def test_after_close():
             call()
 
 
-def test_names_of_the_scene_s_own_are_refused():
+def test_reserved_names_raise():
     scene = drop_scene()
     for name in ("physics", "world", "a\x00b"):
         with pytest.raises(sn.OptionError, match="name"):
@@ -348,10 +347,10 @@ def test_names_of_the_scene_s_own_are_refused():
         (sn.ContactForce(link="upper"), {"max_force": -1.0}, "negative"),
         (sn.ContactForce(link="upper"), {"max_force": 1.0, "saturation": (-9, 9)}, "one parameter twice"),
         (sn.IMU(link="upper"), {"acc_misalignment": "x"}, "acc_misalignment"),
-        (sn.IMU(link="upper"), {"rate": 0}, "greater than 0"),
+        (sn.IMU(link="upper"), {"rate": 0}, "must be > 0"),
     ],
 )
-def test_set_refuses_what_the_constructor_refuses(sensor, values, words):
+def test_set_raises_for_values_that_the_constructor_refuses(sensor, values, words):
     scene = arm_scene()
     made = scene.add_sensor(sensor)
     scene.build(n_envs=2)
@@ -359,7 +358,7 @@ def test_set_refuses_what_the_constructor_refuses(sensor, values, words):
         made.set(**values)
 
 
-def test_set_takes_what_people_write():
+def test_set_accepts_tensors_arrays_and_none():
     scene = arm_scene()
     imu = scene.add_sensor(sn.IMU(link="upper", max_delay=0.1))
     pose = scene.add_sensor(sn.FramePose(link="tip", rot_noise=0.1))
@@ -373,7 +372,7 @@ def test_set_takes_what_people_write():
     assert torch.equal(pose.read().quat, pose.read_ground_truth().quat)
 
 
-def test_gpu_is_asked_for_where_there_is_none():
+def test_build_on_a_missing_gpu_raises():
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
     scene = sn.Scene()
@@ -386,7 +385,7 @@ def test_gpu_is_asked_for_where_there_is_none():
     assert "no sensors" in scene.describe()
 
 
-def test_describe():
+def test_describe_lists_all_sensors():
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=200, delay=0.01, jitter=0.005))
     scene.add_sensor(sn.Contact(link="box", uuid="touch"))

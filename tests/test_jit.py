@@ -37,7 +37,7 @@ import sensorium.compiling
 
 @pytest.fixture
 def copied(tmp_path):
-    """A copy of the package whose kernels can be edited, and a function that draws numbers by them."""
+    """A copy of the package whose kernels can be edited, and a function that computes random numbers with them."""
     shutil.copytree(PACKAGE, tmp_path / "sensorium", ignore=shutil.ignore_patterns("__pycache__"))
 
     def draw(**environment):
@@ -56,13 +56,14 @@ def edit(file, old, new):
     file.write_text(text.replace(old, new))
 
 
-def test_an_edit_in_any_file_reaches_cached_kernels(copied):
-    """The kernel stands in one file, a function that it calls in a second, and a constant of that in a third."""
+def test_edits_in_any_file_invalidate_cached_kernels(copied):
+    """The kernel is in one file, a function that it calls in a second, and a constant of that function in a third."""
     pipeline = copied.folder / "sensorium" / "pipeline"
+    random = pipeline / "kernels" / "random.py"
     first, compiled = copied()
     assert compiled
     assert copied() == (first, False)
-    edit(pipeline / "kernels.py", "return _U(x0 + k2), _U(x1 + k0 + _U(5))", "return _U(x0 + k2), _U(x1 + k0 + _U(6))")
+    edit(random, "return _U(x0 + k2), _U(x1 + k0 + _U(5))", "return _U(x0 + k2), _U(x1 + k0 + _U(6))")
     second, compiled = copied()
     assert compiled
     assert second != first
@@ -70,21 +71,21 @@ def test_an_edit_in_any_file_reaches_cached_kernels(copied):
     third, compiled = copied()
     assert compiled
     assert third not in (first, second)
-    assert copied(NUMBA_CACHE_DIR=str(copied.folder / "other")) == (third, True)  # as compiled from nothing
+    assert copied(NUMBA_CACHE_DIR=str(copied.folder / "other")) == (third, True)  # the same as without a cache
     edit(pipeline / "formula.py", "PARITY = 0x1BD11BDB", "PARITY = 0x1BD11BDA")
-    edit(pipeline / "kernels.py", "_U(x1 + k0 + _U(6))", "_U(x1 + k0 + _U(5))")
-    assert copied() == (first, False)  # the old code has its old name
+    edit(random, "_U(x1 + k0 + _U(6))", "_U(x1 + k0 + _U(5))")
+    assert copied() == (first, False)  # the old code has its old file name
 
 
-def test_kernels_go_to_the_users_cache_where_the_package_is_read_only(copied):
+def test_kernels_are_cached_in_the_user_folder_if_the_package_is_read_only(copied):
     robots = copied.folder / "sensorium" / "robots"
-    (robots / "__pycache__").write_text("in the way")  # even root cannot make a folder here
+    (robots / "__pycache__").write_text("in the way")  # a file, so that even root cannot create a folder here
     user = copied.folder / "user"
     first, compiled = copied(XDG_CACHE_HOME=str(user))
     assert compiled
     assert [file.suffix for file in (user / "sensorium").glob("robots-*/*")] == [".nbk"]
     assert copied(XDG_CACHE_HOME=str(user)) == (first, False)
-    assert copied(XDG_CACHE_HOME="/dev/null") == (first, True)  # neither: compiled in every process
+    assert copied(XDG_CACHE_HOME="/dev/null") == (first, True)  # no folder can be written: compiled in every process
 
 
 def test_damaged_files_are_compiled_again(copied):
@@ -97,7 +98,7 @@ def test_damaged_files_are_compiled_again(copied):
         assert copied() == (first, False)
 
 
-def test_the_fingerprint_follows_code_and_constants():
+def test_fingerprint_depends_on_code_and_constants():
     def made(text, **values):
         space = {"helper": jit.helper, "__name__": "made", **values}
         exec(text, space)
@@ -106,7 +107,7 @@ def test_the_fingerprint_follows_code_and_constants():
     text = "@helper\ndef g(x): return x + A\ndef f(x): return g(x) * 2"
     base = made(text, A=1)
     assert made(text, A=1) == base
-    assert made("\n\n" + text, A=1) == base  # lines move
+    assert made("\n\n" + text, A=1) == base  # line numbers do not count
     assert made(text, A=1.0) != base
     assert made(text, A=2) != base
     assert made(text.replace("x + A", "x - A"), A=1) != base
@@ -117,7 +118,7 @@ def test_the_fingerprint_follows_code_and_constants():
         made(text, A=object())
 
 
-def test_the_fingerprint_follows_keywords_enums_modules_and_intrinsics():
+def test_fingerprint_depends_on_keywords_enums_modules_and_intrinsics():
     def made(text, **values):
         space = {"helper": jit.helper, "intrinsic": intrinsic, "types": types, "__name__": "made", **values}
         exec(text, space)
@@ -147,7 +148,7 @@ def f(x): g()
     assert made(fence) != made(fence.replace("seq_cst", "acquire"))
 
 
-def test_the_name_follows_options_and_fields_of_tuples():
+def test_file_name_depends_on_options_and_fields_of_tuples():
     def name(function, kind, **options):
         return jit.KernelCache(function, options)._name([kind])
 
@@ -157,7 +158,7 @@ def test_the_name_follows_options_and_fields_of_tuples():
     assert name(_accumulate.py_func, one) != name(_accumulate.py_func, one, boundscheck=True)
 
 
-def test_kernels_are_loaded_from_folders_that_cannot_be_written(monkeypatch, tmp_path):
+def test_kernels_are_loaded_from_read_only_folders(monkeypatch, tmp_path):
     """As in a container whose image was built by another user."""
     missed = []
     monkeypatch.setattr(jit, "on_miss", missed.append)
@@ -172,7 +173,7 @@ def test_kernels_are_loaded_from_folders_that_cannot_be_written(monkeypatch, tmp
     assert x.tolist() == [1, 1]
 
 
-def test_no_home_folder_is_needed(monkeypatch):
+def test_cache_does_not_need_a_home_folder(monkeypatch):
     def expanduser(self):
         raise RuntimeError("Could not determine home directory.")
 
@@ -182,7 +183,7 @@ def test_no_home_folder_is_needed(monkeypatch):
     assert jit._folders.__wrapped__("/package") == (Path("/package/__pycache__"),)
 
 
-def test_the_key_holds_versions_and_cpu(monkeypatch):
+def test_cache_key_contains_versions_and_cpu(monkeypatch):
     import llvmlite
     import llvmlite.binding as llvm
     import numba
@@ -208,11 +209,11 @@ def _accumulate(x, y):
 
 
 @pytest.mark.parametrize("executable", [sys.executable, "/nowhere/python3", "/bin/an_application", ""])
-def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, tmp_path, capsys):
-    """All cores, one core, or none to be started: the kernels are there."""
+def test_kernels_are_compiled_even_if_workers_cannot_start(monkeypatch, executable, tmp_path, capsys):
+    """With a worker, and with executables that cannot be started as one."""
     monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setattr(_system, "cpu_count", lambda: 2)
-    monkeypatch.setattr(compiling, "_WORTH", 0.0)
+    monkeypatch.setattr(compiling, "_WORTH_A_WORKER", 0.0)
     monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
     monkeypatch.setattr(jit, "_folders", lambda source: (tmp_path,))
     from sensorium.scenarios import kernels as scenarios
@@ -222,9 +223,9 @@ def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, 
     calls = [(kernel, tuple(map(typeof, given))) for kernel, given in chosen]
     compiling.prepare(calls)
     assert all(signature in kernel.overloads for kernel, signature in calls)
-    told = capsys.readouterr().err
-    assert told.count("compiling 2 kernels, once, about") == 1
-    assert "compiled 2 kernels in" in told
+    messages = capsys.readouterr().err
+    assert messages.count("compiling 2 kernels, once, about") == 1
+    assert "compiled 2 kernels in" in messages
     compiling.prepare(calls)
     assert capsys.readouterr().err == ""
     x = np.zeros(2)
@@ -232,13 +233,13 @@ def test_kernels_are_compiled_wherever_processes_start(monkeypatch, executable, 
     assert x.tolist() == [2.0, 2.0]
 
 
-def test_a_process_that_hangs_is_given_up(monkeypatch, tmp_path, capsys):
+def test_worker_that_hangs_is_killed(monkeypatch, tmp_path, capsys):
     hanging = tmp_path / "python_that_hangs"
     hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
     monkeypatch.setattr(_system, "cpu_count", lambda: 2)
-    monkeypatch.setattr(compiling, "_WORTH", 0.0)
+    monkeypatch.setattr(compiling, "_WORTH_A_WORKER", 0.0)
     monkeypatch.setattr(compiling, "_PATIENCE", 0.1)
     monkeypatch.setattr(jit, "_writable_folder", lambda source: tmp_path)
     monkeypatch.setattr(jit, "_folders", lambda source: (tmp_path,))
@@ -252,17 +253,20 @@ def test_a_process_that_hangs_is_given_up(monkeypatch, tmp_path, capsys):
 
 @pytest.mark.parametrize("broken", [None, open(os.devnull)])  # noqa: SIM115
 def test_messages_do_not_need_a_working_stderr(monkeypatch, broken):
-    monkeypatch.setattr(sys, "stderr", broken)  # none, or one that cannot be written
-    compiling._tell("compiling")
+    monkeypatch.setattr(sys, "stderr", broken)  # None, or a file that cannot be written
+    compiling._print("compiling")
     assert not compiling._is_terminal()
 
 
 def test_kernel_modules_import_without_torch():
-    """Other processes import modules named ``*kernels`` to compile them: NumPy and Numba are all that these need."""
-    files = [file for file in PACKAGE.rglob("*kernels.py") if "sensorium.jit" in file.read_text()]
-    names = [".".join(("sensorium", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
-    assert len(names) > 8
-    packages = {".".join(name.split(".")[:n]) for name in names for n in (1, 2)} - set(names)
+    """Workers import modules and packages named ``*kernels`` to compile them. These need NumPy and Numba only."""
+    files = [file for file in PACKAGE.rglob("*.py") if "from sensorium.jit import" in file.read_text()]
+    modules = [".".join(("sensorium", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
+    names = [name for name in modules if compiling.is_kernel_module(name)]
+    assert {"sensorium.pipeline.kernels.hardware", "sensorium.robots.noise_kernels"} < set(names)
+    assert len(names) > 12
+    packages = {name.rsplit(".", n)[0] for name in names for n in range(1, name.count(".") + 1)}
+    packages = {name for name in packages if not compiling.is_kernel_module(name)}
     code = f"""
 import importlib, sys, types
 for name in {sorted(packages)}:
@@ -277,7 +281,7 @@ print({{"torch", "mujoco", "pydantic"}} & sys.modules.keys())
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_the_user_is_told_once_and_only_when_compiling(tmp_path):
+def test_message_is_shown_only_when_kernels_are_compiled(tmp_path):
     code = """
 import sensorium as sn
 scene = sn.Scene()
@@ -288,15 +292,15 @@ scene.build()
 scene.step()
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    told = []
+    messages = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == ""
-        told.append(done.stderr.splitlines())
-    assert len(told[0]) == 2
-    assert "compiling" in told[0][0]
-    assert "once, about" in told[0][0]
-    assert told[1] == []
+        messages.append(done.stderr.splitlines())
+    assert len(messages[0]) == 2
+    assert "compiling" in messages[0][0]
+    assert "once, about" in messages[0][0]
+    assert messages[1] == []

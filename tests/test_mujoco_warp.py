@@ -1,4 +1,4 @@
-"""The adapter for MuJoCo Warp's internals: the names and parameters that our kernels rely on."""
+"""The adapter for internals of MuJoCo Warp has the names and parameters that our kernels use."""
 
 import ast
 import inspect
@@ -23,23 +23,23 @@ PARAMETERS = {
 }
 """Function -> its parameters, in order: our kernel passes them by position."""
 RETURNS = {"ray_eliminate": 1, "ray_geom": 2, "ray_hfield": 2, "ray_mesh_with_bvh": 6}
-"""Function -> how many values it returns."""
+"""Function -> number of values that it returns."""
 
 
 def parameters(function):
-    """Names of the parameters of a Warp function or of a Python one."""
+    """Return the parameter names of a Warp or Python function."""
     types = getattr(function, "input_types", None)
     return tuple(types if types is not None else inspect.signature(function).parameters)
 
 
 def n_returned(function):
-    """How many values a Warp function returns, by its annotation."""
+    """Return the number of values that a Warp function returns, from its annotation."""
     annotation = inspect.signature(function.func).return_annotation
     return len(getattr(annotation, "__args__", (annotation,)))
 
 
 def check(name, what, expected, got):
-    """Fail with the installed version and the checked one, unless both are equal."""
+    """Fail with the installed and the checked version if ``got`` differs from ``expected``."""
     if expected != got:
         from mujoco_warp import __version__ as found
 
@@ -50,13 +50,13 @@ def check(name, what, expected, got):
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_functions_have_the_parameters_that_we_pass(name):
+def test_functions_have_the_expected_parameters(name):
     function = getattr(adapter, name)
     check(name, "the parameters", tuple(PARAMETERS[name].split()), parameters(function))
     check(name, "the number of results", RETURNS[name], n_returned(function))
 
 
-def test_a_changed_function_is_reported_with_both_versions():
+def test_changed_function_is_reported_with_both_versions():
     def ray_geom(pos, mat, radius):
         pass
 
@@ -69,14 +69,14 @@ def test_every_exported_function_is_checked():
     assert set(adapter.__all__) == others | set(PARAMETERS)
 
 
-def test_vec6_is_the_type_that_rays_takes():
+def test_vec6_is_the_type_of_the_geomgroup_of_rays():
     import mujoco_warp as mjw
 
     assert inspect.signature(mjw.rays).parameters["geomgroup"].annotation is adapter.vec6
     assert list(adapter.vec6(*range(6))) == [0, 1, 2, 3, 4, 5]
 
 
-def test_fields_that_can_differ_per_env():
+def test_fields_per_env_lists_the_fields_that_can_differ_per_env():
     import mujoco
     import mujoco_warp as mjw
     import warp as wp
@@ -88,7 +88,7 @@ def test_fields_that_can_differ_per_env():
     assert {"gravity", "density"} <= set(adapter.fields_per_env(m.opt))
 
 
-def test_the_checked_versions_are_those_that_are_pinned():
+def test_checked_versions_are_the_pinned_versions():
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
     assert {package: pinned[package] for package in adapter.CHECKED} == adapter.CHECKED
 

@@ -1,7 +1,7 @@
-"""Other systems than Linux, as far as they can be imitated here: what they lack is hidden, and then imported anew.
+"""Systems other than Linux, imitated on Linux: modules and functions that they lack are hidden.
 
-A subprocess first imports everything as it is, so that other packages are loaded for the real system. Then, in a fork
-for each system, it hides what that system lacks, forgets Sensorium's modules, and runs the test with fresh ones.
+A subprocess first imports everything, so that other packages are loaded for the real system. Then, in one fork per
+system, it hides what that system lacks, removes Sensorium's modules, imports them again, and runs the test.
 """
 
 import json
@@ -50,7 +50,7 @@ def import_all():
 
 
 def fake_msvcrt():
-    """Windows' locks, by flock."""
+    """Imitate the locks of Windows by flock."""
     lock = fcntl.flock
 
     def locking(descriptor, mode, size):
@@ -69,8 +69,8 @@ def no_library(name=None, *args, real=ctypes.CDLL, **options):
 
 
 def imitate(system, bare):
-    """Become another system; ``bare``: without the POSIX modules, which macOS has."""
-    drop().step()  # imports what is imported when it is used
+    """Imitate another system; ``bare`` hides the POSIX modules, which a real macOS has."""
+    drop().step()  # loads modules that are imported at first use
     platform.uname()
     for name in [name for name in sys.modules if name.split(".")[0] == "sensorium"]:
         del sys.modules[name]
@@ -101,14 +101,14 @@ def drop():
 
 
 BODY = """
-def tell(folder):
+def report(folder):
     import sensorium as sn
 
-    said = {}
+    found = {}
     scene = drop()
     scene.step()
     assert scene["imu"].read().lin_acc.isfinite().all()
-    said["threads"] = scene.world.threads
+    found["threads"] = scene.world.threads
 
     driven = sn.Scene(dt=0.05, substeps=2)
     driven.add_object(sn.Plane())
@@ -118,40 +118,40 @@ def tell(folder):
         try:
             sn.scenarios.make(name, driven, robot)
         except sn.DeviceError as error:
-            said[name] = str(error)
+            found[name] = str(error)
 
     def others():
         return sorted(path.name for path in folder.parent.iterdir())
 
     try:
         with sn.recording.Recorder(scene, folder) as recorder:
-            said["while recording"] = others()
+            found["while recording"] = others()
             try:
                 with sn.files.writing(folder):
                     pass
             except sn.DatasetError as error:
-                said["second writer"] = str(error)
+                found["second writer"] = str(error)
             for _ in range(5):
                 scene.step()
                 recorder.step()
-        said["steps"], said["problems"] = len(sn.datasets.open(folder)), sn.recording.check(folder).problems
-        said["replayed"] = len(sn.recording.replay(folder, folder.with_name("copy")))
+        found["steps"], found["problems"] = len(sn.datasets.open(folder)), sn.recording.check(folder).problems
+        found["replayed"] = len(sn.recording.replay(folder, folder.with_name("copy")))
         scene = drop()
         with sn.recording.Recorder(scene, folder, overwrite=True) as recorder:
             scene.step()
             recorder.step()
-        said["steps after overwrite"] = len(sn.datasets.open(folder))
-        said["afterwards"] = others()
+        found["steps after overwrite"] = len(sn.datasets.open(folder))
+        found["afterwards"] = others()
     except sn.DatasetError as error:
-        said["recording"] = str(error)
-    return said
+        found["recording"] = str(error)
+    return found
 
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import_all()
     import h5py, av, PIL.Image, tyro, rich.progress, multiprocessing.shared_memory
-for case in ("macos", "macos-bare", "windows"):  # each in a process of its own, forked so that imports are made once
+for case in ("macos", "macos-bare", "windows"):  # each in a fork, so that packages are imported once
     out = Path(sys.argv[1]) / case
     out.mkdir()
     if child := os.fork():
@@ -160,7 +160,7 @@ for case in ("macos", "macos-bare", "windows"):  # each in a process of its own,
     try:
         imitate("win32" if case == "windows" else "darwin", bare=case != "macos")
         import_all()
-        out.with_suffix(".json").write_text(json.dumps(tell(out / "drive")))
+        out.with_suffix(".json").write_text(json.dumps(report(out / "drive")))
     except BaseException:
         traceback.print_exc()
     sys.stderr.flush()
@@ -170,7 +170,7 @@ for case in ("macos", "macos-bare", "windows"):  # each in a process of its own,
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of what all systems said, and what went wrong."""
+    """The folder with the reports of all systems, and the error output."""
     folder = tmp_path_factory.mktemp("out")
     command = [sys.executable, "-c", IMITATE + BODY, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
@@ -178,50 +178,51 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(params=["macos", "macos-bare", "windows"])
-def said(request, run):
-    """System, and what it said. On "macos-bare" the POSIX modules are hidden too, which a real macOS has."""
+def report(request, run):
+    """The system and its report. On "macos-bare" the POSIX modules are hidden too, which a real macOS has."""
     folder, errors = run
     file = folder / f"{request.param}.json"
     assert file.exists(), errors
     return request.param, json.loads(file.read_text())
 
 
-def test_everything_is_imported_and_a_scene_steps(said):
-    assert said[1]["threads"] == os.cpu_count()
+def test_all_modules_import_and_a_scene_steps(report):
+    assert report[1]["threads"] == os.cpu_count()
 
 
-def test_scenarios_that_need_another_system_say_so(said):
-    system, said = said
+def test_unsupported_scenarios_raise_with_the_name_of_the_system(report):
+    system, found = report
     name = "Windows" if system == "windows" else "macOS"
-    if system == "macos":  # which has POSIX terminals; here standard input is none
-        assert said["keyboard"].startswith("keyboard needs a terminal")
+    if system == "macos":  # it has POSIX terminals, but here standard input is not a terminal
+        assert found["keyboard"].startswith("keyboard needs a terminal")
     else:
         needs = "the scenario 'keyboard' needs a POSIX terminal (Linux, macOS)"
-        assert said["keyboard"] == f"{needs}; this system is {name}. Drive by the scenario 'random-path'"
-    assert said["gamepad"].startswith(f"the scenario 'gamepad' needs Linux's joystick device; this system is {name}.")
+        assert found["keyboard"] == f"{needs}; this system is {name}. Drive by the scenario 'random-path'"
+    assert found["gamepad"].startswith(f"the scenario 'gamepad' needs Linux's joystick device; this system is {name}.")
 
 
-def test_recordings_are_locked_written_and_read(said):
-    system, said = said
+def test_recordings_are_locked_written_and_read(report):
+    system, found = report
     if system == "macos-bare":
         assert (
-            "needs fcntl (Linux, macOS) or msvcrt (Windows), and this Python for macOS has neither" in said["recording"]
+            "needs fcntl (Linux, macOS) or msvcrt (Windows), and this Python for macOS has neither"
+            in found["recording"]
         )
         return
-    assert said["while recording"] == ([".drive.lock"] if system == "windows" else []) + ["drive"]
-    assert "is being written by another process" in said["second writer"]
-    assert (said["steps"], said["problems"], said["replayed"]) == (5, [], 5)
-    assert said["steps after overwrite"] == 1
-    assert said["afterwards"] == ["copy", "drive"]
+    assert found["while recording"] == ([".drive.lock"] if system == "windows" else []) + ["drive"]
+    assert "is being written by another process" in found["second writer"]
+    assert (found["steps"], found["problems"], found["replayed"]) == (5, [], 5)
+    assert found["steps after overwrite"] == 1
+    assert found["afterwards"] == ["copy", "drive"]
 
 
-def test_this_system_is_named():
+def test_name_and_processors_of_this_system():
     assert _system.name() == "Linux"
     assert _system.cpu_count() >= 1
     assert _system.is_alive(os.getpid())
 
 
-def test_processes_that_have_ended_are_not_alive():
+def test_ended_processes_are_not_alive():
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     assert not _system.is_alive(done.pid)

@@ -689,7 +689,7 @@ class TestScanningLidar(Falling, SensorContract):
             link="box", max_range=5.0, scan_rate=15.0, pattern=pattern, exclude_self=True, frame="world", **options
         )
 
-    def test_set_changes_those_envs_only(self):
+    def test_set_changes_only_the_given_envs(self):
         """What was scanned before keeps the noise that it had then, so compare from one revolution on."""
         scene, sensor = self.start()
         sensor.set(envs=[1], **self.imperfections)

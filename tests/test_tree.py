@@ -53,7 +53,7 @@ def test_paths_follow_insertion_order_and_containers():
     assert [path for path, _ in Top().named_modules()] == ["", "first", "listed.0", "listed.1", "pair.0", "named.x"]
 
 
-def test_state_dict_chooses_by_tags():
+def test_state_dict_selects_buffers_by_tags():
     top = Top()
     assert len(top.state_dict()) == 11
     assert set(top.state_dict(include_tags=["number"])) == {
@@ -82,7 +82,7 @@ def test_shared_children_are_listed_once_under_their_first_path():
     assert [path for path, _ in top.named_buffers()] == ["a.value", "a.text"]
 
 
-def test_cycles_are_a_clear_error():
+def test_cycles_raise():
     top = Top()
     top.first.back = top
     with pytest.raises(sn.TreeError, match=r"cycle: 'first\.back' is its own ancestor"):
@@ -91,14 +91,14 @@ def test_cycles_are_a_clear_error():
         top.update_state()
 
 
-def test_two_slots_of_one_path_are_an_error():
+def test_duplicate_child_names_raise():
     top = Module()
     top.add_child("a", Leaf())
     with pytest.raises(sn.DuplicateNameError, match="'a'"):
         top.add_child("a", Leaf())
 
 
-def test_calls_cascade_top_down():
+def test_calls_run_top_down():
     log = []
     top = Top(log)
     top.update_state()
@@ -114,7 +114,7 @@ def test_calls_cascade_top_down():
         _ = top.volume
 
 
-def test_load_round_trip_keeps_addresses():
+def test_loading_copies_in_place():
     source, target = Top(), Top()
     for _, buffer in source.named_buffers():
         if isinstance(buffer.value, torch.Tensor):
@@ -128,7 +128,7 @@ def test_load_round_trip_keeps_addresses():
     assert target.first.value.value.data_ptr() == address
 
 
-def test_loading_says_exactly_what_is_wrong_and_changes_nothing():
+def test_failed_loading_names_every_problem_and_changes_nothing():
     top = Top()
     values = {path: value for path, value in top.state_dict().items() if path != "count"}
     values |= {"first.value": torch.ones(2), "listed.0.value": torch.ones(3), "pair.0.value": np.zeros(2), "extra": 1}
@@ -151,7 +151,7 @@ def test_loading_says_exactly_what_is_wrong_and_changes_nothing():
     assert torch.equal(top.listed[0].value.value, torch.zeros(2))
 
 
-def test_numpy_loads_into_tensors_and_back():
+def test_arrays_load_into_tensors_and_tensors_into_arrays():
     top = Module()
     top.tensor, top.array = Buffer(torch.zeros(3)), Buffer(np.zeros(3))
     top.load_state_dict({"tensor": np.ones(3, np.float32), "array": torch.full((3,), 2.0, dtype=torch.float64)})
@@ -159,7 +159,7 @@ def test_numpy_loads_into_tensors_and_back():
     assert top.array.value.tolist() == [2, 2, 2]
 
 
-def test_kinds_of_values_are_checked():
+def test_types_of_values_are_checked():
     top = Module()
     top.text, top.flag, top.empty = Buffer("a"), Buffer(1.5), Buffer(None)
     with pytest.raises(sn.StateDictError, match="expected str, got int"):
@@ -168,8 +168,8 @@ def test_kinds_of_values_are_checked():
     assert top.state_dict() == {"text": "b", "flag": 2, "empty": [1]}
 
 
-def test_public_methods_of_children_are_called_too():
-    """A child may override the public method itself, with or without super."""
+def test_overridden_public_methods_of_children_are_called():
+    """A child may override the public method itself, with or without calling super."""
     log = []
 
     class Camera(Module):
@@ -202,7 +202,7 @@ def test_public_methods_of_children_are_called_too():
     log.clear()
     top.rig.other.lens = Lens()
     top.rig.enable_depth()
-    assert log == ["rig", "lens"], "also below a module that defines it"
+    assert log == ["rig", "lens"], "children are also reached below a module that defines the method"
 
 
 def test_none_and_numbers_are_checked():
@@ -219,14 +219,14 @@ def test_none_and_numbers_are_checked():
     assert top.share.value == 1.5
 
 
-def test_cascades_in_threads_do_not_meet():
+def test_calls_in_several_threads_are_independent():
     from concurrent.futures import ThreadPoolExecutor
 
-    def many(_):
+    def update_often(_):
         top = Top([])
         for _ in range(200):
             top.update_state()
         return True
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(many, range(8)))
+        assert all(pool.map(update_often, range(8)))

@@ -1,4 +1,4 @@
-"""The thermometer of docs/custom_sensor.md, as it stands there, for the contract and the tests of hooks."""
+"""The thermometer of docs/custom_sensor.md, taken from the page, for the contract and the tests of hooks."""
 
 import math
 import re
@@ -12,5 +12,5 @@ Thermometer = globals()["Thermometer"]
 
 
 def first_order(t: float, tau: float) -> float:
-    """Step response of the element."""
+    """Return the step response of a first-order element with time constant ``tau``, at time ``t``, both in s."""
     return 1 - math.exp(-t / tau)

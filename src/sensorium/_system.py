@@ -1,7 +1,7 @@
-"""What differs between operating systems: file locks, positioned writes, processes, processors.
+"""Differences between operating systems: file locks, positioned writes, processes, processors.
 
-Sensorium is developed and tested on Linux. Nothing here is imported or called on another system before it is needed;
-what has a simple equivalent there uses it, and what has none raises an error that names the system.
+Sensorium is developed and tested on Linux. System-specific modules are imported when they are needed, not before. On
+other systems a function uses the simple equivalent if there is one, and raises an error that names the system if not.
 """
 
 from __future__ import annotations
@@ -12,29 +12,38 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sensorium.errors import DatasetError, DeviceError
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # collections.abc.Buffer from Python 3.12 on
+
 BINARY: int = getattr(os, "O_BINARY", 0)
-"""Flag of ``os.open`` without which Windows changes line ends."""
+"""Flag of ``os.open`` that keeps Windows from changing line ends; 0 elsewhere."""
 
 
 def name() -> str:
-    """Return the name of this operating system, as "Linux", "macOS" or "Windows"."""
+    """Return the name of this operating system: "Linux", "macOS", "Windows", or Python's name of another one."""
     return {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
 
 
 def unsupported(what: str, needs: str, instead: str) -> DeviceError:
-    """Return the error for what this system lacks: what needs it, what it needs, and what to do instead."""
+    """Return the error for a feature that this system does not support.
+
+    Args:
+        what: the feature.
+        needs: what the feature needs.
+        instead: what to do, as a sentence.
+    """
     return DeviceError(f"{what} needs {needs}; this system is {name()}. {instead}")
 
 
 def cpu_count() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # macOS and Windows lack it
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -44,16 +53,16 @@ def cpu_count() -> int:
 
 
 def end_with_parent() -> None:
-    """Have the system send SIGTERM to this process when its parent ends. Does nothing on other systems than Linux."""
+    """Let the system send SIGTERM to this process when its parent ends. Has an effect on Linux only."""
     if sys.platform == "linux":
         parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2), part of the kernel's ABI since Linux 2.1.57
-        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
+        with contextlib.suppress(OSError, AttributeError):  # the C library has no prctl
             ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
 
 
 def is_alive(process: int) -> bool:
-    """Return whether there is a process of that id."""
-    if sys.platform == "win32":  # where os.kill(process, 0) would send Ctrl-C
+    """Return whether a process with this id exists."""
+    if sys.platform == "win32":  # os.kill(process, 0) would send Ctrl-C there
         synchronize, denied, running = 0x00100000, 5, 0x102  # SYNCHRONIZE, ERROR_ACCESS_DENIED, WAIT_TIMEOUT
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.OpenProcess.restype = ctypes.c_void_p
@@ -81,26 +90,26 @@ def _seek_and_read(descriptor: int, size: int, offset: int) -> bytes:
     return os.read(descriptor, size)
 
 
-def _seek_and_write(descriptor: int, data: Any, offset: int) -> int:
+def _seek_and_write(descriptor: int, data: Buffer, offset: int) -> int:
     os.lseek(descriptor, offset, os.SEEK_SET)
     return os.write(descriptor, data)
 
 
-def _join_and_write(descriptor: int, parts: Any) -> int:
+def _join_and_write(descriptor: int, parts: Sequence[Buffer]) -> int:
     return os.write(descriptor, b"".join(parts))
 
 
-# Windows lacks these three. The replacements move the position of the file, which no caller relies on; a file is
-# written by one thread.
+# Windows lacks these three. The replacements move the position of the file. No caller relies on it, and each file is
+# written by one thread only.
 pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
-pwrite: Callable[[int, Any, int], int] = getattr(os, "pwrite", _seek_and_write)
-writev: Callable[[int, Any], int] = getattr(os, "writev", _join_and_write)
+pwrite: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", _seek_and_write)
+writev: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _join_and_write)
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Allocate the first ``size`` bytes of a file, so that a full disk is noticed now and not in a later write.
+    """Allocate the first ``size`` bytes of a file, so that a full disk raises now and not in a later write.
 
-    macOS and Windows lack ``posix_fallocate``: there a file that is shorter is extended, which may allocate nothing.
+    macOS and Windows lack ``posix_fallocate``. There a shorter file is extended, which may not allocate anything.
     """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
@@ -109,7 +118,7 @@ def reserve(descriptor: int, size: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a folder, to the disk. Windows cannot do that for folders, which are skipped."""
+    """Flush a file, or the entries of a folder, to the disk. On Windows, folders are skipped, since it cannot."""
     windows = sys.platform == "win32"
     if windows and path.is_dir():
         return
@@ -122,16 +131,16 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[int]:
-    """Hold a folder for writing, until the end of the block or of the process, however that ends.
+    """Lock a folder for writing, until the block or the process ends, even if the process is killed.
 
-    Where there is ``flock`` (Linux, macOS), the folder itself is locked. On Windows, which cannot open folders, it is
-    a file beside it, ``.NAME.lock``, which is removed afterwards.
+    With ``flock`` (Linux, macOS), the folder itself is locked. Windows cannot open folders. There a file beside it,
+    ``.NAME.lock``, is locked, and removed afterwards.
 
     Yields:
-        The descriptor of the lock. With ``flock``, a process that has a copy of it holds the folder too.
+        The descriptor of the lock. With ``flock``, a process that has a copy of the descriptor holds the lock too.
 
     Raises:
-        BlockingIOError: another process holds it.
+        BlockingIOError: another process holds the lock.
         DatasetError: this system has neither kind of lock.
     """
     try:
@@ -165,6 +174,6 @@ def _lock_file(path: Path) -> Iterator[int]:
             raise BlockingIOError(f"{path} is locked") from None
         yield held
     finally:
-        os.close(held)  # which unlocks it
-        with contextlib.suppress(OSError):  # Windows removes no file that another process has open
+        os.close(held)  # unlocks it
+        with contextlib.suppress(OSError):  # Windows does not remove a file that another process has open
             path.unlink()

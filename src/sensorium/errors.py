@@ -1,7 +1,8 @@
-"""Every error that Sensorium raises on purpose, and the hints that go with them.
+"""The exceptions of Sensorium, and helpers for their messages.
 
-All of them derive from :class:`SensoriumError`, so ``except sn.SensoriumError`` catches what a user can mend. Each also
-derives from the built-in type that fits (``ValueError``, ``LookupError``, ...), so ordinary handlers work too.
+All of them derive from :class:`SensoriumError`, so ``except sn.SensoriumError`` catches every error that a user can
+fix. Each also derives from the matching built-in type (``ValueError``, ``LookupError``, ...), so handlers of those work
+too. A message says what was wrong, what is allowed, and what to do.
 """
 
 from __future__ import annotations
@@ -11,27 +12,27 @@ from collections.abc import Iterable, Mapping
 
 
 class SensoriumError(Exception):
-    """Base of every error raised by Sensorium."""
+    """Base class of every error that Sensorium raises on purpose."""
 
 
 class OptionError(SensoriumError, ValueError):
-    """An option has a value that cannot be used. Names the option, the value, and what to do."""
+    """An option or argument has a value that cannot be used."""
 
 
 class NameNotFoundError(SensoriumError, LookupError):
-    """A link, joint, site, entity or sensor of that name does not exist (or is ambiguous)."""
+    """No link, joint, site, entity or sensor has that name, or several do."""
 
 
 class DuplicateNameError(SensoriumError, ValueError):
-    """Two things were given the same name."""
+    """A name is already in use."""
 
 
 class NotBuiltError(SensoriumError, RuntimeError):
-    """Something was asked of a scene that has not been built yet."""
+    """A call needs a scene that has been built."""
 
 
 class AlreadyBuiltError(SensoriumError, RuntimeError):
-    """Something was added to a scene after ``build()``."""
+    """A call that must come before ``build()`` came after it."""
 
 
 class ModelError(SensoriumError, ValueError):
@@ -39,16 +40,16 @@ class ModelError(SensoriumError, ValueError):
 
 
 class TreeError(SensoriumError, ValueError):
-    """The component tree is malformed: a cycle, or two slots of one name."""
+    """The component tree has a cycle, two components with one path, or a buffer that cannot be replaced."""
 
 
 class StateDictError(SensoriumError, ValueError):
-    """Values do not fit the tree they are loaded into.
+    """Values do not fit the tree that they are loaded into.
 
     Attributes:
-        missing: paths of the tree that the values lack.
-        unexpected: paths of the values that the tree lacks.
-        mismatched: path -> what is wrong with its shape or dtype.
+        missing: paths of the tree for which there is no value.
+        unexpected: paths of values that the tree does not have.
+        mismatched: path -> why the shape, dtype or type of its value does not fit.
     """
 
     def __init__(self, missing: Iterable[str], unexpected: Iterable[str], mismatched: Mapping[str, str]) -> None:
@@ -65,8 +66,8 @@ class StateDictError(SensoriumError, ValueError):
 class DivergenceError(SensoriumError, RuntimeError):
     """The physics of some envs diverged or failed during ``step()``.
 
-    It is raised at the end of the step, when every other env has been stepped and sensed. The envs it names hold still
-    until they are reset: ``scene.reset(envs=error.envs)``.
+    It is raised at the end of the step, after every other env was stepped and sensed. The envs in ``envs`` are not
+    stepped until they are reset: ``scene.reset(envs=error.envs)``.
 
     Attributes:
         envs: ids of the envs that failed.
@@ -79,33 +80,33 @@ class DivergenceError(SensoriumError, RuntimeError):
         shown = "; ".join(f"env {env}: {self.messages[env]}" for env in self.envs[:3])
         more = f"; and {len(self.envs) - 3} more" if len(self.envs) > 3 else ""
         super().__init__(
-            f"physics failed in {len(self.envs)} env(s) ({shown}{more}). The other envs went on; "
-            f"these hold still until scene.reset(envs={self.envs[:8]}{'...' if len(self.envs) > 8 else ''})"
+            f"physics failed in {len(self.envs)} env(s) ({shown}{more}). The other envs were stepped; "
+            f"these are not stepped until scene.reset(envs={self.envs[:8]}{'...' if len(self.envs) > 8 else ''})"
         )
 
 
 class EpisodeOverError(SensoriumError, RuntimeError):
-    """A task was to step where no episode runs: before the first reset, or when every env is done."""
+    """A task was stepped without a running episode: before the first reset, or after every env was done."""
 
 
 class GenerationError(SensoriumError, RuntimeError):
-    """A data set could not be generated as asked: too few episodes succeeded, or workers failed."""
+    """A dataset could not be generated: too few episodes succeeded, or workers failed."""
 
 
 class DatasetError(SensoriumError, RuntimeError):
-    """A recording cannot be read or written. Names the file, and what to do."""
+    """A recording or dataset cannot be read or written."""
 
 
 class DeviceError(SensoriumError, RuntimeError):
-    """The device that was asked for is missing, too old, or has too little memory. Says what to install or lower."""
+    """The requested device is missing, too old, or has too little memory."""
 
 
 class CapacityError(SensoriumError, RuntimeError):
-    """The GPU engine ran out of the room that was allocated for contacts or constraints, and lost some.
+    """The GPU engine had more contacts or constraints than were allocated, and lost some.
 
     Attributes:
-        envs: ids of the envs concerned.
-        failed: env id -> message of those whose physics failed besides, which often comes of it.
+        envs: ids of the envs that lost contacts or constraints.
+        failed: env id -> message of the envs whose physics failed as well, often as a consequence.
     """
 
     def __init__(self, message: str, envs: Iterable[int], failed: Mapping[int, str] | None = None) -> None:
@@ -115,7 +116,15 @@ class CapacityError(SensoriumError, RuntimeError):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`` (did you mean 'a' or 'b'?)`` for the names closest to ``name``, or an empty string."""
+    """Return a hint for a misspelt name, for the end of an error message.
+
+    Args:
+        name: the name that was not found.
+        names: the names that exist.
+
+    Returns:
+        `` (did you mean 'a' or 'b'?)`` with the closest names, or an empty string if none is close.
+    """
     candidates = list(dict.fromkeys(names))
     close = difflib.get_close_matches(name, candidates, n=3, cutoff=0.5)
     if not close:
@@ -125,6 +134,6 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def shorten(values: Iterable[object], limit: int = 12) -> str:
-    """The first ``limit`` values as text, for error messages that list what there is."""
+    """Return the first ``limit`` values as text, for error messages that list what exists."""
     listed = [repr(value) for value in values]
     return ", ".join(listed[:limit]) + (f", ... ({len(listed)} in all)" if len(listed) > limit else "") or "none"

@@ -1,16 +1,19 @@
-"""Poses as arrays (..., 7): position x, y, z in metres and orientation w, x, y, z. All broadcast; all are NumPy."""
+"""Poses as NumPy arrays (..., 7): position x, y, z in metres, then the unit quaternion w, x, y, z.
+
+All functions broadcast over the leading axes.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 IDENTITY = np.array([0.0, 0, 0, 1, 0, 0, 0])
+"""The pose at the origin, without rotation."""
 
 
-def make(pos: Any, quat: Any = (1.0, 0.0, 0.0, 0.0)) -> np.ndarray:
-    """A pose of a position and an orientation."""
+def make(pos: ArrayLike, quat: ArrayLike = (1.0, 0.0, 0.0, 0.0)) -> np.ndarray:
+    """Return the pose of a position (..., 3) and an orientation (..., 4)."""
     pos, quat = np.asarray(pos, np.float64), np.asarray(quat, np.float64)
     shape = np.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
     out = np.empty((*shape, 7))
@@ -19,7 +22,7 @@ def make(pos: Any, quat: Any = (1.0, 0.0, 0.0, 0.0)) -> np.ndarray:
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Product of quaternions: the turn ``b``, then the turn ``a``."""
+    """Return the product of quaternions: the rotation ``b`` followed by the rotation ``a``."""
     aw, ax, ay, az = np.moveaxis(a, -1, 0)
     bw, bx, by, bz = np.moveaxis(b, -1, 0)
     return np.stack(
@@ -34,12 +37,12 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def conjugate(quat: np.ndarray) -> np.ndarray:
-    """The turn back."""
+    """Return the inverse rotation of a quaternion."""
     return quat * np.array([1.0, -1, -1, -1])
 
 
-def rotate(quat: np.ndarray, vector: Any) -> np.ndarray:
-    """A vector turned by a quaternion."""
+def rotate(quat: np.ndarray, vector: ArrayLike) -> np.ndarray:
+    """Return a vector (..., 3) rotated by a quaternion."""
     vector = np.asarray(vector, np.float64)
     w, u = quat[..., :1], quat[..., 1:]
     t = 2 * cross(u, vector)
@@ -47,51 +50,51 @@ def rotate(quat: np.ndarray, vector: Any) -> np.ndarray:
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cross product; some times faster than NumPy's on few rows."""
+    """Return the cross product of vectors (..., 3). For few rows it is several times faster than ``numpy.cross``."""
     a0, a1, a2 = a[..., 0], a[..., 1], a[..., 2]
     b0, b1, b2 = b[..., 0], b[..., 1], b[..., 2]
     return np.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
 
 
 def compose(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The pose ``b``, which is given in the frame ``a``, in the frame that ``a`` is given in."""
+    """Return the pose ``b``, expressed in the frame ``a``, in the frame that ``a`` is expressed in."""
     return make(a[..., :3] + rotate(a[..., 3:], b[..., :3]), multiply(a[..., 3:], b[..., 3:]))
 
 
 def relative(base: np.ndarray, pose: np.ndarray) -> np.ndarray:
-    """A pose as seen from ``base``; both given in one frame."""
+    """Return ``pose`` in the frame ``base``. Both are expressed in the same frame."""
     back = conjugate(base[..., 3:])
     return make(rotate(back, pose[..., :3] - base[..., :3]), multiply(back, pose[..., 3:]))
 
 
 def rotation_vector(quat: np.ndarray) -> np.ndarray:
-    """Axis times angle in (-pi, pi], rad."""
+    """Return axis times angle of a quaternion, (..., 3) rad, with an angle in [0, pi]."""
     quat = np.where(quat[..., :1] < 0, -quat, quat)
     sine = np.linalg.norm(quat[..., 1:], axis=-1, keepdims=True)
     angle = 2 * np.arctan2(sine, quat[..., :1])
     return quat[..., 1:] * np.where(sine > 1e-9, angle / np.maximum(sine, 1e-9), 2.0)
 
 
-def from_rotation_vector(vector: Any) -> np.ndarray:
-    """The quaternion of axis times angle."""
+def from_rotation_vector(vector: ArrayLike) -> np.ndarray:
+    """Return the quaternion of axis times angle, (..., 3) rad."""
     vector = np.asarray(vector, np.float64)
     half = np.linalg.norm(vector, axis=-1, keepdims=True) / 2
     return np.concatenate([np.cos(half), vector * np.sinc(half / np.pi) / 2], axis=-1)
 
 
-def yaw(angle: Any) -> np.ndarray:
-    """A turn about z by ``angle``, rad."""
+def yaw(angle: ArrayLike) -> np.ndarray:
+    """Return the quaternion of a rotation about z by ``angle`` in rad."""
     half = np.asarray(angle, np.float64) / 2
     zero = np.zeros_like(half)
     return np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
 
 
-def from_axes(x: Any, y: Any, z: Any) -> np.ndarray:
-    """The orientation of a frame whose axes are these (right-handed, unit length)."""
+def from_axes(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> np.ndarray:
+    """Return the orientation of the frame with these axes, (..., 3) each, right-handed and of unit length."""
     m = np.stack([np.asarray(axis, np.float64) for axis in (x, y, z)], axis=-1)
     diagonal = np.stack([m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]], axis=-1)
     trace = diagonal.sum(axis=-1)
-    # of four formulas, the one whose divisor is largest is exact
+    # of the four formulas, take the one with the largest divisor, which is accurate
     squares = np.stack(
         [1 + trace, *(1 + 2 * diagonal[..., k] - trace for k in range(3))],
         axis=-1,
@@ -113,9 +116,13 @@ def from_axes(x: Any, y: Any, z: Any) -> np.ndarray:
 
 
 def towards(pose: np.ndarray, target: np.ndarray, reach: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """``pose`` moved towards ``target``, by ``reach`` metres and ``turn`` radians at most; both arrive together.
+    """Return ``pose`` moved towards ``target``. Position and orientation reach the target at the same time.
 
-    All are arrays of n rows; reach and turn (n,).
+    Args:
+        pose: start, (n, 7).
+        target: goal, (n, 7).
+        reach: max. distance, (n,) m.
+        turn: max. rotation, (n,) rad.
     """
     way = target[..., :3] - pose[..., :3]
     spin = rotation_vector(multiply(target[..., 3:], conjugate(pose[..., 3:])))

@@ -1,4 +1,4 @@
-"""YAML as people write it: ``1e-3`` is a number, which PyYAML by itself takes for text."""
+"""YAML files in which ``1e-3`` is a number, as in YAML 1.2. PyYAML itself reads it as text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import yaml
 
 
 class Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Plain data alone, with the numbers of YAML 1.2."""
+    """Loader of plain data, with the numbers of YAML 1.2."""
 
 
 class Dumper(yaml.SafeDumper):  # type: ignore[misc]
-    """Writes what :class:`Loader` reads: text that looks like such a number in quotes."""
+    """Dumper for :class:`Loader`: it quotes text that looks like a number of YAML 1.2."""
 
 
 for _each in (Loader, Dumper):
@@ -23,13 +23,13 @@ for _each in (Loader, Dumper):
 
 
 def load(text: str) -> Any:
-    """What the text says.
+    """Return the data of a YAML document: dicts, lists, numbers, strings, booleans and None.
 
     Example:
         >>> load("noise: 1e-3")
         {'noise': 0.001}
 
     Raises:
-        yaml.YAMLError: it is no YAML.
+        yaml.YAMLError: the text is not valid YAML.
     """
-    return yaml.load(text, Loader)  # which makes plain data alone
+    return yaml.load(text, Loader)  # Loader is a SafeLoader

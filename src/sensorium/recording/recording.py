@@ -22,7 +22,7 @@ from sensorium.recording.chunk import Chunk
 from sensorium.recording.describe import load_scene, model_hash
 from sensorium.recording.folder import STATE, missing_in, read_config
 from sensorium.recording.rows import BEFORE, STEP, RowField
-from sensorium.tree import _tags
+from sensorium.tree import tag_set
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
 from sensorium.worlds.model_fields import MODEL_TAG
@@ -136,8 +136,8 @@ class Recording:
         self, index: int, include_tags: Iterable[str] | None = None, exclude_tags: Iterable[str] | None = None
     ) -> dict[str, Any]:
         """One step as ``scene.load_state_dict`` takes it: what :meth:`build_scene` makes, chosen by tags."""
-        include = None if include_tags is None else _tags("include_tags", include_tags)
-        exclude = frozenset() if exclude_tags is None else _tags("exclude_tags", exclude_tags)
+        include = None if include_tags is None else tag_set("include_tags", include_tags)
+        exclude = frozenset() if exclude_tags is None else tag_set("exclude_tags", exclude_tags)
         known = {tag for tags in self.tags.values() for tag in tags}
         for tag in [tag for tag in include or () if tag not in known]:
             raise OptionError(f"nothing in {self.folder} has the tag {tag!r}{did_you_mean(tag, known)}")

@@ -39,7 +39,7 @@ class Retracer:
         self._plain = {
             name: buffer
             for name, buffer in scene.named_buffers()
-            if not buffer.shown and name != "physics" and id(buffer) not in entities
+            if not buffer.is_computed and name != "physics" and id(buffer) not in entities
         }
         self._writes = [call for module in scene.children() for call in module.unrolled("write_replay_data")]
         self._updates = scene.unrolled("update_state")

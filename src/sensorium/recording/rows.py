@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
-from sensorium.tree import Buffer, _tags
+from sensorium.tree import Buffer, tag_set
 from sensorium.worlds import MujocoWorld, Scene
 from sensorium.worlds.model_fields import MODEL_TAG, ModelFields
 
@@ -226,7 +226,7 @@ def value_of(form: Any) -> Any:
 
 def known_tags(scene: Scene, exclude_tags: Iterable[str]) -> frozenset[str]:
     """Tags that are to be left out; an error for one that no buffer has."""
-    tags = _tags("exclude_tags", exclude_tags)
+    tags = tag_set("exclude_tags", exclude_tags)
     known = {tag for _, buffer in scene.named_buffers() for tag in buffer.tags} | set(IMAGE_TAGS)
     for tag in sorted(tags - known):
         hint = did_you_mean(tag, known) or f"; there are {shorten(sorted(known))}"
