@@ -32,7 +32,8 @@ def make(name: str, task: Task[Any], **options: Any) -> Policy:
 
     Args:
         name: "planner", which knows the true state and does the task; "playback", which replays ``actions``;
-            "function", which calls ``function``; or "checkpoint", which runs a network (``module``, ``keys``, ``path``).
+            "function", which calls ``function``; or "checkpoint", which runs a network (``module``, ``keys`` and
+            ``path``).
         task: the task in which it acts.
         **options: options of the policy.
 

@@ -92,7 +92,9 @@ def object_image_points(
             return result
         table = roles()
         for name, camera in cameras.items():
-            find_pixels(camera.read_ground_truth().segmentation.cpu().numpy(), table, points, visible)
+            segmentation = camera.read_ground_truth().segmentation
+            assert segmentation is not None, "the cameras record segmentation"
+            find_pixels(segmentation.cpu().numpy(), table, points, visible)
             result[name] = {
                 role: {"points": points[:, i].copy(), "visible": visible[:, i : i + 1].astype(np.float32)}
                 for i, role in enumerate(names)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from sensorium.errors import OptionError
-from sensorium.suites.observation import ObservationSensor, Reading, Stored
+from sensorium.suites.observation import Arrays, ObservationSensor, Reading, Stored
 from sensorium.suites.text import JsonSpace, encode
 from sensorium.worlds import Envs, env_ids
 
@@ -101,9 +101,7 @@ def _union(name: str, found: Sequence[spaces.Space[Any]], partial: bool) -> spac
     )
 
 
-def _gather(
-    space: spaces.Space[Any], parts: list[tuple[Any, np.ndarray]], n_envs: int
-) -> Mapping[str, Any] | np.ndarray:
+def _gather(space: spaces.Space[Any], parts: list[tuple[Any, np.ndarray]], n_envs: int) -> Arrays:
     if isinstance(space, spaces.Dict):
         return {
             key: _gather(each, [(value[key], envs) for value, envs in parts if key in value], n_envs)

@@ -67,4 +67,4 @@ class RobotLike(Protocol):
         """World-frame poses (B, 7) expressed in the frame of the base link."""
 
     def way_in_base_frame(self, start: np.ndarray, goal: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
-        """World-frame goals (B, 7) in the base frame, and the twists (B, 6) that reach them from ``start`` in ``dt``."""
+        """World-frame goals (B, 7) in the base frame, and twists (B, 6) from ``start`` to them in ``dt`` seconds."""

@@ -200,7 +200,10 @@ def pick_env(value: Any, env: int) -> Any:
 
 
 def flatten_reading(value: Reading) -> np.ndarray:
-    """Return an array reading as one (B, k) float32 array. Nested arrays are concatenated in the order of their names."""
+    """Return an array reading as one (B, k) float32 array.
+
+    Nested arrays are concatenated in the order of their names.
+    """
     return np.concatenate(_columns(value), axis=1)
 
 

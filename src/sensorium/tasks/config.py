@@ -27,7 +27,7 @@ class TaskCamera(Options):
     segmentation: bool = False
     """Whether segmentation is observed too. It is always rendered, since ``object_image_points`` needs it."""
     jitter: float = Field(default=0.0, ge=0)
-    """Maximum random offset of its position along each axis in an episode, m. The offset of ``lookat`` is half of it."""
+    """Maximum random offset of its position along each axis in an episode, m. That of ``lookat`` is half of it."""
     must_see: tuple[str, ...] = ()
     """Roles of objects ("pickup_obj", ...) that must be in view when an episode begins. The camera pose is drawn again
     until they are."""

@@ -31,8 +31,8 @@ def as_gym(
 
     Args:
         task: made with ``n_envs=1`` and ``autoreset=False``.
-        keys: uuids to observe, in order. Default: all that read as arrays. Dict sensors are text, which Gymnasium cannot
-            batch, so they are only observed if they are named here.
+        keys: uuids to observe, in order. Default: all that read as arrays. Dict sensors read text, which Gymnasium
+            cannot batch, so they are only observed if they are named here.
         flatten: whether the observation is one float32 array instead of a dict. Arrays are concatenated in the order of
             the keys, nested ones in the order of their names. Without ``keys``, images are skipped.
         render_mode: "rgb_array" for ``render()`` to return images, (480, 640, 3) uint8.
@@ -149,7 +149,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_action_space, self.action_space = task.single_action_space, task.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in all envs. With a seed, these are the first episodes of that seed, different in each env."""
+        """Begin an episode in all envs. With a seed, these are the first episodes of that seed."""
         _check_no_options(options)
         if seed is not None:
             self.task.reseed(seed)

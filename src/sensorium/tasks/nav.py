@@ -202,8 +202,8 @@ class NavToObj(Task[NavToObjConfig]):
                 return plan, raised, start
         raise OptionError(
             f"found no layout of a room of {config.size} m with {config.n_furniture} pieces of furniture and "
-            f"{config.n_objects} objects in which {config.robot!r} can reach the target from {config.start_distance:g} m "
-            "away; raise size, or lower n_furniture or start_distance"
+            f"{config.n_objects} objects in which {config.robot!r} can reach the target from a start "
+            f"{config.start_distance:g} m away; raise size, or lower n_furniture or start_distance"
         )
 
     def _draw_start(self, plan: FloorPlan, target: str, rng: np.random.Generator) -> np.ndarray | None:
@@ -289,7 +289,7 @@ class NavToObj(Task[NavToObjConfig]):
         return np.hypot(offset[:, 0], offset[:, 1]) - radii - self.robot.radius
 
     def angles(self) -> np.ndarray:
-        """Return the angle by which the robot must turn to face the target, (B,) rad in (-pi, pi], counter-clockwise."""
+        """Return the counter-clockwise angle by which the robot must turn to face the target, (B,) rad in (-pi, pi]."""
         local = self.robot.in_base_frame(self.target_pose())
         return np.arctan2(local[:, 1], local[:, 0])
 

@@ -216,7 +216,10 @@ class OpenPartTask(Task[OpenPartT]):
     # -- sensors ------------------------------------------------------------------------------------------------------
 
     def _create_sensor_suite_from_config(self, config: OpenPartT) -> list[ObservationSensor]:
-        """Return the core sensors, :class:`DoorState`, and ``grasp_state_handle`` by gripper, (2,) bool: touched, held."""
+        """Return the core sensors, ``door_state`` and ``grasp_state_handle``.
+
+        See :class:`DoorState`. ``grasp_state_handle`` is by gripper, (2,) bool: touched, held.
+        """
         return [
             *super()._create_sensor_suite_from_config(config),
             DoorState(self),
@@ -259,7 +262,7 @@ class OpeningConfig(OpenPartConfig):
     """Options of :class:`Opening`."""
 
     furniture: Literal["drawer", "cabinet", "any"] = "any"
-    """What stands in front of the robot: a chest with two drawers, a cabinet with a door, or one of both, drawn for each
+    """What stands in front of the robot: a chest with two drawers, a cabinet with a door, or either, drawn for each
     episode."""
 
 

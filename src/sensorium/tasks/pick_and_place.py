@@ -92,7 +92,7 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
         return {"instruction": text, "pickup_obj": name, "place_receptacle": PLATE}
 
     def _create_sensor_suite_from_config(self, config: PickAndPlaceConfig) -> list[ObservationSensor]:
-        """Return the sensors of :class:`TableTask`, and ``grasp_state_place_receptacle``: the grasp state of the plate."""
+        """Return the sensors of :class:`TableTask` and ``grasp_state_place_receptacle``, the plate's grasp state."""
         plates = [PLATE] * self.n_envs
         return [
             *super()._create_sensor_suite_from_config(config),

@@ -1,10 +1,10 @@
-"""The cameras of a task: adding them, their poses and the look of the scene in each episode, and rendering for people."""
+"""The cameras of a task: adding them to the scene, and drawing their poses and the look of the scene per episode."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mujoco
 import numpy as np
@@ -31,7 +31,8 @@ _NEAR = 0.1
 
 def add_cameras(task: Task[Any]) -> dict[str, CameraSensor]:
     """Add the cameras of a task's options to its scene, before it is built; returns them by name."""
-    return {camera.name: task.scene.add_sensor(_options(task, camera)) for camera in task.config.cameras}
+    sensors = {camera.name: task.scene.add_sensor(_options(task, camera)) for camera in task.config.cameras}
+    return cast("dict[str, CameraSensor]", sensors)
 
 
 def randomize_cameras(task: EpisodeLoop[Any], envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
