@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -222,8 +222,7 @@ class TrainableEntity:
         if len(self._action) != len(due):
             self._action = np.zeros((len(due), *self.action_space.shape))
         if due.any():
-            due_rows = observation if due.all() else _rows(observation, due)
-            assert isinstance(due_rows, Mapping)
+            due_rows = observation if due.all() else cast("Mapping[str, Any]", _rows(observation, due))
             transitions = self._transitions if remember else None
             observe = getattr(self.brain, "observe", None)
             if transitions is not None and observe is not None:
@@ -321,7 +320,7 @@ class _DeclaredSensor(ObservationSensor):
 
     def read(self) -> NoReturn:
         raise NotBuiltError(
-            f"cannot read {self.uuid!r}: the entity is in no scene yet; pass it to a task, as tasks.make(..., entity=it)"
+            f"cannot read {self.uuid!r}: the entity is in no scene yet; pass it to tasks.make(..., entity=...)"
         )
 
 

@@ -73,7 +73,7 @@ class EntityFile:
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             if isinstance(error, OptionError):
                 raise
-            raise OptionError(f"{self._name} is not valid YAML: {error}") from error
+            raise OptionError(f"{self._name}: not valid YAML: {error}") from error
         self._check_duplicates(self._root)
 
     def fail(self, message: str, *path: str | int) -> NoReturn:

@@ -54,10 +54,8 @@ def _exchange(new: Path, folder: Path) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError):  # C libraries without this function
             at_fdcwd, rename_exchange = -100, 2
-            if (
-                ctypes.CDLL(None).renameat2(at_fdcwd, os.fsencode(new), at_fdcwd, os.fsencode(folder), rename_exchange)
-                == 0
-            ):
+            first, second = os.fsencode(new), os.fsencode(folder)
+            if ctypes.CDLL(None).renameat2(at_fdcwd, first, at_fdcwd, second, rename_exchange) == 0:
                 return
     old = new.with_name(f"{new.name}-old")
     folder.rename(old)

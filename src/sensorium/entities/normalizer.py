@@ -8,8 +8,8 @@ import torch
 MAX_NORMALIZED = 10.0
 """Normalised values are clipped to +-MAX_NORMALIZED standard deviations."""
 _MIN_STD = 1e-6
-"""Minimum standard deviation, in the unit of the value. It keeps rounding errors of values that hardly change from being
-amplified, and is small enough for, say, 1 µT."""
+"""Minimum standard deviation, in the unit of the value. It keeps the rounding errors of values that hardly change from
+being amplified, and is small enough for, say, 1 µT."""
 
 
 class RunningNormalizer:
