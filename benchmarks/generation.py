@@ -24,7 +24,7 @@ import sensorium as sn
 from sensorium.generation import GenerateOptions, generate
 from sensorium.generation.unit import UnitMaker
 
-CAMERAS = sn.tasks.views_named(("front", "wrist"), (640, 368))
+CAMERAS = sn.tasks.camera_views(("front", "wrist"), (640, 368))
 
 
 def without_cameras(report: Report, folder: Path) -> None:

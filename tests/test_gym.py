@@ -1,4 +1,4 @@
-"""Tasks as environments of Gymnasium: its own checker, seeds, and the last observation of what ended."""
+"""Gymnasium views of tasks: Gymnasium's checkers, seeds, and the final observations."""
 
 import gymnasium
 import numpy as np
@@ -17,14 +17,14 @@ def nav(n_envs=1, **options):
     )
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of bounds that are infinite, and of actions in SI units
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about infinite bounds and actions in SI units
 @pytest.mark.parametrize("flatten", [False, True])
-def test_gymnasiums_own_checker_passes(flatten):
+def test_gymnasium_checker_passes(flatten):
     check_env(sn.tasks.as_gym(nav(robot="diffdrive"), flatten=flatten))
     check_env(sn.tasks.as_gym(sn.tasks.make("pick", keep_history=False), flatten=flatten))
 
 
-def test_one_env_follows_the_task():
+def test_single_env_matches_the_task():
     task, same = nav(seed=2, max_steps=5), nav(seed=2, max_steps=5)
     env = sn.tasks.as_gym(task)
     obs, info = env.reset()
@@ -43,7 +43,7 @@ def test_one_env_follows_the_task():
     assert env.reset()[1] == {"episode_number": 1}
 
 
-def test_reset_with_a_seed_is_a_task_of_that_seed():
+def test_reset_with_a_seed_matches_a_task_of_that_seed():
     env, other = sn.tasks.as_gym(nav(seed=0), flatten=True), nav(seed=5)
     first, _ = env.reset(seed=5)
     other.reset()
@@ -62,7 +62,7 @@ def test_reset_with_a_seed_is_a_task_of_that_seed():
 
 
 @pytest.mark.parametrize("autoreset", [False, True])
-def test_a_vector_keeps_the_last_observation(autoreset):
+def test_vector_returns_the_final_observations(autoreset):
     task, same = nav(3, max_steps=4, autoreset=autoreset), nav(3, max_steps=4)
     env = sn.tasks.as_vector(task, keys=("task_info", "robot_base_pose", "nav_state"))
     assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
@@ -85,15 +85,15 @@ def test_a_vector_keeps_the_last_observation(autoreset):
         assert last["task_info"]["step"] == 4
     assert [each["step"] for each in obs["task_info"]] == [0] * 3
     assert [each["episode"] for each in obs["task_info"]] == [1] * 3
-    obs, *_ = env.step(env.action_space.sample())  # and so on
+    obs, *_ = env.step(env.action_space.sample())  # the next episode continues
     assert [each["step"] for each in obs["task_info"]] == [1] * 3
 
 
-def test_some_of_a_vector_end():
+def test_only_some_envs_of_a_vector_end():
     env = sn.tasks.as_vector(nav(2, hold_steps=2, max_steps=9, n_furniture=0, n_objects=1), keys=("nav_state",))
     env.reset()
     task = env.task
-    gap = task.robot.radius + task.things[task.target_name(1)].radius + 0.4
+    gap = task.robot.radius + task.objects[task.target_name(1)].radius + 0.4
     task.robot.place(task.target_pose()[1, :2] - np.array([gap, 0]), 0.0, [1])
     task.scene.forward([1])
     env.step(np.zeros((2, 3)))
@@ -105,7 +105,7 @@ def test_some_of_a_vector_end():
     assert obs["nav_state"]["distance"][1, 0] > 1
 
 
-def test_flattened_is_side_by_side():
+def test_flattened_observation_concatenates_the_arrays():
     env = sn.tasks.as_vector(nav(2), keys=("nav_state", "robot_base_pose"), flatten=True)
     obs, _ = env.reset()
     truth = env.task.suite.read()
@@ -117,7 +117,7 @@ def test_flattened_is_side_by_side():
     assert obs in env.observation_space
 
 
-def test_tasks_are_registered():
+def test_tasks_are_registered_with_gymnasium():
     ids = sn.tasks.register()
     assert ids == sn.tasks.register()
     assert {"sensorium/Pick-v0", "sensorium/PickAndPlace-v0", "sensorium/NavToObj-v0"} <= set(ids)
@@ -135,7 +135,7 @@ def test_tasks_are_registered():
     assert obs in envs.observation_space
 
 
-def test_bad_input_is_told():
+def test_invalid_arguments_raise():
     with pytest.raises(sn.OptionError, match="use as_vector"):
         sn.tasks.as_gym(nav(2))
     with pytest.raises(sn.OptionError, match="autoreset=False"):
@@ -147,7 +147,7 @@ def test_bad_input_is_told():
         sn.tasks.as_gym(task, keys=("nav_stat",))
     with pytest.raises(sn.OptionError, match="'task_info' is text"):
         sn.tasks.as_gym(task, keys=("task_info",), flatten=True)
-    with pytest.raises(sn.OptionError, match="each once"):
+    with pytest.raises(sn.OptionError, match="each only once"):
         sn.tasks.as_gym(task, keys=())
     with pytest.raises(sn.OptionError, match="sequence of uuids"):
         sn.tasks.as_gym(task, keys="nav_state")
@@ -162,7 +162,7 @@ def test_bad_input_is_told():
     env.step(np.zeros(3))
 
 
-# -- of entities ------------------------------------------------------------------------------------------------------
+# -- entities ---------------------------------------------------------------------------------------------------------
 
 
 def balance(n_envs=1, **options):
@@ -174,15 +174,15 @@ def balance(n_envs=1, **options):
     return sn.tasks.make("balance", entity=robot, n_envs=n_envs, keep_history=False, **options)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of bounds that are infinite, and of an env that was not registered
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about infinite bounds and an unregistered env
 @pytest.mark.parametrize("flatten", [False, True])
-def test_an_entitys_task_passes_the_checkers(flatten):
+def test_task_of_an_entity_passes_the_checkers(flatten):
     env = balance().as_gymnasium(vector=False, flatten=flatten, render_mode="rgb_array")
     check_env(env)
     assert set(env.reset()[0]) == {"imu", "jointencoder"} if not flatten else env.reset()[0].shape == (13,)
-    picture = env.render()
-    assert picture.shape == (480, 640, 3)
-    assert ((picture[..., 2] > 1.3 * picture[..., 0]) & (picture[..., 2] > 30)).sum() > 200  # its blue torso
+    image = env.render()
+    assert image.shape == (480, 640, 3)
+    assert ((image[..., 2] > 1.3 * image[..., 0]) & (image[..., 2] > 30)).sum() > 200  # its blue torso
     if flatten:
         from stable_baselines3.common.env_checker import check_env as check_env_sb3
 
@@ -190,14 +190,14 @@ def test_an_entitys_task_passes_the_checkers(flatten):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_registered_task_passes_with_every_render_mode():
+def test_registered_task_passes_the_checker_with_a_render_mode():
     sn.tasks.register()
     env = gymnasium.make("sensorium/Balance-v0", keys=("robot_base_pose",), render_mode="rgb_array")
     check_env(env.unwrapped)
     env.close()
 
 
-def test_stable_baselines3_learns_in_it():
+def test_stable_baselines3_trains_in_the_view():
     from stable_baselines3 import PPO
     from stable_baselines3.common.monitor import Monitor
 
@@ -207,8 +207,8 @@ def test_stable_baselines3_learns_in_it():
     assert max(env.get_episode_lengths()) <= 20
 
 
-def test_a_vector_is_as_gymnasiums_own_of_single_envs():
-    """Its SyncVectorEnv over plain envs, which resets in the same step: observations, rewards, ends and infos."""
+def test_vector_matches_gymnasiums_sync_vector_env():
+    """Compare observations, rewards, flags and infos with SyncVectorEnv, which resets in the same step too."""
     single = [lambda: balance(max_steps=9, fall=0.3).as_gymnasium(vector=False)]
     theirs = gymnasium.vector.SyncVectorEnv(single, autoreset_mode=AutoresetMode.SAME_STEP)
     ours = balance(max_steps=9, fall=0.3).as_gymnasium()
@@ -235,10 +235,10 @@ def test_a_vector_is_as_gymnasiums_own_of_single_envs():
     assert ends >= 4
 
 
-def test_gymnasiums_vector_wrappers_work():
+def test_gymnasium_vector_wrappers_work():
     from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics, RescaleAction
 
-    env = balance(4, max_steps=12, fall=0.15).as_gymnasium(flatten=True)  # some fall before the time is up
+    env = balance(4, max_steps=12, fall=0.15).as_gymnasium(flatten=True)  # some fall before the time limit
     wrapped = RescaleAction(RecordEpisodeStatistics(env), np.float32(-2), np.float32(2))
     wrapped.reset(seed=1)
     wrapped.action_space.seed(1)
@@ -262,7 +262,7 @@ def test_gymnasiums_vector_wrappers_work():
     assert [each["final_info"]["success"] for each in info] == [True, True]
 
 
-def test_tensors_are_the_arrays():
+def test_tensor_output_equals_array_output():
     import torch
 
     ours = balance(3, max_steps=4).as_gymnasium(output="torch")
@@ -287,12 +287,12 @@ def test_tensors_are_the_arrays():
     assert torch.equal(mine[0]["imu"]["lin_acc"], kept)
 
 
-def test_vectors_are_rendered():
+def test_vector_renders_every_env():
     env = balance(2).as_gymnasium(render_mode="rgb_array")
     env.reset()
-    pictures = env.render()
-    assert [each.shape for each in pictures] == [(480, 640, 3)] * 2
-    assert not np.array_equal(*pictures)  # they lean differently
+    images = env.render()
+    assert [each.shape for each in images] == [(480, 640, 3)] * 2
+    assert not np.array_equal(*images)  # they lean differently
     assert balance().as_gymnasium().render() is None
     for bad in ({"render_mode": "human"}, {"output": "jax"}):
         with pytest.raises(sn.OptionError, match=next(iter(bad))):

@@ -1,4 +1,4 @@
-"""MultiTask: each env does its own task as if it were alone, and all share their spaces."""
+"""MultiTask: each env runs its task as if it were alone, with common spaces."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def rooms(n_envs=5, **options):
     return sn.tasks.make("multi", robot="holonomic", tasks=ROOMS, n_envs=n_envs, **options)
 
 
-def test_each_env_is_as_if_its_task_were_alone():
+def test_each_env_matches_its_task_run_alone():
     task = rooms(seed=7)
     obs, info = task.reset()
     alone = []
@@ -41,7 +41,7 @@ def test_each_env_is_as_if_its_task_were_alone():
             assert [obs["task_info"][env] for env in envs] == list(seen["task_info"])
 
 
-def test_spaces_are_the_union_and_zeros_where_a_task_lacks_something():
+def test_spaces_are_merged_and_missing_observations_are_zero():
     task = sn.tasks.make("multi", tasks=("pick", "pick_and_place"), n_envs=4)
     obs, _ = task.reset()
     pick, place = (sub.suite.single_space for sub in task.tasks)
@@ -59,7 +59,7 @@ def test_spaces_are_the_union_and_zeros_where_a_task_lacks_something():
     assert task.suite.to_disk(obs)["task_info"].shape == (4, 2000)
 
 
-def test_planners_of_all_tasks_act():
+def test_planner_runs_the_planners_of_all_tasks():
     task = sn.tasks.make("multi", tasks=("pick", "pick_and_place"), n_envs=4, seed=1)
     planner = sn.policies.make("planner", task)
     task.register_policy(planner)
@@ -69,7 +69,7 @@ def test_planners_of_all_tasks_act():
         obs, _, _, _, info = task.step(planner.get_action(obs))
     assert obs in task.suite.space
     assert task.judge_success().sum() >= 3
-    np.testing.assert_array_equal(info["success"], [said["success"] for said in obs["task_info"]])
+    np.testing.assert_array_equal(info["success"], [each["success"] for each in obs["task_info"]])
     assert obs["policy_phase"][1]["phase"] in ("release", "withdraw", "done")
     assert obs["grasp_pose"].shape == (4, 7)
     history = task.get_history()
@@ -79,7 +79,7 @@ def test_planners_of_all_tasks_act():
         task.register_policy(planner)
 
 
-def test_some_envs_are_reset_and_others_hold_still():
+def test_reset_of_some_envs():
     task = rooms(seed=3)
     task.reset()
     states = [sub.scene.get_state() for sub in task.tasks]
@@ -99,7 +99,7 @@ def test_some_envs_are_reset_and_others_hold_still():
         assert torch.equal(sub.scene.get_state(), state)
 
 
-def test_an_env_is_the_same_whatever_the_number_of_envs():
+def test_an_env_does_not_depend_on_the_number_of_envs():
     few, many = rooms(2, seed=6), rooms(6, seed=6)
     few.reset()
     many.reset()
@@ -108,7 +108,7 @@ def test_an_env_is_the_same_whatever_the_number_of_envs():
     assert not np.array_equal(few.tasks[0].robot.base_pose(), few.tasks[1].robot.base_pose())
 
 
-def test_what_is_done_is_reset_at_once():
+def test_autoreset_resets_envs_in_the_same_step():
     task = rooms(autoreset=True)
     task.reset()
     for _ in range(4):
@@ -119,7 +119,7 @@ def test_what_is_done_is_reset_at_once():
     assert obs["task_info"][1]["episode"] == 1
 
 
-def test_a_robot_of_ones_own_does_all_tasks():
+def test_robot_object_is_used_for_all_tasks():
     robot = sn.robots.make("holonomic", rig=sn.robots.SensorRig())
     task = sn.tasks.make("multi", robot=robot, tasks=ROOMS, n_envs=2)
     obs, _ = task.reset()
@@ -127,10 +127,10 @@ def test_a_robot_of_ones_own_does_all_tasks():
     assert task.robot.n_actions == 3
 
 
-def test_sensors_of_different_forms_are_not_merged():
+def test_sensors_with_different_spaces_cannot_be_merged():
     zeros = lambda *shape: lambda: np.zeros(shape)  # noqa: E731
     first, rest = np.array([0]), np.array([1, 2])
-    with pytest.raises(sn.OptionError, match=r"'a.x' cannot be observed together"):
+    with pytest.raises(sn.OptionError, match=r"'a.x' cannot be merged"):
         merge(
             [
                 ([ArraySensor("a", zeros(1, 2), {"x": (2,)})], first),
@@ -142,7 +142,7 @@ def test_sensors_of_different_forms_are_not_merged():
         merge([([ArraySensor("a", zeros(1, 2), (2,))], first), ([DictSensor("a", lambda: [{}] * 2)], rest)], 3)
     low = ArraySensor("b", lambda: np.full((1, 1), 5.0), (1,), low=4, high=9)
     (merged,) = merge([([low], first)], 3)
-    assert merged.space.low.item() == 0  # where it is lacking
+    assert merged.space.low.item() == 0  # for envs without the sensor
     assert merged.read().ravel().tolist() == [5, 0, 0]
     text = DictSensor("c", lambda: [{"x": 1}, {"x": 2}], 40)
     (merged,) = merge([([text], rest)], 3)
@@ -150,14 +150,14 @@ def test_sensors_of_different_forms_are_not_merged():
     assert merged.to_disk(merged.read()).shape == (3, 40)
 
 
-def test_bad_input_is_told():
+def test_invalid_arguments_raise():
     with pytest.raises(LookupError, match="did you mean 'pick'"):
         sn.tasks.make("multi", tasks=("pik",))
-    with pytest.raises(sn.OptionError, match="n_envs must be at least 2"):
+    with pytest.raises(sn.OptionError, match="n_envs must be >= 2"):
         sn.tasks.make("multi", n_envs=1)
-    with pytest.raises(sn.OptionError, match="n_envs is one for all"):
+    with pytest.raises(sn.OptionError, match="n_envs must be the same for all tasks"):
         sn.tasks.make("multi", tasks=({"name": "pick", "options": {"n_envs": 3}},))
-    with pytest.raises(sn.OptionError, match="give dt"):
+    with pytest.raises(sn.OptionError, match="set dt"):
         sn.tasks.make(
             "multi", robot="holonomic", tasks=("nav_to_obj", {"name": "nav_to_obj", "options": {"dt": 0.1}}), n_envs=2
         )

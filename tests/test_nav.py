@@ -1,4 +1,4 @@
-"""NavToObj: rooms that can be solved, success by its definition, and a planner that gets there."""
+"""NavToObj: solvable rooms, the definition of success, and its planner."""
 
 import mujoco
 import numpy as np
@@ -18,7 +18,7 @@ def make(n_envs=2, **options):
 
 
 def data_of(task, env):
-    """One env in an engine of its own."""
+    """Return MuJoCo data with the state of one env."""
     data = mujoco.MjData(task.scene.model)
     state = task.scene.get_state()[env].numpy()
     mujoco.mj_setState(task.scene.model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
@@ -27,7 +27,7 @@ def data_of(task, env):
 
 
 def sees(task, env):
-    """Line of sight by mj_ray, past all geoms of the robot."""
+    """Return whether mj_ray finds a line of sight that ignores the geoms of the robot."""
     model, data = task.scene.model, data_of(task, env)
     names = [model.body(body).name for body in model.geom_bodyid]
     model.geom_group[:] = [5 if name.startswith("robot/") else 0 for name in names]
@@ -39,25 +39,25 @@ def sees(task, env):
 
 
 def stand(task, env, away, turn=0.0, side=0.0):
-    """Put the robot ``away`` metres (between the surfaces) from the object, facing it but for ``turn``."""
+    """Place the robot ``away`` metres (between surfaces) from the target, facing it up to an angle ``turn``."""
     there = task.target_pose()[env, :2]
-    gap = task.robot.radius + task.things[task.target_name(env)].radius + away
+    gap = task.robot.radius + task.objects[task.target_name(env)].radius + away
     task.robot.place(there - gap * np.array([np.cos(side), np.sin(side)]), side + turn, [env])
     task.scene.forward([env])
 
 
-def test_distance_angle_and_sight_are_those_of_the_engine():
+def test_distance_angle_and_sight_match_the_engine():
     task = make(12, seed=5)
     task.reset()
     for env in range(12):
-        if env % 2:  # half of them near their objects, from where more is seen
+        if env % 2:  # half of the robots are near their targets, where more is in sight
             stand(task, env, 0.3 + 0.1 * env, 0.2 * env, 0.5 * env)
     obs = task._observe()["nav_state"]
     for env in range(12):
         data = data_of(task, env)
         base, target = data.body("robot/base"), data.body(task.target_name(env))
         way = target.xpos[:2] - base.xpos[:2]
-        radius = task.things[task.target_name(env)].radius
+        radius = task.objects[task.target_name(env)].radius
         assert obs["distance"][env, 0] == pytest.approx(np.linalg.norm(way) - radius - task.robot.radius, abs=1e-5)
         heading = np.arctan2(base.xmat[3], base.xmat[0])
         off = (np.arctan2(way[1], way[0]) - heading + np.pi) % (2 * np.pi) - np.pi
@@ -67,7 +67,7 @@ def test_distance_angle_and_sight_are_those_of_the_engine():
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_every_start_has_a_way_and_touches_nothing(robot):
+def test_every_start_has_a_path_and_no_contacts(robot):
     task = make(10, seed=1, robot=robot)
     task.reset()
     for env in range(10):
@@ -78,14 +78,14 @@ def test_every_start_has_a_way_and_touches_nothing(robot):
             assert not any(name.startswith("robot/") for name in bodies) or "floor" in bodies
         far = np.linalg.norm(task.target_pose()[env, :2] - task.robot.base_pose()[env, :2])
         assert far >= task.config.start_distance
-    # on the map that the engine's rays give, which knows nothing of the plan, the planner finds a way too
+    # the path planner also finds a path on a map from rays, which is independent of the layout
     for env in range(3):
-        room, cells = task.drivable(env, look=True)
-        lengths = sn.scenarios.Planner(room).lengths(task.robot.base_pose()[env, :2])
+        room, cells = task.drivable(env, use_rays=True)
+        lengths = sn.scenarios.PathPlanner(room).lengths(task.robot.base_pose()[env, :2])
         assert np.isfinite(lengths[tuple(cells.T)]).any()
 
 
-def test_the_map_of_a_plan_is_what_rays_see():
+def test_map_of_a_layout_matches_a_map_from_rays():
     task = make(3, seed=2)
     task.reset()
     for env in range(3):
@@ -93,14 +93,14 @@ def test_the_map_of_a_plan_is_what_rays_see():
         bounds = (known.origin[0], known.origin[1], -known.origin[0], -known.origin[1])
         seen = OccupancyMap.from_scene(task.scene, CELL, (0.015, 0.5), bounds, exclude=("robot",), env=env)
         assert seen.shape == known.shape
-        # what differs lies on edges: within a cell of what is there
+        # the maps only differ at edges, within about a cell of occupied space
         missed = ~seen.free & known.free
         assert missed.mean() < 0.002
         assert (known.clearance()[missed] < 1.6 * CELL).all()
         assert (seen.clearance()[~known.free & seen.free] < 1.6 * CELL).all()
 
 
-def test_footprints_measure_distances():
+def test_footprint_distances():
     rng = np.random.default_rng(0)
     box = Footprint(0.3, -0.2, 0.7, (0.5, 0.2), False)
     points = rng.uniform(-2, 2, (200, 2))
@@ -117,7 +117,7 @@ def test_footprints_measure_distances():
     assert plan.gap(circle) == pytest.approx(min(0.2, box.distance(circle.outline()).min()))
 
 
-def test_an_episode_depends_on_seed_env_and_number_alone():
+def test_an_episode_only_depends_on_seed_env_and_number():
     few, many, other = make(2, seed=4), make(5, seed=4), make(2, seed=9)
     for task in (few, many, other):
         task.reset()
@@ -134,7 +134,7 @@ def test_an_episode_depends_on_seed_env_and_number_alone():
     assert torch.equal(few.scene.get_state(), other.scene.get_state())
 
 
-def test_what_is_not_randomised_stays():
+def test_without_randomisation_all_episodes_are_equal():
     task = make(3, randomize={"poses": False, "objects": False})
     task.reset()
     state = task.scene.get_state()
@@ -145,15 +145,15 @@ def test_what_is_not_randomised_stays():
     assert set(task.plans[0].pieces) == {*task.config.furniture[:5], *task.config.objects[:3]}
 
 
-def test_success_needs_all_of_it():
+def test_success_needs_all_conditions():
     task = make(6, seed=0, n_furniture=0, n_objects=1, hold_steps=4, start_distance=0.5, size=(8.0, 8.0))
     task.reset()
     rest = np.zeros((6, 2))
-    stand(task, 0, 0.55)  # as it must be
+    stand(task, 0, 0.55)  # all conditions hold
     stand(task, 1, 0.65)  # too far
-    stand(task, 2, 0.4, turn=0.4)  # looks past it
-    stand(task, 3, 0.5)  # something is in between
-    stand(task, 4, 0.4)  # turns all the time
+    stand(task, 2, 0.4, turn=0.4)  # does not face it
+    stand(task, 3, 0.5)  # something blocks the line of sight
+    stand(task, 4, 0.4)  # keeps turning
     stand(task, 5, 0.5, turn=-0.3)
     between = task.target_pose()[3, :2] + np.array([-0.2, 0.24])
     task.scene.world.bind("mocap_pos")[3, task._mocap["crate"]] = torch.tensor([*between, 0.25])
@@ -170,7 +170,7 @@ def test_success_needs_all_of_it():
     assert task.in_sight().tolist() == [True, True, True, False, True, True]
 
 
-def test_base_is_a_move_group():
+def test_base_of_a_drive_is_a_move_group():
     task = make(3, n_furniture=0, size=(8.0, 8.0))
     obs, _ = task.reset()
     assert obs["actions/commanded_action"][0] == {"base": [0.0, 0.0]}
@@ -187,23 +187,23 @@ def test_base_is_a_move_group():
     np.testing.assert_allclose(obs["qvel"]["base"][:, 2], 0.5, atol=0.05)
     speed = np.linalg.norm(obs["qvel"]["base"][:, :2], axis=1)
     np.testing.assert_allclose(speed, 0.3, atol=0.03)
-    for env in range(3):  # where it was to be in one step is where it is now
+    for env in range(3):  # the target of one step ago is the position now
         assert obs["actions/joint_pos"][env]["base"] == pytest.approx(obs["qpos"]["base"][env], abs=2e-3)
         assert obs["actions/commanded_action"][env]["base"] == pytest.approx([0.3, 0.5])
         assert obs["actions/ee_pose"][env] == {}
 
 
 @pytest.mark.parametrize("robot", [*ROBOTS, "mobile_franka"])
-def test_the_planner_gets_there(robot):
+def test_planner_reaches_the_target(robot):
     task = make(8, seed=11, robot=robot)
     planner = sn.policies.make("planner", task)
     task.register_policy(planner)
     obs, _ = task.reset()
     phases = [[] for _ in range(8)]
     while not task.is_done().all():
-        for env, said in enumerate(obs["policy_phase"]):
-            if not phases[env] or phases[env][-1] != said["phase"]:
-                phases[env].append(said["phase"])
+        for env, reading in enumerate(obs["policy_phase"]):
+            if not phases[env] or phases[env][-1] != reading["phase"]:
+                phases[env].append(reading["phase"])
         if task.step_count[0] % 20 == 0:
             assert obs in task.suite.space
         obs, *_ = task.step(planner.get_action(obs))
@@ -214,14 +214,14 @@ def test_the_planner_gets_there(robot):
     assert (state["distance"][won] <= 0.6).all()
     assert (np.abs(state["angle"][won]) <= 0.35).all()
     assert all(sees(task, env) for env in np.flatnonzero(won))
-    for said in phases:  # whoever arrives as it should be need not turn
-        assert said in (["plan", "drive", "turn", "stop"], ["plan", "drive", "stop"]) or said.count("plan") > 1
+    for each in phases:  # a robot that arrives facing the target does not turn
+        assert each in (["plan", "drive", "turn", "stop"], ["plan", "drive", "stop"]) or each.count("plan") > 1
     assert ["plan", "drive", "turn", "stop"] in phases
     assert "grasp_pose" not in task.suite
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_the_planner_goes_round_what_it_did_not_know_of(robot):
+def test_planner_avoids_obstacles_that_appear_later(robot):
     task = make(2, seed=3, robot=robot, furniture=("pot", "pillar"), n_furniture=1)
     planner = sn.policies.make("planner", task)
     task.register_policy(planner)
@@ -232,7 +232,7 @@ def test_the_planner_goes_round_what_it_did_not_know_of(robot):
         way = planner._path[env, : planner._corners[env]]
         along = np.append(0, np.cumsum(np.hypot(*np.diff(way, axis=0).T)))
         middle = [np.interp(along[-1] / 2, along, way[:, axis]) for axis in (0, 1)]
-        assert np.linalg.norm(middle - way[0]) > 0.6  # not where the robot stands
+        assert np.linalg.norm(middle - way[0]) > 0.6  # away from the robot
         at = torch.tensor([*middle, FURNITURE[absent].height / 2])
         task.scene.world.bind("mocap_pos")[env, task._mocap[absent]] = at
     task.scene.world.changes.write()
@@ -242,7 +242,7 @@ def test_the_planner_goes_round_what_it_did_not_know_of(robot):
     assert (obs["policy_num_retries"] >= 1).all()
 
 
-def test_own_cameras_are_observed_when_asked_for():
+def test_rig_cameras_are_observed_with_the_option():
     task = make(1, rig_cameras=True, n_furniture=1)
     obs, _ = task.reset()
     assert obs["robot_front_left"]["rgb"].shape == (1, 240, 320, 3)
@@ -260,7 +260,7 @@ def test_own_cameras_are_observed_when_asked_for():
     assert np.linalg.norm(point - pixel) < 8
 
 
-def test_bad_input_is_told():
+def test_invalid_arguments_raise():
     with pytest.raises(sn.OptionError, match="needs a robot that drives; 'franka' does not"):
         make(robot="franka")
     with pytest.raises(sn.OptionError, match="needs a robot with arms as move groups; 'diffdrive' has none"):

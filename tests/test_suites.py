@@ -1,4 +1,4 @@
-"""Suites: names, spaces that contain what is observed, text that is never cut off."""
+"""Suites: uuids, spaces that contain every observation, and text that is never truncated."""
 
 import json
 
@@ -31,7 +31,7 @@ dicts = st.dictionaries(st.text(max_size=6), json_values, max_size=4)
 
 @given(st.lists(dicts, min_size=1, max_size=3))
 @settings(max_examples=60, deadline=None)
-def test_text_survives_the_way_to_disk_and_back(values):
+def test_text_round_trips_through_the_disk_format(values):
     longest = max(len(text.encode()) for text in encode("info", values, None))
     stored = encode("info", values, longest)
     assert stored.dtype == np.uint8
@@ -41,7 +41,7 @@ def test_text_survives_the_way_to_disk_and_back(values):
     assert all(value in JsonSpace() for value in values)
 
 
-def test_text_that_does_not_fit_is_an_error_that_says_how_long_it_is():
+def test_text_that_does_not_fit_raises_with_its_length():
     value = {"text": "ü" * 50}
     needed = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
     sensor = DictSensor("task_info", lambda: [{}, value], str_max_len=needed - 1)
@@ -53,7 +53,7 @@ def test_text_that_does_not_fit_is_an_error_that_says_how_long_it_is():
 @pytest.mark.parametrize(
     "value", [{"a": float("nan")}, {"a": np.float32(1)}, {1: "a"}, {"a": (1, 2)}, [], "a", {"a": {"b": object()}}]
 )
-def test_what_json_cannot_hold_is_not_in_the_space(value):
+def test_values_that_are_not_json_are_not_in_the_space(value):
     assert value not in JsonSpace()
 
 
@@ -63,28 +63,28 @@ def test_what_json_cannot_hold_is_not_in_the_space(value):
     )
 )
 @settings(deadline=None)
-def test_dicts_of_numbers_give_the_same_text_with_fewer_checks(values):
+def test_of_numbers_gives_the_same_text(values):
     assert to_texts("arm", values, of_numbers=True) == to_texts("arm", values)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_dicts_of_numbers_must_be_finite(bad):
     values = [{"arm": [0.0]}, {"NaN": [1.0, bad]}]
-    with pytest.raises(OptionError, match="'arm': what env 1 says is no JSON"):
+    with pytest.raises(OptionError, match="'arm': the value of env 1 is not JSON"):
         to_texts("arm", values, of_numbers=True)
     assert to_texts("arm", [{"NaN": [1.0]}], of_numbers=True) == [b'{"NaN":[1.0]}']
-    with pytest.raises(OptionError, match="'arm': what env 7 says is no JSON"):
+    with pytest.raises(OptionError, match="'arm': the value of env 7 is not JSON"):
         to_texts("arm", [{"a": np.zeros(2)}], [7], of_numbers=True)
 
 
-def test_texts_that_look_like_the_end_of_others_are_kept_apart():
+def test_texts_that_contain_separators_are_not_split():
     for value in ({"a": "},{"}, {"a": [{}, {"b": 1}]}, {"a": "}\n{"}, {}):
         values = [{"first": 1.5e-9}, value, {}, {"last": "ü"}]
         assert decode(encode("info", values, 100)) == values
 
 
 def test_nan_never_reaches_the_disk():
-    with pytest.raises(OptionError, match="no JSON"):
+    with pytest.raises(OptionError, match="not JSON"):
         encode("info", [{"a": float("nan")}], None)
 
 
@@ -99,7 +99,7 @@ def suite_of_scene():
     return scene, suite
 
 
-def test_every_observation_lies_in_the_space_and_keeps_the_order():
+def test_every_observation_is_in_the_space_and_keeps_the_order():
     scene, suite = suite_of_scene()
     assert list(suite.space.spaces) == list(suite.read()) == [*list(suite)] == ["imu", "contact", "height", "task_info"]
     for _ in range(60):
@@ -115,7 +115,7 @@ def test_every_observation_lies_in_the_space_and_keeps_the_order():
     assert dict(seen, task_info=seen["task_info"][:2]) not in suite.space
 
 
-def test_an_observation_is_a_value_that_later_steps_leave_alone():
+def test_later_steps_do_not_change_an_observation():
     scene, suite = suite_of_scene()
     scene.step()
     first = suite.read()
@@ -126,7 +126,7 @@ def test_an_observation_is_a_value_that_later_steps_leave_alone():
     assert not np.array_equal(suite.read()["height"], kept["height"])
 
 
-def test_a_taken_uuid_names_both_owners_and_adds_nothing():
+def test_duplicate_uuid_raises_with_both_owners_and_adds_nothing():
     _, suite = suite_of_scene()
     new = ArraySensor("speed", lambda: np.zeros((3, 1)), (1,))
     with pytest.raises(DuplicateNameError, match=r"'height'.*task 'drop'.*policy 'mine'"):
@@ -139,17 +139,17 @@ def test_a_taken_uuid_names_both_owners_and_adds_nothing():
     assert "speed" in suite.space.spaces
 
 
-def test_unknown_names_and_things_that_are_no_sensors():
+def test_unknown_uuids_and_non_sensors_raise():
     _, suite = suite_of_scene()
     with pytest.raises(NameNotFoundError, match=r"'hieght'.*did you mean 'height'"):
         suite["hieght"]
-    with pytest.raises(OptionError, match="suite holds sensors"):
+    with pytest.raises(OptionError, match="a suite takes an ObservationSensor"):
         suite.add("height")
     with pytest.raises(OptionError, match="str_max_len"):
         DictSensor("a", list, 1)
 
 
-def test_the_form_on_disk_holds_every_sensor():
+def test_disk_format_has_every_sensor():
     _, suite = suite_of_scene()
     stored = suite.to_disk(suite.read())
     assert list(stored) == list(suite)
@@ -178,14 +178,14 @@ def matrix(pose):
     return np.block([[turn, pose[:3, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
 
 
-def test_poses_compose_as_matrices_do():
+def test_poses_compose_like_matrices():
     a, b = random_poses(20), random_poses(20, 1)
     for one, two, product, seen in zip(a, b, poses.compose(a, b), poses.relative(a, b), strict=True):
         np.testing.assert_allclose(matrix(product), matrix(one) @ matrix(two), atol=1e-12)
         np.testing.assert_allclose(matrix(seen), np.linalg.inv(matrix(one)) @ matrix(two), atol=1e-12)
 
 
-def test_axes_and_rotation_vectors_go_both_ways():
+def test_axes_and_rotation_vectors_round_trip():
     for pose in random_poses(50, 2):
         turn = matrix(pose)[:3, :3]
         back = matrix(poses.make(np.zeros(3), poses.from_axes(*turn.T)))
@@ -196,7 +196,7 @@ def test_axes_and_rotation_vectors_go_both_ways():
     np.testing.assert_allclose(poses.rotation_vector(poses.yaw(0.3)), [0, 0, 0.3], atol=1e-12)
 
 
-def test_moving_towards_arrives_together_and_not_beyond():
+def test_towards_reaches_position_and_orientation_together():
     start, goal = random_poses(10, 3), random_poses(10, 4)
     reach, turn = np.full(10, 0.1), np.full(10, 0.2)
     pose, steps = start, np.zeros(10, int)
@@ -212,12 +212,12 @@ def test_moving_towards_arrives_together_and_not_beyond():
     assert (np.abs(steps - np.ceil(np.maximum(far / 0.1, spin / 0.2)) + 1) <= 1).all()
 
 
-def test_tensors_of_the_scene_are_arrays_in_the_suite():
+def test_sensor_tensors_become_arrays():
     _, suite = suite_of_scene()
     assert all(not isinstance(value, torch.Tensor) for value in suite.read()["imu"].values())
 
 
-def test_sensors_that_read_something_else_than_they_declare_are_named():
+def test_reading_outside_the_declared_space_raises():
     suite = SensorSuite(2, [ArraySensor("height", lambda: np.zeros(2), (1,))], "task 'mine'")
     with pytest.raises(OptionError, match=r"'height' of task 'mine' reads float32 \(2,\)"):
         suite.read()
@@ -225,11 +225,11 @@ def test_sensors_that_read_something_else_than_they_declare_are_named():
     with pytest.raises(OptionError, match="'info' of task 'mine' reads 1 dicts"):
         suite.read()
     for wrong in ({"a": np.float32(1)}, {"a": float("nan")}, {1: 2}, {"a": {1, 2}}, {"a": (1,)}, {"a": "\ud800"}):
-        with pytest.raises(OptionError, match="'info': what env 0 says is no JSON"):
+        with pytest.raises(OptionError, match="'info': the value of env 0 is not JSON"):
             encode("info", [wrong], None)
 
 
-def test_a_suite_is_a_mapping():
+def test_suite_is_a_mapping():
     _, suite = suite_of_scene()
     assert suite.get("nothing", 3) == 3
     assert suite.get("height") is suite["height"]
@@ -246,8 +246,8 @@ def test_a_suite_is_a_mapping():
         ),
     ],
 )
-def test_readings_that_are_not_numbers_lie_in_their_spaces(sensor):
-    """What was not hit is NaN, by what sensors promise."""
+def test_nan_readings_are_in_their_spaces(sensor):
+    """Sensors read NaN where a ray hits nothing."""
     entity = sn.TrainableEntity("balancer", [sensor])
     task = sn.tasks.make("balance", entity=entity, n_envs=2)
     observation, _ = task.reset()

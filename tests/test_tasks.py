@@ -1,4 +1,4 @@
-"""Tasks at a table: what is drawn, what is observed, what counts, and what happens when something is wrong."""
+"""Tasks at a table: randomisation, observations, success, episode ends, policies and errors."""
 
 import mujoco
 import numpy as np
@@ -20,9 +20,9 @@ EXPECTED = (
 )
 
 
-def run(task, policy, most=900):
+def run(task, policy, max_steps=900):
     observation, _ = task.reset()
-    for _ in range(most):
+    for _ in range(max_steps):
         if task.is_done().all():
             break
         observation, *_ = task.step(policy.get_action(observation))
@@ -39,7 +39,7 @@ def home_action(task):
 
 @pytest.fixture(scope="module")
 def pick():
-    """A pick task with its planner, after its episode."""
+    """Return a pick task and its planner after one episode."""
     task = sn.tasks.make("pick", n_envs=4, seed=0)
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)
@@ -47,18 +47,18 @@ def pick():
     return task, policy
 
 
-# -- the planners do it -----------------------------------------------------------------------------------------------
+# -- planners ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_planner_picks(pick):
+def test_planner_picks(pick):
     task, _ = pick
     assert task.judge_success().all()
     assert task.terminated.all()
     assert not task.truncated.any()
-    # what success means, by the engine's own state: lifted, and nothing but the fingers below it
+    # success according to the engine's state: the object is lifted
     for env in range(4):
-        thing = task.things[task.pickup_name(env)]
-        assert task.pickup_pose()[env, 2] > 0.4 + thing.half[2] + 0.099
+        target = task.objects[task.pickup_name(env)]
+        assert task.pickup_pose()[env, 2] > 0.4 + target.half[2] + 0.099
 
 
 @pytest.mark.parametrize("name", ["pick", "pick_and_place"])
@@ -75,7 +75,7 @@ def test_planners_succeed_on_other_seeds(name):
 
 
 @pytest.mark.parametrize("controller", ["joint_position_relative", "joint_velocity", "ee_pose"])
-def test_the_planner_speaks_to_any_controller(controller):
+def test_planner_supports_every_arm_controller(controller):
     robot = sn.robots.make("franka", controllers={"arm": controller}, pos=(0.0, 0.0, 0.4))
     task = sn.tasks.make("pick", robot=robot, n_envs=2, seed=3)
     policy = sn.policies.make("planner", task)
@@ -84,7 +84,7 @@ def test_the_planner_speaks_to_any_controller(controller):
     assert task.judge_success().all()
 
 
-def test_doing_nothing_does_not_succeed_and_is_truncated():
+def test_idle_robot_does_not_succeed_and_is_truncated():
     task = sn.tasks.make("pick", n_envs=2, max_steps=30)
     task.reset()
     for step in range(30):
@@ -95,7 +95,7 @@ def test_doing_nothing_does_not_succeed_and_is_truncated():
     assert not task.judge_success().any()
 
 
-def test_a_thing_that_is_lifted_without_a_grip_does_not_count():
+def test_object_lifted_without_a_grip_is_not_a_success():
     task = sn.tasks.make("pick", n_envs=1, hold_steps=1)
     task.reset()
     here = task.pickup_pose()[0]
@@ -118,7 +118,7 @@ def test_composition_order_is_task_robot_policy(pick):
     ]
 
 
-def test_every_observation_lies_in_the_space():
+def test_every_observation_is_in_the_space():
     task = sn.tasks.make("pick_and_place", n_envs=2, seed=1)
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)
@@ -133,7 +133,7 @@ def test_every_observation_lies_in_the_space():
     assert decode(stored["task_info"])[0]["task"] == "pick_and_place"
 
 
-def test_states_are_the_engines_own(pick):
+def test_state_observations_match_the_engine(pick):
     task, _ = pick
     observation = task.suite.read()
     world, model = task.scene.world, task.scene.model
@@ -147,7 +147,7 @@ def test_states_are_the_engines_own(pick):
         data.qpos[:], data.qvel[:] = qpos[env], qvel[env]
         mujoco.mj_forward(model, data)
         velocity = np.zeros(6)
-        for name in task.things:
+        for name in task.objects:
             row = observation["env_states"]["actors"][name][env]
             np.testing.assert_allclose(
                 row[:7], np.concatenate([data.body(name).xpos, data.body(name).xquat]), atol=1e-5
@@ -158,12 +158,12 @@ def test_states_are_the_engines_own(pick):
         base = data.body("robot/link0")
         expected = base.xmat.reshape(3, 3).T @ (tool.xpos - base.xpos)
         np.testing.assert_allclose(observation["tcp_pose"][env, :3], expected, atol=1e-5)
-        thing = data.body(task.pickup_name(env))
-        expected = base.xmat.reshape(3, 3).T @ (thing.xpos - base.xpos)
+        target = data.body(task.pickup_name(env))
+        expected = base.xmat.reshape(3, 3).T @ (target.xpos - base.xpos)
         np.testing.assert_allclose(observation["object_poses"]["pickup_obj"][env, :3], expected, atol=1e-5)
 
 
-def test_actions_are_zeros_first_and_empty_at_the_end():
+def test_action_observations_are_zero_at_first_and_empty_at_the_end():
     task = sn.tasks.make("pick", n_envs=2, max_steps=2)
     observation, _ = task.reset()
     names = [uuid for uuid in task.suite if uuid.startswith("actions/")]
@@ -183,7 +183,7 @@ def test_actions_are_zeros_first_and_empty_at_the_end():
         pose = np.array(observation["actions/ee_pose"][env]["arm"])
         expected = poses.relative(task.robot.base_pose(), task.robot.groups["arm"].forward(action[:, :7]))[env]
         np.testing.assert_allclose(pose, expected, atol=1e-9)
-        # turning the first joint by 0.1 rad moves the tool about z of the base
+        # the first joint turns the tool by 0.1 rad about the z axis of the base
         twist = np.array(observation["actions/ee_twist"][env]["arm"])
         np.testing.assert_allclose(twist[3:], [0, 0, 0.1 / task.config.dt], atol=1e-6)
     observation, *_ = task.step(action)
@@ -192,12 +192,12 @@ def test_actions_are_zeros_first_and_empty_at_the_end():
 
 @given(st.lists(st.tuples(*[st.floats(-1, 1)] * 14), min_size=1, max_size=4), st.floats(1e-3, 1))
 @settings(deadline=None)
-def test_the_velocity_between_poses_is_that_of_plain_quaternions(rows, dt):
+def test_twist_between_poses_matches_quaternion_algebra(rows, dt):
     start, goal = np.array(rows).reshape(-1, 2, 7).swapaxes(0, 1)
     for pose in (start, goal):
-        pose[:, 3] += 1.5  # no quaternion of length 0
+        pose[:, 3] += 1.5  # avoid quaternions of length 0
         pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
-    goal[:, 3:] *= -1  # the same turn
+    goal[:, 3:] *= -1  # the same rotation
     twist = np.empty((len(goal), 6))
     chain_kernels.between(start, goal, dt, twist)
     np.testing.assert_allclose(twist[:, :3], (goal - start)[:, :3] / dt)
@@ -205,7 +205,7 @@ def test_the_velocity_between_poses_is_that_of_plain_quaternions(rows, dt):
     np.testing.assert_allclose(twist[:, 3:], turn / dt, atol=1e-9 / dt)
 
 
-def test_what_is_gripped_is_looked_at_anew_in_every_step_and_for_another_thing():
+def test_grasp_state_is_updated_in_every_step_and_for_a_new_target():
     task = sn.tasks.make("pick", n_envs=2, seed=0)
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)
@@ -219,7 +219,7 @@ def test_what_is_gripped_is_looked_at_anew_in_every_step_and_for_another_thing()
         seen.append(fresh[:, 1].any())
     assert seen[-1]
     assert not seen[0]
-    task.pickup[:] = (task.pickup + 1) % len(task.things)
+    task.pickup[:] = (task.pickup + 1) % len(task.objects)
     assert not task.pickup_grips()["gripper"].any()
     task.reset()
     assert not task.pickup_grips()["gripper"].any()
@@ -263,7 +263,7 @@ CAMERAS = (
 )
 
 
-def test_one_pass_a_step_serves_images_depth_segmentation_and_points(monkeypatch):
+def test_one_render_pass_per_step_serves_all_image_observations(monkeypatch):
     from sensorium.cameras.render_pass import RenderPass
 
     passes, render = [], RenderPass.render
@@ -277,10 +277,10 @@ def test_one_pass_a_step_serves_images_depth_segmentation_and_points(monkeypatch
     assert observation["front"].shape == (2, 64, 96, 3)
     assert observation["front_depth"].shape == (2, 64, 96)
     assert "wrist_depth" not in observation
-    assert task.get_history()["left_out"] == ["front", "front_depth", "front_segmentation", "wrist"]
+    assert task.get_history()["skipped_images"] == ["front", "front_depth", "front_segmentation", "wrist"]
 
 
-def test_camera_parameters_project_points_to_where_they_are_seen():
+def test_camera_parameters_project_objects_to_their_image_points():
     task = sn.tasks.make("pick", n_envs=3, seed=2, cameras=CAMERAS)
     observation, _ = task.reset()
     parameters = observation["sensor_param_front"]
@@ -288,20 +288,20 @@ def test_camera_parameters_project_points_to_where_they_are_seen():
     found = observation["object_image_points"]["front"]["pickup_obj"]
     for env in range(3):
         there = parameters["extrinsic"][env] @ np.append(here[env], 1)
-        assert there[2] > 0  # OpenCV: z is forward
+        assert there[2] > 0  # OpenCV axes: z is forward
         pixel = (parameters["intrinsic"][env] @ there)[:2] / there[2]
         assert found["visible"][env, 0] > 0
         points = found["points"][env] * (96, 64)
         points = points[points[:, 0] >= 0]
         assert np.linalg.norm(points.mean(axis=0) - pixel) < 6
-        # OpenGL: the camera looks along -z of cam2world, y up
+        # OpenGL axes: the camera looks along -z, and y is up
         matrix = parameters["cam2world"][env]
         ahead = (np.linalg.inv(matrix) @ np.append(here[env], 1))[:3]
         np.testing.assert_allclose(ahead * (1, -1, -1), there, atol=1e-4)
         assert matrix[2, 1] > 0
 
 
-def test_visible_pixels_are_spread_over_the_object():
+def test_image_points_are_spread_over_the_object():
     segmentation = np.full((1, 8, 10, 2), -1, np.int32)
     segmentation[0, 2:6, 3:8, 0] = 4
     segmentation[0, 0, 0, 0] = 7
@@ -319,7 +319,7 @@ def test_visible_pixels_are_spread_over_the_object():
 
 
 @pytest.mark.parametrize("total", [1, 9, 10, 11, 15, 19, 20, 57])
-def test_as_many_pixels_are_picked_as_there_are_up_to_ten(total):
+def test_up_to_ten_image_points_are_selected(total):
     order = np.sort(np.random.default_rng(total).choice(120, total, replace=False))
     segmentation = np.full((1, 8, 15, 2), -1, np.int32)
     segmentation.reshape(120, 2)[order, 0] = 2
@@ -332,7 +332,7 @@ def test_as_many_pixels_are_picked_as_there_are_up_to_ten(total):
     assert (points[0, 0, kept:] == -1).all()
 
 
-def test_cameras_see_what_they_must_and_differ_between_envs():
+def test_cameras_see_their_must_see_objects_from_different_poses():
     task = sn.tasks.make("pick", n_envs=4, seed=8, cameras=CAMERAS[:1], randomize={"colors": 0.2, "lights": 0.3})
     observation, _ = task.reset()
     assert (observation["object_image_points"]["front"]["pickup_obj"]["visible"] > 0).all()
@@ -340,10 +340,10 @@ def test_cameras_see_what_they_must_and_differ_between_envs():
     assert len({tuple(matrix[:3, 3]) for matrix in matrices}) == 4
 
 
-# -- what is drawn ----------------------------------------------------------------------------------------------------
+# -- randomisation ----------------------------------------------------------------------------------------------------
 
 
-def test_an_episode_depends_on_seed_env_and_number_alone():
+def test_an_episode_only_depends_on_seed_env_and_number():
     few, many = (sn.tasks.make("pick", n_envs=n, seed=4) for n in (2, 5))
     few.reset()
     many.reset()
@@ -360,29 +360,29 @@ def test_an_episode_depends_on_seed_env_and_number_alone():
     assert not np.allclose(other.start_pose[:, :2], first[:2, :2])
 
 
-def test_things_stand_apart_and_those_that_are_not_there_are_away():
+def test_objects_do_not_overlap_and_absent_ones_are_away_from_the_table():
     task = sn.tasks.make("pick", n_envs=6, seed=1, n_objects=3)
     task.reset()
     model = task.scene.model
-    spots = np.stack([task.body_poses(np.full(6, model.body(name).id))[:, :3] for name in task.things], axis=1)
+    spots = np.stack([task.body_poses(np.full(6, model.body(name).id))[:, :3] for name in task.objects], axis=1)
     for env in range(6):
         there = spots[env][spots[env, :, 0] > 0]
         assert len(there) == 3
-        names = [name for name, spot in zip(task.things, spots[env], strict=True) if spot[0] > 0]
+        names = [name for name, spot in zip(task.objects, spots[env], strict=True) if spot[0] > 0]
         assert task.pickup_name(env) in names
         for i, a in enumerate(names):
             for b, spot in zip(names[i + 1 :], there[i + 1 :], strict=True):
-                gap = np.linalg.norm(there[i, :2] - spot[:2]) - task.things[a].radius - task.things[b].radius
+                gap = np.linalg.norm(there[i, :2] - spot[:2]) - task.objects[a].radius - task.objects[b].radius
                 assert gap > 0.03
-    # nothing sinks or jumps at the start
+    # no object sinks or jumps in the first step
     task.step(home_action(task))
     assert np.abs(task.pickup_pose()[:, 2] - task.start_pose[:, 2]).max() < 0.003
 
 
-# -- episodes end -----------------------------------------------------------------------------------------------------
+# -- episode ends -----------------------------------------------------------------------------------------------------
 
 
-def test_an_env_that_is_done_holds_still_until_it_is_reset():
+def test_env_that_is_done_holds_still_until_reset():
     task = sn.tasks.make("pick", n_envs=3, max_steps=4)
     task.reset()
     task.step(home_action(task))
@@ -398,7 +398,7 @@ def test_an_env_that_is_done_holds_still_until_it_is_reset():
     assert (task.scene.get_state()[[0, 2]] == state[[0, 2]]).all()
     assert (task.scene.time[[0, 2]] == time[[0, 2]]).all()
     assert (task.scene.time[1] > time[1]).all()
-    action[[0, 2]] = np.nan  # rows of envs that are done do not count
+    action[[0, 2]] = np.nan  # rows of envs that are done are ignored
     task.step(action)
     with pytest.raises(EpisodeOverError, match=r"every env is done.*reset"):
         task.step(home_action(task))
@@ -407,7 +407,7 @@ def test_an_env_that_is_done_holds_still_until_it_is_reset():
     task.step(home_action(task))
 
 
-def test_autoreset_keeps_the_final_observation():
+def test_autoreset_returns_the_final_observation():
     task = sn.tasks.make("pick", n_envs=2, max_steps=3, autoreset=True)
     task.reset()
     first = task.start_pose.copy()
@@ -428,7 +428,7 @@ def test_autoreset_keeps_the_final_observation():
 # -- policies ---------------------------------------------------------------------------------------------------------
 
 
-def test_played_back_actions_do_the_same_again(pick):
+def test_playback_policy_repeats_recorded_actions(pick):
     task, _ = pick
     again = sn.tasks.make("pick", n_envs=4, seed=0)
     policy = sn.policies.make("playback", again, actions=task.get_history()["actions"])
@@ -437,7 +437,7 @@ def test_played_back_actions_do_the_same_again(pick):
     assert again.judge_success().all()
 
 
-def test_a_checkpoint_and_a_function_act(tmp_path):
+def test_checkpoint_and_function_policies_act(tmp_path):
     import torch
 
     task = sn.tasks.make("pick", n_envs=2)
@@ -463,7 +463,7 @@ def test_a_checkpoint_and_a_function_act(tmp_path):
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
-def test_unknown_names():
+def test_unknown_names_raise_with_a_suggestion():
     with pytest.raises(NameNotFoundError, match="did you mean 'pick'"):
         sn.tasks.make("pik")
     with pytest.raises(NameNotFoundError, match="did you mean 'franka'"):
@@ -481,7 +481,7 @@ def test_unknown_names():
         sn.policies.make("planer", task)
 
 
-def test_bad_actions_change_nothing_and_the_task_stays_usable():
+def test_invalid_actions_raise_and_change_nothing():
     task = sn.tasks.make("pick", n_envs=2)
     with pytest.raises(EpisodeOverError, match="reset"):
         task.step(home_action(task))
@@ -493,7 +493,7 @@ def test_bad_actions_change_nothing_and_the_task_stays_usable():
     for action, text in (
         (good[:, :7], r"shape \(2, 8\).*arm: 7, gripper: 1.*\(2, 7\)"),
         (good[0], "shape"),
-        (bad, "env 1 has NaN"),
+        (bad, "row of env 1 has NaN"),
         (good.astype(complex), "numbers, got dtype complex128"),
         (np.full((2, 8), "a"), "numbers"),
         ({"arm": good[:, :7]}, "move groups"),
@@ -506,38 +506,38 @@ def test_bad_actions_change_nothing_and_the_task_stays_usable():
     task.step({"arm": good[:, :7], "gripper": good[:, 7:]})
 
 
-def test_a_second_policy_is_refused_and_the_first_stays(pick):
+def test_second_policy_is_refused_and_the_first_stays(pick):
     task, policy = pick
     with pytest.raises(ValueError, match="PickPlanner already"):
         task.register_policy(sn.policies.make("planner", task))
     assert task.policy is policy
 
 
-def test_a_robot_without_move_groups_is_refused():
+def test_robot_without_move_groups_is_refused():
     with pytest.raises(OptionError, match="move groups"):
         sn.tasks.make("pick", robot="diffdrive")
 
 
-# -- what others stumbled over ----------------------------------------------------------------------------------------
+# -- edge cases -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("poses_drawn", [True, False])
-def test_nobody_starts_in_the_goal(poses_drawn):
-    task = sn.tasks.make("pick_and_place", n_envs=12, seed=6, n_objects=3, randomize={"poses": poses_drawn})
+@pytest.mark.parametrize("random_poses", [True, False])
+def test_no_env_starts_at_the_goal(random_poses):
+    task = sn.tasks.make("pick_and_place", n_envs=12, seed=6, n_objects=3, randomize={"poses": random_poses})
     task.reset()
     for _ in range(15):
         task.step(home_action(task))
     assert not task.is_done().any()
-    if not poses_drawn:
+    if not random_poses:
         first = task.plate_pose()[:, :2]
         np.testing.assert_allclose(first, np.tile(first[0], (12, 1)), atol=1e-3)
-    with pytest.raises(OptionError, match="no room for 4 things"):
+    with pytest.raises(OptionError, match="no room for 4 objects"):
         sn.tasks.make("pick_and_place", n_objects=3, area=((0.4, 0.5), (0.0, 0.1))).reset()
     with pytest.raises(OptionError, match="on the table"):
         sn.tasks.make("pick", area=((2.0, 3.0), (0.0, 0.1)))
 
 
-def test_looks_come_from_the_seed_and_the_number_alone():
+def test_colours_and_lights_only_depend_on_seed_and_episode_number():
     options = {"cameras": CAMERAS[:1], "randomize": {"colors": 0.5, "lights": 0.5}}
     first, second = sn.tasks.make("pick", seed=1, **options), sn.tasks.make("pick", seed=9, **options)
     first.reseed(9)
@@ -547,7 +547,7 @@ def test_looks_come_from_the_seed_and_the_number_alone():
     np.testing.assert_array_equal(second.reset(numbers=[6])[0]["front"][0], seen[1])
 
 
-def test_noise_of_actions_begins_anew_with_the_seed():
+def test_reset_with_a_seed_restarts_the_action_noise():
     robot = sn.robots.make("franka", action_noise=0.02)
     view = sn.tasks.as_gym(sn.tasks.make("pick", robot=robot), keys=("qpos",), flatten=True)
     runs = []
@@ -558,7 +558,7 @@ def test_noise_of_actions_begins_anew_with_the_seed():
     np.testing.assert_array_equal(*runs)
 
 
-def test_numbers_go_to_the_envs_that_they_were_given_for():
+def test_episode_numbers_are_assigned_to_the_given_envs():
     task = sn.tasks.make("pick", n_envs=3)
     task.reset()
     task.reset([2, 0], numbers=[10, 20])
@@ -568,19 +568,19 @@ def test_numbers_go_to_the_envs_that_they_were_given_for():
             task.reset([0, 1], numbers=wrong)
 
 
-def test_a_planner_makes_its_plan_whenever_it_comes():
+def test_planner_makes_its_plan_when_registered_or_first_called():
     task = sn.tasks.make("pick", n_envs=2, seed=0)
     observation, _ = task.reset()
-    late = sn.policies.make("planner", task)
-    task.register_policy(late)
-    assert late.phase(0) == "approach"
+    registered = sn.policies.make("planner", task)
+    task.register_policy(registered)
+    assert registered.phase(0) == "approach"
     other = sn.tasks.make("pick", n_envs=2, seed=0)
     observation, _ = other.reset()
-    unknown = sn.policies.make("planner", other)
-    unknown.get_action(observation)
-    assert unknown.phase(1) == "approach"
+    unregistered = sn.policies.make("planner", other)
+    unregistered.get_action(observation)
+    assert unregistered.phase(1) == "approach"
     with pytest.raises(OptionError, match="made for this task"):
-        sn.tasks.make("pick").register_policy(late)
+        sn.tasks.make("pick").register_policy(registered)
     with pytest.raises(OptionError, match="made for this task"):
         sn.tasks.make("pick").register_policy(3)
     with pytest.raises(OptionError, match="did you mean 'max_retries'"):
@@ -589,7 +589,7 @@ def test_a_planner_makes_its_plan_whenever_it_comes():
         sn.policies.make("playback", other)
 
 
-def test_parts_of_an_action_must_have_their_widths():
+def test_actions_by_move_group_must_have_the_right_shape():
     task = sn.tasks.make("pick", n_envs=2)
     task.reset()
     with pytest.raises(OptionError, match=r"'arm' must have shape \(2, 7\), got \(2, 1\)"):
@@ -598,7 +598,7 @@ def test_parts_of_an_action_must_have_their_widths():
         task.step([[0.0] * 8, [0.0]])
 
 
-def test_a_robot_stands_the_same_by_name_or_as_an_object_and_may_be_in_several_tasks():
+def test_robot_by_name_and_robot_object_are_equivalent_and_reusable():
     robot = sn.robots.make("franka")
     tasks = [sn.tasks.make("pick", robot=each, seed=2) for each in ("franka", robot, robot)]
     seen = [task.reset()[0] for task in tasks]
@@ -608,7 +608,7 @@ def test_a_robot_stands_the_same_by_name_or_as_an_object_and_may_be_in_several_t
     assert tasks[1].config.robot == "franka"
 
 
-def test_a_history_is_not_what_was_handed_out():
+def test_history_is_a_copy_of_the_observations():
     task = sn.tasks.make("pick")
     observation, _ = task.reset()
     kept = observation["qpos"]["arm"].copy()
@@ -616,7 +616,7 @@ def test_a_history_is_not_what_was_handed_out():
     np.testing.assert_array_equal(task.get_history()["observations"][0]["qpos"]["arm"], kept)
 
 
-def test_cameras_that_cannot_see_say_so():
+def test_camera_that_cannot_see_its_object_causes_a_warning():
     away = {
         "name": "front",
         "pos": (1.5, 0, 1),

@@ -31,7 +31,7 @@ STEPS = 60
 def episodes(tmp_path_factory):
     """Two episodes of a task with a camera, with colours of their own."""
     folder = tmp_path_factory.mktemp("data") / "pick"
-    cameras = sn.tasks.views_named(["front"], (64, 48), depth=True)
+    cameras = sn.tasks.camera_views(["front"], (64, 48), depth=True)
     options = {"cameras": cameras, "randomize": {"colors": 0.5}}
     try:
         generate(GenerateOptions(task="pick", episodes=2, envs=2, options=options), folder)

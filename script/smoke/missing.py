@@ -39,7 +39,7 @@ def missing_extras(folder: str) -> None:
         names_extra("view", scene.view)
         names_extra("photoreal", lambda: (photo.build(), photo.step()))
         names_extra("train", lambda: sn.SACMLPBrain(spaces.Dict(x=numbers), numbers))
-        names_extra("train", lambda: Log(out, 0, wanted=True))
+        names_extra("train", lambda: Log(out, 0, enabled=True))
         names_extra("cluster", lambda: generate(GenerateOptions(task="pick"), out / "cluster", cluster="local"))
         for kind, extra in (("lerobot", "export"), ("minari", "export"), ("rerun", "rerun")):
             names_extra(extra, lambda kind=kind: sn.datasets.export(folder, kind, out / kind))

@@ -59,7 +59,7 @@ class Generate:
 
         options: dict[str, Any] = dict(named_value(text) for text in self.option)
         if self.cameras:
-            options["cameras"] = tasks.views_named(self.cameras, self.resolution, self.depth)
+            options["cameras"] = tasks.camera_views(self.cameras, self.resolution, self.depth)
         what = GenerateOptions(
             task=self.task,
             robot=self.robot or tasks.default_robot(self.task),

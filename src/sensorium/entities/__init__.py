@@ -1,25 +1,26 @@
-"""Trainable entities: robots that own their senses, brain and memory."""
+"""Trainable entities: robots with their own sensors, brain and memory."""
 
-from sensorium.entities.brain import Brain, LearningBrain
+from sensorium.entities.brain import Brain, LearningBrain, TransitionSource
 from sensorium.entities.cluster_buffer import ClusterOptions, VectorizedClusterBuffer
 from sensorium.entities.clusters import Clusters
 from sensorium.entities.entity import TrainableEntity
-from sensorium.entities.experience import Experience
-from sensorium.entities.layout import ExperienceField, ExperienceLayout, Transitions
+from sensorium.entities.experience_layout import ExperienceField, ExperienceLayout, Transitions
 from sensorium.entities.memory import Memory
 from sensorium.entities.sac import SACMLPBrain
+from sensorium.entities.transition_builder import TransitionBuilder
 
 __all__ = [
     "Brain",
     "ClusterOptions",
     "Clusters",
-    "Experience",
     "ExperienceField",
     "ExperienceLayout",
     "LearningBrain",
     "Memory",
     "SACMLPBrain",
     "TrainableEntity",
+    "TransitionBuilder",
+    "TransitionSource",
     "Transitions",
     "VectorizedClusterBuffer",
 ]

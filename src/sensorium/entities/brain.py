@@ -1,4 +1,4 @@
-"""``Brain``: what decides, and may learn."""
+"""``Brain``: the interface of the policy of an entity, and of one that learns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
+from sensorium.entities.experience_layout import Transitions
 from sensorium.errors import OptionError, did_you_mean, shorten
+from sensorium.suites import Arrays
 
 
 class Brain(Protocol):
-    """A policy of any kind. It is made of spaces, and is handed arrays: observations by uuid, nested as the space is.
+    """The policy of an entity.
+
+    It is made from the observation and action spaces and receives only arrays: observations by uuid, nested as the
+    space is.
 
     Example:
         >>> class Still:
@@ -29,36 +34,56 @@ class Brain(Protocol):
     """
 
     def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
-        """The action (n,) for what one env observes."""
+        """Return the action (n,) for the observation of one env."""
 
     def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
-        """The actions (B, n) for what B envs observe."""
+        """Return the actions (B, n) for the observations of B envs."""
+
+
+class TransitionSource(Protocol):
+    """A source of batches of transitions: :class:`Memory` or :class:`VectorizedClusterBuffer`."""
+
+    def sample(self, batch_size: int) -> Transitions:
+        """Return a batch of random transitions."""
 
 
 class LearningBrain(Brain, Protocol):
-    """A brain that learns from a memory, and can be kept."""
+    """A brain that learns from a memory and can be saved."""
 
     def observe(self, observation: Mapping[str, Any]) -> None:
-        """Take notice of what B envs observe, to normalise by it, say. Called once a step, before ``decide_batch``."""
+        """Update statistics (for example for normalisation) with the observations of B envs.
 
-    def learn(self, memory: Any, gradient_steps: int) -> dict[str, float]:
-        """Take steps of learning; returns what there is to log."""
+        It is called once per step, before ``decide_batch``.
+        """
+
+    def learn(self, memory: TransitionSource, gradient_steps: int) -> dict[str, float]:
+        """Take gradient steps on batches of a memory, and return values to log."""
 
     def save(self, folder: str | Path) -> None:
-        """Write it to a folder."""
+        """Write the brain to a folder."""
 
     def restore(self, folder: str | Path) -> None:
-        """Be as the one that was written there: the same weights, and the same draws from now on."""
+        """Restore a saved brain: the same weights, and the same random numbers from then on."""
 
 
-def check_brain(brain: Any, options: Mapping[str, Any]) -> None:
-    """Whether a brain has the options that it is given."""
+def check_brain(brain: object, options: Mapping[str, Any]) -> None:
+    """Check that a brain accepts its options.
+
+    Args:
+        brain: function or class that makes the brain from (observation space, action space, **options), or None.
+        options: the options.
+
+    Raises:
+        OptionError: ``brain`` is not callable, or does not have an option.
+    """
     if brain is None:
         if options:
-            raise OptionError(f"brain_options are for a brain, and there is none; got {shorten(options)}")
+            raise OptionError(f"brain_options need a brain, and brain is None; got {shorten(options)}")
         return
     if not callable(brain):
-        raise OptionError(f"brain must make a brain from spaces, as sn.SACMLPBrain, got {brain!r}")
+        raise OptionError(
+            f"brain must be a class or function that makes a brain, such as sn.SACMLPBrain; got {brain!r}"
+        )
     known = inspect.signature(brain).parameters
     if any(each.kind == each.VAR_KEYWORD for each in known.values()):
         return
@@ -70,19 +95,23 @@ def check_brain(brain: Any, options: Mapping[str, Any]) -> None:
 
 
 def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box]:
-    """Boxes of a space, however nested, by dotted names."""
+    """Return the boxes of a nested space, by dotted names.
+
+    Raises:
+        TypeError: a space is neither a Dict nor a Box.
+    """
     if isinstance(space, spaces.Dict):
         result: dict[str, spaces.Box] = {}
         for key, inner in space.spaces.items():
             result |= flat_space(inner, f"{name}.{key}" if name else key)
         return result
     if not isinstance(space, spaces.Box):
-        raise TypeError(f"{name!r} is {space}, and a brain takes boxes alone")
+        raise TypeError(f"a brain needs Box spaces, and {name!r} is {space}")
     return {name: space}
 
 
-def flat_observation(observation: Any, name: str = "") -> dict[str, np.ndarray]:
-    """Arrays of an observation, by the same names."""
+def flat_observation(observation: Arrays, name: str = "") -> dict[str, np.ndarray]:
+    """Return the arrays of a nested observation, by the names of :func:`flat_space`."""
     if isinstance(observation, Mapping):
         result: dict[str, np.ndarray] = {}
         for key, inner in observation.items():

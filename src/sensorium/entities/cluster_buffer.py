@@ -1,4 +1,4 @@
-"""``VectorizedClusterBuffer``: transitions of many entities and processes, each kind of state with room of its own."""
+"""``VectorizedClusterBuffer``: transitions of many entities and processes, with a ring for each cluster of states."""
 
 from __future__ import annotations
 
@@ -12,65 +12,69 @@ from pydantic import Field
 from torch import Tensor
 
 from sensorium.entities import kernels
+from sensorium.entities.batch_staging import BatchStaging
 from sensorium.entities.clusters import Clusters
-from sensorium.entities.layout import ExperienceLayout, Rows, Transitions, flat_rows
-from sensorium.entities.memory import Memory, usable_device
-from sensorium.entities.staging import Staging
+from sensorium.entities.device import usable_device
+from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions, flat_rows
+from sensorium.entities.memory import Memory
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import Options
 
 _CHUNK = 4096
-"""Transitions that are taken from a memory at once."""
+"""Transitions that are read from a memory at once."""
 
 
 class ClusterOptions(Options):
-    """How a :class:`VectorizedClusterBuffer` sorts and draws."""
+    """Options of a :class:`VectorizedClusterBuffer`."""
 
     capacity: int = Field(ge=1)
-    """Transitions to hold; each cluster has room for ``capacity // clusters``."""
+    """Transitions to hold. Each cluster holds ``capacity // clusters``."""
     clusters: int = Field(default=16, ge=1)
-    """Kinds of states that are told apart. 1 is uniform: one ring, and nothing is fitted."""
+    """Number of clusters. 1 is the uniform mode: one ring, and nothing is fitted."""
     components: int = Field(default=8, ge=1)
-    """Principal components of the observations in which centroids lie; at most the observations' numbers count."""
+    """Principal components of the observations in which the clusters are fitted, at most the observations' size."""
     warmup: int = Field(default=10_000, ge=1)
-    """Transitions to gather before clusters are fitted; at most ``capacity``."""
+    """Transitions before the clusters are fitted, at most ``capacity``."""
     balance: float = Field(default=0.5, ge=0.0, le=1.0)
-    """How batches are drawn: 0, every transition as likely; 1, every cluster as likely; between, a mixture of both."""
+    """How batches are drawn: 0 is uniform over transitions, 1 uniform over clusters, between them a mixture."""
     keys: tuple[str, ...] | None = None
-    """Observations that are clustered; by default all float32 ones. Images named here count by their pixels."""
+    """Observations that are clustered. Default: all float32 ones. Images that are named here count by their pixels."""
 
 
 class VectorizedClusterBuffer:
-    """Gathers transitions, sorts them into clusters by their observation, and draws balanced batches.
+    """A buffer that sorts transitions into clusters by their observation, and draws balanced batches.
 
-    Up to the warm-up all transitions lie in one ring. Then principal components and k-means centroids are fitted to the
-    observations held, and each cluster gets a ring of its own, into which what is held, and all that comes, is routed
-    by the nearest centroid. A state that is seldom seen is therefore only ever evicted by states like it. The fit is
-    made once (if there are fewer different observations than clusters by then, when twice as much is held); there is no
-    other on its own. Where the states that a policy visits have moved on, :meth:`fit` makes a new one from what is
-    held, and sorts that again.
+    Until the warm-up, all transitions are in one ring. Then principal components and k-means centroids are fitted to
+    the held observations, and each cluster gets its own ring. Held and new transitions go to the ring of the nearest
+    centroid. A rare state is therefore only overwritten by similar states. The fit is made once. If there are fewer
+    different observations than clusters, it is tried again when twice as many transitions were added. It is not
+    repeated automatically: call :meth:`fit` when the policy visits other states, which sorts the held transitions
+    again.
 
-    It belongs to one process, the learner's, and one thread. Others write to shared :class:`Memory`\\ s, which
-    :meth:`gather` empties; no transition is serialised on its way. All draws come from the seed: the same transitions
-    in the same order give the same batches.
+    The buffer belongs to one process, the learner's, and one thread. Other processes write to shared
+    :class:`Memory` objects, from which :meth:`gather` copies; no transition is serialised. All random numbers come from
+    the seed: the same transitions in the same order give the same batches.
 
     Example:
         >>> buffer = VectorizedClusterBuffer(space, action_space, ClusterOptions(capacity=1_000_000, clusters=16))
-        >>> buffer.gather(memory)           # what the memory's writers added since the last time
+        >>> buffer.gather(memory)           # what the memory's writers added since the last call
         >>> batch = buffer.sample(256)
 
     Args:
-        observation_space: of one env, a Dict of Boxes.
-        action_space: of one env, a Box.
+        observation_space: Dict of Boxes, the space of one env.
+        action_space: Box, the space of one env.
         options: how to sort and draw.
-        device: where batches go. The transitions stay on the host; to a GPU batches travel through page-locked memory
-            and a stream of their own, while the learner works on the batch before.
-        seed: of fits and draws.
+        device: device of the batches. The transitions stay on the host. Batches for a GPU go through page-locked memory
+            and a separate stream, while the learner works on the batch before.
+        seed: seed of fits and batches.
 
     Attributes:
-        balance: as in the options; may be set at any time.
         missed: transitions that writers overwrote before they were gathered.
-        clusters: what was fitted, or None.
+        clusters: the fitted clusters, or None.
+
+    Raises:
+        OptionError: an option cannot be used.
+        NameNotFoundError: ``options.keys`` names an unknown observation.
     """
 
     def __init__(
@@ -85,12 +89,11 @@ class VectorizedClusterBuffer:
         self.options = options
         self.device = usable_device(device)
         if options.capacity < options.clusters:
-            raise OptionError(
-                f"capacity: at least one transition a cluster, {options.clusters}, got {options.capacity}"
-            )
+            raise OptionError(f"capacity must be >= clusters, which is {options.clusters}; got {options.capacity}")
         if options.clusters > 1 and not options.clusters <= options.warmup <= options.capacity:
             raise OptionError(
-                f"warmup: from clusters ({options.clusters}) to capacity ({options.capacity}), got {options.warmup}"
+                f"warmup must be between clusters ({options.clusters}) and capacity ({options.capacity}), got "
+                f"{options.warmup}"
             )
         self._columns = _columns(self.layout, options)
         self._width = self._columns[-1][1].stop if self._columns else 0
@@ -105,40 +108,40 @@ class VectorizedClusterBuffer:
         ]
         self._arrays = [block.numpy() for block in self._blocks]
         self._flat = [flat_rows(block) for block in self._blocks]
-        self._serials = np.zeros(self._stride, np.int64)  # when each row came: re-sorting goes by age
+        self._serials = np.zeros(self._stride, np.int64)  # serial number of each row: sorting again needs the age
         self._next_serial = 0
         self._split(1)
-        self._room = _Room(0, 0, 1)
-        self._draws = torch.zeros((0, 2), dtype=torch.float64)
+        self._workspace = _Workspace(0, 0, 1)
+        self._uniforms = torch.zeros((0, 2), dtype=torch.float64)
         self._rows = torch.zeros(0, dtype=torch.int64)
-        self._staging = Staging(self.layout, 0, torch.device("cpu"))
+        self._staging = BatchStaging(self.layout, 0, torch.device("cpu"))
         self._chunk = self.layout.batch(0)
         self._cursors: weakref.WeakKeyDictionary[Memory, np.ndarray] = weakref.WeakKeyDictionary()
 
-    # -- what it holds ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return int(self._counts.sum())
 
     @property
     def capacity(self) -> int:
-        """Transitions that it can hold."""
+        """Maximum number of transitions."""
         return len(self._serials)
 
     @property
     def counts(self) -> np.ndarray:
-        """(K,) transitions that each cluster holds; (1,) before the fit and in uniform mode."""
+        """(K,) number of transitions in each cluster; (1,) before the fit and in uniform mode."""
         return self._counts.copy()
 
     @property
     def balance(self) -> float:
-        """0 draws every transition as likely, 1 every cluster that holds any."""
+        """0 draws uniformly over transitions, 1 over clusters that are not empty. It can be set at any time."""
         return self._balance
 
     @balance.setter
     def balance(self, value: float) -> None:
         if not 0.0 <= value <= 1.0:
-            raise OptionError(f"balance: from 0 (uniform) to 1 (equal clusters), got {value}")
+            raise OptionError(f"balance must be between 0 (uniform) and 1 (equal clusters), got {value}")
         self._balance = float(value)
 
     # -- filling ------------------------------------------------------------------------------------------------------
@@ -152,58 +155,59 @@ class VectorizedClusterBuffer:
         terminated: Rows,
         truncated: Rows,
     ) -> None:
-        """Store transitions, any number of rows: arguments as of :meth:`Memory.add`. The first fit may follow.
+        """Store any number of transitions; arguments as of :meth:`Memory.add`. It may trigger the first fit.
 
         Raises:
-            OptionError: a shape, type or key does not fit; nothing is stored.
+            OptionError: a shape, dtype or key does not fit. Nothing is stored.
         """
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         n = len(reward)
-        self._store(self.layout.arrays(values, self.layout.sizes(n)), n)
+        self._store(self.layout.arrays(values, self.layout.shapes(n)), n)
 
     def gather(self, memory: Memory) -> int:
-        """Take what a memory's writers added since the last call, in the order of each writer.
+        """Copy what a memory's writers added since the last call, in the order of each writer.
 
-        What was overwritten meanwhile is gone, and counted in :attr:`missed`: call it once a lap of the rings or more.
+        Transitions that were overwritten before are counted in :attr:`missed`. Call it at least once per lap of the
+        memory's rings.
 
         Returns:
-            How many transitions came.
+            The number of new transitions.
 
         Raises:
-            OptionError: the memory's fields are others, or it is on a GPU.
+            OptionError: the memory has other fields, or is on a GPU.
         """
         if memory.layout != self.layout:
-            raise OptionError(f"gather: the memory's fields are {memory.layout}, the buffer's are {self.layout}")
+            raise OptionError(f"the memory's fields {memory.layout} are not the buffer's fields {self.layout}")
         if memory.device.type != "cpu":
-            raise OptionError(f"gather: the memory is on {str(memory.device)!r}; gather from one on the host")
+            raise OptionError(f"gather needs a memory on the host, got one on {str(memory.device)!r}")
         if len(self._chunk) < max(_CHUNK, memory.n_envs):
             self._chunk = self.layout.batch(max(_CHUNK, memory.n_envs))
         cursors = self._cursors.setdefault(memory, np.zeros(memory.writers, np.int64))
-        came = 0
+        n_new = 0
         for writer in range(memory.writers):
-            end = memory.writes(writer)  # a writer may go on meanwhile; what it adds then is for the next call
+            end = memory.writes(writer)  # what the writer adds meanwhile is for the next call
             while cursors[writer] < end:
                 cursors[writer], rows, n_lost = memory.read_since(writer, int(cursors[writer]), self._chunk)
                 self.missed += n_lost * memory.n_envs
-                came += rows.stop - rows.start
+                n_new += rows.stop - rows.start
                 self._store([tensor[rows].numpy() for tensor in self._chunk.tensors], rows.stop - rows.start)
-        return came
+        return n_new
 
     def _store(self, arrays: Sequence[np.ndarray], n: int) -> None:
         if n == 0:
             return
-        if len(self._room.rows) < n:
-            self._room = _Room(n, self._width, self.options.clusters)
-        room = self._room
-        labels, rows, serials = room.labels[:n], room.rows[:n], room.serials[:n]
+        if len(self._workspace.rows) < n:
+            self._workspace = _Workspace(n, self._width, self.options.clusters)
+        space = self._workspace
+        labels, rows, serials = space.labels[:n], space.rows[:n], space.serials[:n]
         if self.clusters is None:
             labels.zero_()
         else:
-            features = room.features[:n]
+            features = space.features[:n]
             _fill(features, arrays, self._columns)
-            self.clusters.label(features, room.scores[:n], labels)
+            self.clusters.label(features, space.scores[:n], labels)
         n_skipped = kernels.route(labels.numpy(), self._heads, self._counts, self._stride, self._surplus, rows)
-        np.add(room.places[:n], self._next_serial, out=serials)
+        np.add(space.places[:n], self._next_serial, out=serials)
         self._next_serial += n
         if n_skipped:
             kept = rows >= 0
@@ -217,21 +221,23 @@ class VectorizedClusterBuffer:
     def _first_fit(self) -> None:
         try:
             self.fit()
-        except OptionError:  # too little has been seen to tell so many clusters apart: later, with twice as much
+        except OptionError:  # too few different observations: try again with twice as many transitions
             self._fit_at = 2 * self._next_serial
 
     # -- clusters -----------------------------------------------------------------------------------------------------
 
     def fit(self) -> None:
-        """Fit components and centroids to the observations held, and sort these into the new clusters.
+        """Fit components and centroids to the held observations, and sort the transitions into the new clusters.
 
-        The newest of each cluster are kept, if there are more than its ring holds. Takes room for a copy of one field.
+        If a cluster has more transitions than its ring holds, the newest are kept. The sort needs memory for a copy of
+        one field.
 
         Raises:
-            OptionError: in uniform mode, or if there are fewer different observations than clusters; nothing changes.
+            OptionError: the buffer is in uniform mode, or there are fewer different observations than clusters. Nothing
+                is changed.
         """
         if self.options.clusters == 1:
-            raise OptionError("clusters: with 1, the uniform mode, there is nothing to fit")
+            raise OptionError("the buffer has clusters=1, the uniform mode, in which nothing is fitted")
         held = self._held_rows()
         features = torch.empty((len(held), self._width))
         _fill(features, self._arrays, self._columns, held)
@@ -244,14 +250,15 @@ class VectorizedClusterBuffer:
         kernels.route(labels.numpy(), self._heads, self._counts, self._stride, self._surplus, rows)
         kept = rows >= 0
         for block in (*self._arrays, self._serials):
-            block[rows[kept]] = block[held[kept]]  # the right side is a copy before the left is written
+            block[rows[kept]] = block[held[kept]]  # NumPy copies the right side before it writes the left
 
     def _held_rows(self) -> np.ndarray:
-        """The rows that hold transitions, oldest first."""
+        """Return the rows that hold transitions, oldest first."""
         rows = np.concatenate([ring * self._stride + np.arange(n) for ring, n in enumerate(self._counts)])
         return rows[np.argsort(self._serials[rows], kind="stable")]
 
     def _split(self, rings: int) -> None:
+        """Divide the blocks into empty rings."""
         self._stride = self.capacity // rings
         self._heads = np.zeros(rings, np.int64)
         self._counts = np.zeros(rings, np.int64)
@@ -261,41 +268,44 @@ class VectorizedClusterBuffer:
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def sample(self, batch_size: int) -> Transitions:
-        """Draw transitions with replacement, as :attr:`balance` says, on the buffer's device.
+        """Draw transitions with replacement according to :attr:`balance`.
 
-        A cluster with n of the N transitions held, one of K that hold any, has the chance
-        ``(1 - balance) * n / N + balance / K``; within it every transition is as likely.
+        A cluster that holds n of all N transitions, one of K clusters that are not empty, has the probability
+        ``(1 - balance) * n / N + balance / K``. Within a cluster all transitions have the same probability.
+
+        Args:
+            batch_size: number of transitions.
 
         Returns:
-            A batch that the next call fills anew.
+            A batch on the buffer's device. The next call overwrites it.
 
         Raises:
-            OptionError: there is nothing to draw.
+            OptionError: the buffer is empty.
         """
         if batch_size < 1:
-            raise OptionError(f"batch_size: at least 1, got {batch_size}")
+            raise OptionError(f"batch_size must be >= 1, got {batch_size}")
         if len(self) == 0:
-            raise OptionError("sample: the buffer holds no transitions yet; add some first")
+            raise OptionError("cannot sample: the buffer holds no transitions; add some first")
         if self._staging.n != batch_size:
-            self._staging = Staging(self.layout, batch_size, self.device)
-            self._draws = torch.zeros((batch_size, 2), dtype=torch.float64)
+            self._staging = BatchStaging(self.layout, batch_size, self.device)
+            self._uniforms = torch.zeros((batch_size, 2), dtype=torch.float64)
             self._rows = torch.zeros(batch_size, dtype=torch.int64)
-        self._draws.uniform_(generator=self.generator)
-        kernels.draw(
-            self._draws.numpy(), self._counts, self._stride, self._balance, self._cumulative, self._rows.numpy()
+        self._uniforms.uniform_(generator=self.generator)
+        kernels.draw_rows(
+            self._uniforms.numpy(), self._counts, self._stride, self._balance, self._cumulative, self._rows.numpy()
         )
         batch = self._staging.host()
         for block, tensor in zip(self._flat, batch.tensors, strict=True):
             torch.index_select(block, 0, self._rows, out=tensor)
-        return self._staging.hand_over()
+        return self._staging.to_device()
 
     def __repr__(self) -> str:
         kind = "uniform" if self.options.clusters == 1 else f"{self.options.clusters} clusters"
         return f"<VectorizedClusterBuffer of {self.capacity:,} transitions, {kind}, for {self.device}>"
 
 
-class _Room:
-    """Where up to ``n`` transitions are worked on while they are sorted."""
+class _Workspace:
+    """Arrays for sorting up to n transitions."""
 
     def __init__(self, n: int, width: int, clusters: int) -> None:
         self.features = torch.zeros((n, width))
@@ -312,21 +322,21 @@ def _fill(
     columns: Sequence[tuple[int, slice]],
     rows: np.ndarray | slice = slice(None),
 ) -> None:
-    """Put the clustered observations of some rows side by side."""
+    """Concatenate the clustered observations of some rows into ``features``."""
     numbers = features.numpy()
     for place, part in columns:
         numbers[:, part] = arrays[place][rows].reshape(len(numbers), -1)
 
 
 def _columns(layout: ExperienceLayout, options: ClusterOptions) -> list[tuple[int, slice]]:
-    """The clustered observations: place among the fields, and columns among the features."""
+    """Return the clustered observations: their position among the fields, and their columns of the features."""
     if options.clusters == 1:
         return []
     keys = options.keys
     if keys is None:
         keys = tuple(each.name for each in layout.observation if each.dtype == "float32")
     if not keys:
-        raise OptionError("keys: no observation is float32; name those to cluster, or use clusters=1")
+        raise OptionError("keys: there is no float32 observation to cluster; name the observations, or use clusters=1")
     columns, start = [], 0
     for key in keys:
         if key not in layout.keys:

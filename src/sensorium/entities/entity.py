@@ -1,49 +1,56 @@
-"""``TrainableEntity``: a robot that owns its senses, its brain and its memory, and can see nothing else."""
+"""``TrainableEntity``: a robot with its own sensors, brain and memory, and no access to anything else."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 from gymnasium import spaces
 
-from sensorium.entities import sheet
+from sensorium.entities import entity_yaml
 from sensorium.entities.brain import Brain, check_brain, flat_space
-from sensorium.entities.experience import Experience
 from sensorium.entities.memory import Memory
-from sensorium.entities.senses import rig_of
+from sensorium.entities.rig_options import rig_of
+from sensorium.entities.transition_builder import TransitionBuilder
 from sensorium.errors import NotBuiltError, OptionError
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
-from sensorium.suites import ObservationSensor, PipelineSensor, SensorSuite
-from sensorium.worlds import Envs, Plane, Scene, Sphere, env_ids
+from sensorium.suites import Arrays, ObservationSensor, PipelineSensor, SensorSuite
+from sensorium.worlds import Envs, Plane, Scene, Sphere, World, env_ids
+
+NumberT = TypeVar("NumberT", int, float)
 
 
 class TrainableEntity:
-    """A robot with senses of its own, and a brain that gets what they read and nothing else.
+    """A robot with its own sensors, and a brain that only receives their readings.
 
-    The brain is made of the spaces of observations and actions, and is handed arrays: it has no way to the scene.
+    The brain is made from the observation and action spaces and is passed arrays: it has no reference to the scene.
 
     Args:
         robot: name of a robot, or a model file.
-        sensors: options of its sensors; links and joints are the robot's own, and a camera without an orientation
-            looks forward. Or a rig, or a YAML file of one.
-        brain: makes the brain from (observation space, action space); None for an entity that others steer.
-        privileged: sensors whose ground truth is in the suite too, under "privileged/NAME", for critics and teachers.
-        robot_options: further options of the robot, as ``{"controllers": {"arm": "joint_velocity"}}``.
-        landmarks: things that are not of the robot and that its sensors look for by name; the task must have them.
+        sensors: options of its sensors. Links and joints are those of the robot, and a camera without an orientation
+            looks forward. Or a rig, or the YAML file of a rig.
+        brain: class or function that makes the brain from (observation space, action space, **brain_options); None for
+            an entity that is controlled from outside.
+        privileged: sensors whose ground truth is also in the suite, under "privileged/NAME", for critics and teachers.
+        robot_options: further options of the robot, for example ``{"controllers": {"arm": "joint_velocity"}}``.
+        landmarks: names of entities besides the robot that its sensors refer to. The task must have them.
         brain_options: further arguments of ``brain``.
-        rate: decisions per second; its action is held in between. Default: one in every step of its task.
-        memory: transitions that it remembers, of all envs together; None for an entity that remembers nothing.
+        rate: decisions per second. Its action is held in between. Default: one decision in every step of its task.
+        memory: capacity of its memory in transitions, over all envs; None for no memory.
 
     Attributes:
-        suite: what it senses: before it is in a scene, with spaces alone (of one env).
-        brain: what decides.
-        memory: what it remembers, a :class:`Memory`; from when it is in a scene.
-        observation_space, action_space: of one env.
+        suite: its observation sensors. Before the entity is in a scene, they have spaces (of one env) but cannot be
+            read.
+        brain: the brain, or None.
+        memory: its :class:`Memory`, made when the entity is put into a scene, or None.
+        observation_space, action_space: spaces of one env.
+
+    Raises:
+        OptionError: an option cannot be used.
 
     Example:
         >>> robot = sn.TrainableEntity(
@@ -83,48 +90,51 @@ class TrainableEntity:
         self.brain: Brain | None = None
         if brain is not None:
             self.brain = brain(self.observation_space, self.action_space, **self._brain_options)
-        self._world: Any = None
+        self._world: World | None = None
         self.memory: Memory | None = None
-        self._experience: Experience | None = None
+        self._transitions: TransitionBuilder | None = None
         self._action = np.zeros((0, *self.action_space.shape))
 
-    # -- as a file ----------------------------------------------------------------------------------------------------
+    # -- files --------------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_yaml(cls, source: str | os.PathLike[str]) -> TrainableEntity:
-        """The entity of a YAML file, or of YAML text; see :mod:`sensorium.entities.sheet` for what it says.
+        """Return the entity of a YAML file or YAML text; see :mod:`sensorium.entities.entity_yaml` for the format.
+
+        Raises:
+            OptionError: a value cannot be used. The message names the file and the line.
 
         Example:
             >>> robot = sn.TrainableEntity.from_yaml("balancer.yaml")
-
-        Raises:
-            OptionError: something in it cannot be used; names the file and the line.
         """
-        read = sheet.Sheet(source)
+        file = entity_yaml.EntityFile(source)
         try:
-            return cls(**read.arguments())
+            return cls(**file.arguments())
         except OptionError as error:
             first = str(error).split(" ")[0].rstrip(":,")
             if first in ("rate", "memory", "brain"):
-                read.fail(str(error), first)
+                file.fail(str(error), first)
             raise
 
     def to_yaml(self, file: str | os.PathLike[str] | None = None) -> str:
-        """The entity as YAML text, without what it has learnt, which :meth:`from_yaml` reads; written to a file, too.
+        """Return the entity as YAML text for :meth:`from_yaml`, without its weights and memory.
+
+        Args:
+            file: file to write the text to.
 
         Raises:
-            OptionError: its brain is no class of a module.
+            OptionError: its brain is not a class at the top level of a module.
         """
         values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._capacity}
         values |= {"robot_options": _plain(self._robot_options), "landmarks": list(self._landmarks)}
         if self._brain_type is not None:
-            name, options = sheet.brain_name(self._brain_type), _plain(self._brain_options)
+            name, options = entity_yaml.brain_name(self._brain_type), _plain(self._brain_options)
             values["brain"] = {name: options} if options else name
         own, extra = (
             [entry for entry in self._rig.sensors if (entry.name in self._privileged) == truth]
             for truth in (False, True)
         )
-        text = sheet.write(values, own, extra)
+        text = entity_yaml.to_text(values, own, extra)
         if file is not None:
             Path(file).write_text(text, encoding="utf-8")
         return text
@@ -132,28 +142,40 @@ class TrainableEntity:
     # -- in a scene ---------------------------------------------------------------------------------------------------
 
     def make_robot(self, **options: Any) -> Robot:
-        """A part for ``scene.add_module``, with the entity's sensors as its rig."""
+        """Return the body of the entity, with its sensors as its rig, for ``scene.add_module``.
+
+        Args:
+            **options: further options of the robot.
+        """
         return make(self.robot_name, rig=self._rig, **self._robot_options, **options)
 
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
-        """Sense with a robot of :meth:`make_robot` that is in a scene that was built; returns the suite."""
+        """Connect the entity to its body in a built scene, and return its suite.
+
+        Args:
+            robot: a robot of :meth:`make_robot`.
+            n_envs: number of envs, B.
+
+        Raises:
+            OptionError: the robot has other sensors than the entity.
+        """
         suite = self._suite_of(robot, n_envs)
         if suite.single_space != self.observation_space:
-            raise OptionError(f"the robot {robot.name!r} has other sensors than the entity; make it by make_robot()")
+            raise OptionError(f"the robot {robot.name!r} has other sensors than the entity; make it with make_robot()")
         self.suite, self._world = suite, robot._world
-        if self._experience is not None:
-            self._experience.interrupted(slice(None))
+        if self._transitions is not None:
+            self._transitions.discard(slice(None))
         elif self._capacity:
             self.start_memory(self._capacity, n_envs)
         return suite
 
-    def step(self, world: Any = None, *, deterministic: bool = False) -> np.ndarray:
-        """Read the suite, and decide: actions (B, n).
+    def step(self, world: object = None, *, deterministic: bool = False) -> np.ndarray:
+        """Read the suite and return the brain's actions, (B, n).
 
         Args:
-            world: the task, scene or world that the entity is in, or a Gymnasium view of it. It is looked at for
-                nothing but whether it is that one, so it may be left out.
-            deterministic: whether the brain explores no more.
+            world: the task, scene or world that the entity is in, or a Gymnasium view of it. It is only compared with
+                the entity's own world, so it is optional.
+            deterministic: whether the brain acts without exploration.
 
         Raises:
             OptionError: the entity is not in that world.
@@ -165,61 +187,69 @@ class TrainableEntity:
             raise OptionError(f"world must be a task, a scene or a world, got {world!r}")
         if world is not None and inner is not self._world:
             where = "in no scene yet" if self._world is None else "in another one"
-            raise OptionError(f"the entity is not in {world!r}, but {where}; give it the task that was made with it")
+            raise OptionError(f"the entity is not in {world!r}, but {where}; pass the task that was made with it")
         return self.decide_batch(self.suite.read(), deterministic)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
-        """The action (n,) of one env for what it observes."""
-        return self._thinking().decide(observation, deterministic)
+        """Return the brain's action (n,) for the observation of one env.
+
+        Args:
+            observation: by uuid, without env axis.
+            deterministic: whether the brain acts without exploration.
+
+        Raises:
+            OptionError: the entity has no brain.
+        """
+        return self._require_brain().decide(observation, deterministic)
 
     def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
-        """The actions (B, n) of all envs."""
-        return self._thinking().decide_batch(observation, deterministic)
+        """Return the brain's actions (B, n) for the observations of B envs; see :meth:`decide`."""
+        return self._require_brain().decide_batch(observation, deterministic)
 
     def choose(
         self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
     ) -> np.ndarray:
-        """Decide where it is due, and keep to what was decided elsewhere: actions (B, n).
+        """Return actions (B, n): new decisions in the envs that are due, and the last ones in the others.
 
         Args:
             observation: of all B envs.
-            due: (B,) bool, in which envs it decides now.
-            deterministic: whether the brain explores no more.
-            remember: whether what comes of it is for the memory; :meth:`experience` is to be told then.
+            due: (B,) bool, the envs in which the entity decides now.
+            deterministic: whether the brain acts without exploration.
+            remember: whether the decisions open transitions of the memory; then call :meth:`experience` after the step.
         """
         if len(self._action) != len(due):
             self._action = np.zeros((len(due), *self.action_space.shape))
         if due.any():
-            mine = observation if due.all() else _rows(observation, due)
-            kept = self._experience if remember else None
+            due_rows = observation if due.all() else cast("Mapping[str, Any]", _rows(observation, due))
+            transitions = self._transitions if remember else None
             observe = getattr(self.brain, "observe", None)
-            if kept is not None and observe is not None:  # a brain that learns may take notice of what it sees
-                observe(mine)
-            self._action[due] = self.decide_batch(mine, deterministic)
-            if kept is not None:
-                kept.decided(observation, self._action, due)
+            if transitions is not None and observe is not None:
+                observe(due_rows)
+            self._action[due] = self.decide_batch(due_rows, deterministic)
+            if transitions is not None:
+                transitions.begin(observation, self._action, due)
         return self._action.copy()
 
-    def _thinking(self) -> Brain:
+    def _require_brain(self) -> Brain:
         if self.brain is None:
-            raise OptionError("the entity has no brain: give one, as brain=sn.SACMLPBrain")
+            raise OptionError("the entity has no brain: give it one, for example brain=sn.SACMLPBrain")
         return self.brain
 
-    # -- remembering and learning -------------------------------------------------------------------------------------
+    # -- memory and learning ------------------------------------------------------------------------------------------
 
     def start_memory(self, capacity: int, n_envs: int, **options: Any) -> Memory:
-        """Begin to remember, with nothing: makes :attr:`memory` of ``capacity`` transitions of ``n_envs`` envs.
+        """Make a new, empty :attr:`memory`, and return it.
 
         Args:
             capacity: transitions to hold.
-            n_envs: B.
-            **options: further ones of :class:`Memory`, as ``shared=True``.
+            n_envs: number of envs, B.
+            **options: further options of :class:`Memory`, for example ``shared=True``.
         """
         boxes = spaces.Dict(list(flat_space(self.observation_space).items()))  # type: ignore[arg-type]
         self.memory = Memory(boxes, self.action_space, capacity, n_envs, **options)
-        self._experience = Experience(self.memory)
+        self._transitions = TransitionBuilder(self.memory)
         return self.memory
 
     def experience(
@@ -230,42 +260,46 @@ class TrainableEntity:
         truncated: np.ndarray,
         due: np.ndarray,
     ) -> None:
-        """Take in what came of a step in which it did what it had chosen; see :meth:`Experience.followed`."""
-        if self._experience is not None:
-            self._experience.followed(reward, observation, terminated, truncated, due)
+        """Store the result of a step with the actions of :meth:`choose`; see :meth:`TransitionBuilder.add_step`."""
+        if self._transitions is not None:
+            self._transitions.add_step(reward, observation, terminated, truncated, due)
 
     def interrupt(self, envs: Envs = None) -> None:
-        """Episodes of some envs begin anew before they ended: what was under way in them is not remembered."""
+        """Discard the open transitions of envs whose episodes are reset before they ended."""
         ids = env_ids(envs, self.suite.n_envs)
-        if self._experience is not None and self._experience.memory.n_envs == self.suite.n_envs:
-            self._experience.interrupted(slice(None) if ids is None else ids)
+        if self._transitions is not None and self._transitions.memory.n_envs == self.suite.n_envs:
+            self._transitions.discard(slice(None) if ids is None else ids)
 
     def learn(self, gradient_steps: int) -> dict[str, float]:
-        """Let the brain learn from the memory; returns what there is to log."""
-        learn = getattr(self._thinking(), "learn", None)
+        """Let the brain learn from the memory, and return values to log.
+
+        Raises:
+            OptionError: the entity has no memory, or no brain that learns.
+        """
+        learn = getattr(self._require_brain(), "learn", None)
         if learn is None:
-            raise OptionError(f"the brain {type(self.brain).__name__} does not learn: it has no learn()")
+            raise OptionError(f"the brain {type(self.brain).__name__} does not learn: it has no method learn()")
         if self.memory is None:
-            raise OptionError("the entity remembers nothing: make it with memory=100_000, or call start_memory()")
+            raise OptionError("the entity has no memory: make it with memory=100_000, or call start_memory()")
         log: dict[str, float] = learn(self.memory, gradient_steps)
         return log
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- construction -------------------------------------------------------------------------------------------------
 
     def _declare(self) -> tuple[SensorSuite, spaces.Box]:
-        """Spaces, found by putting the robot into a scene that is closed again."""
+        """Return the suite without readings and the action space, from a temporary scene with the robot."""
         scene = Scene(dt=0.01, substeps=1)
         scene.add_object(Plane())
         for name in self._landmarks:
             scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
         robot = scene.add_module("robot", self.make_robot())
         scene.build()
-        live = self._suite_of(robot, 1)
-        declared = [_Declared(uuid, sensor) for uuid, sensor in live.items()]
+        bound = self._suite_of(robot, 1)
+        declared = [_DeclaredSensor(uuid, sensor) for uuid, sensor in bound.items()]
         suite = SensorSuite(1, declared, f"robot {self.robot_name!r}", privileged=bool(self._privileged))
-        least, greatest = robot.action_limits.numpy().T.astype(np.float32)
+        low, high = robot.action_limits.numpy().T.astype(np.float32)
         scene.close()
-        return suite, spaces.Box(least, greatest, dtype=np.float32)
+        return suite, spaces.Box(low, high, dtype=np.float32)
 
     def _suite_of(self, robot: Robot, n_envs: int) -> SensorSuite:
         suite = SensorSuite(n_envs, privileged=bool(self._privileged))
@@ -274,34 +308,40 @@ class TrainableEntity:
         return suite
 
     def __repr__(self) -> str:
-        return f"<TrainableEntity {self.robot_name!r}, senses {', '.join(self.suite)}>"
+        return f"<TrainableEntity {self.robot_name!r}, sensors {', '.join(self.suite)}>"
 
 
-class _Declared(ObservationSensor):
-    """A sensor that is in no scene yet."""
+class _DeclaredSensor(ObservationSensor):
+    """An observation sensor that has a space but is not in a scene yet."""
 
-    def __init__(self, uuid: str, live: ObservationSensor) -> None:
-        super().__init__(uuid, live.space, live.is_image)
-        self.privileged = live.privileged
+    def __init__(self, uuid: str, bound: ObservationSensor) -> None:
+        super().__init__(uuid, bound.space, bound.is_image)
+        self.privileged = bound.privileged
 
-    def read(self) -> Any:
-        raise NotBuiltError(f"{self.uuid!r} is in no scene: give the entity to a task, as tasks.make(..., entity=it)")
+    def read(self) -> NoReturn:
+        raise NotBuiltError(
+            f"cannot read {self.uuid!r}: the entity is in no scene yet; pass it to tasks.make(..., entity=...)"
+        )
 
 
-def _rows(observation: Any, rows: np.ndarray) -> Any:
+def _rows(observation: Arrays, rows: np.ndarray) -> Arrays:
     if isinstance(observation, Mapping):
         return {name: _rows(value, rows) for name, value in observation.items()}
     return observation[rows]
 
 
-def _positive(name: str, value: Any, kind: type) -> Any:
+def _positive(name: str, value: object, kind: type[NumberT]) -> NumberT | None:
+    """Return a number > 0 as an int or a float, or None."""
     wanted = int | np.integer if kind is int else int | float | np.number
-    if value is not None and (isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value < float("inf")):
-        raise OptionError(f"{name} must be {'an integer' if kind is int else 'a number'} above 0, got {value!r}")
-    return None if value is None else kind(value)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value < float("inf"):
+        raise OptionError(f"{name} must be {'an integer' if kind is int else 'a number'} > 0, got {value!r}")
+    return kind(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
+    """Return mappings as dicts and tuples as lists, for YAML."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value

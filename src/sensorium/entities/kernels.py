@@ -1,9 +1,10 @@
-"""Numba kernels of the memory: sequence numbers around writes and reads, drawing and routing of rows.
+"""Numba kernels of the memory: sequence numbers around writes and reads, and selection and routing of rows.
 
 The sequence numbers make a seqlock of every slot (the rows that one ``add`` writes). Write number n of a ring sets the
-slot's number to 2n + 1, writes, and sets it to 2n + 2. A reader notes the numbers, reads, and looks again: rows whose
-number was odd (being written), zero (never written) or has changed are torn. Fences keep the processor from moving
-loads and stores across the numbers; without them this would hold on x86 alone.
+slot's sequence number to 2n + 1, writes the rows, and sets it to 2n + 2. A reader stores the sequence numbers, reads,
+and compares them again. A row is torn if its number was odd (being written), was zero (never written) or has changed.
+Memory fences keep the processor from moving loads and stores across the sequence numbers. Without them this would only
+hold on x86.
 """
 
 from typing import Any
@@ -15,16 +16,16 @@ from numba.extending import intrinsic
 from sensorium.jit import kernel
 
 WRITTEN, BASE, OWNER, COUNTERS = 0, 1, 2, 8
-"""Columns of a ring's counters: writes ever made, the number from which those held count, the writer's process; and
-how many columns there are: a cache line, so that writers do not slow each other."""
+"""Columns of a ring's counters: total number of writes, number of the first write that is held, process id of the
+writer; and the number of columns, which fills a cache line so that writers do not slow each other down."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _fence(typing_context: Any) -> Any:
-    """All loads and stores before it are done before any after it."""
+def _fence(typing_context: object) -> Any:
+    """Complete all loads and stores before it ahead of any after it."""
     # Numba has no fence of its own; ``builder`` is llvmlite's IRBuilder. Checked with numba 0.68.1, llvmlite 0.50.0.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: object, arguments: object) -> Any:
         builder.fence("seq_cst")
         return context.get_dummy_value()
 
@@ -33,14 +34,14 @@ def _fence(typing_context: Any) -> Any:
 
 @kernel
 def open_slot(sequences: np.ndarray, slot: int, number: int) -> None:
-    """Write ``number`` of a ring begins in this slot."""
+    """Mark the start of write ``number`` of a ring in a slot."""
     sequences[slot] = 2 * number + 1
     _fence()
 
 
 @kernel
 def close_slot(sequences: np.ndarray, slot: int, number: int, counters: np.ndarray) -> None:
-    """Write ``number`` of the ring with these counters is done."""
+    """Mark the end of write ``number`` in a slot, and count it in the ring's counters."""
     _fence()
     sequences[slot] = 2 * number + 2
     _fence()
@@ -48,21 +49,21 @@ def close_slot(sequences: np.ndarray, slot: int, number: int, counters: np.ndarr
 
 
 @kernel
-def look(sequences: np.ndarray, rows: np.ndarray, n_envs: int, slots: np.ndarray, seen: np.ndarray) -> None:
-    """Before reading ``rows``: in which slots they lie, and those slots' numbers."""
+def begin_read(sequences: np.ndarray, rows: np.ndarray, n_envs: int, slots: np.ndarray, before: np.ndarray) -> None:
+    """Store the slots of ``rows`` and the sequence numbers of these slots, before the rows are read."""
     for i in range(rows.size):
         slots[i] = rows[i] // n_envs
-        seen[i] = sequences[slots[i]]
+        before[i] = sequences[slots[i]]
     _fence()
 
 
 @kernel
-def look_again(sequences: np.ndarray, slots: np.ndarray, seen: np.ndarray, torn: np.ndarray) -> int:
-    """After reading: the places of the torn rows into ``torn``; returns how many."""
+def end_read(sequences: np.ndarray, slots: np.ndarray, before: np.ndarray, torn: np.ndarray) -> int:
+    """Write the positions of torn rows to ``torn`` after the rows are read; returns how many there are."""
     _fence()
     n = 0
     for i in range(slots.size):
-        if seen[i] % 2 == 1 or seen[i] == 0 or sequences[slots[i]] != seen[i]:
+        if before[i] % 2 == 1 or before[i] == 0 or sequences[slots[i]] != before[i]:
             torn[n] = i
             n += 1
     return n
@@ -70,9 +71,10 @@ def look_again(sequences: np.ndarray, slots: np.ndarray, seen: np.ndarray, torn:
 
 @kernel
 def first_whole(sequences: np.ndarray, number: int) -> int:
-    """From which slot on they hold the writes ``number``, ``number`` + 1, ...: a writer overwrites the first first.
+    """Return the first slot from which on all slots hold the writes ``number``, ``number`` + 1, ...
 
-    To be called before reading the slots, and after: what it gives then was whole throughout.
+    A writer overwrites the first slots first. Call it before and after the slots are read: the slots from the second
+    result on were whole all the time.
     """
     _fence()
     first = 0
@@ -84,8 +86,14 @@ def first_whole(sequences: np.ndarray, number: int) -> int:
 
 
 @kernel
-def place(rows: np.ndarray, held: np.ndarray, stride: int) -> None:
-    """Turn draws from all that is held, ring after ring, into rows of the blocks, in place."""
+def to_block_rows(rows: np.ndarray, held: np.ndarray, stride: int) -> None:
+    """Convert indices into all held rows, ring after ring, to rows of the blocks, in place.
+
+    Args:
+        rows: (n,) indices from 0 to sum(held) - 1.
+        held: (rings,) number of rows that each ring holds.
+        stride: rows of one ring in the blocks.
+    """
     for i in range(rows.size):
         row, ring = rows[i], 0
         while row >= held[ring]:
@@ -98,10 +106,17 @@ def place(rows: np.ndarray, held: np.ndarray, stride: int) -> None:
 def route(
     labels: np.ndarray, heads: np.ndarray, counts: np.ndarray, stride: int, surplus: np.ndarray, rows: np.ndarray
 ) -> int:
-    """The row of the blocks for each label, in its ring after those that came before; returns how many find none.
+    """Assign a row of the blocks to each label, in the ring of that label; returns how many labels get none.
 
-    Of labels beyond a ring's length in one call only the last ``stride`` are placed; the others get row -1.
-    ``surplus`` is room for one number per ring.
+    If one call has more than ``stride`` labels of a ring, only the last ``stride`` get a row. The others get row -1.
+
+    Args:
+        labels: (n,) ring of each transition.
+        heads: (rings,) next position of each ring, updated.
+        counts: (rings,) rows that each ring holds, updated.
+        stride: rows of one ring.
+        surplus: (rings,) workspace.
+        rows: (n,) filled with the rows.
     """
     surplus[:] = -stride
     for i in range(labels.size):
@@ -121,13 +136,21 @@ def route(
 
 
 @kernel
-def draw(
+def draw_rows(
     uniforms: np.ndarray, counts: np.ndarray, stride: int, balance: float, cumulative: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Rows for pairs of uniform numbers: the first chooses the ring, the second the row in it.
+    """Draw rows with pairs of uniform random numbers: the first selects the ring, the second the row in it.
 
-    A ring with n of the N rows held, one of K that are not empty, has the chance (1 - balance) n / N + balance / K.
-    ``cumulative`` is room for one number per ring.
+    A ring that holds n of all N rows, one of K rings that are not empty, has the probability
+    (1 - balance) n / N + balance / K.
+
+    Args:
+        uniforms: (n, 2) in [0, 1).
+        counts: (rings,) rows that each ring holds.
+        stride: rows of one ring.
+        balance: 0 for uniform over rows, 1 for uniform over rings.
+        cumulative: (rings,) workspace.
+        rows: (n,) filled with the rows.
     """
     held, filled = 0, 0
     for ring in range(counts.size):

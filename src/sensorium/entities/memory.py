@@ -1,4 +1,4 @@
-"""``Memory``: the transitions of an entity, in preallocated typed blocks, here or shared between processes."""
+"""``Memory``: a replay memory of transitions in preallocated blocks, in one process or shared between processes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import torch
 from gymnasium import spaces
 
 from sensorium.entities import kernels, memory_files
-from sensorium.entities.layout import ExperienceLayout, Rows, Transitions
-from sensorium.entities.ring import Picks, Rings
-from sensorium.entities.shared import SharedSegment
-from sensorium.errors import DeviceError, OptionError
+from sensorium.entities.device import usable_device
+from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions
+from sensorium.entities.rings import Rings, RowSelection
+from sensorium.entities.shared_segment import SharedSegment
+from sensorium.errors import OptionError
 
-_TRIES = 1000
-"""How often torn rows are drawn anew before sampling gives up."""
+_MAX_REDRAWS = 1000
+"""How often torn rows are drawn again before sampling raises an error."""
 
 
 class Memory:
-    """A replay memory that B envs write at once, in place, and that a learner samples.
+    """A replay memory that B envs write at once and that a learner samples.
 
-    Every field of a transition has a contiguous block of its own, float32, or uint8 for images and flags. When a
-    writer's ring is full, its oldest transitions make room. Nothing is allocated by :meth:`add` and :meth:`sample`
-    in steady state.
+    Every field of a transition has its own contiguous block, float32, or uint8 for images and flags. When a writer's
+    ring is full, new transitions overwrite the oldest. :meth:`add` and :meth:`sample` allocate nothing in steady state.
 
     Example:
         >>> memory = Memory(suite_space, action_space, capacity=100_000, n_envs=16)
@@ -37,26 +37,32 @@ class Memory:
         torch.Size([256, 6])
 
     **Shared memory.** With ``shared=True`` other processes call ``Memory.attach(memory.name, writer=1)``. Each writer
-    has a ring of its own, ``capacity / writers`` long, so no writer waits for another and there are no locks. Any
-    number of processes read; what they get is whole, whatever the writers do: rows that change while they are read are
-    drawn anew. One thread writes a ring, and one thread samples a ``Memory``; threads that sample beside each other
-    attach once each. The maker removes the shared memory when it closes or ends.
+    has its own ring of ``capacity / writers`` transitions, so no writer waits for another and there are no locks. Any
+    number of processes can read. Readers only get whole transitions: rows that change while they are read are drawn
+    again. A ring must be written by one thread, and a ``Memory`` object must be sampled by one thread; threads that
+    sample concurrently attach once each. The process that created the shared memory removes it when it closes it or
+    exits.
 
     Args:
-        observation_space: of one env, a Dict of Boxes. Integers other than uint8 are stored as float32, which is exact
-            up to 2**24.
-        action_space: of one env, a Box.
-        capacity: transitions to hold, over all writers; rounded up so that every ring holds whole writes of B.
-        n_envs: B, how many transitions each writer adds at once.
-        shared: in shared memory of the host, for other processes to attach to.
-        device: where the blocks lie and what :meth:`sample` gives; "cpu", or a GPU for one process alone.
-        writers: how many processes will write.
-        writer: which ring this process writes, from 0; None if it only reads.
-        seed: of the draws.
+        observation_space: Dict of Boxes, the space of one env. Integers other than uint8 are stored as float32, which
+            is exact up to 2**24.
+        action_space: Box, the space of one env.
+        capacity: transitions to hold, over all writers. It is rounded up so that every ring holds whole writes of B.
+        n_envs: B, the number of transitions that a writer adds at once.
+        shared: whether to use shared host memory that other processes can attach to.
+        device: device of the blocks and of the batches: "cpu", or a GPU for use by one process.
+        writers: number of processes that write.
+        writer: ring that this process writes, counted from 0; None if it only reads.
+        seed: seed of :meth:`sample`.
+
+    Attributes:
+        name: name for :meth:`attach`; None if the memory is not shared.
+        layout: the fields of a transition.
+        generator: random generator of :meth:`sample`.
 
     Raises:
         OptionError: an option cannot be used, or there is too little shared memory.
-        DeviceError: there is no such device.
+        DeviceError: the device does not exist.
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class Memory:
         writer: int | None = 0,
         seed: int = 0,
     ) -> None:
-        self._open(
+        self._create(
             ExperienceLayout.of(observation_space, action_space),
             capacity,
             n_envs,
@@ -83,7 +89,7 @@ class Memory:
             seed,
         )
 
-    def _open(
+    def _create(
         self,
         layout: ExperienceLayout,
         capacity: int,
@@ -95,49 +101,51 @@ class Memory:
         seed: int,
     ) -> None:
         if n_envs < 1:
-            raise OptionError(f"n_envs: at least 1, got {n_envs}")
+            raise OptionError(f"n_envs must be >= 1, got {n_envs}")
         if writers < 1:
-            raise OptionError(f"writers: at least 1, got {writers}")
+            raise OptionError(f"writers must be >= 1, got {writers}")
         if capacity < writers * n_envs:
-            raise OptionError(f"capacity: at least n_envs for each writer, {writers * n_envs}, got {capacity}")
+            raise OptionError(f"capacity must be >= writers * n_envs = {writers * n_envs}, got {capacity}")
         if writer is not None and not 0 <= writer < writers:
-            raise OptionError(f"writer: {writer} is not one of the {writers} writers; count from 0")
-        place = usable_device(device)
-        if place.type != "cpu" and (shared or writers > 1):
-            raise OptionError(f"shared: processes share memory of the host; use device='cpu', not {str(place)!r}")
+            raise OptionError(f"writer must be in [0, {writers}) or None, got {writer}")
+        checked_device = usable_device(device)
+        if checked_device.type != "cpu" and (shared or writers > 1):
+            raise OptionError(
+                f"shared memory and several writers need host memory: use device='cpu', got {str(checked_device)!r}"
+            )
         n_slots = -(-capacity // (writers * n_envs))
         segment = None
         if shared:
-            about = {"layout": layout.to_json(), "n_slots": n_slots, "n_envs": n_envs, "writers": writers}
-            segment = SharedSegment.create(Rings.shapes(layout, n_slots, n_envs, writers), about)
-        self._start(Rings(layout, n_slots, n_envs, writers, place, segment), writer, seed)
+            header = {"layout": layout.to_json(), "n_slots": n_slots, "n_envs": n_envs, "writers": writers}
+            segment = SharedSegment.create(Rings.block_shapes(layout, n_slots, n_envs, writers), header)
+        self._open(Rings(layout, n_slots, n_envs, writers, checked_device, segment), writer, seed)
 
     @classmethod
     def attach(cls, name: str, writer: int | None = None, seed: int = 0) -> Memory:
-        """The shared memory of that name, from another process.
+        """Attach to the shared memory of another process.
 
         Args:
-            name: the maker's ``memory.name``.
-            writer: which ring to write, or None to read only.
-            seed: of the draws.
+            name: ``memory.name`` in the process that created it.
+            writer: ring to write, or None to only read.
+            seed: seed of :meth:`sample`.
 
         Raises:
-            NameNotFoundError: there is none of that name.
-            OptionError: the ring is another's.
+            NameNotFoundError: there is no shared memory of that name.
+            OptionError: another process writes that ring.
         """
         segment = SharedSegment.attach(name)
-        about = segment.about
-        layout = ExperienceLayout.from_json(about["layout"])
-        rings = Rings(layout, about["n_slots"], about["n_envs"], about["writers"], torch.device("cpu"), segment)
+        header = segment.header
+        layout = ExperienceLayout.from_json(header["layout"])
+        rings = Rings(layout, header["n_slots"], header["n_envs"], header["writers"], torch.device("cpu"), segment)
         memory = cls.__new__(cls)
         try:
-            memory._start(rings, writer, seed)
+            memory._open(rings, writer, seed)
         except OptionError:
             rings.close()
             raise
         return memory
 
-    def _start(self, rings: Rings, writer: int | None, seed: int) -> None:
+    def _open(self, rings: Rings, writer: int | None, seed: int) -> None:
         if writer is not None:
             rings.claim(writer)
         self.layout = rings.layout
@@ -146,13 +154,12 @@ class Memory:
         self.writer = writer
         self.device = rings.device
         self.name = rings.segment.name if rings.segment is not None else None
-        """By which other processes attach; None if it is not shared."""
         self.generator = torch.Generator(device=rings.device).manual_seed(seed)
         self._process = os.getpid()
         self._rings = rings
-        self._picks = Picks(0, rings.device)
+        self._selection = RowSelection(0, rings.device)
         self._batch = self.layout.batch(0, rings.device)
-        self._close = weakref.finalize(self, _close, rings, writer)
+        self._finalizer = weakref.finalize(self, _close, rings, writer)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -165,26 +172,26 @@ class Memory:
         terminated: Rows,
         truncated: Rows,
     ) -> None:
-        """Store one transition of each of the B envs, over the oldest if the ring is full.
+        """Store one transition of each of the B envs. If the ring is full, they overwrite the oldest.
 
         Args:
-            observation: key -> (B, ...), tensors or arrays, as are all.
+            observation: key -> (B, ...), arrays or tensors, as all arguments.
             action: (B, ...).
             reward: (B,).
-            next_observation: key -> (B, ...); of envs whose episode ended, the last observation of that episode
+            next_observation: key -> (B, ...). For an env whose episode ended, the last observation of that episode
                 (``final_obs``), not the first of the next.
-            terminated: (B,) bool or 0 and 1.
-            truncated: (B,) likewise.
+            terminated: (B,) bool, or 0 and 1.
+            truncated: (B,) bool, or 0 and 1.
 
         Raises:
-            OptionError: a shape, type or key does not fit, or this process only reads; nothing is stored.
+            OptionError: a shape, dtype or key does not fit, or this process only reads. Nothing is stored.
         """
         writer = self._check_writer()
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         self._rings.write(writer, values)
 
     def clear(self) -> None:
-        """Forget all transitions of the ring that this process writes; other writers clear their own.
+        """Delete all transitions of the ring that this process writes.
 
         Raises:
             OptionError: this process only reads.
@@ -198,7 +205,7 @@ class Memory:
 
     @property
     def capacity(self) -> int:
-        """Transitions that it can hold."""
+        """Maximum number of transitions."""
         return self.writers * self._rings.n_slots * self.n_envs
 
     @property
@@ -208,87 +215,87 @@ class Memory:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the blocks of transitions."""
+        """Size of the blocks of transitions in bytes."""
         return self.capacity * self.layout.row_bytes
 
     def batch(self, batch_size: int) -> Transitions:
-        """Room for a batch, to hand to :meth:`sample` as ``out``."""
+        """Return an empty batch to pass to :meth:`sample` as ``out``."""
         return self.layout.batch(batch_size, self.device)
 
     def sample(
         self, batch_size: int, generator: torch.Generator | None = None, out: Transitions | None = None
     ) -> Transitions:
-        """Draw transitions, each held one as likely, with replacement.
+        """Draw transitions uniformly with replacement.
 
         Args:
-            batch_size: n, how many.
-            generator: of the draws; by default the memory's own, seeded when it was made.
-            out: a batch of that size to fill, from :meth:`batch`. By default one that the memory keeps, which the next
-                call of the same size fills anew.
+            batch_size: number of transitions, n.
+            generator: random generator. Default: that of the memory, seeded when it was made.
+            out: batch of that size to fill, from :meth:`batch`. Default: a batch that the memory owns, which the next
+                call of the same size overwrites.
 
         Raises:
-            OptionError: there is nothing to draw, ``out`` does not fit, or the writers overwrite transitions faster
-                than they can be read.
+            OptionError: the memory is empty, ``out`` has another size, or the writers overwrite transitions faster than
+                they can be read.
         """
         self._check_open()
         if not isinstance(batch_size, Integral) or batch_size < 1:
-            raise OptionError(f"batch_size must be an integer of at least 1, got {batch_size!r}")
+            raise OptionError(f"batch_size must be an integer >= 1, got {batch_size!r}")
         if out is None:
             if len(self._batch) != batch_size:
                 self._batch = self.batch(batch_size)
             out = self._batch
         elif len(out) != batch_size:
-            raise OptionError(f"out: expected room for {batch_size} transitions, got {len(out)}")
-        if len(self._picks.rows) != batch_size:
-            self._picks = Picks(batch_size, self.device)
+            raise OptionError(f"out must be a batch of {batch_size} transitions, got {len(out)}")
+        if len(self._selection.rows) != batch_size:
+            self._selection = RowSelection(batch_size, self.device)
         generator = self.generator if generator is None else generator
-        self._draw(self._picks, generator)
-        n_torn = self._rings.read(self._picks, out.tensors)
+        self._draw(self._selection, generator)
+        n_torn = self._rings.read(self._selection, out.tensors)
         if n_torn:
-            self._draw_anew(torch.from_numpy(self._picks.torn[:n_torn].copy()), generator, out)
+            self._redraw(torch.from_numpy(self._selection.torn[:n_torn].copy()), generator, out)
         return out
 
-    def _draw(self, picks: Picks, generator: torch.Generator) -> None:
+    def _draw(self, selection: RowSelection, generator: torch.Generator) -> None:
         held = self._rings.held()
         total = int(held.sum())
         if total == 0:
-            raise OptionError("sample: the memory holds no transitions yet; add some first")
-        picks.rows.random_(0, total, generator=generator)
+            raise OptionError("cannot sample: the memory holds no transitions; add some first")
+        selection.rows.random_(0, total, generator=generator)
         if self.writers > 1:
-            kernels.place(picks.rows.numpy(), held, self._rings.n_slots * self.n_envs)
+            kernels.to_block_rows(selection.rows.numpy(), held, self._rings.n_slots * self.n_envs)
 
-    def _draw_anew(self, places: torch.Tensor, generator: torch.Generator, out: Transitions) -> None:
-        """Other transitions for the places of a batch that were torn, until none is."""
-        for _ in range(_TRIES):
+    def _redraw(self, places: torch.Tensor, generator: torch.Generator, out: Transitions) -> None:
+        """Draw other transitions for the torn rows of a batch, until none is torn."""
+        for _ in range(_MAX_REDRAWS):
             n = len(places)
-            picks, part = Picks(n, self.device), self.layout.batch(n)
-            self._draw(picks, generator)
-            n_torn = self._rings.read(picks, part.tensors)
+            selection, part = RowSelection(n, self.device), self.layout.batch(n)
+            self._draw(selection, generator)
+            n_torn = self._rings.read(selection, part.tensors)
             for tensor, rows in zip(out.tensors, part.tensors, strict=True):
                 tensor.index_copy_(0, places, rows)
             if n_torn == 0:
                 return
-            places = places[torch.from_numpy(picks.torn[:n_torn])]
+            places = places[torch.from_numpy(selection.torn[:n_torn])]
         raise OptionError(
-            f"capacity: transitions are overwritten faster than they are read ({self.capacity} over {self.writers} "
-            "writer(s)); raise capacity"
+            f"the writers overwrite transitions faster than they are read: raise capacity, which is {self.capacity} "
+            f"for {self.writers} writer(s)"
         )
 
     def writes(self, writer: int) -> int:
-        """How many writes of B transitions a writer has made; the number of its next one. :meth:`clear` skips some."""
+        """Return the number of a writer's next write. Each write is of B transitions; :meth:`clear` skips numbers."""
         return self._rings.writes(writer)
 
     def read_since(self, writer: int, number: int, out: Transitions) -> tuple[int, slice, int]:
-        """What a writer added from its write ``number`` on, in order; each write is of B transitions.
+        """Read what a writer added from its write ``number`` on, in order. Each write is of B transitions.
 
         Args:
-            writer: whose.
-            number: of the first write wanted; 0 is the first one ever.
-            out: filled with as many as are held in one piece and fit; B at least.
+            writer: the writer.
+            number: number of the first write to read; 0 is the first write ever.
+            out: batch of at least B transitions. It is filled with as many writes as are contiguous and fit.
 
         Returns:
-            The number from which to go on next time; the rows of ``out`` that hold transitions; and how many writes
-            were overwritten before they could be read.
+            The number of the next write to read; the rows of ``out`` that hold transitions; and how many writes were
+            overwritten before they could be read.
         """
         self._check_open()
         return self._rings.read_since(writer, number, out)
@@ -296,10 +303,10 @@ class Memory:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Write all that is held to a folder: one ``.npy`` file per field, and JSON. An older save there is replaced.
+        """Write all transitions to a folder: one ``.npy`` file per field, and JSON. An older save there is replaced.
 
         Raises:
-            DatasetError: the folder holds something else, or a writer wrote meanwhile; nothing is changed.
+            DatasetError: the folder holds other files, or a writer wrote during the save. Nothing is changed.
         """
         self._check_open()
         memory_files.save(self._rings, self.generator, Path(folder))
@@ -308,23 +315,27 @@ class Memory:
     def load(
         cls, folder: str | Path, shared: bool = False, device: str | torch.device = "cpu", writer: int | None = 0
     ) -> Memory:
-        """A memory with what :meth:`save` wrote, which goes on as that one would have, draws included.
+        """Return a memory with the contents and the random state that :meth:`save` wrote.
+
+        Args:
+            folder: the folder.
+            shared, device, writer: as in the constructor.
 
         Raises:
-            DatasetError: the folder holds no memory, or a damaged one.
+            DatasetError: the folder does not hold a saved memory, or it is damaged.
         """
-        saved = memory_files.Saved(Path(folder))
+        saved = memory_files.SavedMemory(Path(folder))
         memory = cls.__new__(cls)
         capacity = saved.n_slots * saved.n_envs * saved.writers
-        memory._open(saved.layout, capacity, saved.n_envs, shared, device, saved.writers, writer, seed=0)
+        memory._create(saved.layout, capacity, saved.n_envs, shared, device, saved.writers, writer, seed=0)
         saved.restore(memory._rings, memory.generator)
         return memory
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the blocks; the maker of shared memory removes it. A memory that is garbage closes itself."""
-        self._close()
+        """Free the blocks. The process that created shared memory removes it. Garbage collection closes too."""
+        self._finalizer()
 
     def __enter__(self) -> Memory:
         return self
@@ -333,13 +344,13 @@ class Memory:
         self.close()
 
     def _check_open(self) -> None:
-        if not self._close.alive:
+        if not self._finalizer.alive:
             raise OptionError("the memory is closed")
 
     def _check_writer(self) -> int:
         self._check_open()
         if self.writer is None:
-            raise OptionError("writer: this memory was opened to read; attach with writer=0, 1, ... to write")
+            raise OptionError("the memory is open for reading only; attach with writer=0, 1, ... to write")
         if self._process != os.getpid():
             raise OptionError(
                 f"writer: ring {self.writer} belongs to process {self._process}, from which this one was forked; "
@@ -348,30 +359,11 @@ class Memory:
         return self.writer
 
     def __reduce__(self) -> NoReturn:
-        raise OptionError(
-            "a memory is not copied to other processes: hand over memory.name, and call Memory.attach there"
-        )
+        raise OptionError("a memory cannot be pickled: pass memory.name, and call Memory.attach in the other process")
 
     def __repr__(self) -> str:
         where = f"shared as {self.name!r}" if self.name else str(self.device)
         return f"<Memory of {self.capacity:,} transitions of {self.layout.row_bytes} bytes, {where}>"
-
-
-def usable_device(device: str | torch.device) -> torch.device:
-    """The device, if it is there.
-
-    Raises:
-        DeviceError: it is not.
-    """
-    try:
-        place = torch.device(device)
-    except RuntimeError as error:
-        raise OptionError(f"device: {device!r} is none: {error}") from None
-    if place.type not in ("cpu", "cuda"):
-        raise OptionError(f"device: 'cpu' or 'cuda', got {str(place)!r}")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise DeviceError(f"device: {str(place)!r} was asked for, and torch finds no CUDA device; use device='cpu'")
-    return place
 
 
 def _close(rings: Rings, writer: int | None) -> None:

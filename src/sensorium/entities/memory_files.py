@@ -1,4 +1,4 @@
-"""Memories on disk: a folder of one ``.npy`` file per field, with JSON that says what they are."""
+"""Saved memories: a folder with one ``.npy`` file per field, and a JSON header."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import torch
 
+from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.kernels import BASE, WRITTEN
-from sensorium.entities.layout import ExperienceLayout
-from sensorium.entities.ring import Rings
+from sensorium.entities.rings import Rings
 from sensorium.errors import DatasetError
 
-ABOUT = "memory.json"
+HEADER = "memory.json"
 GENERATOR = "generator.npy"
 FORMAT = 1
 
 
 def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
-    """Write what the rings hold, first beside the folder and then, whole, in its place.
+    """Write the contents of the rings to a new folder, and replace ``folder`` by it when it is complete.
 
     Raises:
-        DatasetError: the folder holds something else than a saved memory, or a writer wrote meanwhile.
+        DatasetError: the folder holds something other than a saved memory, or a writer wrote during the save.
     """
-    if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DatasetError(f"{folder} holds something else than a saved memory; save to another folder")
+    if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DatasetError(f"{folder} holds something other than a saved memory; save to another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -48,13 +48,14 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
 
 
 def _exchange(new: Path, folder: Path) -> None:
-    """Let two folders change places: at once where the system can, so that a process that is killed leaves one."""
+    """Swap two folders, atomically where the system can, so that a process that is killed leaves a whole one."""
     # Python has no call for renameat2(2). The numbers are part of the kernel's ABI (since Linux 3.15); glibc has the
     # function since 2.28.
     if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # of a C library that has no such function
-            here, both_ways = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-            if ctypes.CDLL(None).renameat2(here, os.fsencode(new), here, os.fsencode(folder), both_ways) == 0:
+        with contextlib.suppress(AttributeError):  # C libraries without this function
+            at_fdcwd, rename_exchange = -100, 2
+            first, second = os.fsencode(new), os.fsencode(folder)
+            if ctypes.CDLL(None).renameat2(at_fdcwd, first, at_fdcwd, second, rename_exchange) == 0:
                 return
     old = new.with_name(f"{new.name}-old")
     folder.rename(old)
@@ -83,8 +84,8 @@ def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:
         file.flush()
     np.save(folder / GENERATOR, generator.get_state().numpy(), allow_pickle=False)
     if not np.array_equal(before, rings.sequences):
-        raise DatasetError("a writer wrote while the memory was being saved; save while all writers rest")
-    about = {
+        raise DatasetError("a writer wrote while the memory was being saved; stop all writers during the save")
+    header = {
         "format": FORMAT,
         "layout": rings.layout.to_json(),
         "fields": {each.name: _file(place) for place, each in enumerate(rings.layout.fields)},
@@ -94,27 +95,30 @@ def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:
         "writes": [int(n) for n in writes],
         "generator": rings.device.type,
     }
-    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+    (folder / HEADER).write_text(json.dumps(header, indent=2) + "\n")
 
 
-class Saved:
-    """A saved memory, checked before anything is made of it.
+class SavedMemory:
+    """A saved memory, which is checked when it is opened.
+
+    Args:
+        folder: the folder.
 
     Raises:
-        DatasetError: it is none, or damaged.
+        DatasetError: the folder does not hold a saved memory, or it is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
-        if not (folder / ABOUT).is_file():
-            raise DatasetError(f"{folder} holds no saved memory: {ABOUT} is missing")
+        if not (folder / HEADER).is_file():
+            raise DatasetError(f"{folder} holds no saved memory: {HEADER} is missing")
         try:
-            about: dict[str, Any] = json.loads((folder / ABOUT).read_text())
-            if about["format"] != FORMAT:
-                raise DatasetError(f"{folder} is of format {about['format']}; this version reads {FORMAT}")
-            self.layout = ExperienceLayout.from_json(about["layout"])
-            self.n_envs, self.n_slots, self.writers = about["n_envs"], about["n_slots"], about["writers"]
-            self.writes = np.array(about["writes"], np.int64)
-            self.generator_device = about["generator"]
+            header: dict[str, Any] = json.loads((folder / HEADER).read_text())
+            if header["format"] != FORMAT:
+                raise DatasetError(f"{folder} has format {header['format']}; this version reads format {FORMAT}")
+            self.layout = ExperienceLayout.from_json(header["layout"])
+            self.n_envs, self.n_slots, self.writers = header["n_envs"], header["n_slots"], header["writers"]
+            self.writes = np.array(header["writes"], np.int64)
+            self.generator_device = header["generator"]
             self.generator = np.load(folder / GENERATOR, allow_pickle=False)
             self.fields = [
                 np.load(folder / _file(place), mmap_mode="r", allow_pickle=False)
@@ -125,10 +129,12 @@ class Saved:
         self.held = np.minimum(self.writes, self.n_slots) * self.n_envs
         for each, array in zip(self.layout.fields, self.fields, strict=True):
             if array.shape != (self.held.sum(), *each.shape) or array.dtype != each.dtype:
-                raise DatasetError(f"{folder} holds a damaged memory: {each.name} is {array.dtype} {array.shape}")
+                raise DatasetError(
+                    f"{folder} holds a damaged memory: {each.name} is {array.dtype} {array.shape}; save it again"
+                )
 
     def restore(self, rings: Rings, generator: torch.Generator) -> None:
-        """Put it into empty rings of the same sizes."""
+        """Copy the contents to empty rings of the same size, and set the state of the random generator."""
         stride = rings.n_slots * rings.n_envs
         for block, array in zip(rings.blocks, self.fields, strict=True):
             start = 0
@@ -138,7 +144,7 @@ class Saved:
                 start += n
         slots = np.arange(rings.n_slots)
         for writer, writes in enumerate(self.writes):
-            # A full ring is one whose first lap is over; which lap it is in does not matter.
+            # A ring is full once its first lap is complete; the number of the current lap does not matter.
             writes = writes if writes <= rings.n_slots else rings.n_slots + writes % rings.n_slots
             numbers = slots + np.where(slots < writes - rings.n_slots, rings.n_slots, 0)
             rings.sequences[writer * rings.n_slots + slots] = np.where(slots < writes, 2 * numbers + 2, 0)

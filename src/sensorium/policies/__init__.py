@@ -1,6 +1,7 @@
-"""What tells robots what to do: ``sn.policies.make("planner", task)``."""
+"""Policies of tasks: ``sn.policies.make("planner", task)``."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
@@ -11,6 +12,7 @@ from sensorium.policies.pick import PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.policies.playback import CheckpointPolicy, FunctionPolicy, PlaybackPolicy
 from sensorium.policies.policy import Policy
+from sensorium.tasks import Task
 
 PLANNERS: dict[str, type[Policy]] = {
     "pick": PickPlanner,
@@ -20,19 +22,27 @@ PLANNERS: dict[str, type[Policy]] = {
     "nav_to_obj": NavPlanner,
     "multi": MultiPlanner,
 }
-"""Planners by the name of the task."""
+"""Planner classes, by name of the task."""
 POLICIES = ("planner", "playback", "function", "checkpoint")
 """Names of the policies."""
 
 
-def make(name: str, task: Any, **options: Any) -> Policy:
-    """A policy for a task; give it to ``task.register_policy``.
+def make(name: str, task: Task[Any], **options: Any) -> Policy:
+    """Make a policy for a task. Pass it to ``task.register_policy``.
 
     Args:
-        name: "planner", which knows the true state and does the task; "playback" (``actions``); "function"
-            (``function``); "checkpoint" (``module``, ``keys``, ``path``).
-        task: what it acts in.
-        **options: of the policy.
+        name: "planner", which knows the true state and does the task; "playback", which replays ``actions``;
+            "function", which calls ``function``; or "checkpoint", which runs a network (``module``, ``keys`` and
+            ``path``).
+        task: the task in which it acts.
+        **options: options of the policy.
+
+    Raises:
+        NameNotFoundError: there is no policy of that name.
+        OptionError: there is no planner for the task, or an option is unknown or missing.
+
+    Example:
+        >>> policy = sn.policies.make("planner", task, max_retries=2)
     """
     if name not in POLICIES:
         raise NameNotFoundError(
@@ -40,23 +50,27 @@ def make(name: str, task: Any, **options: Any) -> Policy:
         )
     if name == "planner":
         if task.name not in PLANNERS:
-            raise OptionError(f"there is no planner for the task {task.name!r}; there are some for {shorten(PLANNERS)}")
-        made: Any = PLANNERS[task.name]
+            raise OptionError(
+                f"there is no planner for the task {task.name!r}; there are planners for {shorten(PLANNERS)}"
+            )
+        factory: Callable[..., Policy] = PLANNERS[task.name]
     else:
-        made = {"playback": PlaybackPolicy, "function": FunctionPolicy, "checkpoint": CheckpointPolicy}[name]
-    known = {
-        each: form for each, form in inspect.signature(made).parameters.items() if form.kind is not form.VAR_KEYWORD
-    }
-    open_ended = len(known) < len(inspect.signature(made).parameters)
+        factory = {"playback": PlaybackPolicy, "function": FunctionPolicy, "checkpoint": CheckpointPolicy}[name]
+    parameters = inspect.signature(factory).parameters
+    known = {each: parameter for each, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD}
+    takes_any = len(known) < len(parameters)
     for option in options:
-        if (option not in known and not open_ended) or option == "task":
+        if (option not in known and not takes_any) or option == "task":
             hint = did_you_mean(option, known) or f"; it has {shorten(list(known)[1:])}"
             raise OptionError(f"the policy {name!r} has no option {option!r}{hint}")
-    lacking = [each for each, form in known.items() if form.default is form.empty and each not in ("task", *options)]
-    if lacking:
-        raise OptionError(f"the policy {name!r} needs the option {lacking[0]!r}")
-    policy: Policy = made(task, **options)
-    return policy
+    missing = [
+        each
+        for each, parameter in known.items()
+        if parameter.default is parameter.empty and each not in ("task", *options)
+    ]
+    if missing:
+        raise OptionError(f"the policy {name!r} needs the option {missing[0]!r}")
+    return factory(task, **options)
 
 
 __all__ = [

@@ -1,31 +1,36 @@
-"""What to tell a controller so that an arm goes where it is wanted."""
+"""Commands of arm controllers that move an arm to given joint positions."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from sensorium.errors import OptionError
+from sensorium.robots import GroupHandle, Robot
 
 
-def command(robot: Any, group: Any, joints: np.ndarray, pose: np.ndarray, dt: float) -> np.ndarray:
-    """Numbers (B, n) for an arm's controller, whichever it is.
+def arm_command(robot: Robot, arm: GroupHandle, joints: np.ndarray, pose: np.ndarray, dt: float) -> np.ndarray:
+    """Return the command (B, n) of an arm's controller that moves the arm to joint positions in one step.
 
     Args:
-        robot: whose arm it is.
-        group: the arm.
-        joints: (B, n) wanted joint positions.
-        pose: (B, 7) the pose of the tool at those, in the world frame.
-        dt: seconds of one step.
+        robot: the robot.
+        arm: the arm.
+        joints: (B, n) joint positions, rad or m.
+        pose: (B, 7) pose of the tool at those positions, in the world frame.
+        dt: duration of one step, s.
+
+    Raises:
+        OptionError: the planner does not support the arm's controller.
     """
-    kind = group.controller.name
+    kind = arm.controller.name
     if kind == "joint_position":
         return joints
     if kind == "joint_position_relative":
-        return joints - group.target
+        return joints - arm.target
     if kind == "joint_velocity":
-        return (joints - group.target) / dt
+        return (joints - arm.target) / dt
     if kind == "ee_pose":
-        return robot.in_base_frame(pose)  # type: ignore[no-any-return]
-    raise OptionError(f"the planner cannot tell an arm with the controller {kind!r} where to go")
+        return robot.in_base_frame(pose)
+    raise OptionError(
+        f"the planner does not support the arm controller {kind!r}; use joint_position, joint_position_relative, "
+        "joint_velocity or ee_pose"
+    )

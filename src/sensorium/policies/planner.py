@@ -1,4 +1,4 @@
-"""``Planner``: does a task by moving tools from waypoint to waypoint, with phases, checks and retries."""
+"""``Planner``: a policy that moves tools from waypoint to waypoint, with phases, checks and retries."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ import numpy as np
 
 from sensorium import poses
 from sensorium.errors import OptionError
-from sensorium.policies.commands import command
+from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
+from sensorium.robots import GroupHandle
 from sensorium.suites import ArraySensor, DictSensor, ObservationSensor
+from sensorium.tasks.task import Task
 from sensorium.worlds import Envs, env_ids
 
 _REACHED = (0.01, 0.06)
-"""Distance in metres and angle in radians at which a tool has arrived."""
+"""Distance (m) and angle (rad) at which a tool has reached its waypoint."""
 _PATIENCE = 1.5
-"""Seconds after which a tool that does not arrive is taken to have."""
+"""Seconds after which a waypoint counts as reached although the tool is not there."""
 
 
 @dataclass(frozen=True)
 class Waypoint:
-    """Where the tool goes next.
+    """A pose of the tool on the way to the goal.
 
     Attributes:
-        phase: what this is called.
-        pose: of the tool centre point, (7,) in the world frame.
-        opening: of the gripper, from 0 (closed) to 1 (open).
+        phase: its name.
+        pose: pose of the tool centre point, (7,) in the world frame.
+        opening: opening of the gripper, from 0 (closed) to 1 (open).
         speed: m/s.
         turn: rad/s.
         wait: seconds to stay there.
-        joints: of the arm, (n,), at which the tool is there. Given, all joints go straight to them, the fastest by
-            ``turn``. Default: the tool goes straight to the pose, and the joints follow.
-        check: whether the plan's ``succeeded`` is asked when this is done, and a new plan made if it did not.
+        check: whether ``succeeded`` of the planner is called when the waypoint is done. If it returns False, a new plan
+            is made.
+        joints: joint positions of the arm, (n,), at which the tool has this pose. If given, all joints move straight to
+            them, the fastest at ``turn``. Default: the tool moves straight to the pose, and the joints follow.
     """
 
     phase: str
@@ -48,7 +51,7 @@ class Waypoint:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which arm does it, by which way, and with which grip (7,) in the world frame."""
+    """The arm that acts, its waypoints, and its grip (7,) in the world frame."""
 
     arm: str
     waypoints: list[Waypoint]
@@ -56,83 +59,98 @@ class Plan:
 
 
 class Planner(Policy):
-    """Moves one arm in each env along a plan. Derive from it and define :meth:`make_plan` and :meth:`succeeded`.
+    """A policy that moves one arm per env along a plan.
 
-    It knows the true state of the world. ``policy_phase``, ``policy_num_retries`` and ``grasp_pose`` (in the frame of
-    the robot's base) are its sensors.
+    Derive from it and define :meth:`make_plan` and :meth:`succeeded`. A planner knows the true state of the world. Its
+    sensors are ``policy_phase``, ``policy_num_retries`` and ``grasp_pose`` (in the frame of the robot's base).
 
     Args:
-        task: what to do.
-        max_retries: how often a plan that failed is made anew.
+        task: the task.
+        max_retries: how many new plans are made after failures in an episode.
+
+    Attributes:
+        arms: the arms of the robot by name.
+        retries: (B,) number of new plans in the current episode.
+
+    Raises:
+        OptionError: ``max_retries`` is negative.
     """
 
-    def __init__(self, task: Any, max_retries: int = 3) -> None:
+    def __init__(self, task: Task[Any], max_retries: int = 3) -> None:
         super().__init__(task)
         robot, n = task.robot, task.n_envs
         self.robot = robot
         if max_retries < 0:
-            raise OptionError(f"max_retries must not be negative, got {max_retries}")
+            raise OptionError(f"max_retries must be >= 0, got {max_retries}")
         self.max_retries = max_retries
-        self._begun = False
-        self.arms = {name: group for name, group in robot.groups.items() if group.description.kind == "arm"}
+        self._is_reset = False
+        self.arms: dict[str, GroupHandle] = {
+            name: group for name, group in robot.groups.items() if group.description.kind == "arm"
+        }
         self.retries = np.zeros(n, np.int64)
         self._plans: list[Plan | None] = [None] * n
-        self._at = np.zeros(n, np.int64)
-        self._since = np.zeros(n)  # seconds for which the command has been at the waypoint
+        self._waypoint = np.zeros(n, np.int64)
+        self._dwell = np.zeros(n)  # seconds for which the command has been at the waypoint
+        # What the arms are commanded: tool poses in the world frame, joint positions, and gripper openings.
         self._pose = {name: np.tile(poses.IDENTITY, (n, 1)) for name in self.arms}
         self._joints = {name: group.target.copy() for name, group in self.arms.items()}
         self._opening = np.ones(n)
+        # The current waypoint of each env.
         self._target = np.tile(poses.IDENTITY, (n, 1))
         self._speed, self._turn = np.full((2, n), 1e-9)
-        self._bent = np.zeros(n, bool)  # whether the waypoint is one of joints
-        self._bent_to = {name: joints.copy() for name, joints in self._joints.items()}
+        self._by_joints = np.zeros(n, bool)  # whether the waypoint has joint positions
+        self._target_joints = {name: joints.copy() for name, joints in self._joints.items()}
         self._active = {name: np.zeros(n, bool) for name in self.arms}
 
     # -- hooks --------------------------------------------------------------------------------------------------------
 
     def make_plan(self, env: int) -> Plan | None:
-        """A plan for an env as it is now; None if there is none."""
+        """Return a plan for the current state of an env, or None if there is none."""
         raise TypeError(f"{type(self).__name__} must define make_plan(env)")
 
     def succeeded(self, env: int, phase: str) -> bool:
-        """Whether what a checked waypoint was to bring about is so."""
+        """Return whether a waypoint with ``check=True`` had the wanted effect."""
         return True
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- acting -------------------------------------------------------------------------------------------------------
 
     def reset(self, envs: Envs = None) -> None:
-        """Make a plan for each env."""
+        """Make a plan for each env that starts an episode."""
         ids = env_ids(envs, self.task.n_envs)
-        self._begun = True
+        self._is_reset = True
         for env in range(self.task.n_envs) if ids is None else ids.tolist():
             self.retries[env] = 0
             for name, group in self.arms.items():
                 self._joints[name][env] = group.target[env]
                 self._pose[name][env] = group.tcp_pose()[env]
-            self._begin(env)
+            self._start_plan(env)
 
-    def _begin(self, env: int) -> None:
+    def _start_plan(self, env: int) -> None:
         plan = self.make_plan(env)
         self._plans[env] = plan
         for name, active in self._active.items():
             active[env] = plan is not None and plan.arm == name
         if plan is not None:
-            self._go(env, 0)
+            self._go_to(env, 0)
 
-    def _go(self, env: int, number: int) -> None:
+    def _go_to(self, env: int, number: int) -> None:
+        """Make waypoint ``number`` the current one."""
         plan = self._plans[env]
         assert plan is not None
         waypoint = plan.waypoints[number]
-        self._at[env], self._since[env] = number, 0.0
+        self._waypoint[env], self._dwell[env] = number, 0.0
         self._target[env], self._opening[env] = waypoint.pose, waypoint.opening
         self._speed[env], self._turn[env] = waypoint.speed, waypoint.turn
-        self._bent[env] = waypoint.joints is not None
+        self._by_joints[env] = waypoint.joints is not None
         if waypoint.joints is not None:
-            self._bent_to[plan.arm][env] = waypoint.joints
+            self._target_joints[plan.arm][env] = waypoint.joints
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
-        """One step along the plans, which are made now where the task did not tell of its reset."""
-        if not self._begun:
+        """Return the action of one step along the plans, (B, n).
+
+        If the policy is not registered with the task, the plans are made at the first call.
+        """
+        if not self._is_reset:
             self.reset()
         dt = self.task.config.dt
         running = ~self.task.is_done()
@@ -142,51 +160,52 @@ class Planner(Policy):
             if not len(envs):
                 continue
             self._advance(name, group, envs, dt)
-            self._watch(name, envs, group.tcp_pose()[envs], dt)
+            self._check_arrivals(name, envs, group.tcp_pose()[envs], dt)
         return self._action()
 
-    def _advance(self, name: str, group: Any, envs: np.ndarray, dt: float) -> None:
-        """Move what an arm is told one step towards the waypoints of some envs."""
-        joints, poses_said = self._joints[name], self._pose[name]
+    def _advance(self, name: str, group: GroupHandle, envs: np.ndarray, dt: float) -> None:
+        """Move the commands of an arm one step towards the waypoints of some envs."""
+        joints, pose = self._joints[name], self._pose[name]
         turn = self._turn[envs] * dt
-        bent = self._bent[envs]
-        if not bent.all():
-            some = envs[~bent]
-            poses_said[some] = poses.towards(poses_said[some], self._target[some], self._speed[some] * dt, turn[~bent])
-            joints[some] = group.solve(poses_said[some], start=joints[some], iterations=4, envs=some, restart=False)[0]
-        if bent.any():
-            some = envs[bent]
-            way = self._bent_to[name][some] - joints[some]
-            joints[some] += way / np.maximum(np.abs(way).max(axis=1) / turn[bent], 1)[:, None]
-            poses_said[some] = group.forward(joints)[some]
+        by_joints = self._by_joints[envs]
+        if not by_joints.all():
+            some = envs[~by_joints]
+            pose[some] = poses.towards(pose[some], self._target[some], self._speed[some] * dt, turn[~by_joints])
+            joints[some] = group.solve(pose[some], start=joints[some], iterations=4, envs=some, restart=False)[0]
+        if by_joints.any():
+            some = envs[by_joints]
+            offset = self._target_joints[name][some] - joints[some]
+            joints[some] += offset / np.maximum(np.abs(offset).max(axis=1) / turn[by_joints], 1)[:, None]
+            pose[some] = group.forward(joints)[some]
 
-    def _watch(self, name: str, envs: np.ndarray, tool: np.ndarray, dt: float) -> None:
-        """Go on to the next waypoint in the envs whose tool has arrived."""
+    def _check_arrivals(self, name: str, envs: np.ndarray, tool: np.ndarray, dt: float) -> None:
+        """Continue to the next waypoint in the envs whose tool has reached the current one."""
         target, pose = self._target[envs], self._pose[name][envs]
-        said = np.linalg.norm(pose[:, :3] - target[:, :3], axis=1) < 1e-6
-        said &= _angle(pose, target) < 1e-6
-        bent = self._bent[envs]
-        said[bent] = np.abs(self._bent_to[name] - self._joints[name])[envs[bent]].max(axis=1) < 1e-9
+        commanded = np.linalg.norm(pose[:, :3] - target[:, :3], axis=1) < 1e-6
+        commanded &= _angle(pose, target) < 1e-6
+        by_joints = self._by_joints[envs]
+        offset = np.abs(self._target_joints[name] - self._joints[name])[envs[by_joints]]
+        commanded[by_joints] = offset.max(axis=1) < 1e-9
         near = (np.linalg.norm(tool[:, :3] - target[:, :3], axis=1) < _REACHED[0]) & (
             _angle(tool, target) < _REACHED[1]
         )
-        self._since[envs] += np.where(said, dt, 0.0)
-        for env in envs[said & (near | (self._since[envs] > _PATIENCE))].tolist():
-            self._arrived(env)
+        self._dwell[envs] += np.where(commanded, dt, 0.0)
+        for env in envs[commanded & (near | (self._dwell[envs] > _PATIENCE))].tolist():
+            self._finish_waypoint(env)
 
-    def _arrived(self, env: int) -> None:
+    def _finish_waypoint(self, env: int) -> None:
         plan = self._plans[env]
         assert plan is not None
-        number = int(self._at[env])
+        number = int(self._waypoint[env])
         waypoint = plan.waypoints[number]
-        if self._since[env] < waypoint.wait:
+        if self._dwell[env] < waypoint.wait:
             return
         if waypoint.check and not self.succeeded(env, waypoint.phase):
             if self.retries[env] < self.max_retries:
                 self.retries[env] += 1
-                self._begin(env)
+                self._start_plan(env)
         elif number + 1 < len(plan.waypoints):
-            self._go(env, number + 1)
+            self._go_to(env, number + 1)
 
     def _action(self) -> np.ndarray:
         robot = self.robot
@@ -194,32 +213,35 @@ class Planner(Policy):
         for name, group in robot.groups.items():
             part = robot.action_slices[name]
             if name in self.arms:
-                action[:, part] = command(robot, group, self._joints[name], self._pose[name], self.task.config.dt)
+                action[:, part] = arm_command(robot, group, self._joints[name], self._pose[name], self.task.config.dt)
             elif group.description.kind == "gripper":
                 action[:, part] = self._gripper(name)[:, None]
         return action
 
     def _gripper(self, name: str) -> np.ndarray:
-        """Openings of a gripper, (B,): as the plan of its arm says, else open."""
+        """Return the commanded opening of a gripper, (B,): that of its arm's plan, or open."""
         for arm, group in self.arms.items():
             if group.description.gripper == name:
                 return np.where(self._active[arm], self._opening, 1.0)
         return np.ones(self.task.n_envs)
 
-    # -- what it tells ------------------------------------------------------------------------------------------------
+    # -- sensors ------------------------------------------------------------------------------------------------------
 
     def phase(self, env: int) -> str:
-        """What it is doing in an env."""
+        """Return the phase of the current waypoint in an env, or "no_plan"."""
         plan = self._plans[env]
-        return "no_plan" if plan is None else plan.waypoints[int(self._at[env])].phase
+        return "no_plan" if plan is None else plan.waypoints[int(self._waypoint[env])].phase
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
-        """``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,), where it
-        grips or means to, in the frame of the robot's base."""
+        """Return the sensors of the planner.
+
+        ``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,), the grip of
+        the plan in the frame of the robot's base.
+        """
 
         def grips() -> np.ndarray:
             rows = np.stack([poses.IDENTITY if plan is None else plan.grip for plan in self._plans])
-            return self.robot.in_base_frame(rows)  # type: ignore[no-any-return]
+            return self.robot.in_base_frame(rows)
 
         def phases() -> list[dict[str, Any]]:
             return [{"phase": self.phase(env)} for env in range(self.task.n_envs)]

@@ -1,4 +1,4 @@
-"""Policies that play back actions, or ask somebody else."""
+"""Policies that replay actions, call a function, or run a network."""
 
 from __future__ import annotations
 
@@ -8,79 +8,99 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
-from sensorium.suites import flat
+from sensorium.suites import flatten_reading
+from sensorium.tasks.checks import Numbers
+from sensorium.tasks.task import Task
 from sensorium.worlds import Envs, env_ids
 
 
 class PlaybackPolicy(Policy):
-    """Tells again what was told before; the last action again when there are no more.
+    """A policy that replays recorded actions. After the last one it repeats that action.
 
     Args:
-        task: in which to act.
-        actions: (T, B, n) as ``task.get_history()["actions"]``, or (T, n) for every env.
+        task: the task in which it acts.
+        actions: (T, B, n), for example ``task.get_history()["actions"]``, or (T, n) for every env.
+
+    Raises:
+        OptionError: the actions have the wrong shape or are not finite.
     """
 
-    def __init__(self, task: Any, actions: Any) -> None:
+    def __init__(self, task: Task[Any], actions: ArrayLike) -> None:
         super().__init__(task)
         try:
             rows = np.asarray(actions, np.float64)
         except (ValueError, TypeError) as error:
-            raise OptionError(f"actions must be numbers, as many at every step: {error}") from error
+            raise OptionError(f"actions must be numbers, with rows of equal length at every step: {error}") from error
         if rows.ndim == 2:
             rows = np.repeat(rows[:, None], task.n_envs, axis=1)
         expected = (task.n_envs, task.robot.n_actions)
         if rows.ndim != 3 or rows.shape[1:] != expected or not len(rows) or not np.isfinite(rows).all():
-            raise OptionError(f"actions must be finite, (T, {expected[0]}, {expected[1]}), got {np.shape(actions)}")
+            raise OptionError(
+                f"actions must be finite and have shape (T, {expected[0]}, {expected[1]}) or (T, {expected[1]}), got "
+                f"shape {np.shape(actions)}"
+            )
         self._actions = rows
         self._next = np.zeros(task.n_envs, np.int64)
 
     def reset(self, envs: Envs = None) -> None:
-        """From the first action on."""
+        """Restart from the first action in envs that start an episode."""
         ids = env_ids(envs, self.task.n_envs)
         self._next[slice(None) if ids is None else ids] = 0
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
-        """The next action of each env."""
+        """Return the next action of each env, (B, n)."""
         now = np.minimum(self._next, len(self._actions) - 1)
         self._next += 1
         return self._actions[now, np.arange(self.task.n_envs)]
 
 
 class FunctionPolicy(Policy):
-    """Asks a function of your own.
+    """A policy that calls a function.
 
     Args:
-        task: in which to act.
-        function: observation -> (B, n) numbers or tensor.
+        task: the task in which it acts.
+        function: observation -> action (B, n), an array or a tensor.
+
+    Raises:
+        OptionError: ``function`` is not callable.
     """
 
-    def __init__(self, task: Any, function: Callable[[dict[str, Any]], Any]) -> None:
+    def __init__(self, task: Task[Any], function: Callable[[dict[str, Any]], Numbers]) -> None:
         super().__init__(task)
         if not callable(function):
             raise OptionError(f"function must be callable, got {function!r}")
         self._function = function
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
-        """What the function says."""
-        said = self._function(observation)
-        return np.asarray(said.detach().cpu() if isinstance(said, torch.Tensor) else said)
+        """Return the result of the function as an array."""
+        action = self._function(observation)
+        return np.asarray(action.detach().cpu() if isinstance(action, torch.Tensor) else action)
 
 
 class CheckpointPolicy(FunctionPolicy):
-    """Asks a network: observations of some uuids, side by side as (B, k) float32, go in; (B, n) comes out.
+    """A policy that runs a network.
+
+    The network's input is (B, k) float32, the observations of ``keys`` concatenated. Its output is the action (B, n).
 
     Args:
-        task: in which to act.
+        task: the task in which it acts.
         module: the network.
-        keys: uuids of array observations, in the order in which they go in; those of nested ones are sorted by name.
-        path: a checkpoint with its weights, as ``torch.save(module.state_dict(), path)`` wrote it. Only tensors are
-            read from it, no code.
+        keys: uuids of array observations, in the order of the input. Nested arrays are ordered by name.
+        path: file with the weights, written by ``torch.save(module.state_dict(), path)``. Only tensors are loaded from
+            it, never code.
+
+    Raises:
+        OptionError: the task has no sensors, or a key reads as text.
+        NameNotFoundError: the suite has no sensor of that uuid.
     """
 
-    def __init__(self, task: Any, module: torch.nn.Module, keys: Sequence[str], path: str | Path | None = None) -> None:
+    def __init__(
+        self, task: Task[Any], module: torch.nn.Module, keys: Sequence[str], path: str | Path | None = None
+    ) -> None:
         if task.suite is None:
             raise OptionError("a network needs observations: make the task with use_sensors=True")
         for key in keys:
@@ -93,10 +113,10 @@ class CheckpointPolicy(FunctionPolicy):
             module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         self.module = module.eval()
         self.keys = tuple(keys)
-        super().__init__(task, self._ask)
+        super().__init__(task, self._infer)
 
-    def _ask(self, observation: dict[str, Any]) -> torch.Tensor:
-        columns = np.concatenate([flat(observation[key]) for key in self.keys], axis=1)
+    def _infer(self, observation: dict[str, Any]) -> torch.Tensor:
+        columns = np.concatenate([flatten_reading(observation[key]) for key in self.keys], axis=1)
         with torch.no_grad():
-            said: torch.Tensor = self.module(torch.from_numpy(columns))
-        return said
+            action: torch.Tensor = self.module(torch.from_numpy(columns))
+        return action

@@ -1,4 +1,4 @@
-"""Observations of what the robot was told: five forms of the last action, one dict per env."""
+"""Observations of the last action: five representations of it, as one dict per env."""
 
 from __future__ import annotations
 
@@ -7,29 +7,37 @@ from typing import Any
 import numpy as np
 
 from sensorium.suites.observation import DictSensor
+from sensorium.suites.protocols import RobotLike
 from sensorium.worlds import Envs, env_ids
 
 FORMS = ("commanded_action", "joint_pos", "joint_pos_rel", "ee_twist", "ee_pose")
+"""The representations, which are also the names of the sensors below ``actions/``."""
+
+GroupState = dict[str, tuple[np.ndarray, np.ndarray | None]]
+"""Move group -> joint positions (B, n), and for arms the pose (B, 7) of the tool centre point in the world frame."""
 
 
 class ActionRecord:
-    """Keeps the last action of each env in five forms: zeros before the first one, and nothing at a terminal step.
+    """The last action of each env in five representations.
 
-    Forms, each by move group, in the order of the group's numbers:
-        ``commanded_action``: what the policy said, in the units of the group's controller.
-        ``joint_pos``: the joint targets that it amounts to, rad or m.
-        ``joint_pos_rel``: those less where the joints were when it was said.
-        ``ee_pose``: (7) of arms: the pose of the tool centre point at those targets, in the frame of the robot's base.
-        ``ee_twist``: (6) of arms: linear (m/s) and angular velocity (rad/s), in the frame of the robot's base, which
-            takes the tool centre point there from where it was, in one step.
+    Every representation is a dict of move group -> numbers:
+        ``commanded_action``: the action of the policy, in the units of the group's controller.
+        ``joint_pos``: the joint targets that the action leads to, rad or m.
+        ``joint_pos_rel``: those targets minus the joint positions before the action, rad or m.
+        ``ee_pose``: arms only, (7): the pose of the tool centre point at those targets, in the frame of the robot's
+            base.
+        ``ee_twist``: arms only, (6): the linear (m/s) and angular (rad/s) velocity, in the frame of the robot's base,
+            that moves the tool centre point from its pose before the action to ``ee_pose`` in one step.
+
+    All numbers are zero before the first action of an episode. At the step that ends an episode the dicts are empty.
 
     Args:
-        robot: with ``groups``, ``action_slices`` and ``way_in_base_frame()``.
-        n_envs: B.
-        dt: seconds of one step.
+        robot: the robot, in a built scene.
+        n_envs: number of envs, B.
+        dt: duration of one step, s.
     """
 
-    def __init__(self, robot: Any, n_envs: int, dt: float) -> None:
+    def __init__(self, robot: RobotLike, n_envs: int, dt: float) -> None:
         self._robot, self._dt = robot, dt
         self._arms = [name for name, group in robot.groups.items() if group.description.kind == "arm"]
         joints = {name: len(group.description.joints) for name, group in robot.groups.items()}
@@ -42,7 +50,7 @@ class ActionRecord:
         }
         self._table = np.zeros((n_envs, sum(sum(groups.values()) for groups in widths.values())))
         self._columns: dict[str, list[tuple[str, int, int]]] = {}
-        """Form -> of each group its name, and its first and last column of the table."""
+        """Representation -> (group, first column, end column) of each move group in the table."""
         first = 0
         for form, groups in widths.items():
             self._columns[form] = []
@@ -50,22 +58,26 @@ class ActionRecord:
                 self._columns[form].append((name, first, first + width))
                 first += width
         self._values = {
-            form: {name: self._table[:, first:last] for name, first, last in parts}
+            form: {name: self._table[:, first:end] for name, first, end in parts}
             for form, parts in self._columns.items()
         }
         self._rows: list[list[float]] | None = None
         self.terminal = np.zeros(n_envs, bool)
-        """Of each env, whether its last step ended the episode."""
+        """Whether the last step of each env ended its episode, (B,) bool."""
 
-    def before(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-        """Where joints and tool centre points are now; to be taken before the robot acts."""
+    def group_state(self) -> GroupState:
+        """Return the joint positions and tool poses of all move groups; call it before the robot acts."""
         groups = self._robot.groups
         return {name: (group.qpos, group.tcp_pose() if name in self._arms else None) for name, group in groups.items()}
 
-    def note(
-        self, action: np.ndarray, before: dict[str, tuple[np.ndarray, np.ndarray | None]], acting: np.ndarray
-    ) -> None:
-        """An action (B, n) was carried out in the envs of the mask ``acting``."""
+    def record(self, action: np.ndarray, before: GroupState, acting: np.ndarray) -> None:
+        """Store an action that the robot was commanded.
+
+        Args:
+            action: (B, n), in the units of the robot's controllers.
+            before: result of :meth:`group_state` before the robot acted.
+            acting: (B,) bool, the envs in which the robot acted. The other envs keep their last action.
+        """
         values, self._rows = self._values, None
         for name, group in self._robot.groups.items():
             qpos, tcp = before[name]
@@ -79,15 +91,19 @@ class ActionRecord:
                 values["ee_twist"][name][acting] = twist[acting]
 
     def reset(self, envs: Envs = None) -> None:
-        """Some envs begin an episode: no action yet."""
+        """Set the actions of envs that start an episode to zero."""
         ids = env_ids(envs, len(self.terminal))
-        rows: Any = slice(None) if ids is None else ids
+        rows: slice | np.ndarray = slice(None) if ids is None else ids
         self.terminal[rows] = False
         self._table[rows] = 0.0
         self._rows = None
 
     def sensors(self, str_max_len: int | None) -> list[DictSensor]:
-        """``actions/...``: one dict per env, move group -> numbers; ``{}`` at a terminal step."""
+        """Return the sensors ``actions/NAME``, one per representation.
+
+        Args:
+            str_max_len: see :class:`DictSensor`.
+        """
         return [
             DictSensor(f"actions/{form}", lambda form=form: self._dicts(form), str_max_len, of_numbers=True)  # type: ignore[misc]
             for form in FORMS
@@ -98,6 +114,6 @@ class ActionRecord:
             self._rows = self._table.tolist()
         parts = self._columns[form]
         return [
-            {} if ended else {name: row[first:last] for name, first, last in parts}
+            {} if ended else {name: row[first:end] for name, first, end in parts}
             for row, ended in zip(self._rows, self.terminal.tolist(), strict=True)
         ]

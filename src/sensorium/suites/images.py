@@ -1,29 +1,38 @@
-"""Observations of cameras: images, parameters, and where the task's objects are seen."""
+"""Observations of cameras: images, camera parameters, and the image points of the task's objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.jit import kernel
 from sensorium.suites.observation import ArraySensor
 
+if TYPE_CHECKING:
+    from sensorium.cameras.camera import CameraSensor
+
 POINTS = 10
-"""How many visible pixels of an object are kept."""
-_BOUNDS: dict[str, tuple[Any, float, float]] = {
+"""Number of visible pixels that are kept for each object."""
+_BOUNDS: dict[str, tuple[type[np.generic], float, float]] = {
     "rgb": (np.uint8, 0, 255),
     "depth": (np.float32, 0, np.inf),
     "segmentation": (np.int32, -1, np.inf),
 }
+"""Camera output -> dtype, lower and upper bound."""
 
 
-def camera_images(name: str, camera: Any) -> list[ArraySensor]:
-    """``NAME`` (H, W, 3) uint8, ``NAME_depth`` (H, W) float32 m and ``NAME_segmentation`` (H, W, 2) int32.
+def camera_images(name: str, camera: CameraSensor) -> list[ArraySensor]:
+    """Return a sensor for each image that a camera records.
 
-    Each where the camera records it. Depth is along the optical axis, infinite where nothing is; segmentation is body
-    and geom id, -1 where nothing is. One pass of the renderer serves them all.
+    The sensors are ``NAME`` (H, W, 3) uint8, ``NAME_depth`` (H, W) float32 and ``NAME_segmentation`` (H, W, 2) int32.
+    Depth is in metres along the optical axis, infinite where nothing is hit. Segmentation holds body and geom ids, -1
+    where nothing is hit. One render pass serves all of them.
+
+    Args:
+        name: NAME of the sensors.
+        camera: the camera, in a built scene.
     """
     sensors = []
     width, height = camera.resolution
@@ -41,11 +50,12 @@ def camera_images(name: str, camera: Any) -> list[ArraySensor]:
     return sensors
 
 
-def camera_parameters(name: str, camera: Any) -> ArraySensor:
-    """``sensor_param_NAME``: where the camera is, and how it sees.
+def camera_parameters(name: str, camera: CameraSensor) -> ArraySensor:
+    """Return the sensor ``sensor_param_NAME``: the intrinsic and extrinsic parameters of a camera.
 
-    ``intrinsic`` (3, 3) in pixels; ``extrinsic`` (3, 4) from the world to the camera in OpenCV axes (x right, y down, z
-    forward); ``cam2world`` (4, 4) from the camera in OpenGL axes (x right, y up, z backward) to the world.
+    ``intrinsic`` (3, 3) is in pixels. ``extrinsic`` (3, 4) maps the world frame to the camera frame in OpenCV axes (x
+    right, y down, z forward). ``cam2world`` (4, 4) maps the camera frame in OpenGL axes (x right, y up, z backward) to
+    the world frame.
     """
 
     def read() -> dict[str, np.ndarray]:
@@ -59,18 +69,19 @@ def camera_parameters(name: str, camera: Any) -> ArraySensor:
 
 
 def object_image_points(
-    cameras: Mapping[str, Any], roles: Callable[[], np.ndarray], names: tuple[str, ...], n_envs: int
+    cameras: Mapping[str, CameraSensor], roles: Callable[[], np.ndarray], names: tuple[str, ...], n_envs: int
 ) -> ArraySensor:
-    """``object_image_points``: visible pixels of the task's objects in each camera, from its segmentation.
+    """Return the sensor ``object_image_points``: visible pixels of the task's objects in each camera.
 
-    ``{camera: {role: {"points": (10, 2), "visible": (1,)}}}``: pixels (x, y) divided by width and height, spread evenly
-    over the object's visible pixels, row by row, and -1 where there are fewer; and how many pixels are visible.
+    It reads ``{camera: {role: {"points": (10, 2), "visible": (1,)}}}``. ``points`` are pixels (x, y) divided by width
+    and height, spread evenly over the object's visible pixels in row order, and -1 if the object has fewer visible
+    pixels. ``visible`` is the number of visible pixels. Both come from the ground-truth segmentation.
 
     Args:
-        cameras: those that record segmentation, by name.
-        roles: gives (B, bodies): of each body, which of ``names`` it belongs to in each env, or -1.
-        names: the roles, as "pickup_obj".
-        n_envs: B.
+        cameras: cameras that record segmentation, by name.
+        roles: returns (B, bodies) int: the index into ``names`` of the role that each body plays in each env, or -1.
+        names: the roles, for example ``("pickup_obj",)``.
+        n_envs: number of envs, B.
     """
     points = np.empty((n_envs, len(names), POINTS, 2), np.float32)
     visible = np.empty((n_envs, len(names)), np.int32)
@@ -81,7 +92,9 @@ def object_image_points(
             return result
         table = roles()
         for name, camera in cameras.items():
-            find_pixels(camera.read_ground_truth().segmentation.cpu().numpy(), table, points, visible)
+            segmentation = camera.read_ground_truth().segmentation
+            assert segmentation is not None, "the cameras record segmentation"
+            find_pixels(segmentation.cpu().numpy(), table, points, visible)
             result[name] = {
                 role: {"points": points[:, i].copy(), "visible": visible[:, i : i + 1].astype(np.float32)}
                 for i, role in enumerate(names)
@@ -94,7 +107,14 @@ def object_image_points(
 
 @kernel
 def find_pixels(segmentation: np.ndarray, table: np.ndarray, points: np.ndarray, visible: np.ndarray) -> None:
-    """Count the pixels of each role in (B, H, W, 2) body and geom ids, and pick some of them, evenly in their order."""
+    """Count the visible pixels of each role, and select some of them evenly in row order.
+
+    Args:
+        segmentation: (B, H, W, 2) int32, body and geom ids, -1 where nothing is hit.
+        table: (B, bodies) int, the role of each body, or -1.
+        points: (B, roles, n, 2) float32, filled with the selected pixels divided by width and height, else -1.
+        visible: (B, roles) int32, filled with the number of visible pixels.
+    """
     n_envs, height, width = segmentation.shape[:3]
     n_roles, n_points = points.shape[1:3]
     role_of = np.empty(table.shape[1] + 1, np.int64)
@@ -117,7 +137,7 @@ def find_pixels(segmentation: np.ndarray, table: np.ndarray, points: np.ndarray,
             for y in range(height):
                 seen = before
                 before += counts[y, role]
-                # the k-th is the pixel in the middle of the k-th of `kept` equal parts
+                # pixel k is in the middle of part k of `kept` equal parts
                 if k == kept or (2 * k + 1) * total // (2 * kept) >= before:
                     continue
                 for x in range(width):

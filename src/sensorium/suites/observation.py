@@ -1,41 +1,56 @@
-"""What a suite holds: things that can be read for all envs at once, each with a space."""
+"""Observation sensors: the entries of a suite. Each is read for all envs at once and has a Gymnasium space."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
+from numpy.typing import DTypeLike
 
 from sensorium.errors import OptionError
 from sensorium.sensors import Sensor
 from sensorium.suites.text import JsonSpace, encode
 from sensorium.worlds import Envs
 
+Arrays: TypeAlias = "np.ndarray | Mapping[str, Arrays]"
+"""An array, or a mapping of them that may nest. The first axis is the env."""
+Reading: TypeAlias = "Arrays | tuple[dict[str, Any], ...]"
+"""A reading of all envs: arrays, or one dict per env."""
+Stored: TypeAlias = "Reading | list[str]"
+"""A reading in the form that is written to files."""
+Shape: TypeAlias = "tuple[int, ...] | Mapping[str, Shape]"
+"""The shape of one env's array, or a mapping of shapes that may nest."""
+
 PRIVILEGED = "privileged/"
-"""What the names of ground truth in a suite begin with, so that it shows in spaces and files."""
+"""Prefix of the uuids of ground truth in a suite, so that spaces and files show it."""
 
 
 class ObservationSensor:
-    """One entry of a suite. Derive from it, or use :class:`ArraySensor` and :class:`DictSensor`.
+    """One entry of a suite.
+
+    Derive from it and define :meth:`read`, or use :class:`ArraySensor` or :class:`DictSensor`.
 
     Args:
-        uuid: its name in observations and files; may have slashes ("actions/ee_pose").
-        space: what one env's observation lies in.
-        is_image: whether it is an image, which histories leave out unless asked to keep them.
+        uuid: its key in observations and files. Slashes are allowed ("actions/ee_pose").
+        space: the space of one env's observation.
+        is_image: whether it reads an image. Histories skip images unless told to keep them.
+
+    Raises:
+        OptionError: ``uuid`` is empty.
     """
 
     is_dict = False
     """Whether it reads as one JSON-able dict per env."""
     privileged = False
-    """Whether it shows ground truth that a robot could not know."""
+    """Whether it reads ground truth, which a real robot does not have."""
     str_max_len: int | None = None
-    """Of dicts: how many bytes of UTF-8 one takes on disk; None for strings of any length."""
+    """Dicts: bytes of UTF-8 that one dict takes on disk; None for strings of any length."""
     of_numbers = False
-    """Of dicts: whether they hold nothing but lists of floats by text."""
+    """Dicts: whether every value is a list of floats."""
 
     def __init__(self, uuid: str, space: spaces.Space[Any], is_image: bool = False) -> None:
         if not uuid:
@@ -44,15 +59,18 @@ class ObservationSensor:
         self.space = space
         self.is_image = is_image
 
-    def read(self) -> Any:
-        """The observation of all envs: (B, ...) arrays, a dict of them, or a tuple of B dicts. Values, not views."""
+    def read(self) -> Reading:
+        """Return the observation of all envs: (B, ...) arrays, a dict of them, or a tuple of B dicts.
+
+        The values are copies: later steps do not change them.
+        """
         raise TypeError(f"{type(self).__name__} must define read()")
 
     def reset(self, envs: Envs = None) -> None:
-        """Some envs begin an episode."""
+        """Handle the start of an episode in some envs. Does nothing by default."""
 
-    def to_disk(self, value: Any) -> Any:
-        """What :meth:`read` gave, as arrays (or strings) for a file."""
+    def to_disk(self, value: Reading) -> Stored:
+        """Return a reading in the form that is written to files: arrays or strings."""
         return value
 
     def __repr__(self) -> str:
@@ -60,24 +78,26 @@ class ObservationSensor:
 
 
 class ArraySensor(ObservationSensor):
-    """Arrays from a function.
+    """An observation sensor that reads arrays from a function.
 
     Example:
-        >>> up = ArraySensor("height", lambda: robot.get_pose()[0][:, 2:].numpy(), shape=(1,))
+        >>> height = ArraySensor("height", lambda: robot.get_pose()[0][:, 2:].numpy(), shape=(1,))
 
     Args:
-        source: gives (B, *shape), or a dict of such arrays.
-        shape: of one env; or a dict of shapes. Nested dicts may nest further.
-        dtype: of the array.
-        low, high: bounds.
+        uuid: its key in observations and files.
+        source: returns (B, *shape), or a dict of such arrays.
+        shape: shape of one env's array, or a dict of shapes. Dicts may nest.
+        dtype: dtype of the arrays.
+        low, high: bounds of the space.
+        is_image: whether it reads an image.
     """
 
     def __init__(
         self,
         uuid: str,
-        source: Callable[[], Any],
-        shape: Any,
-        dtype: Any = np.float32,
+        source: Callable[[], Arrays],
+        shape: Shape,
+        dtype: DTypeLike = np.float32,
         low: float = -np.inf,
         high: float = np.inf,
         is_image: bool = False,
@@ -86,19 +106,23 @@ class ArraySensor(ObservationSensor):
         self._source = source
         self._dtype = np.dtype(dtype)
 
-    def read(self) -> Any:
-        """The arrays, as copies."""
+    def read(self) -> Arrays:
+        """Return copies of the arrays."""
         return _copied(self._source(), self._dtype)
 
 
 class DictSensor(ObservationSensor):
-    """Nested JSON-able dicts from a function, one per env.
+    """An observation sensor that reads nested JSON-able dicts from a function, one per env.
 
     Args:
-        source: gives B dicts.
-        str_max_len: how many bytes one takes on disk at most; None for strings of any length.
-        of_numbers: whether they hold nothing but lists of floats by text. This is not checked, so they are written
-            faster; that the floats are finite is.
+        uuid: its key in observations and files.
+        source: returns B dicts.
+        str_max_len: maximum number of bytes that one dict takes on disk, at least 2; None for strings of any length.
+        of_numbers: whether every value is a list of floats. Such dicts are written faster, since only the finiteness of
+            the floats is validated.
+
+    Raises:
+        OptionError: ``str_max_len`` is less than 2.
     """
 
     is_dict = True
@@ -112,29 +136,30 @@ class DictSensor(ObservationSensor):
     ) -> None:
         super().__init__(uuid, JsonSpace())
         if str_max_len is not None and str_max_len < 2:
-            raise OptionError(f"{uuid!r}: str_max_len must be 2 or more ('{{}}' has 2 bytes), got {str_max_len}")
+            raise OptionError(f"{uuid!r}: str_max_len must be >= 2 (the bytes of '{{}}') or None, got {str_max_len}")
         self.str_max_len = str_max_len
         self.of_numbers = of_numbers
         self._source = source
 
     def read(self) -> tuple[dict[str, Any], ...]:
-        """One dict per env."""
+        """Return one dict per env."""
         return tuple(self._source())
 
-    def to_disk(self, value: Any) -> Any:
-        """(B, str_max_len) uint8, or B strings."""
-        return encode(self.uuid, value, self.str_max_len)
+    def to_disk(self, value: Reading) -> Stored:
+        """Return a reading as (B, str_max_len) uint8, or as B strings if ``str_max_len`` is None."""
+        return encode(self.uuid, value, self.str_max_len)  # type: ignore[arg-type]
 
 
 class PipelineSensor(ObservationSensor):
-    """A sensor of the scene (IMU, lidar, camera, ...) as an entry of a suite: what its ``read()`` gives.
+    """A sensor of the scene (IMU, lidar, camera, ...) as an entry of a suite.
 
-    A reading of one tensor is an array; one of several is a dict of those that are there.
+    It reads what ``sensor.read()`` returns. A reading of one tensor becomes an array. A reading of several becomes a
+    dict of those that are not None.
 
     Args:
-        sensor: of a scene that was built.
-        uuid: its name in the suite. Default: its own.
-        privileged: whether it shows ground truth, under "privileged/UUID"; it takes a suite that is privileged, too.
+        sensor: a sensor of a built scene.
+        uuid: its key in the suite. Default: the sensor's own uuid.
+        privileged: whether to read ground truth, under the key "privileged/UUID". Only a privileged suite accepts it.
     """
 
     def __init__(self, sensor: Sensor[Any], uuid: str | None = None, privileged: bool = False) -> None:
@@ -145,16 +170,18 @@ class PipelineSensor(ObservationSensor):
         super().__init__(f"{PRIVILEGED}{name}" if privileged else name, _space_of(reading), images)
         self.privileged = privileged
 
-    def read(self) -> Any:
-        """The reading as NumPy arrays, copied."""
+    def read(self) -> Arrays:
+        """Return the reading as copied NumPy arrays."""
         reading = _fields(self._read())
         if isinstance(reading, dict):
             return {name: value.cpu().numpy().copy() for name, value in reading.items()}
         return reading.cpu().numpy().copy()
 
 
-def box(shape: tuple[int, ...], dtype: Any = np.float32, low: float = -np.inf, high: float = np.inf) -> spaces.Box:
-    """A box with the bounds of its type where none are given."""
+def box_space(
+    shape: tuple[int, ...], dtype: DTypeLike = np.float32, low: float = -np.inf, high: float = np.inf
+) -> spaces.Box:
+    """Return a ``Box`` space. Infinite bounds of integer dtypes become the limits of the dtype, at most +-2**62."""
     dtype = np.dtype(dtype)
     if dtype == np.bool_:
         return spaces.Box(0, 1, shape, np.bool_)  # type: ignore[arg-type]
@@ -170,10 +197,10 @@ def box(shape: tuple[int, ...], dtype: Any = np.float32, low: float = -np.inf, h
 
 
 class SensedBox(spaces.Box):
-    """A box of what a sensor reads, where NaN is a reading too: of a ray that hit nothing, say."""
+    """A ``Box`` space that also contains NaN, which sensors read for example for a ray that hits nothing."""
 
-    def contains(self, x: Any) -> bool:
-        """Whether it could have been read."""
+    def contains(self, x: object) -> bool:
+        """Return whether ``x`` is a possible reading."""
         if isinstance(x, np.ndarray) and x.dtype.kind == "f" and np.isnan(x).any():
             x = np.where(np.isnan(x), np.zeros((), x.dtype), x)
         return super().contains(x)
@@ -185,28 +212,28 @@ def _(space: SensedBox, n: int = 1) -> SensedBox:
     return SensedBox(low, high, dtype=space.dtype.type)  # type: ignore[union-attr]
 
 
-def _boxes(shape: Any, dtype: np.dtype[Any], low: float, high: float) -> spaces.Space[Any]:
-    if isinstance(shape, dict):
+def _boxes(shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> spaces.Space[Any]:
+    if isinstance(shape, Mapping):
         return spaces.Dict({name: _boxes(each, dtype, low, high) for name, each in shape.items()})
-    return box(tuple(shape), dtype, low, high)
+    return box_space(tuple(shape), dtype, low, high)
 
 
-def _space_of(reading: Any) -> spaces.Space[Any]:
+def _space_of(reading: dict[str, torch.Tensor] | torch.Tensor) -> spaces.Space[Any]:
     if isinstance(reading, dict):
         return spaces.Dict({name: _space_of(each) for name, each in reading.items()})
     array = reading.cpu().numpy()
     if array.dtype.kind == "f":
         return SensedBox(-np.inf, np.inf, array.shape[1:], array.dtype.type)
-    return box(array.shape[1:], array.dtype)
+    return box_space(array.shape[1:], array.dtype)
 
 
-def _fields(reading: Any) -> dict[str, torch.Tensor] | torch.Tensor:
+def _fields(reading: torch.Tensor | NamedTuple) -> dict[str, torch.Tensor] | torch.Tensor:
     if isinstance(reading, torch.Tensor):
         return reading
     return {name: value for name, value in reading._asdict().items() if value is not None}
 
 
-def _copied(value: Any, dtype: np.dtype[Any]) -> Any:
+def _copied(value: Arrays, dtype: np.dtype[Any]) -> Arrays:
     if isinstance(value, dict):
         return {name: _copied(each, dtype) for name, each in value.items()}
     return np.array(value, dtype)

@@ -1,4 +1,4 @@
-"""Observations of the world's state: robots, and everything else."""
+"""Observations of the true simulation state: the robot, and all other entities of the scene."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ import numpy as np
 
 from sensorium.errors import OptionError
 from sensorium.suites.observation import ArraySensor
+from sensorium.suites.protocols import MoveGroupLike, RobotLike
 from sensorium.worlds import Scene
 
 
 class BodyStates:
-    """Poses and velocities of some links, gathered at once.
+    """Poses and velocities of some links, gathered by one kernel call.
 
     Args:
-        scene: a scene that was built, on the CPU.
+        scene: a built scene on the CPU backend.
         bodies: ids of the links.
+
+    Raises:
+        OptionError: the scene runs on a GPU.
     """
 
     def __init__(self, scene: Scene, bodies: Sequence[int]) -> None:
         world, model = scene.world, scene.model
         if world.is_gpu:
-            raise OptionError(f"observations of the state need the CPU engine; this scene runs on {world.device}")
+            raise OptionError(
+                f"state observations need the CPU backend; this scene runs on {world.device}: build it with "
+                "device='cpu'"
+            )
         self._bodies = np.asarray(bodies, np.intp)
         self._roots = model.body_rootid[self._bodies]
         self._xpos, self._xquat, self._cvel, self._com = (
@@ -32,19 +39,26 @@ class BodyStates:
         self._out = np.empty((world.n_envs, len(self._bodies), 13), np.float32)
 
     def read(self) -> np.ndarray:
-        """(B, n, 13) float32 in the world frame: pose (7), linear velocity m/s (3), angular velocity rad/s (3)."""
-        from sensorium.suites import state_kernels
+        """Return (B, n, 13) float32 in the world frame: pose (7), linear m/s (3) and angular velocity rad/s (3).
+
+        The array is overwritten by the next call.
+        """
+        from sensorium.suites import body_state_kernels
 
         fields = self._xpos, self._xquat, self._cvel, self._com
-        state_kernels.gather(*fields, self._bodies, self._roots, self._out)
+        body_state_kernels.gather(*fields, self._bodies, self._roots, self._out)
         return self._out
 
 
 def env_states(scene: Scene) -> ArraySensor:
-    """``env_states``: every actor's pose and velocity, and every articulation's joints, each by its own name.
+    """Return the sensor ``env_states``: the state of every actor and every articulation, by name.
 
-    ``{"actors": {name: (13,)}, "articulations": {name: (2 n,)}}``: the pose of the root link in the world frame with
-    linear and angular velocity, and joint positions followed by joint velocities.
+    It reads ``{"actors": {name: (13,)}, "articulations": {name: (2 n,)}}``. An actor's state is the pose of its root
+    link in the world frame with its linear and angular velocity. An articulation's state is its joint positions
+    followed by its joint velocities.
+
+    Args:
+        scene: a built scene on the CPU backend.
     """
     actors = {name: entity for name, entity in scene.entities.items() if entity._root is not None}
     states = BodyStates(scene, [entity._body for entity in actors.values()])
@@ -57,20 +71,24 @@ def env_states(scene: Scene) -> ArraySensor:
         return {
             "actors": {name: rows[:, number] for number, name in enumerate(actors)},
             "articulations": {
-                name: np.concatenate([qpos[:, places], qvel[:, dofs]], axis=1)
-                for name, (places, dofs) in columns.items()
+                name: np.concatenate([qpos[:, addresses], qvel[:, dofs]], axis=1)
+                for name, (addresses, dofs) in columns.items()
             },
         }
 
     shape = {
         "actors": dict.fromkeys(actors, (13,)),
-        "articulations": {name: (2 * len(places),) for name, (places, _) in columns.items()},
+        "articulations": {name: (2 * len(addresses),) for name, (addresses, _) in columns.items()},
     }
     return ArraySensor("env_states", read, shape)
 
 
-def robot_state(robot: Any) -> list[ArraySensor]:
-    """``qpos`` and ``qvel`` by move group, rad or m and per second, and ``robot_base_pose`` (7,) in the world frame."""
+def robot_state(robot: RobotLike) -> list[ArraySensor]:
+    """Return the sensors ``qpos``, ``qvel`` and ``robot_base_pose`` of a robot.
+
+    ``qpos`` (rad or m) and ``qvel`` (rad/s or m/s) are dicts by move group. ``robot_base_pose`` (7,) is in the world
+    frame.
+    """
     groups = robot.groups
     sizes = {name: (len(group.description.joints),) for name, group in groups.items()}
     return [
@@ -80,15 +98,18 @@ def robot_state(robot: Any) -> list[ArraySensor]:
     ]
 
 
-def tcp_poses(robot: Any) -> list[ArraySensor]:
-    """``tcp_pose`` (7,) in the frame of the robot's base; ``tcp_pose_left`` and ``_right`` where there are two arms."""
+def tcp_poses(robot: RobotLike) -> list[ArraySensor]:
+    """Return the sensor ``tcp_pose`` (7,) in the frame of the robot's base.
+
+    A robot with two arms has ``tcp_pose_left`` and ``tcp_pose_right`` instead.
+    """
     arms = {name: group for name, group in robot.groups.items() if group.description.kind == "arm"}
     sensors = []
     for name, group in arms.items():
         side = "" if len(arms) == 1 else f"_{name.removesuffix('_arm')}"
 
-        def read(group: Any = group) -> np.ndarray:
-            return robot.in_base_frame(group.tcp_pose())  # type: ignore[no-any-return]
+        def read(group: MoveGroupLike = group) -> np.ndarray:
+            return robot.in_base_frame(group.tcp_pose())
 
         sensors.append(ArraySensor(f"tcp_pose{side}", read, (7,)))
     return sensors

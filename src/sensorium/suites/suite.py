@@ -1,9 +1,9 @@
-"""``SensorSuite``: everything that a policy sees, by name."""
+"""``SensorSuite``: the observation sensors of a policy, by uuid."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from gymnasium import spaces
@@ -11,12 +11,14 @@ from gymnasium.vector.utils import batch_space
 
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.sensors import Sensor
-from sensorium.suites.observation import ObservationSensor, PipelineSensor
+from sensorium.suites.observation import ObservationSensor, PipelineSensor, Reading, Stored
 from sensorium.worlds import Envs
+
+DefaultT = TypeVar("DefaultT")
 
 
 class SensorSuite(Mapping[str, ObservationSensor]):
-    """Sensors by uuid, in the order in which they were added.
+    """An ordered mapping from uuid to observation sensor.
 
     Example:
         >>> suite = SensorSuite(n_envs=scene.n_envs)
@@ -27,10 +29,10 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         True
 
     Args:
-        n_envs: B.
-        sensors: to begin with.
-        owner: who contributes those.
-        privileged: whether it may hold ground truth of a robot's sensors.
+        n_envs: number of envs, B.
+        sensors: the first sensors.
+        owner: who contributes them, for messages and files.
+        privileged: whether the suite accepts ground truth of a robot's sensors.
     """
 
     def __init__(
@@ -44,39 +46,48 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         self.privileged = privileged
         self._sensors: dict[str, ObservationSensor] = {}
         self._owners: dict[str, str] = {}
-        self._seen: set[str] = set()
+        self._checked: set[str] = set()
         self.extend(sensors, owner)
 
-    # -- what it holds ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def add(self, sensor: ObservationSensor | Sensor[Any], owner: str = "suite") -> None:
-        """Take one more sensor, of the scene (after build) or of observations.
+        """Add an observation sensor, or a sensor of a built scene.
+
+        Args:
+            sensor: the sensor.
+            owner: who contributes it.
 
         Raises:
-            DuplicateNameError: the uuid is taken; names both owners.
+            DuplicateNameError: the uuid is taken. The message names both owners.
+            OptionError: ``sensor`` is not a sensor, or reads ground truth and the suite is not privileged.
         """
         self.extend([sensor], owner)
 
     def extend(self, sensors: Iterable[ObservationSensor | Sensor[Any]], owner: str = "suite") -> None:
-        """Take several; if one of them cannot be taken, none is."""
+        """Add several sensors; raises as :meth:`add`. If one of them is refused, none is added."""
         new: dict[str, ObservationSensor] = {}
         for sensor in sensors:
             if not isinstance(sensor, ObservationSensor | Sensor):
-                raise OptionError(f"a suite holds sensors; {owner} gave {sensor!r}")
+                raise OptionError(
+                    f"a suite takes an ObservationSensor or a Sensor of a scene; {owner} contributes {sensor!r}"
+                )
             if sensor.uuid in self._sensors or sensor.uuid in new:
                 first = self._owners.get(sensor.uuid, owner)
                 raise DuplicateNameError(
-                    f"the uuid {sensor.uuid!r} is contributed by {first} and by {owner}; give one of the two another"
+                    f"the uuid {sensor.uuid!r} is contributed by {first} and by {owner}; rename one of the two sensors"
                 )
             if isinstance(sensor, ObservationSensor) and sensor.privileged and not self.privileged:
-                raise OptionError(f"{sensor.uuid!r} shows ground truth; make the suite with privileged=True for that")
+                raise OptionError(
+                    f"{sensor.uuid!r} reads ground truth, which a suite accepts only if it is made with privileged=True"
+                )
             new[sensor.uuid] = PipelineSensor(sensor) if isinstance(sensor, Sensor) else sensor
         self._sensors |= new
         self._owners |= dict.fromkeys(new, owner)
         self._space: spaces.Dict | None = None
 
     def owner(self, uuid: str) -> str:
-        """Who contributed a sensor."""
+        """Return who contributed a sensor."""
         return self._owners[self[uuid].uuid]
 
     def __getitem__(self, uuid: str) -> ObservationSensor:
@@ -85,8 +96,12 @@ class SensorSuite(Mapping[str, ObservationSensor]):
             raise NameNotFoundError(f"the suite has no sensor {uuid!r}{hint}")
         return self._sensors[uuid]
 
-    def get(self, uuid: str, default: Any = None) -> Any:
-        """A sensor, or ``default`` where there is none of that name."""
+    @overload
+    def get(self, uuid: str) -> ObservationSensor | None: ...
+    @overload
+    def get(self, uuid: str, default: DefaultT) -> ObservationSensor | DefaultT: ...
+    def get(self, uuid: str, default: object = None) -> object:
+        """Return a sensor, or ``default`` if the suite has none of that uuid."""
         return self._sensors.get(uuid, default)
 
     def __contains__(self, uuid: object) -> bool:
@@ -98,53 +113,62 @@ class SensorSuite(Mapping[str, ObservationSensor]):
     def __len__(self) -> int:
         return len(self._sensors)
 
-    # -- what it gives ------------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------------
 
     @property
     def single_space(self) -> spaces.Dict:
-        """What one env's observation lies in, one key per uuid."""
-        return _in_order({uuid: sensor.space for uuid, sensor in self._sensors.items()})
+        """The space of one env's observation, one key per uuid."""
+        return _ordered_dict_space({uuid: sensor.space for uuid, sensor in self._sensors.items()})
 
     @property
     def space(self) -> spaces.Dict:
-        """What :meth:`read` gives lies in it: the spaces of B envs, one key per uuid. Dicts are a tuple of B spaces."""
+        """The space of :meth:`read`, for B envs, one key per uuid. A dict sensor has a tuple of B spaces."""
         if self._space is None:
-            self._space = _in_order(
+            self._space = _ordered_dict_space(
                 {uuid: batch_space(sensor.space, self.n_envs) for uuid, sensor in self._sensors.items()}
             )
         return self._space
 
     def read(self) -> dict[str, Any]:
-        """The observations of all envs, by uuid: values that later steps do not change."""
+        """Return the observations of all envs, by uuid. Later steps do not change them.
+
+        Raises:
+            OptionError: the first reading of a sensor does not lie in the space that the sensor declares.
+        """
         observation = {uuid: sensor.read() for uuid, sensor in self._sensors.items()}
-        if len(self._seen) < len(observation):
-            self._look_at(observation)
+        if len(self._checked) < len(observation):
+            self._check_first_readings(observation)
         return observation
 
-    def _look_at(self, observation: dict[str, Any]) -> None:
-        """See that what sensors read for the first time lies in their spaces."""
+    def _check_first_readings(self, observation: dict[str, Reading]) -> None:
         for uuid, value in observation.items():
-            if uuid not in self._seen and not self.space[uuid].contains(value):
+            if uuid not in self._checked and not self.space[uuid].contains(value):
                 raise OptionError(
-                    f"the sensor {uuid!r} of {self._owners[uuid]} reads {_form(value)}, which is not in the space that "
-                    f"it declares, of {self.n_envs} envs: {self.space[uuid]}"
+                    f"the sensor {uuid!r} of {self._owners[uuid]} reads {_format(value)}, which is not in the space "
+                    f"that it declares for {self.n_envs} envs: {self.space[uuid]}"
                 )
-            self._seen.add(uuid)
+            self._checked.add(uuid)
 
     def reset(self, envs: Envs = None) -> None:
-        """Some envs begin an episode."""
+        """Reset the sensors for envs that start an episode."""
         for sensor in self._sensors.values():
             sensor.reset(envs)
 
-    def to_disk(self, observation: Mapping[str, Any]) -> dict[str, Any]:
-        """What :meth:`read` gave in the form of files: dicts as fixed-length UTF-8, see :func:`suites.encode`."""
-        lacking = [uuid for uuid in self._sensors if uuid not in observation]
-        if lacking:
-            raise OptionError(f"the observation lacks {shorten(lacking)}: give what read() gave")
+    def to_disk(self, observation: Mapping[str, Reading]) -> dict[str, Stored]:
+        """Return an observation of :meth:`read` in the form that is written to files.
+
+        Dicts become fixed-length UTF-8; see :func:`sensorium.suites.encode`.
+
+        Raises:
+            OptionError: the observation lacks a sensor of the suite.
+        """
+        missing = [uuid for uuid in self._sensors if uuid not in observation]
+        if missing:
+            raise OptionError(f"the observation lacks {shorten(missing)}; pass the result of suite.read()")
         return {uuid: sensor.to_disk(observation[uuid]) for uuid, sensor in self._sensors.items()}
 
     def describe(self) -> list[dict[str, str]]:
-        """One row a sensor: uuid, owner, and the space of one env."""
+        """Return one row per sensor: its uuid, its owner and the space of one env."""
         return [
             {"uuid": uuid, "owner": self._owners[uuid], "space": str(sensor.space)}
             for uuid, sensor in self._sensors.items()
@@ -154,33 +178,36 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         return f"<SensorSuite of {len(self)}: {', '.join(self)}>"
 
 
-def _in_order(by_name: dict[str, spaces.Space[Any]]) -> spaces.Dict:
-    """A Dict space that keeps the order; given a dict, Gymnasium would sort it."""
+def _ordered_dict_space(by_name: dict[str, spaces.Space[Any]]) -> spaces.Dict:
+    """Return a Dict space that keeps the order of its keys. Gymnasium sorts the keys of a dict, but not of a list."""
     return spaces.Dict(list(by_name.items()))  # type: ignore[arg-type]
 
 
-def _form(value: Any) -> str:
-    """Shapes and types of an observation, for messages."""
+def _format(value: Reading) -> str:
+    """Return the shapes and dtypes of a reading, for messages."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name!r}: {_form(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{name!r}: {_format(each)}" for name, each in value.items()) + "}"
     if isinstance(value, tuple):
         return f"{len(value)} dicts"
     return f"{getattr(value, 'dtype', type(value).__name__)} {getattr(value, 'shape', '')}"
 
 
 def pick_env(value: Any, env: int) -> Any:
-    """One env's part of what a suite read."""
+    """Return one env's part of a reading, or of a whole observation."""
     if isinstance(value, dict):
         return {name: pick_env(each, env) for name, each in value.items()}
     return value[env]
 
 
-def flat(value: Any) -> np.ndarray:
-    """What a suite read of one uuid as (B, k) float32: arrays side by side, those of nested ones sorted by name."""
+def flatten_reading(value: Reading) -> np.ndarray:
+    """Return an array reading as one (B, k) float32 array.
+
+    Nested arrays are concatenated in the order of their names.
+    """
     return np.concatenate(_columns(value), axis=1)
 
 
-def _columns(value: Any) -> list[np.ndarray]:
+def _columns(value: Reading) -> list[np.ndarray]:
     if isinstance(value, dict):
         return [part for name in sorted(value) for part in _columns(value[name])]
     return [np.asarray(value, np.float32).reshape(len(value), -1)]

@@ -1,4 +1,4 @@
-"""Nested dicts as JSON: the space that holds them, and their form on disk."""
+"""Nested dicts as JSON: their Gymnasium space, and their form on disk."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from sensorium.errors import OptionError
 
 
 class JsonSpace(Space[dict[str, Any]]):
-    """All dicts that JSON can hold: strings as keys, and strings, finite numbers, booleans, None, lists and dicts."""
+    """The space of all dicts that JSON can represent.
+
+    Keys are strings. Values are strings, finite numbers, booleans, None, lists and dicts.
+    """
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(None, None, seed)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Text has no fixed number of numbers."""
+        """False: text has no fixed length."""
         return False
 
-    def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
-        """A small dict with a number that is drawn."""
+    def sample(self, mask: object = None, probability: object = None) -> dict[str, Any]:
+        """Return a small dict with a random number. ``mask`` and ``probability`` are ignored."""
         return {"value": float(self.np_random.standard_normal())}
 
-    def contains(self, x: Any) -> bool:
-        """Whether ``x`` is a dict that survives JSON."""
+    def contains(self, x: object) -> bool:
+        """Return whether ``x`` is a dict that JSON represents without loss."""
         return isinstance(x, dict) and _is_json(x)
 
     def __eq__(self, other: object) -> bool:
@@ -44,10 +47,18 @@ class JsonSpace(Space[dict[str, Any]]):
 
 
 def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> np.ndarray | list[str]:
-    """Dicts as they go to disk: (n, length) uint8, UTF-8 and zeros behind it; or n strings where ``length`` is None.
+    """Return dicts in the form that is written to files.
+
+    Args:
+        uuid: the sensor that read them, for messages.
+        values: n dicts, one per env.
+        length: bytes per dict, or None for strings of any length.
+
+    Returns:
+        (n, length) uint8: UTF-8 padded with zeros. If ``length`` is None, n strings.
 
     Raises:
-        OptionError: some text does not fit; nothing is ever cut off.
+        OptionError: a dict is not JSON, or its text does not fit. Text is never truncated.
     """
     texts = to_texts(uuid, values)
     if length is None:
@@ -59,21 +70,21 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
 def to_texts(
     uuid: str, values: Sequence[dict[str, Any]], envs: Sequence[int] | None = None, of_numbers: bool = False
 ) -> list[bytes]:
-    """Dicts as JSON, in UTF-8.
+    """Return dicts as JSON in UTF-8.
 
     Args:
-        uuid: of the sensor that reads them, for messages.
-        values: one of each env.
-        envs: of which envs; None for all.
-        of_numbers: whether they hold nothing but lists of floats by text. This is not checked, so it is faster; that
-            the floats are finite is.
+        uuid: the sensor that read them, for messages.
+        values: one dict per env.
+        envs: the env of each dict; None for all envs.
+        of_numbers: whether every value is a list of floats. Only the finiteness of the floats is then validated, which
+            is faster.
 
     Raises:
-        OptionError: some are no JSON; names the first.
+        OptionError: a dict is not JSON. The message names the first such env.
     """
     values = list(values)
-    # all at once is many times faster; a text has no line breaks, and there are as many as dicts unless some string or
-    # list within them looks like the end of one
+    # Serialising all dicts at once is many times faster. A text has no line breaks, so the split gives one text per
+    # dict, unless a string or a list within a dict contains "},{".
     joined = _json_of_numbers(values) if of_numbers else _json(values)
     if joined is not None and set(map(type, values)) == {dict}:
         texts = joined.replace(b"},{", b"}\n{").split(b"\n")
@@ -84,7 +95,7 @@ def to_texts(
         text = _json([value])
         if text is None or not isinstance(value, dict):
             raise OptionError(
-                f"{uuid!r}: what env {env} says is no JSON: keys must be strings, and values "
+                f"{uuid!r}: the value of env {env} is not JSON: it must be a dict with string keys, whose values are "
                 f"strings, finite numbers, booleans, None, lists or dicts; got {value!r}"
             )
         texts.append(text)
@@ -92,7 +103,7 @@ def to_texts(
 
 
 def _json(values: list[Any]) -> bytes | None:
-    """What JSON holds of some values, between the brackets of their list; None if they do not come back as they are."""
+    """Return the JSON of a list without its brackets, or None if JSON does not represent the values without loss."""
     try:
         text = to_json(values)
         return text[1:-1] if from_json(text, allow_inf_nan=False) == values else None
@@ -101,7 +112,7 @@ def _json(values: list[Any]) -> bytes | None:
 
 
 def _json_of_numbers(values: list[Any]) -> bytes | None:
-    """The same of lists of floats by text, of which only those can fail that are not finite."""
+    """Return the same for dicts of lists of floats, which only fail if a float is not finite."""
     try:
         text: bytes = to_json(values)
     except ValueError:
@@ -110,10 +121,16 @@ def _json_of_numbers(values: list[Any]) -> bytes | None:
 
 
 def check_lengths(uuid: str, texts: Sequence[bytes], length: int, env: int | None = None) -> None:
-    """See that texts have room in ``length`` bytes; arguments as above.
+    """Check that every text has at most ``length`` bytes.
+
+    Args:
+        uuid: the sensor that read them, for messages.
+        texts: the texts.
+        length: maximum number of bytes.
+        env: the env of all texts. Default: text i belongs to env i.
 
     Raises:
-        OptionError: one has not.
+        OptionError: a text is longer.
     """
     sizes = list(map(len, texts))
     longest = max(sizes, default=0)
@@ -125,17 +142,17 @@ def check_lengths(uuid: str, texts: Sequence[bytes], length: int, env: int | Non
 
 
 def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:
-    """The dicts that :func:`encode` was given."""
+    """Return the dicts that were given to :func:`encode`."""
     if isinstance(stored, np.ndarray) and stored.dtype == np.uint8:
         return [json.loads(row.tobytes().rstrip(b"\0").decode("utf-8")) for row in stored]
     return [json.loads(text) for text in stored]
 
 
-def _is_json(x: Any) -> bool:
+def _is_json(x: object) -> bool:
     if isinstance(x, dict):
         return all(isinstance(key, str) and _is_json(value) for key, value in x.items())
     if isinstance(x, list):
         return all(map(_is_json, x))
     if isinstance(x, str):
-        return not any("\ud800" <= letter <= "\udfff" for letter in x)  # which have no UTF-8
+        return not any("\ud800" <= letter <= "\udfff" for letter in x)  # surrogates have no UTF-8 encoding
     return x is None or isinstance(x, bool | int) or (isinstance(x, float) and math.isfinite(x))

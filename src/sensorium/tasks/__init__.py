@@ -1,31 +1,31 @@
-"""Tasks for robots, in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
+"""Robot tasks in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
 
 from sensorium.tasks.balance import Balance, BalanceConfig
-from sensorium.tasks.catalogue import TASKS, VIEWS, default_robot, make, names, views_named
+from sensorium.tasks.catalogue import CAMERA_VIEWS, TASKS, camera_views, default_robot, make, names
 from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
-from sensorium.tasks.core import get_core_sensors
+from sensorium.tasks.core_sensors import get_core_sensors
 from sensorium.tasks.door_opening import DoorOpening, DoorOpeningConfig
 from sensorium.tasks.floor_plan import FURNITURE, FloorPlan, Footprint
-from sensorium.tasks.furniture import LEAVES, Leaf
+from sensorium.tasks.furniture import OPENABLE_PARTS, OpenablePart
 from sensorium.tasks.gym import GymView, VectorView, as_gym, as_vector, register
 from sensorium.tasks.history import History
 from sensorium.tasks.multi import MultiTask, MultiTaskConfig, SubTask
 from sensorium.tasks.nav import NavToObj, NavToObjConfig
-from sensorium.tasks.objects import THINGS, Thing
-from sensorium.tasks.opening import DoorState, LeafConfig, LeafTask, Opening, OpeningConfig
+from sensorium.tasks.objects import OBJECTS, TaskObject
+from sensorium.tasks.opening import DoorState, Opening, OpeningConfig, OpenPartConfig, OpenPartTask
 from sensorium.tasks.pick import Pick, PickConfig
 from sensorium.tasks.pick_and_place import PickAndPlace, PickAndPlaceConfig
 from sensorium.tasks.reach import Reach, ReachConfig
-from sensorium.tasks.shared import SharedTask
+from sensorium.tasks.shared_task import SharedTask
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
 
 __all__ = [
+    "CAMERA_VIEWS",
     "FURNITURE",
-    "LEAVES",
+    "OBJECTS",
+    "OPENABLE_PARTS",
     "TASKS",
-    "THINGS",
-    "VIEWS",
     "Balance",
     "BalanceConfig",
     "DoorOpening",
@@ -35,13 +35,13 @@ __all__ = [
     "Footprint",
     "GymView",
     "History",
-    "Leaf",
-    "LeafConfig",
-    "LeafTask",
     "MultiTask",
     "MultiTaskConfig",
     "NavToObj",
     "NavToObjConfig",
+    "OpenPartConfig",
+    "OpenPartTask",
+    "OpenablePart",
     "Opening",
     "OpeningConfig",
     "Pick",
@@ -58,14 +58,14 @@ __all__ = [
     "Task",
     "TaskCamera",
     "TaskConfig",
-    "Thing",
+    "TaskObject",
     "VectorView",
     "as_gym",
     "as_vector",
+    "camera_views",
     "default_robot",
     "get_core_sensors",
     "make",
     "names",
     "register",
-    "views_named",
 ]

@@ -1,75 +1,119 @@
-"""Checks of what tasks are handed."""
+"""Validation of the arguments of tasks: actions, seeds, episode numbers and names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import torch
+from numpy.typing import ArrayLike
 
-from sensorium.errors import OptionError, did_you_mean, shorten
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.worlds import Envs
+
+Numbers: TypeAlias = ArrayLike | torch.Tensor
+"""Numbers in any container that NumPy or torch accepts."""
+ActionLike: TypeAlias = Numbers | Mapping[str, Numbers]
+"""An action of all envs, (B, n), or a dict of move group -> (B, n)."""
 
 
 def checked_action(
-    action: Any, parts: Mapping[str, slice], n_actions: int, counts: np.ndarray, whose: str = "an action"
+    action: ActionLike, parts: Mapping[str, slice], n_actions: int, used: np.ndarray, label: str = "action"
 ) -> np.ndarray:
-    """An action of all envs as (B, n) float64.
+    """Return an action of all envs as (B, n) float64.
 
     Args:
-        action: (B, n) numbers, or a dict of move group -> numbers.
-        parts: move group -> which of the n are its own.
-        n_actions: n.
-        counts: (B,) bool, in which envs it counts: there it must be finite.
-        whose: what to call it in messages.
+        action: (B, n) numbers, or a dict of move group -> (B, k) numbers.
+        parts: move group -> its columns of the action.
+        n_actions: number of columns, n.
+        used: (B,) bool, the envs whose rows are used and must therefore be finite.
+        label: name of the action in error messages.
+
+    Raises:
+        OptionError: the action has the wrong shape, type or move groups, or is not finite.
     """
-    n_envs = len(counts)
+    n_envs = len(used)
     if isinstance(action, Mapping):
         unknown = [name for name in action if name not in parts]
         if unknown or len(action) < len(parts):
             raise OptionError(
-                f"{whose} has the move groups {shorten(parts)}; got {shorten(action)}"
+                f"{label} must have the move groups {shorten(parts)}, got {shorten(action)}"
                 f"{did_you_mean(unknown[0], parts) if unknown else ''}"
             )
-        rows = {name: _numbers(action[name], whose) for name in parts}
+        rows = {name: _array(action[name], label) for name in parts}
         for name, part in parts.items():
             expected = (n_envs, part.stop - part.start)
             if rows[name].shape != expected:
-                raise OptionError(f"the action of {name!r} must have shape {expected}, got {rows[name].shape}")
+                raise OptionError(f"{label} of {name!r} must have shape {expected}, got {rows[name].shape}")
         action = np.concatenate(list(rows.values()), axis=1)
-    told = _numbers(action, whose)
-    if told.dtype.kind not in "fiu":
-        raise OptionError(f"{whose} must be numbers, got dtype {told.dtype}")
-    if told.shape != (n_envs, n_actions):
+    command = _array(action, label)
+    if command.dtype.kind not in "fiu":
+        raise OptionError(f"{label} must be numbers, got dtype {command.dtype}")
+    if command.shape != (n_envs, n_actions):
         widths = ", ".join(f"{name}: {part.stop - part.start}" for name, part in parts.items())
         raise OptionError(
-            f"{whose} must have shape {(n_envs, n_actions)}{f' ({widths})' if widths else ''}, got {told.shape}"
+            f"{label} must have shape {(n_envs, n_actions)}{f' ({widths})' if widths else ''}, got {command.shape}"
         )
-    bad = counts & ~np.isfinite(told).all(axis=1)
+    bad = used & ~np.isfinite(command).all(axis=1)
     if bad.any():
-        raise OptionError(f"{whose} must be finite; that of env {int(bad.argmax())} has NaN or infinity")
-    return told.astype(np.float64)
+        raise OptionError(f"{label} must be finite; the row of env {int(bad.argmax())} has NaN or infinity")
+    return command.astype(np.float64)
 
 
-def checked_seed(seed: Any) -> int:
-    """A seed as an int; an OptionError says what is wrong with it."""
+def checked_seed(seed: object) -> int:
+    """Return a seed as an int.
+
+    Raises:
+        OptionError: the seed is not an integer >= 0.
+    """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise OptionError(f"seed must be an integer of 0 or more, got {seed!r}")
+        raise OptionError(f"seed must be an integer >= 0, got {seed!r}")
     return int(seed)
 
 
 def sorted_numbers(numbers: Sequence[int], envs: Envs, count: int) -> list[int]:
-    """Numbers of episodes in the order of ascending envs, checked."""
+    """Return episode numbers in ascending order of their envs.
+
+    Args:
+        numbers: one number for each of ``envs``, in the same order.
+        envs: the envs; None for all.
+        count: the number of envs.
+
+    Raises:
+        OptionError: a number is not an integer >= 0, or there are too many or too few.
+    """
     if len(numbers) != count or not all(isinstance(each, int | np.integer) and each >= 0 for each in numbers):
-        raise OptionError(f"numbers must be integers, one for each of {count} envs, not negative; got {list(numbers)}")
+        raise OptionError(f"numbers must be integers >= 0, one for each of {count} envs; got {list(numbers)}")
     given = None if envs is None else np.asarray(envs)
     order = np.arange(count) if given is None or given.dtype == bool else np.argsort(given, kind="stable")
     return [int(numbers[place]) for place in order]
 
 
-def _numbers(value: Any, whose: str) -> np.ndarray:
-    """An action as an array, of whatever kind."""
+def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Check that all names are known.
+
+    Args:
+        kind: what the names denote, for the message: "task", "object", ...
+        names: the names.
+        known: the names that exist.
+
+    Raises:
+        NameNotFoundError: a name is unknown. The message suggests a similar one, or lists those that exist.
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise NameNotFoundError(
+                f"there is no {kind} {name!r}{did_you_mean(name, known) or f'; there are {shorten(known)}'}"
+            )
+
+
+def _array(value: Numbers, label: str) -> np.ndarray:
+    """Return numbers as an array of any dtype."""
     try:
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        return np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value)
     except ValueError:
-        raise OptionError(f"{whose} must be an array of numbers, and this one is ragged") from None
+        raise OptionError(
+            f"{label} must be an array of numbers with rows of equal length; this one is ragged"
+        ) from None

@@ -1,4 +1,4 @@
-"""What stands where on the floor of a room, and where a robot can go between it."""
+"""``FloorPlan``: the layout of furniture and objects in a room, and the space between them for a robot."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sensorium.worlds import Box, Cylinder
 from sensorium.worlds.primitives import Primitive
 
 CELL = 0.05
-"""Metres of a cell of the map."""
-_TRIES = 100
-"""Places that are tried for one piece."""
+"""Size of a cell of the occupancy map, m."""
+_MAX_DRAWS = 100
+"""How many random places are tried for one piece."""
 
 FURNITURE: dict[str, Primitive] = {
     "cabinet": Box(size=(0.8, 0.4, 0.9), rgba=(0.6, 0.45, 0.3, 1.0)),
@@ -26,17 +26,17 @@ FURNITURE: dict[str, Primitive] = {
     "pot": Cylinder(radius=0.24, height=0.5, rgba=(0.35, 0.55, 0.3, 1.0)),
     "shelf": Box(size=(1.0, 0.3, 1.1), rgba=(0.35, 0.35, 0.4, 1.0)),
 }
-"""Pieces of furniture by name, all higher than the eyes of a small robot."""
+"""Furniture by name. All pieces are higher than the sensors of a small robot."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What something covers of the floor: a rectangle, or a circle.
+    """The area of the floor that a piece covers: a rectangle or a circle.
 
     Attributes:
-        x, y: its middle, m.
-        yaw: by which it is turned, rad.
-        half: half its extents along its own axes, m; of a circle, its radius along both.
+        x, y: its centre, m.
+        yaw: its rotation about z, rad.
+        half: half extents along its own axes, m; for a circle, its radius twice.
         is_round: whether it is a circle.
     """
 
@@ -48,7 +48,7 @@ class Footprint:
 
     @classmethod
     def of(cls, shape: Primitive, x: float, y: float, yaw: float) -> Footprint:
-        """That of a box or a cylinder that stands upright."""
+        """Return the footprint of an upright box or cylinder."""
         if isinstance(shape, Box):
             return cls(x, y, yaw, (shape.size[0] / 2, shape.size[1] / 2), False)
         assert isinstance(shape, Cylinder)
@@ -56,11 +56,11 @@ class Footprint:
 
     @classmethod
     def circle(cls, x: float, y: float, radius: float) -> Footprint:
-        """A circle."""
+        """Return a circular footprint."""
         return cls(x, y, 0.0, (radius, radius), True)
 
     def distance(self, points: np.ndarray) -> np.ndarray:
-        """Metres from points (..., 2) to its edge; less than 0 inside."""
+        """Return the signed distance from points (..., 2) to its edge, m; negative inside."""
         dx, dy = points[..., 0] - self.x, points[..., 1] - self.y
         if self.is_round:
             return np.hypot(dx, dy) - self.half[0]
@@ -70,7 +70,7 @@ class Footprint:
         return np.hypot(np.maximum(along, 0), np.maximum(across, 0)) + np.minimum(np.maximum(along, across), 0)
 
     def outline(self) -> np.ndarray:
-        """Points on its edge and its middle, (n, 2) m, at most 0.1 m apart."""
+        """Return points on its edge, at most 0.1 m apart, followed by its centre: (n, 2) m."""
         if self.is_round:
             angle = np.linspace(0, 2 * math.pi, 8 + int(self.half[0] * 63), endpoint=False)
             edge = np.stack([np.cos(angle), np.sin(angle)], axis=1) * self.half[0]
@@ -87,27 +87,37 @@ class Footprint:
 
 @dataclass
 class FloorPlan:
-    """A room with things in it. Its middle is the origin of the world.
+    """A room and the footprints of the pieces in it. Its centre is the origin of the world frame.
 
     Attributes:
-        size: between the walls along x and y, m.
-        pieces: what stands there, by name.
+        size: extents between the walls along x and y, m.
+        pieces: footprints by name.
     """
 
     size: tuple[float, float]
     pieces: dict[str, Footprint] = field(default_factory=dict)
 
     def gap(self, piece: Footprint) -> float:
-        """Metres that a piece would have to the nearest other one or to a wall."""
+        """Return the distance from a piece to the nearest other piece or wall, m."""
         points = piece.outline()
         walls = float((np.array(self.size) / 2 - np.abs(points)).min())
         return min([walls, *(float(other.distance(points).min()) for other in self.pieces.values())])
 
-    def add(self, name: str, shape: Primitive | float, gap: float, draw: np.random.Generator) -> bool:
-        """Find a place for a shape (or a circle of that radius) and put it there; False if none was found."""
-        reach = np.array(self.size) / 2
-        for _ in range(_TRIES):
-            (x, y), yaw = draw.uniform(-reach, reach).tolist(), float(draw.uniform(-math.pi, math.pi))
+    def add(self, name: str, shape: Primitive | float, gap: float, rng: np.random.Generator) -> bool:
+        """Add a piece at a random place.
+
+        Args:
+            name: its name.
+            shape: a box or cylinder, or the radius of a circle in metres.
+            gap: minimum distance to all other pieces and to the walls, m.
+            rng: random generator.
+
+        Returns:
+            False if no place was found.
+        """
+        half = np.array(self.size) / 2
+        for _ in range(_MAX_DRAWS):
+            (x, y), yaw = rng.uniform(-half, half).tolist(), float(rng.uniform(-math.pi, math.pi))
             piece = Footprint.circle(x, y, shape) if isinstance(shape, float) else Footprint.of(shape, x, y, yaw)
             if self.gap(piece) >= gap:
                 self.pieces[name] = piece
@@ -115,31 +125,35 @@ class FloorPlan:
         return False
 
     def occupancy(self, without: str | None = None) -> OccupancyMap:
-        """The map of it, in cells of 0.05 m with walls around; ``without`` one piece."""
+        """Return the occupancy map of the room with its walls, in cells of 0.05 m.
+
+        Args:
+            without: name of a piece to skip.
+        """
         rows, columns = (round(extent / CELL) + 2 for extent in reversed(self.size))
         origin = (-columns * CELL / 2, -rows * CELL / 2, 0.0)
         cells = np.full((rows, columns), OCCUPIED, np.int8)
         cells[1:-1, 1:-1] = FREE
         room = OccupancyMap(cells, CELL, origin)
-        middles = room.to_world(np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1))
+        centres = room.to_world(np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1))
         for name, piece in self.pieces.items():
-            if name != without:  # a cell's corner is 0.7 of its size from its middle
-                room.cells[piece.distance(middles) < 0.7 * CELL] = OCCUPIED
+            if name != without:  # the corner of a cell is 0.7 cell sizes from its centre
+                room.cells[piece.distance(centres) < 0.7 * CELL] = OCCUPIED
         return room
 
 
-def approaches(room: OccupancyMap, free: np.ndarray, there: np.ndarray, reach: float) -> np.ndarray:
-    """Cells, (n, 2) rows and columns, from which a point is near, and seen.
+def approaches(room: OccupancyMap, free: np.ndarray, point: np.ndarray, reach: float) -> np.ndarray:
+    """Return the cells from which a point is near and in line of sight, (n, 2) rows and columns.
 
     Args:
-        room: what stands there, without what is looked at.
-        free: (rows, columns) of the same cells, where the middle of the robot may be.
-        there: the point, (2,) m.
-        reach: how near, m.
+        room: the map, without the piece at the point.
+        free: (rows, columns) bool, the cells where the robot's centre may be.
+        point: (2,) m in the world frame.
+        reach: maximum distance, m.
     """
     cells = np.argwhere(free)
     here = room.to_world(cells)
-    near = np.hypot(*(here - there).T) <= reach
+    near = np.hypot(*(here - point).T) <= reach
     cells, here = cells[near], here[near]
     along = np.linspace(0, 1, 2 + int(reach / (0.5 * CELL)))[:, None, None]
-    return cells[room.is_free(here + along * (there - here)).all(axis=0)]
+    return cells[room.is_free(here + along * (point - here)).all(axis=0)]

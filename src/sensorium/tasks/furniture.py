@@ -1,7 +1,8 @@
 """Furniture with drawers and doors, as MJCF made of primitives.
 
-The frame of a piece: its origin is on the floor under the middle of the front, x points out of the front towards who
-opens it, z up. Its root link is a mocap body, which can be put anywhere in each env and does not move when pulled.
+The frame of a piece has its origin on the floor below the centre of its front. Its x axis points out of the front,
+towards the robot, and its z axis points up. The root link of a piece is a mocap body: it can be placed differently in
+each env, and does not move when it is pulled.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ _PANEL = 0.018
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """What opens: a drawer or a door.
+class OpenablePart:
+    """A drawer or a door of a piece of furniture.
 
     Attributes:
-        piece: name of the piece of furniture that it belongs to.
-        part: its link in the piece; its joint is called PART_joint and its handle PART_handle.
-        text: what people call it.
-        handle: where the middle of its handle is in the frame of the piece, closed, m.
+        piece: name of the piece of furniture.
+        link: name of its link in the piece. Its joint is LINK_joint and its handle is LINK_handle.
+        text: its name in instructions, with the article.
+        handle: centre of its handle in the frame of the piece when closed, m.
         extents: full extents of the handle's bar in the handle's frame (x out of the front, z along the bar), m.
-        distance: least and greatest distance of the closed handle along x from where the robot's arm begins, m.
-        lateral: least and greatest place of it along y, likewise, m.
-        turn: most by which the piece is turned towards either side, rad.
-        height: most by which the piece is higher or lower, m.
+        distance: (min, max) distance of the closed handle along x from the mount of the robot's arm, m.
+        lateral: (min, max) offset of the closed handle along y from the mount of the robot's arm, m.
+        turn: maximum rotation of the piece about z to either side, rad.
+        height: maximum offset of the piece along z, up or down, m.
     """
 
     piece: str
-    part: str
+    link: str
     text: str
     handle: tuple[float, float, float]
     extents: tuple[float, float, float]
@@ -41,29 +42,34 @@ class Leaf:
     height: float
 
 
-def _board(size: tuple[float, float, float], at: tuple[float, float, float], rgba: str = _WOOD, more: str = "") -> str:
+def _board(
+    size: tuple[float, float, float], pos: tuple[float, float, float], rgba: str = _WOOD, attributes: str = ""
+) -> str:
     half = " ".join(f"{length / 2:.5g}" for length in size)
-    return f'<geom type="box" size="{half}" pos="{_numbers(at)}" rgba="{rgba}" {more}/>'
+    return f'<geom type="box" size="{half}" pos="{_numbers(pos)}" rgba="{rgba}" {attributes}/>'
 
 
 def _numbers(values: tuple[float, ...]) -> str:
     return " ".join(f"{value:.5g}" for value in values)
 
 
-def _handle(part: str, at: tuple[float, float, float], length: float, radius: float, gap: float, lying: bool) -> str:
-    """A bar, held at both ends by posts that stand off by ``gap``; its frame has x out of the front, z along the bar.
+def _handle(
+    link: str, pos: tuple[float, float, float], length: float, radius: float, gap: float, horizontal: bool
+) -> str:
+    """Return the body of a bar that two posts hold at a distance ``gap`` from the front.
 
-    ``at`` is where the middle of the bar is in the frame of the leaf.
+    ``pos`` is the centre of the bar in the frame of the drawer or door. The handle's frame has x out of the front and z
+    along the bar.
     """
     turn = math.sqrt(0.5)
-    quat = f"{turn} {-turn} 0 0" if lying else "1 0 0 0"
+    quat = f"{turn} {-turn} 0 0" if horizontal else "1 0 0 0"
     end = length / 2 - radius
     bar = f'<geom type="capsule" size="{radius}" fromto="0 0 {-end} 0 0 {end}" class="handle"/>'
     posts = "".join(
         f'<geom type="capsule" size="{0.8 * radius}" fromto="0 0 {z} {-gap} 0 {z}" class="handle"/>'
         for z in (-end, end)
     )
-    return f'<body name="{part}_handle" pos="{_numbers(at)}" quat="{quat}">{bar}{posts}</body>'
+    return f'<body name="{link}_handle" pos="{_numbers(pos)}" quat="{quat}">{bar}{posts}</body>'
 
 
 def _model(name: str, root: str) -> str:
@@ -80,33 +86,33 @@ def _model(name: str, root: str) -> str:
 </mujoco>"""
 
 
-# -- a chest of drawers -----------------------------------------------------------------------------------------------
+# -- chest of drawers -------------------------------------------------------------------------------------------------
 
 _CHEST = (0.40, 0.46, 0.74)  # depth, width, height
 _DRAWER = (0.34, 0.41, 0.17)
-_DRAWER_AT = {"lower": 0.42, "upper": 0.62}
+_DRAWER_HEIGHTS = {"lower": 0.42, "upper": 0.62}
 _STROKE = 0.25
-_BAR = (0.009, 0.15, 0.048)  # radius, length, and how far its middle stands off
+_BAR = (0.009, 0.15, 0.048)  # radius, length, and distance of its centre from the front
 
 
-def _drawer(part: str, height: float) -> str:
+def _drawer(link: str, height: float) -> str:
     depth, width, tall = _DRAWER
     radius, length, gap = _BAR
     inside = width - 0.03
     return f"""
-<body name="{part}" pos="0 0 {height}">
-  <joint name="{part}_joint" type="slide" axis="1 0 0" range="0 {_STROKE}" damping="12" frictionloss="3"/>
+<body name="{link}" pos="0 0 {height}">
+  <joint name="{link}_joint" type="slide" axis="1 0 0" range="0 {_STROKE}" damping="12" frictionloss="3"/>
   {_board((_PANEL, width, tall), (-_PANEL / 2, 0, 0), _FRONT)}
   {_board((depth, inside, 0.01), (-depth / 2, 0, -tall / 2 + 0.015))}
   {_board((0.01, inside, tall - 0.05), (-depth + 0.005, 0, 0))}
   {_board((depth, 0.01, tall - 0.05), (-depth / 2, inside / 2, 0))}
   {_board((depth, 0.01, tall - 0.05), (-depth / 2, -inside / 2, 0))}
-  {_handle(part, (gap, 0, 0), length, radius, gap, lying=True)}
+  {_handle(link, (gap, 0, 0), length, radius, gap, horizontal=True)}
 </body>"""
 
 
 def _case(depth: float, width: float, low: float, high: float) -> str:
-    """Sides, back, top and bottom, and a plinth that reaches below the floor, so that the piece may stand higher."""
+    """Return sides, back, top and bottom, and a plinth that reaches below the floor, since a piece may stand higher."""
     tall, middle = high - low, (high + low) / 2
     side = (width - _PANEL) / 2
     return "".join(
@@ -116,22 +122,22 @@ def _case(depth: float, width: float, low: float, high: float) -> str:
             _board((_PANEL, width - 0.02, tall), (-depth + _PANEL / 2 + 0.005, 0, middle)),
             _board((depth - 0.01, width - 0.02, _PANEL), (-depth / 2, 0, low + _PANEL / 2)),
             _board((depth, width + 0.01, _PANEL), (-depth / 2, 0, high + _PANEL / 2)),
-            _board((depth - 0.06, width - 0.06, low + 0.1), (-depth / 2, 0, low / 2 - 0.05), more='class="trim"'),
+            _board((depth - 0.06, width - 0.06, low + 0.1), (-depth / 2, 0, low / 2 - 0.05), attributes='class="trim"'),
         ]
     )
 
 
 def chest() -> str:
-    """A chest with two drawers, "upper" and "lower", which slide by 0.25 m."""
+    """Return the MJCF of a chest with two drawers, "upper" and "lower", which slide by 0.25 m."""
     depth, width, high = _CHEST
-    drawers = "".join(_drawer(part, height) for part, height in _DRAWER_AT.items())
-    shelf = _board((depth - 0.01, width - 0.02, _PANEL), (-depth / 2, 0, sum(_DRAWER_AT.values()) / 2))
+    drawers = "".join(_drawer(link, height) for link, height in _DRAWER_HEIGHTS.items())
+    shelf = _board((depth - 0.01, width - 0.02, _PANEL), (-depth / 2, 0, sum(_DRAWER_HEIGHTS.values()) / 2))
     return _model(
         "chest", f'<body name="case" mocap="true">{_case(depth, width, 0.31, high - 0.02)}{shelf}{drawers}</body>'
     )
 
 
-# -- a cabinet --------------------------------------------------------------------------------------------------------
+# -- cabinet ----------------------------------------------------------------------------------------------------------
 
 _CABINET = (0.36, 0.42, 0.86)
 _CABINET_LOW = 0.34
@@ -140,7 +146,7 @@ _CABINET_HANDLE = 0.15  # y
 
 
 def cabinet() -> str:
-    """A cabinet with one "door" that turns by 90 degrees about its left edge, as seen by who opens it."""
+    """Return the MJCF of a cabinet whose "door" turns by 90 degrees about its left edge, as seen from the front."""
     depth, width, high = _CABINET
     wide, tall = _CABINET_DOOR
     middle = (_CABINET_LOW + high) / 2
@@ -150,24 +156,27 @@ def cabinet() -> str:
 <body name="door" pos="0 {-wide / 2} {middle}">
   <joint name="door_joint" type="hinge" axis="0 0 -1" range="0 {math.pi / 2:.6g}" damping="0.6" frictionloss="0.25"/>
   {_board((_PANEL, wide, tall), (_PANEL / 2 + 0.002, wide / 2, 0), _FRONT)}
-  {_handle("door", (_PANEL + 0.002 + gap, wide / 2 + _CABINET_HANDLE, 0), length, radius, gap, lying=False)}
+  {_handle("door", (_PANEL + 0.002 + gap, wide / 2 + _CABINET_HANDLE, 0), length, radius, gap, horizontal=False)}
 </body>"""
     return _model(
         "cabinet", f'<body name="case" mocap="true">{_case(depth, width, _CABINET_LOW, high)}{shelf}{door}</body>'
     )
 
 
-# -- a room's door ----------------------------------------------------------------------------------------------------
+# -- room door ------------------------------------------------------------------------------------------------------
 
 _DOOR = (0.04, 0.80, 2.0)
 _DOOR_MASS = 15.0
-_SILL = 0.04  # between door and floor, wider than the door may be lowered
-_DOOR_HANDLE = (0.70, 1.0)  # from the hinge, and above the floor
+_SILL = 0.04  # gap between door and floor, larger than the door may be lowered
+_DOOR_HANDLE = (0.70, 1.0)  # distance from the hinge, height above the floor
 _DOOR_BAR = (0.011, 0.26, 0.06)
 
 
 def room_door() -> str:
-    """A door of 0.8 x 2 m and 15 kg in a wall, that turns by 90 degrees about its left edge as seen by who opens it."""
+    """Return the MJCF of a door of 0.8 x 2 m and 15 kg in a wall.
+
+    It turns by 90 degrees about its left edge, as seen from the front.
+    """
     thick, wide, tall = _DOOR
     radius, length, gap = _DOOR_BAR
     jamb, wall = 0.05, 0.7
@@ -183,28 +192,28 @@ def room_door() -> str:
         ]
     )
     reach, height = _DOOR_HANDLE
-    leaf = f"""
+    door = f"""
 <body name="door" pos="0 {-wide / 2} 0">
   <joint name="door_joint" type="hinge" axis="0 0 -1" range="0 {math.pi / 2:.6g}" damping="3" frictionloss="1.5"/>
   {_board((thick, wide, tall - _SILL), (-thick / 2, wide / 2, (tall + _SILL) / 2), _WOOD, f'mass="{_DOOR_MASS}"')}
-  {_handle("door", (gap, reach, height), length, radius, gap, lying=False)}
+  {_handle("door", (gap, reach, height), length, radius, gap, horizontal=False)}
 </body>"""
-    return _model("room_door", f'<body name="frame" mocap="true">{frame}{leaf}</body>')
+    return _model("room_door", f'<body name="frame" mocap="true">{frame}{door}</body>')
 
 
-# -- what can be opened -----------------------------------------------------------------------------------------------
+# -- openable parts -------------------------------------------------------------------------------------------------
 
 
 def _extents(bar: tuple[float, float, float]) -> tuple[float, float, float]:
     return 2 * bar[0], 2 * bar[0], bar[1]
 
 
-def _drawer_leaf(part: str) -> Leaf:
-    return Leaf(
+def _drawer_part(link: str) -> OpenablePart:
+    return OpenablePart(
         piece="chest",
-        part=part,
-        text=f"the {part} drawer",
-        handle=(_BAR[2], 0.0, _DRAWER_AT[part]),
+        link=link,
+        text=f"the {link} drawer",
+        handle=(_BAR[2], 0.0, _DRAWER_HEIGHTS[link]),
         extents=_extents(_BAR),
         distance=(0.56, 0.66),
         lateral=(-0.2, 0.2),
@@ -213,12 +222,12 @@ def _drawer_leaf(part: str) -> Leaf:
     )
 
 
-LEAVES: dict[str, tuple[Leaf, ...]] = {
-    "drawer": (_drawer_leaf("upper"), _drawer_leaf("lower")),
+OPENABLE_PARTS: dict[str, tuple[OpenablePart, ...]] = {
+    "drawer": (_drawer_part("upper"), _drawer_part("lower")),
     "cabinet": (
-        Leaf(
+        OpenablePart(
             piece="cabinet",
-            part="door",
+            link="door",
             text="the cabinet",
             handle=(_PANEL + 0.002 + _BAR[2], _CABINET_HANDLE, (_CABINET_LOW + _CABINET[2]) / 2),
             extents=_extents(_BAR),
@@ -229,9 +238,9 @@ LEAVES: dict[str, tuple[Leaf, ...]] = {
         ),
     ),
     "room_door": (
-        Leaf(
+        OpenablePart(
             piece="room_door",
-            part="door",
+            link="door",
             text="the door",
             handle=(_DOOR_BAR[2], _DOOR_HANDLE[0] - _DOOR[1] / 2, _DOOR_HANDLE[1]),
             extents=_extents(_DOOR_BAR),
@@ -242,7 +251,7 @@ LEAVES: dict[str, tuple[Leaf, ...]] = {
         ),
     ),
 }
-"""What can be opened, by the kind of furniture."""
+"""Drawers and doors, by kind of furniture."""
 
 PIECES = {"chest": chest, "cabinet": cabinet, "room_door": room_door}
-"""What makes the MJCF of each piece."""
+"""Functions that return the MJCF of each piece, by its name."""

@@ -1,4 +1,4 @@
-"""Tasks as environments of Gymnasium: one env, or B of them as a vector."""
+"""Tasks as Gymnasium environments: a single ``Env``, or a ``VectorEnv`` of B envs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from gymnasium.vector.utils import batch_space
 from sensorium.errors import OptionError
 from sensorium.suites import pick_env
 from sensorium.tasks.catalogue import TASKS, make
-from sensorium.tasks.shown import RENDER_MODES, Shown, Space, checked_render_mode
+from sensorium.tasks.checks import ActionLike
+from sensorium.tasks.observation_view import RENDER_MODES, ObservationView, Space, checked_render_mode
 from sensorium.tasks.task import Task
 
 
 def as_gym(
     task: Task[Any], keys: Sequence[str] | None = None, flatten: bool = False, render_mode: str | None = None
 ) -> GymView:
-    """A task of one env as a ``gymnasium.Env``.
+    """Return a task of one env as a ``gymnasium.Env``.
 
-    ``reset(seed=...)`` draws episodes as a task does that was made with that seed; noise of sensors begins anew, from
-    the seed with which the task was made. Make the task with ``keep_history=False`` to train with it, for a history
-    grows until all envs are reset by ``task.reset()``; that of an entity keeps none.
+    ``reset(seed=...)`` begins the first episode of a task made with that seed. The noise of sensors restarts too, but
+    keeps the seed with which the task was made. For training, make the task with ``keep_history=False``, since a
+    history grows until ``task.reset()`` of all envs. A task of an entity keeps no history by default.
 
     Args:
-        task: with ``n_envs=1`` and ``autoreset=False``.
-        keys: uuids of what is observed, in order. Default: all that reads as arrays; dicts, which are text and which
-            Gymnasium cannot put together, only if they are named here.
-        flatten: whether the observation is one float32 array instead of a dict of them: arrays side by side, those of
-            nested ones sorted by name. Without ``keys``, images are left out then.
-        render_mode: "rgb_array" for ``render()`` to give pictures, (480, 640, 3) uint8.
+        task: made with ``n_envs=1`` and ``autoreset=False``.
+        keys: uuids to observe, in order. Default: all that read as arrays. Dict sensors read text, which Gymnasium
+            cannot batch, so they are only observed if they are named here.
+        flatten: whether the observation is one float32 array instead of a dict. Arrays are concatenated in the order of
+            the keys, nested ones in the order of their names. Without ``keys``, images are skipped.
+        render_mode: "rgb_array" for ``render()`` to return images, (480, 640, 3) uint8.
+
+    Raises:
+        OptionError: the task has several envs, ``autoreset`` or no sensors, or an argument cannot be used.
 
     Example:
         >>> env = sn.tasks.as_gym(sn.tasks.make("pick"), keys=("qpos", "object_poses"), flatten=True)
@@ -50,64 +54,69 @@ def as_vector(
     render_mode: str | None = None,
     output: Literal["numpy", "torch"] = "numpy",
 ) -> VectorView:
-    """A task of any number of envs as a ``gymnasium.vector.VectorEnv`` that resets what is done in the same step.
+    """Return a task as a ``gymnasium.vector.VectorEnv`` that resets envs that are done in the same step.
 
-    The last observations of envs that ended are in ``info["final_obs"]``, an object array as that of Gymnasium's own
-    vectors, with ``info["_final_obs"]`` telling which; ``info["final_info"]`` likewise.
+    The last observations of envs that ended are in ``info["final_obs"]``, an object array as in Gymnasium's own vector
+    envs, and ``info["_final_obs"]`` is the mask of these envs. ``info["final_info"]`` has the same form.
 
     Args:
-        task: with ``autoreset`` or without.
+        task: a task of any number of envs, with or without ``autoreset``.
         keys, flatten: see :func:`as_gym`.
-        render_mode: "rgb_array" for ``render()`` to give a tuple of B pictures, (480, 640, 3) uint8.
-        output: "torch" for tensors instead of arrays: observations, rewards and flags. Actions may be either.
+        render_mode: "rgb_array" for ``render()`` to return a tuple of B images, (480, 640, 3) uint8.
+        output: "torch" to return observations, rewards and flags as tensors instead of arrays. Actions may be either.
+
+    Raises:
+        OptionError: an argument cannot be used, or the task has no sensors.
+
+    Example:
+        >>> envs = sn.tasks.as_vector(sn.tasks.make("pick", n_envs=8), keys=("qpos",), flatten=True)
     """
     return VectorView(task, keys, flatten, render_mode, output)
 
 
 class GymView(gymnasium.Env[Any, np.ndarray]):
-    """See :func:`as_gym`.
+    """A task of one env as a ``gymnasium.Env``; see :func:`as_gym`.
 
     Attributes:
-        task: what it shows.
+        task: the task.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50}
 
     def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool, render_mode: str | None) -> None:
         if task.n_envs != 1:
-            raise OptionError(f"as_gym takes a task of one env, and this one has {task.n_envs}; use as_vector")
+            raise OptionError(f"as_gym needs a task of one env, got n_envs={task.n_envs}; use as_vector")
         if task.config.autoreset:
-            raise OptionError("whoever steps a gymnasium.Env resets it: make the task with autoreset=False")
+            raise OptionError("a gymnasium.Env is reset by its user: make the task with autoreset=False")
         self.task = task
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = {**self.metadata, "render_fps": round(1 / task.config.dt)}
-        self._shown = Shown(task.suite, keys, flatten)
-        self.observation_space = self._shown.space
+        self._view = ObservationView(task.suite, keys, flatten)
+        self.observation_space = self._view.space
         self.action_space = task.single_action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; with a seed, the first one of that seed."""
-        _check_options(options)
+        """Begin an episode. With a seed, it is the first episode of that seed."""
+        _check_no_options(options)
         if seed is not None:
             self.task.reseed(seed)
         super().reset(seed=seed)
         observation, info = self.task.reset()
-        return self._see(observation), {"episode_number": int(info["episode"][0])}
+        return self._select(observation), {"episode_number": int(info["episode"][0])}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act once."""
-        told = np.asarray(action)[None]
-        observation, reward, terminated, truncated, info = self.task.step(told)
-        told_of = {"success": bool(info["success"][0])}
+        """Apply an action (n,) for one step."""
+        observation, reward, terminated, truncated, info = self.task.step(np.asarray(action)[None])
+        single_info = {"success": bool(info["success"][0])}
         if "failed" in info:
-            told_of |= {"failed": info["failed"][0]}
-        return self._see(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), told_of
+            single_info |= {"failed": info["failed"][0]}
+        return self._select(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), single_info
 
-    def _see(self, observation: dict[str, Any]) -> Any:
-        return pick_env(self._shown.of_all(observation), 0)
+    def _select(self, observation: dict[str, Any]) -> Any:
+        return pick_env(self._view.select(observation), 0)
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
-        """A picture, (480, 640, 3) uint8; None without a ``render_mode``."""
+        """Return an image, (480, 640, 3) uint8, or None without a ``render_mode``."""
         return None if self.render_mode is None else self.task.render()
 
     def close(self) -> None:
@@ -116,10 +125,10 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
 
 
 class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """See :func:`as_vector`.
+    """A task as a ``gymnasium.vector.VectorEnv``; see :func:`as_vector`.
 
     Attributes:
-        task: what it shows.
+        task: the task.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": list(RENDER_MODES), "render_fps": 50}
@@ -133,36 +142,36 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.num_envs = task.n_envs
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = {**self.metadata, "render_fps": round(1 / task.config.dt), "torch": output == "torch"}
-        self._given = _tensors if output == "torch" else _same
-        self._shown = Shown(task.suite, keys, flatten)
-        self.single_observation_space = self._shown.space
-        self.observation_space = _batched(self._shown.space, task.n_envs)
+        self._use_torch = output == "torch"
+        self._view = ObservationView(task.suite, keys, flatten)
+        self.single_observation_space = self._view.space
+        self.observation_space = _batched(self._view.space, task.n_envs)
         self.single_action_space, self.action_space = task.single_action_space, task.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode in all envs; with a seed, the first ones of that seed, in each env another."""
-        _check_options(options)
+        """Begin an episode in all envs. With a seed, these are the first episodes of that seed."""
+        _check_no_options(options)
         if seed is not None:
             self.task.reseed(seed)
         super().reset(seed=seed)
         observation, info = self.task.reset()
-        return self._given(self._shown.of_all(observation)), self._of_all("episode_number", info["episode"])
+        return self._output(self._view.select(observation)), self._full_info("episode_number", info["episode"])
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Act once in all envs, and reset those that are done."""
+    def step(self, actions: ActionLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Apply actions (B, n) for one step, and reset the envs that are done."""
         observation, reward, terminated, truncated, info = self.task.step(actions)
         ended = terminated | truncated
-        told = self._of_all("success", info["success"])
+        vector_info = self._full_info("success", info["success"])
         if "failed" in info:
             texts = np.full(self.num_envs, None, object)
             texts[list(info["failed"])] = list(info["failed"].values())
-            told |= {"failed": texts, "_failed": np.isin(np.arange(self.num_envs), list(info["failed"]))}
+            vector_info |= {"failed": texts, "_failed": np.isin(np.arange(self.num_envs), list(info["failed"]))}
         if ended.any():
-            last = self._shown.of_all(info.get("final_obs", observation))
+            last = self._view.select(info.get("final_obs", observation))
             final = np.full(self.num_envs, None, object)
             for env in np.flatnonzero(ended):
-                final[env] = self._given(pick_env(last, int(env)))
-            told |= {
+                final[env] = self._output(pick_env(last, int(env)))
+            vector_info |= {
                 "final_obs": final,
                 "_final_obs": ended,
                 "final_info": {"success": info["success"] & ended, "_success": ended.copy()},
@@ -170,28 +179,37 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             }
             if "final_obs" not in info:
                 observation, _ = self.task.reset(ended)
-            told |= {"episode_number": np.where(ended, self.task.episode, 0), "_episode_number": ended.copy()}
-        seen, *rest = (self._given(each) for each in (self._shown.of_all(observation), reward, terminated, truncated))
-        return seen, rest[0], rest[1], rest[2], told
+            vector_info |= {"episode_number": np.where(ended, self.task.episode, 0), "_episode_number": ended.copy()}
+        outputs = (self._output(each) for each in (self._view.select(observation), reward, terminated, truncated))
+        selected, *rest = outputs
+        return selected, rest[0], rest[1], rest[2], vector_info
 
-    def _of_all(self, name: str, values: np.ndarray) -> dict[str, Any]:
-        """An entry of info that every env has."""
+    def _output(self, value: Any) -> Any:
+        """Return arrays as they are, or as tensors over the same memory. Text is unchanged."""
+        if not self._use_torch:
+            return value
+        if isinstance(value, dict):
+            return {name: self._output(each) for name, each in value.items()}
+        return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+    def _full_info(self, name: str, values: np.ndarray) -> dict[str, Any]:
+        """Return an info entry that every env has."""
         return {name: values, f"_{name}": np.ones(self.num_envs, bool)}
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each env, (480, 640, 3) uint8; None without a ``render_mode``."""
+        """Return an image of each env, (480, 640, 3) uint8, or None without a ``render_mode``."""
         return None if self.render_mode is None else tuple(self.task.render(env) for env in range(self.num_envs))
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         """Free the scene."""
         self.task.close()
 
 
 def register() -> list[str]:
-    """Make the tasks known to Gymnasium: "sensorium/Pick-v0", "sensorium/NavToObj-v0", ...; returns their ids.
+    """Register the tasks with Gymnasium, and return their ids: "sensorium/Pick-v0", "sensorium/NavToObj-v0", ...
 
     ``gymnasium.make(id, ...)`` and ``gymnasium.make_vec(id, num_envs=..., ...)`` take the task's options, ``robot``,
-    ``keys`` and ``flatten``. A task of several tasks can be made as a vector alone.
+    ``keys`` and ``flatten``. The multi task can only be made as a vector.
 
     Example:
         >>> sn.tasks.register()
@@ -218,7 +236,7 @@ def make_gym(
     render_mode: str | None = None,
     **options: Any,
 ) -> GymView:
-    """What ``gymnasium.make`` calls. Histories are not kept unless asked for."""
+    """Make a task as a ``gymnasium.Env``; ``gymnasium.make`` calls it. By default no history is kept."""
     return as_gym(make(task, **{"keep_history": False, **options}), keys, flatten, render_mode)
 
 
@@ -230,27 +248,16 @@ def make_vector(
     render_mode: str | None = None,
     **options: Any,
 ) -> VectorView:
-    """What ``gymnasium.make_vec`` calls."""
+    """Make a task as a ``VectorEnv``; ``gymnasium.make_vec`` calls it. By default no history is kept."""
     return as_vector(make(task, n_envs=num_envs, **{"keep_history": False, **options}), keys, flatten, render_mode)
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _tensors(value: Any) -> Any:
-    """Arrays as tensors over the same memory; text stays as it is."""
-    if isinstance(value, dict):
-        return {name: _tensors(each) for name, each in value.items()}
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-
-
 def _batched(space: Space, n_envs: int) -> Space:
-    if isinstance(space, spaces.Dict):  # one by one, for Gymnasium sorts what it batches
+    if isinstance(space, spaces.Dict):  # key by key, since Gymnasium sorts the keys of a Dict that it batches
         return spaces.Dict([(uuid, batch_space(each, n_envs)) for uuid, each in space.items()])  # type: ignore[arg-type]
     return batch_space(space, n_envs)
 
 
-def _check_options(options: dict[str, Any] | None) -> None:
+def _check_no_options(options: dict[str, Any] | None) -> None:
     if options:
         raise OptionError(f"reset takes no options, got {sorted(options)}")

@@ -1,4 +1,4 @@
-"""What happened in a task, step by step."""
+"""``History``: the steps of a task."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.suites import SensorSuite
+from sensorium.suites import Reading, SensorSuite
 
 
 class History:
-    """The steps since the last reset of all envs.
+    """The observations, actions and results of all steps since the last reset of all envs.
 
     Args:
-        keep_images: whether images are kept as well.
+        keep_images: whether to keep images too.
     """
 
     def __init__(self, keep_images: bool) -> None:
@@ -21,15 +21,15 @@ class History:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all steps."""
         self._observations: list[dict[str, Any]] = []
         self._steps: dict[str, list[np.ndarray]] = {
             name: [] for name in ("rewards", "terminals", "truncateds", "successes", "actions")
         }
-        self._left_out: list[str] = []
+        self._skipped: list[str] = []
 
     def begin(self, observation: dict[str, Any], suite: SensorSuite) -> None:
-        """Some envs were reset, which all see now. Takes the place of what was observed before in this step."""
+        """Add the observation of all envs after a reset of some. It replaces the last observation of the same step."""
         kept = self._kept(observation, suite)
         if len(self._observations) > len(self._steps["rewards"]):
             self._observations[-1] = kept
@@ -46,26 +46,30 @@ class History:
         success: np.ndarray,
         suite: SensorSuite | None,
     ) -> None:
-        """One more step."""
+        """Add one step of all envs."""
         self._observations.append(self._kept(observation, suite))
         values = (reward, terminated, truncated, success.copy(), action.astype(np.float32))
         for steps, value in zip(self._steps.values(), values, strict=True):
             steps.append(value)
 
     def get(self) -> dict[str, Any]:
-        """``observations``: a list of T + 1, the first from the reset; ``rewards``, ``terminals``, ``truncateds``,
-        ``successes`` (T, B), ``actions`` (T, B, n); ``left_out``: uuids of images that were not kept."""
+        """Return the steps.
+
+        Returns:
+            ``observations``: a list of T + 1, the first after the reset. ``rewards``, ``terminals``, ``truncateds`` and
+            ``successes``: (T, B). ``actions``: (T, B, n). ``skipped_images``: the uuids of images that are not kept.
+        """
         stacked = {name: np.stack(steps) if steps else np.zeros((0,)) for name, steps in self._steps.items()}
-        return {"observations": list(self._observations), **stacked, "left_out": list(self._left_out)}
+        return {"observations": list(self._observations), **stacked, "skipped_images": list(self._skipped)}
 
     def _kept(self, observation: dict[str, Any], suite: SensorSuite | None) -> dict[str, Any]:
         if suite is not None and not self._keep_images:
-            self._left_out = [uuid for uuid in observation if suite[uuid].is_image]
-        return {uuid: _copied(value) for uuid, value in observation.items() if uuid not in self._left_out}
+            self._skipped = [uuid for uuid in observation if suite[uuid].is_image]
+        return {uuid: _copied(value) for uuid, value in observation.items() if uuid not in self._skipped}
 
 
-def _copied(value: Any) -> Any:
-    """Arrays of its own, since whoever was handed the observation may change it."""
+def _copied(value: Reading) -> Reading:
+    """Return a copy of the arrays, since the user may change the observation that was returned."""
     if isinstance(value, dict):
-        return {name: _copied(each) for name, each in value.items()}
+        return {name: _copied(each) for name, each in value.items()}  # type: ignore[misc]
     return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,4 +1,4 @@
-"""MultiTask: several tasks as one."""
+"""MultiTask: several tasks in one, each in its own share of the envs."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.robots import Robot, make
 from sensorium.suites import SensorSuite, merge
-from sensorium.tasks.checks import checked_seed
+from sensorium.tasks.checks import check_names, checked_seed
 from sensorium.tasks.config import TaskConfig
-from sensorium.tasks.objects import look_up
 from sensorium.tasks.task import Task
 
-_OWN = ("robot", "n_envs", "seed", "use_sensors", "autoreset", "keep_history", "keep_images")
-"""Options that are given once, for all."""
+_COMMON = ("robot", "n_envs", "seed", "use_sensors", "autoreset", "keep_history", "keep_images")
+"""Options of the multi task itself, which a sub-task cannot override."""
 
 
 class SubTask(Options):
-    """One of the tasks of a :class:`MultiTask`."""
+    """Options of one of the tasks of a :class:`MultiTask`."""
 
     name: str
-    """Which: a name of ``sn.tasks.names()``."""
+    """Name of the task, one of ``sn.tasks.names()``."""
     options: dict[str, Any] = {}
-    """Its own options, as ``{"lift": 0.15}``."""
+    """Options of this task only, for example ``{"lift": 0.15}``."""
 
     @field_validator("options")
     @classmethod
-    def _own(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _check_options(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
-            if name in _OWN:
-                raise ValueError(f"{name} is one for all tasks; give it to the multi task itself")
+            if name in _COMMON:
+                raise ValueError(f"{name} must be the same for all tasks; pass it to the multi task itself")
         return value
 
 
 class MultiTaskConfig(TaskConfig):
-    """Options of :class:`MultiTask`. Those of all tasks, where given, hold for each of its tasks; else each has its own
-    defaults."""
+    """Options of :class:`MultiTask`.
+
+    Options of :class:`TaskConfig` that are set hold for each of its tasks. For those that are not set, each task has
+    its own default.
+    """
 
     tasks: tuple[SubTask, ...] = Field(default=(SubTask(name="pick"), SubTask(name="pick_and_place")), min_length=1)
-    """What is to be done: names of tasks, or ``{"name": ..., "options": {...}}``."""
+    """The tasks: names, or ``{"name": ..., "options": {...}}``."""
 
     @field_validator("tasks", mode="before")
     @classmethod
-    def _by_name(cls, value: Any) -> Any:
+    def _from_names(cls, value: object) -> object:
         if isinstance(value, str) or not hasattr(value, "__iter__"):
             return value
         return tuple({"name": each} if isinstance(each, str) else each for each in value)
@@ -56,15 +58,15 @@ class MultiTaskConfig(TaskConfig):
 class MultiTask(Task[MultiTaskConfig]):
     """Several tasks with one robot, one observation space and one action space.
 
-    Env i does task i mod n, always: each task has a scene of its own, with its share of the envs, and what they observe
-    is put together. What an env's task does not observe is zeros there, or ``{}``; ``task_info`` says which task it is.
-    There is no scene of the whole: see ``tasks[k].scene``.
+    Env i always runs task i mod n. Each task has its own scene with its share of the envs, and their observations are
+    merged. Observations that the task of an env does not have are zeros there, or ``{}``. ``task_info`` names the task.
+    There is no common scene: use ``tasks[k].scene``.
 
-    What the tasks draw comes from seeds of their own, which depend on the seed and the number of the task alone.
+    Each task has its own seed, which depends only on the seed and the position of the task.
 
     Attributes:
-        tasks: the tasks, each of its own envs.
-        envs_of: of each, which envs those are.
+        tasks: the tasks.
+        envs_of: ids of the envs of each task.
 
     Example:
         >>> task = sn.tasks.make("multi", tasks=("pick", "pick_and_place"), n_envs=8)
@@ -76,36 +78,38 @@ class MultiTask(Task[MultiTaskConfig]):
     config_type = MultiTaskConfig
 
     def __init__(self, config: MultiTaskConfig, robot: Robot | None = None) -> None:
-        from sensorium.tasks.catalogue import TASKS  # which has this task too
+        from sensorium.tasks.catalogue import TASKS  # the catalogue imports this module
 
         self.config = config
         self.n_envs = config.n_envs
         count = len(config.tasks)
         known = {name: cls for name, cls in TASKS.items() if name != self.name}
-        look_up("task", [part.name for part in config.tasks], known)
+        check_names("task", [part.name for part in config.tasks], known)
         if self.n_envs < count:
-            raise OptionError(f"n_envs must be at least {count}, one for each of the tasks, got {self.n_envs}")
+            raise OptionError(f"n_envs must be >= {count}, the number of tasks, got {self.n_envs}")
         model = make(config.robot) if robot is None else robot
-        shared = {name: getattr(config, name) for name in config.model_fields_set - {"tasks", *_OWN}}
+        shared = {name: getattr(config, name) for name in config.model_fields_set - {"tasks", *_COMMON}}
         self.envs_of = [np.arange(number, self.n_envs, count) for number in range(count)]
         self.tasks: list[Task[Any]] = []
         for number, (part, envs) in enumerate(zip(config.tasks, self.envs_of, strict=True)):
             cls = known[part.name]
-            sub = cls.config_type(
+            options = cls.config_type(
                 **shared | part.options,
                 robot=config.robot,
                 n_envs=len(envs),
-                seed=_seed(config.seed, number),
+                seed=_task_seed(config.seed, number),
                 use_sensors=config.use_sensors,
                 keep_history=False,
             )
-            self.tasks.append(cls(sub, type(model)(model.options)))
-        spans = {task.config.dt for task in self.tasks}
-        if len(spans) > 1:
-            raise OptionError(f"the tasks have steps of {sorted(spans)} s: give dt, which holds for all of them")
+            self.tasks.append(cls(options, type(model)(model.options)))
+        durations = {task.config.dt for task in self.tasks}
+        if len(durations) > 1:
+            raise OptionError(
+                f"all tasks must have the same dt, and these have {sorted(durations)} s; set dt, which holds for all"
+            )
         self.robot = self.tasks[0].robot
         self.cameras = self.tasks[0].cameras
-        self._start_episodes()
+        self._init_episodes()
         self.suite = None
         if config.use_sensors:
             parts = [(task.suite.values(), envs) for task, envs in self._shares() if task.suite is not None]
@@ -117,7 +121,7 @@ class MultiTask(Task[MultiTaskConfig]):
     def reseed(self, seed: int) -> None:
         self.seed = checked_seed(seed)
         for number, task in enumerate(self.tasks):
-            task.reseed(_seed(self.seed, number))
+            task.reseed(_task_seed(self.seed, number))
         self.episode[:] = -1
 
     def set_sensor_step(self, step: int) -> None:
@@ -130,23 +134,23 @@ class MultiTask(Task[MultiTaskConfig]):
             if len(own):
                 places = np.searchsorted(ids, envs[own])
                 task._reset(own, None if numbers is None else [numbers[place] for place in places])
-        self._mirror()
+        self._copy_episode_state()
         if self.suite is not None:
             self.suite.reset(ids)
         if self.policy is not None:
             self.policy.reset(ids)
 
-    def _advance(self, told: np.ndarray, acting: np.ndarray) -> dict[int, str]:
+    def _advance(self, command: np.ndarray, acting: np.ndarray) -> dict[int, str]:
         failed: dict[int, str] = {}
         for task, envs in self._shares():
             if acting[envs].any():
-                broken = task._advance(told[envs], acting[envs])
-                failed |= {int(envs[env]): text for env, text in broken.items()}
-        self._mirror()
+                diverged = task._advance(command[envs], acting[envs])
+                failed |= {int(envs[env]): text for env, text in diverged.items()}
+        self._copy_episode_state()
         return failed
 
-    def _mirror(self) -> None:
-        """Take over how far the tasks are."""
+    def _copy_episode_state(self) -> None:
+        """Copy the episode state of the tasks to that of the whole."""
         for task, envs in self._shares():
             for name in ("terminated", "truncated", "succeeded", "step_count", "episode"):
                 getattr(self, name)[envs] = getattr(task, name)
@@ -164,17 +168,17 @@ class MultiTask(Task[MultiTaskConfig]):
         return reward
 
     def describe_env(self, env: int) -> dict[str, Any]:
-        """What its task says of an env, and which it is."""
+        """Return the description of an env by its task, with the name of that task."""
         own, number = divmod(env, len(self.tasks))
         return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
 
     def describe_scene(self, env: int) -> dict[str, Any]:
-        """What there is in one env, in the scene of its task."""
+        """Return the description of one env in the scene of its task."""
         own, number = divmod(env, len(self.tasks))
         return self.tasks[number].describe_scene(own)
 
     def render(self, env: int = 0) -> np.ndarray:
-        """A picture of one env, in the scene of its task."""
+        """Return an image of one env in the scene of its task, (480, 640, 3) uint8."""
         own, number = divmod(env, len(self.tasks))
         return self.tasks[number].render(own)
 
@@ -184,6 +188,6 @@ class MultiTask(Task[MultiTaskConfig]):
             task.close()
 
 
-def _seed(seed: int, number: int) -> int:
-    """The seed of one of the tasks."""
+def _task_seed(seed: int, number: int) -> int:
+    """Return the seed of task ``number``."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])

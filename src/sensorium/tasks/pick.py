@@ -1,7 +1,8 @@
-"""Pick: lift one thing off the table."""
+"""Pick: lift an object off the table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,27 @@ class PickConfig(TableConfig):
     """Options of :class:`Pick`."""
 
     lift: float = Field(default=0.1, gt=0)
-    """How far the thing must be lifted, m."""
+    """How far the target must be lifted, m."""
     hold_steps: int = Field(default=10, ge=1)
-    """For how many steps it must be held there."""
+    """For how many consecutive steps it must be held at that height."""
 
 
 class Pick(TableTask[PickConfig]):
-    """Lift the thing that is meant, and hold it for a moment."""
+    """Lift the target and hold it for ``hold_steps`` steps.
+
+    Example:
+        >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, lift=0.15)
+    """
 
     name = "pick"
     config_type = PickConfig
 
-    def _start(self) -> None:
-        super()._start()
+    def _on_build(self) -> None:
+        super()._on_build()
         self._held_steps = np.zeros(self.n_envs, np.int64)
 
-    def _begin(self, envs: np.ndarray, draws: Any) -> None:
-        super()._begin(envs, draws)
+    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+        super()._begin_episodes(envs, rngs)
         self._held_steps[envs] = 0
 
     def _goal(self) -> np.ndarray:
@@ -39,10 +44,10 @@ class Pick(TableTask[PickConfig]):
         return goal
 
     def _judge(self) -> np.ndarray:
-        up = self.pickup_pose()[:, 2] - self.start_pose[:, 2] >= self.config.lift
-        self._held_steps = np.where(up & self.is_held(), self._held_steps + 1, 0)
+        lifted = self.pickup_pose()[:, 2] - self.start_pose[:, 2] >= self.config.lift
+        self._held_steps = np.where(lifted & self.is_held(), self._held_steps + 1, 0)
         return self._held_steps >= self.config.hold_steps
 
     def describe_env(self, env: int) -> dict[str, Any]:
         name = self.pickup_name(env)
-        return {"instruction": f"pick up {self.things[name].text}", "pickup_obj": name}
+        return {"instruction": f"pick up {self.objects[name].text}", "pickup_obj": name}

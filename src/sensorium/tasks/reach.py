@@ -1,4 +1,4 @@
-"""Reach: bring an arm's tool to a target, and keep it there."""
+"""Reach: move an arm's tool to a target and keep it there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from sensorium.robots import Manipulator
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.task import Task
 from sensorium.worlds import Scene
 
 TARGET = "target"
-"""What the target is called in the scene."""
+"""Name of the target in the scene."""
 _MARKER = """
 <mujoco model="target">
   <worldbody>
@@ -24,60 +25,66 @@ _MARKER = """
   </worldbody>
 </mujoco>
 """
-"""It floats where it is put, and nothing bumps into it."""
+"""Model of the target. It floats where it is placed, and does not collide."""
 
 
 class ReachConfig(TaskConfig):
     """Options of :class:`Reach`."""
 
     dt: float = Field(default=0.04, gt=0)
-    """Seconds of one step."""
+    """Duration of one step, s."""
     substeps: int = Field(default=10, ge=1)
-    """Physics steps in one step."""
+    """Physics steps per step."""
     max_steps: int = Field(default=75, ge=1)
     """Steps of an episode."""
     low: tuple[float, float, float] = (0.3, -0.35, 0.15)
-    """Least x, y and z of targets in the world, m. The robot stands at its origin and looks along x."""
+    """Minimum x, y and z of targets in the world frame, m. The robot stands at the origin and faces along x."""
     high: tuple[float, float, float] = (0.65, 0.35, 0.6)
-    """Greatest x, y and z."""
+    """Maximum x, y and z of targets, m."""
     tolerance: float = Field(default=0.05, gt=0)
-    """Distance from the target at which it is reached, m."""
+    """Distance to the target at which it counts as reached, m."""
     near: float = Field(default=0.1, gt=0)
-    """Distance at which the reward of a step has fallen to a half, m."""
+    """Distance to the target at which the reward of a step is 0.5, m."""
 
     @field_validator("high")
     @classmethod
-    def _ordered(cls, value: tuple[float, float, float], info: Any) -> tuple[float, float, float]:
+    def _check_high(cls, value: tuple[float, float, float], info: ValidationInfo) -> tuple[float, float, float]:
         low = info.data.get("low", value)
         if any(a > b for a, b in zip(low, value, strict=True)):
-            raise ValueError(f"must not be below low, {low}")
+            raise ValueError(f"must be >= low {low} along each axis, got {value}")
         return value
 
 
 class Reach(Task[ReachConfig]):
-    """Bring the tool of the robot's first arm to a target that is elsewhere in each episode, and keep it there until
-    the time is up. The reward of a step is 1 at the target and less farther away: a half at ``near``."""
+    """Move the tool of the robot's first arm to the target, and keep it there for the rest of the episode.
+
+    Each episode draws the target position. The reward of a step is 1 / (1 + (distance / near)^2): 1 at the target, 0.5
+    at the distance ``near``.
+
+    Attributes:
+        target: (B, 3) position of the target in the world frame, m.
+    """
 
     name = "reach"
     config_type = ReachConfig
     ends_on_success = False
+    robot: Manipulator
 
     def _add_scene(self, scene: Scene) -> None:
         super()._add_scene(scene)
-        self._target = scene.add_object(_MARKER, name=TARGET, pos=self.config.high)
+        self._marker = scene.add_object(_MARKER, name=TARGET, pos=self.config.high)
 
-    def _start(self) -> None:
+    def _on_build(self) -> None:
         self._arm = next(each for each in self.robot.groups.values() if each.description.kind == "arm")
         self.target = np.zeros((self.n_envs, 3))
-        """Where the target is in each env, (B, 3) m in the world."""
 
-    def _begin(self, envs: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
-        for env, draw in zip(envs.tolist(), draws, strict=True):
-            self.target[env] = draw.uniform(self.config.low, self.config.high)
-        self._target.set_pose(self.target[envs], envs=envs)
+    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+        for env, rng in zip(envs.tolist(), rngs, strict=True):
+            self.target[env] = rng.uniform(self.config.low, self.config.high)
+        self._marker.set_pose(self.target[envs], envs=envs)
 
     def _distance(self) -> np.ndarray:
-        """From the tool to the target, (B,) m."""
+        """Return the distance from the tool to the target, (B,) m."""
         return np.linalg.norm(self._arm.tcp_pose()[:, :3] - self.target, axis=1)
 
     def _judge(self) -> np.ndarray:
@@ -88,7 +95,7 @@ class Reach(Task[ReachConfig]):
 
     @property
     def max_return(self) -> float:
-        """One a step, which nobody gets: the tool begins elsewhere."""
+        """One per step. It is an upper bound: the tool starts away from the target."""
         return float(self.config.max_steps)
 
     def describe_env(self, env: int) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Training of entities: ``train(recipe("balance"), "runs/balance")``, and evaluation of what came out."""
+"""Training of entities: ``train(recipe("balance"), "runs/balance")``, and evaluation of the result."""
 
 from sensorium.training.evaluation import Evaluation, Evaluator, evaluate
 from sensorium.training.options import EntityOptions, TrainOptions
 from sensorium.training.recipes import RECIPES, recipe
-from sensorium.training.trainer import Progress, Trained, Trainer, train
+from sensorium.training.trainer import Progress, Trainer, TrainResult, train
 
 __all__ = [
     "RECIPES",
@@ -12,7 +12,7 @@ __all__ = [
     "Evaluator",
     "Progress",
     "TrainOptions",
-    "Trained",
+    "TrainResult",
     "Trainer",
     "evaluate",
     "recipe",

@@ -1,10 +1,10 @@
-"""Checkpoints: folders that are there whole or not at all, and that say when something in them was changed since.
+"""Checkpoints: folders that are complete if they exist, with checksums that detect later damage.
 
 ::
 
-    checkpoints/000000020000/     the steps after which it was made
+    checkpoints/000000020000/     number of steps
         manifest.json             name -> [bytes, CRC-32] of every other file
-        ...                       what the training writes
+        ...                       the files of the training
 """
 
 from __future__ import annotations
@@ -21,67 +21,72 @@ from sensorium.errors import DatasetError
 from sensorium.files import named, sync, sync_tree
 
 _MANIFEST = "manifest.json"
-_KEPT = 2
-"""Checkpoints that are kept: should the disk damage the newest, there is one before it."""
+_N_KEPT = 2
+"""Number of checkpoints that are kept: if the disk damages the newest, there is one before it."""
 
 
 def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
-    """Make a checkpoint by ``write``, first under a hidden name, and remove those that are too old.
+    """Make a checkpoint under a hidden name, rename it when it is complete, and remove old checkpoints.
 
     Args:
-        folder: where checkpoints lie.
-        steps: after how many steps it is.
-        write: writes all files into the folder that it is given.
+        folder: folder of the checkpoints.
+        steps: number of steps, which names the checkpoint.
+        write: writes all files to the folder that it is given.
+
+    Returns:
+        The folder of the checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(".[0-9]*-*"):  # of a process that was killed while it wrote
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.glob(".[0-9]*-*"):  # of a process that was killed while it wrote
+        shutil.rmtree(leftover, ignore_errors=True)
     path = folder / f"{steps:012d}"
     with named(path):
         new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=folder))
         try:
             write(new)
-            manifest = {file.relative_to(new).as_posix(): list(_sum(file)) for file in _files(new)}
+            manifest = {file.relative_to(new).as_posix(): list(_size_and_checksum(file)) for file in _files(new)}
             (new / _MANIFEST).write_text(json.dumps(manifest, indent=1))
             sync_tree(new)
-            if path.exists():  # the same step again, after a resume: this one is as good
+            if path.exists():  # the same step again after a resume: the new checkpoint is equivalent
                 shutil.rmtree(path)
             new.rename(path)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
     sync(folder)
-    for old in _all(folder)[:-_KEPT]:
+    for old in _all(folder)[:-_N_KEPT]:
         shutil.rmtree(old)
     return path
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole, or None where none was made; a warning tells of newer ones that are damaged.
+    """Return the newest checkpoint that is not damaged, or None if there is none. Damaged newer ones cause a warning.
 
     Raises:
-        DatasetError: all that there are are damaged.
+        DatasetError: all checkpoints are damaged.
     """
     problems: list[str] = []
     for path in reversed(_all(folder)):
         problem = _problem(path)
         if problem is None:
             for each in problems:
-                warnings.warn(f"{each}; going on from {path.name}", stacklevel=2)
+                warnings.warn(f"{each}; using {path.name} instead", stacklevel=2)
             return path
         problems.append(f"the checkpoint {path} is damaged: {problem}")
     if problems:
-        raise DatasetError("; ".join(problems) + "; no earlier one is left: train anew in another folder")
+        raise DatasetError(
+            "; ".join(problems) + "; there is no other checkpoint: start a new training in another folder"
+        )
     return None
 
 
 def _problem(path: Path) -> str | None:
-    """What is wrong with a checkpoint."""
+    """Return what is wrong with a checkpoint, or None."""
     try:
         manifest = json.loads((path / _MANIFEST).read_bytes())
-        for name, (size, check) in manifest.items():
-            if _sum(path / name) != (size, check):
-                return f"{name} is not what was written"
+        for name, (size, checksum) in manifest.items():
+            if _size_and_checksum(path / name) != (size, checksum):
+                return f"{name} has changed since it was written"
     except (OSError, ValueError, TypeError, AttributeError) as error:
         return str(error)
     return None
@@ -95,9 +100,10 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _sum(path: Path) -> tuple[int, int]:
-    size = check = 0
+def _size_and_checksum(path: Path) -> tuple[int, int]:
+    """Return the bytes and the CRC-32 of a file."""
+    size = checksum = 0
     with path.open("rb") as file:
         while part := file.read(1 << 20):
-            size, check = size + len(part), zlib.crc32(part, check)
-    return size, check
+            size, checksum = size + len(part), zlib.crc32(part, checksum)
+    return size, checksum

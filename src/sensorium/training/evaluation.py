@@ -1,4 +1,4 @@
-"""How good a brain is: whole episodes that it was not trained on, by the same path as in training."""
+"""Evaluation of a brain: whole episodes that it was not trained on, without exploration."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from sensorium.entities import Brain
 from sensorium.options import Options
 from sensorium.training.options import EntityOptions, TrainOptions
 
-_ENVS = 16
-"""Most episodes that run side by side."""
+_MAX_ENVS = 16
+"""Maximum number of episodes that run at the same time."""
 SEED = 1_000_000
-"""Added to a training's seed, for episodes of the evaluations meanwhile; twice, for those afterwards."""
+"""Offset of the seed of evaluations from the seed of the training; twice this for evaluations after the training."""
 
 
 class Evaluation(Options):
-    """Episodes, and how they went."""
+    """The results of some episodes."""
 
     returns: tuple[float, ...]
-    """Sum of rewards of each episode."""
+    """Return (sum of rewards) of each episode."""
     lengths: tuple[int, ...]
-    """Steps of each."""
+    """Steps of each episode."""
     successes: tuple[bool, ...]
-    """Whether each reached the goal."""
+    """Whether each episode reached the goal."""
     max_return: float | None = None
-    """The greatest return that the task allows, if that is known."""
+    """Maximum return of the task, or None if it is unknown."""
 
     @property
     def mean(self) -> float:
@@ -36,7 +36,7 @@ class Evaluation(Options):
 
     @property
     def fraction(self) -> float | None:
-        """Mean return, of the greatest."""
+        """Mean return divided by the maximum return, or None if that is unknown."""
         return None if self.max_return is None else self.mean / self.max_return
 
     @property
@@ -45,7 +45,7 @@ class Evaluation(Options):
         return float(np.mean(self.successes))
 
     def summary(self) -> dict[str, Any]:
-        """The figures, for JSON."""
+        """Return the summary statistics, JSON-able."""
         return {
             "episodes": len(self.returns),
             "return_mean": self.mean,
@@ -57,14 +57,17 @@ class Evaluation(Options):
 
 
 class Evaluator:
-    """Runs episodes of a training's task with a brain that acts as well as it can, without exploring.
+    """Runs episodes of a training's task with a brain that acts without exploration.
 
     Args:
-        options: of the training.
-        brain: what decides, through an entity's ``decide_batch``.
-        episodes: how many to a run.
-        seed: of the episodes.
-        entity: who acts, if it is another than the training's: one with other imperfections, say.
+        options: options of the training.
+        brain: the brain, which acts through an entity's ``decide_batch``.
+        episodes: number of episodes per run.
+        seed: seed of the episodes.
+        entity: options of the entity if it is not that of the training, for example with other imperfections.
+
+    Attributes:
+        n_episodes: number of episodes so far, which is also the number of the next one.
     """
 
     def __init__(
@@ -72,13 +75,12 @@ class Evaluator:
     ) -> None:
         self.episodes = episodes
         self._entity = (entity or options.entity).make(lambda *spaces: brain)
-        self._task = options.make_task(self._entity, min(episodes, _ENVS), seed)
+        self._task = options.make_task(self._entity, min(episodes, _MAX_ENVS), seed)
         self.n_episodes = 0
-        """Episodes so far; the number of the next one."""
 
     def run(self) -> Evaluation:
-        """New episodes, each time others."""
-        parts = [self._run_side_by_side() for _ in range(-(-self.episodes // self._task.n_envs))]
+        """Run new episodes, different ones at each call."""
+        parts = [self._run_batch() for _ in range(-(-self.episodes // self._task.n_envs))]
         returns, lengths, successes = (np.concatenate(part)[: self.episodes] for part in zip(*parts, strict=True))
         return Evaluation(
             returns=tuple(returns.tolist()),
@@ -87,9 +89,10 @@ class Evaluator:
             max_return=self._task.max_return,
         )
 
-    def _run_side_by_side(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _run_batch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Run one episode in each env; returns their returns, lengths and successes."""
         task = self._task
-        task.set_sensor_step(self.n_episodes * task.config.max_steps)  # noise, too, by the episodes' numbers alone
+        task.set_sensor_step(self.n_episodes * task.config.max_steps)  # noise only depends on the episode numbers too
         observation, _ = task.reset(numbers=range(self.n_episodes, self.n_episodes + task.n_envs))
         self.n_episodes += task.n_envs
         returns = np.zeros(task.n_envs)
@@ -111,17 +114,17 @@ def evaluate(
     which: str = "best",
     entity: EntityOptions | None = None,
 ) -> Evaluation:
-    """Evaluate what a training came to.
+    """Evaluate the brain of a training.
 
     Args:
-        folder: of the training.
-        episodes: how many.
-        seed: of the episodes. Default: one that neither the training nor its own evaluations had.
+        folder: folder of the training.
+        episodes: number of episodes.
+        seed: seed of the episodes. Default: one that neither the training nor its evaluations used.
         which: "best", the brain of the best evaluation during the training, or "last".
-        entity: who acts, if it is another than the one that was trained: with other imperfections, say.
+        entity: options of the entity if it is not the one that was trained, for example with other imperfections.
 
     Raises:
-        DatasetError: the folder holds no training, or none that has got so far.
+        DatasetError: the folder holds no training, or the training has no such brain yet.
 
     Example:
         >>> evaluate("runs/balance", episodes=20).fraction
@@ -131,12 +134,12 @@ def evaluate(
 
     folder = Path(folder)
     options = TrainOptions.load(folder)
-    place = brain_folder(folder, which)
+    saved = brain_folder(folder, which)
     made = options.entity.make()
     brain = options.make_brain(made.observation_space, made.action_space)
-    brain.restore(place)
-    runner = Evaluator(options, brain, episodes, options.seed + 2 * SEED if seed is None else seed, entity)
+    brain.restore(saved)
+    evaluator = Evaluator(options, brain, episodes, options.seed + 2 * SEED if seed is None else seed, entity)
     try:
-        return runner.run()
+        return evaluator.run()
     finally:
-        runner.close()
+        evaluator.close()

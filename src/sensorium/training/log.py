@@ -1,29 +1,32 @@
-"""Figures of a training, for TensorBoard."""
+"""The TensorBoard log of a training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sensorium.errors import OptionError
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
 
 class Log:
-    """Scalars over steps, in ``tensorboard/`` of the training's folder.
+    """Scalars over steps, in the folder ``tensorboard/`` of the training.
 
     Args:
-        folder: of the training.
-        steps: from which it goes on; what was written of later ones is not shown.
-        wanted: whether anything is written.
+        folder: folder of the training.
+        steps: step from which the training continues. Older entries of later steps are not shown.
+        enabled: whether anything is written.
 
     Raises:
         OptionError: TensorBoard is not installed.
     """
 
-    def __init__(self, folder: Path, steps: int, wanted: bool) -> None:
-        self._writer: Any = None
-        if wanted:
+    def __init__(self, folder: Path, steps: int, enabled: bool) -> None:
+        self._writer: SummaryWriter | None = None
+        if enabled:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
@@ -32,14 +35,14 @@ class Log:
                 ) from None
             self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=steps if steps else None)
 
-    def add(self, steps: int, figures: Mapping[str, float | None]) -> None:
-        """Write figures of a step; those that are None are left out."""
+    def add(self, steps: int, scalars: Mapping[str, float | None]) -> None:
+        """Write scalars of a step. None is skipped."""
         if self._writer is not None:
-            for name, value in figures.items():
+            for name, value in scalars.items():
                 if value is not None:
                     self._writer.add_scalar(name, value, steps)
 
     def close(self) -> None:
-        """Have all on the disk."""
+        """Write everything to disk."""
         if self._writer is not None:
             self._writer.close()

@@ -1,4 +1,4 @@
-"""What a training is: everything that rebuilds its task and its entity, and how it learns."""
+"""Options of a training: its task, its entity and how it learns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from gymnasium import spaces
 from pydantic import Field, ValidationError
 
 from sensorium import __version__, entities, tasks
-from sensorium.entities import LearningBrain, TrainableEntity
+from sensorium.entities import Brain, LearningBrain, TrainableEntity
 from sensorium.entities.brain import check_brain
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
@@ -21,22 +22,23 @@ from sensorium.tasks import Task
 
 CONFIG = "config.json"
 _FORMAT = "sensorium-training"
+_LEARNING_METHODS = ("decide_batch", "observe", "learn", "save", "restore")
 
 
 class EntityOptions(Options):
-    """Who is trained: a robot with its senses."""
+    """Options of the entity that is trained."""
 
     robot: str
     """Name of the robot, or a model file."""
     robot_options: dict[str, Any] = {}
-    """Further options of the robot, as ``{"controllers": {"arm": "joint_velocity"}}``."""
+    """Further options of the robot, for example ``{"controllers": {"arm": "joint_velocity"}}``."""
     sensors: SensorRig
-    """What it senses with."""
+    """Its sensors."""
     landmarks: tuple[str, ...] = ()
-    """Things of the task that its sensors look for by name."""
+    """Names of entities of the task that its sensors refer to."""
 
-    def make(self, brain: Callable[..., Any] | None = None, **brain_options: Any) -> TrainableEntity:
-        """The entity, with a brain or without."""
+    def make(self, brain: Callable[..., Brain] | None = None, **brain_options: Any) -> TrainableEntity:
+        """Return the entity, with or without a brain."""
         return TrainableEntity(
             self.robot,
             self.sensors,
@@ -48,110 +50,126 @@ class EntityOptions(Options):
 
 
 class TrainOptions(Options):
-    """A training. Steps are those of single envs, each one transition: B envs that step once make B of them."""
+    """Options of a training.
+
+    Steps are counted per env, one transition each: B envs that step once make B steps.
+    """
 
     task: str
     """Name of the task."""
     task_options: dict[str, Any] = {}
-    """Options of the task other than ``n_envs``, ``seed``, ``autoreset`` and what is kept of its history."""
+    """Options of the task except ``n_envs``, ``seed``, ``autoreset`` and ``keep_history``."""
     entity: EntityOptions
-    """Who is trained."""
+    """The entity that is trained."""
     brain: str = "SACMLPBrain"
-    """What learns: a brain of ``sensorium.entities``, or ``package.module:Class`` of a module that the program has
-    imported. It is made from (observation space, action space, seed=..., **brain_options)."""
+    """Name of a brain of ``sensorium.entities`` that learns, or ``package.module:Class`` of an imported module. It is
+    made from (observation space, action space, seed=..., **brain_options)."""
     brain_options: dict[str, Any] = {}
-    """Its further options."""
+    """Further options of the brain."""
     n_envs: int = Field(default=16, ge=1)
-    """Envs that run side by side."""
+    """Number of envs, B."""
     steps: int = Field(default=100_000, ge=1)
-    """Steps in all."""
+    """Total number of steps."""
     warmup: int = Field(default=1_000, ge=1)
     """Steps of random actions before learning begins."""
     gradient_steps: int = Field(default=8, ge=1)
-    """Steps of learning after each step of all envs."""
+    """Gradient steps after each step of all envs."""
     memory: int = Field(default=200_000, ge=1)
-    """Transitions to remember."""
+    """Capacity of the memory in transitions."""
     evaluate_every: int = Field(default=10_000, ge=1)
-    """Steps between evaluations; there is one at the end in any case."""
+    """Steps between evaluations. There is always one at the end."""
     episodes: int = Field(default=10, ge=1)
-    """Episodes of an evaluation, new ones each time."""
+    """Episodes per evaluation, different ones each time."""
     checkpoint_every: int = Field(default=10_000, ge=1)
-    """Steps between checkpoints, at which all envs begin new episodes."""
+    """Steps between checkpoints. All envs begin new episodes at a checkpoint."""
     stop_at: float | None = Field(default=None, gt=0, le=1)
-    """Fraction of the greatest return at which to end early, when an evaluation reaches it. Default: never."""
+    """Fraction of the maximum return at which the training stops early, if an evaluation reaches it. Default: never."""
     seed: int = Field(default=0, ge=0)
-    """Everything random comes from it."""
+    """Seed of everything random."""
     threads: int = Field(default=1, ge=1)
-    """Threads of torch. Networks of this size are faster with one."""
+    """Threads of torch. Networks of this size are fastest with one."""
 
-    def make_brain(self, observation_space: Any, action_space: Any) -> LearningBrain:
-        """A new brain."""
+    def make_brain(self, observation_space: spaces.Dict, action_space: spaces.Box) -> LearningBrain:
+        """Return a new brain.
+
+        Raises:
+            NameNotFoundError: there is no such brain.
+            OptionError: the brain does not have an option.
+        """
         kind = brain_type(self.brain)
         if "seed" in self.brain_options:
-            raise OptionError("brain_options: 'seed' is set by the training itself; leave it out")
+            raise OptionError("brain_options: the training sets 'seed' itself; leave it out")
         check_brain(kind, {"seed": self.seed, **self.brain_options})
         return kind(observation_space, action_space, seed=self.seed, **self.brain_options)
 
     def make_task(self, entity: TrainableEntity, n_envs: int, seed: int, autoreset: bool = False) -> Task[Any]:
-        """The task, for this entity to act in."""
+        """Return the task with this entity in it.
+
+        Raises:
+            OptionError: ``task_options`` has an option that the training sets itself.
+        """
         fixed: dict[str, Any] = {"n_envs": n_envs, "seed": seed, "autoreset": autoreset, "keep_history": False}
         for name in fixed:
             if name in self.task_options:
-                raise OptionError(f"task_options: {name!r} is set by the training itself; leave it out")
+                raise OptionError(f"task_options: the training sets {name!r} itself; leave it out")
         return tasks.make(self.task, entity=entity, **self.task_options, **fixed)
 
     def save(self, folder: Path) -> None:
-        """Write ``config.json``."""
-        about = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
-        about["entity"]["sensors"] = self.entity.sensors.model_dump(mode="json", exclude_unset=True)
-        write_whole(folder / CONFIG, json.dumps(about, indent=2).encode() + b"\n")
+        """Write ``config.json`` to the folder of a training."""
+        config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
+        config["entity"]["sensors"] = self.entity.sensors.model_dump(mode="json", exclude_unset=True)
+        write_whole(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What a folder's ``config.json`` says.
+        """Return the options in ``config.json`` of the folder of a training.
 
         Raises:
-            DatasetError: there is none, or it is damaged.
+            DatasetError: there is no such file, or it is damaged.
         """
         path = folder / CONFIG
         if not path.is_file():
-            beside = [each.parent.name for each in folder.parent.glob(f"*/{CONFIG}")] if folder.parent.is_dir() else []
-            hint = did_you_mean(folder.name, beside)
-            raise DatasetError(f"{folder} holds no training: there is no {CONFIG}{hint}")
+            siblings = [each.parent.name for each in folder.parent.glob(f"*/{CONFIG}")]
+            hint = did_you_mean(folder.name, siblings)
+            raise DatasetError(f"{folder} holds no training: {CONFIG} is missing{hint}")
         try:
-            about = json.loads(path.read_bytes())
-            if about.pop("format") != _FORMAT or about.pop("version") != 1:
-                raise DatasetError(f"{path} is not of a training that this version can read")
-            about.pop("sensorium")
-            return cls(**about)
+            config = json.loads(path.read_bytes())
+            if config.pop("format") != _FORMAT or config.pop("version") != 1:
+                raise DatasetError(f"{path} is not a training that this version can read")
+            config.pop("sensorium")
+            return cls(**config)
         except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
             raise DatasetError(f"{path} is damaged: {error}") from None
 
 
 def brain_type(name: str) -> Callable[..., LearningBrain]:
-    """The class of a brain by its name in ``sensorium.entities``, or by ``package.module:Class``."""
+    """Return the class of a learning brain: its name in ``sensorium.entities``, or ``package.module:Class``.
+
+    Raises:
+        NameNotFoundError: there is no such class, its module is not imported, or it does not learn.
+    """
+    found: object
     if ":" in name:
         module, _, attribute = name.partition(":")
-        if module not in sys.modules:  # a file must not choose what code runs
+        if module not in sys.modules:  # a file must not choose what code is imported
             raise NameNotFoundError(f"there is no brain {name!r}: import the module {module!r} first")
-        found: Any = getattr(sys.modules[module], attribute, None)
+        found = getattr(sys.modules[module], attribute, None)
     else:
         known = [each for each in entities.__all__ if each.endswith("Brain") and _learns(getattr(entities, each))]
         if name not in known:
             hint = did_you_mean(name, known) or f"; there are {shorten(known)}"
-            raise NameNotFoundError(f"there is no brain {name!r}{hint}; or give package.module:Class of your own")
+            raise NameNotFoundError(f"there is no brain {name!r}{hint}; for your own, write package.module:Class")
         found = getattr(entities, name)
-    if not _learns(found):
-        raise NameNotFoundError(f"{name!r} is no brain that learns: it needs {', '.join(_LEARNING)}")
-    return found  # type: ignore[no-any-return]
+    if not isinstance(found, type) or not _learns(found):
+        raise NameNotFoundError(
+            f"{name!r} is not a class of a brain that learns: it needs the methods {', '.join(_LEARNING_METHODS)}"
+        )
+    return found
 
 
-_LEARNING = ("decide_batch", "observe", "learn", "save", "restore")
-
-
-def _learns(value: Any) -> bool:
+def _learns(value: object) -> bool:
     return (
         isinstance(value, type)
         and not getattr(value, "_is_protocol", False)
-        and all(callable(getattr(value, method, None)) for method in _LEARNING)
+        and all(callable(getattr(value, method, None)) for method in _LEARNING_METHODS)
     )

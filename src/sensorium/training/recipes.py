@@ -1,4 +1,4 @@
-"""How tasks are trained unless told otherwise."""
+"""Recipes: the default training options of tasks."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from sensorium.training.options import EntityOptions, TrainOptions
 
 
 def balance() -> TrainOptions:
-    """A balancing robot, from its IMU and the encoders of its wheels, as they come: not calibrated, with the offsets
-    that data sheets allow. All that it reads is 20 ms old; it gets the last 4 readings."""
-    late = {"delay": 0.02, "history_length": 4}
+    """Return the options of a balancing robot with an IMU and wheel encoders.
+
+    The IMU is not calibrated: it has biases that are typical of data sheets. All readings have a delay of 20 ms, and
+    the brain gets the last 4 of them.
+    """
+    timing = {"delay": 0.02, "history_length": 4}
     imu = {
         "rate": 200.0,
         "acc_noise": 0.05,
-        "acc_bias": [0.5, -0.3, 0.4],  # 50 mg, as data sheets of MEMS sensors allow
+        "acc_bias": [0.5, -0.3, 0.4],  # 50 mg, within the data sheets of MEMS sensors
         "acc_bias_spread": 0.05,
         "gyro_noise": 0.01,
-        "gyro_bias": [0.05, 0.087, -0.05],  # 5 °/s, likewise
+        "gyro_bias": [0.05, 0.087, -0.05],  # 5 °/s, also within them
         "gyro_bias_spread": 0.005,
         "mag_noise": 5e-7,
-        **late,
+        **timing,
     }
-    encoder = {"joints": [0, 1], "noise": 0.002, "vel_noise": 0.03, **late}
+    encoder = {"joints": [0, 1], "noise": 0.002, "vel_noise": 0.03, **timing}
     sensors = (
         RigSensor(name="imu", type="IMU", mount=SensorMount(link="torso"), options=imu),
         RigSensor(name="wheels", type="JointEncoder", options=encoder),
@@ -49,7 +52,7 @@ def balance() -> TrainOptions:
 
 
 def reach() -> TrainOptions:
-    """An arm that is told joint speeds, from its encoders, and from a tracker of its hand and of the target."""
+    """Return the options of an arm with joint velocity control, joint encoders and trackers of its hand and target."""
     tracker = {"pos_noise": 0.002, "delay": 0.04, "relative_to": "link0"}
     sensors = (
         RigSensor(
@@ -76,23 +79,28 @@ def reach() -> TrainOptions:
 
 
 RECIPES: dict[str, Callable[[], TrainOptions]] = {"balance": balance, "reach": reach}
-"""Task -> what makes its options."""
+"""Task -> function that returns its default options."""
 
 
 def recipe(task: str, **changes: Any) -> TrainOptions:
-    """The options with which a task is trained, some of them changed. Of the same brain, ``brain_options`` that are not
-    given stay as they are.
+    """Return the default options of a task's training, with changes.
+
+    Args:
+        task: name of the task.
+        **changes: options of :class:`TrainOptions`. ``brain_options`` are merged with the defaults, unless ``brain``
+            changes too.
 
     Raises:
-        NameNotFoundError: there is none for that task; make ``TrainOptions`` of your own.
+        NameNotFoundError: there is no recipe for the task; make ``TrainOptions`` instead.
+        OptionError: an option is unknown or cannot be used.
 
     Example:
         >>> recipe("balance", steps=20_000, seed=3)
     """
     if task not in RECIPES:
         hint = did_you_mean(task, RECIPES) or f"; there are {shorten(RECIPES)}"
-        raise NameNotFoundError(f"there is no recipe to train {task!r}{hint}; or give TrainOptions of your own")
-    made = RECIPES[task]()
+        raise NameNotFoundError(f"there is no recipe to train {task!r}{hint}; or make your own TrainOptions")
+    default = RECIPES[task]()
     if "brain_options" in changes and "brain" not in changes:
-        changes["brain_options"] = made.brain_options | changes["brain_options"]
-    return TrainOptions(**{**{name: getattr(made, name) for name in TrainOptions.model_fields}, **changes})
+        changes["brain_options"] = default.brain_options | changes["brain_options"]
+    return TrainOptions(**{**{name: getattr(default, name) for name in TrainOptions.model_fields}, **changes})

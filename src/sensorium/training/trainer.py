@@ -1,16 +1,16 @@
-"""``train``: let an entity act in B envs, remember, learn, and be evaluated; with checkpoints to go on from.
+"""``train``: train an entity in B envs, with evaluations and checkpoints.
 
 ::
 
-    DIR/config.json           what is trained, and how: see TrainOptions
-    DIR/checkpoints/STEPS/    brain, memory and counters after so many steps
-    DIR/best/                 the brain of the best evaluation, with that evaluation
-    DIR/last/                 the brain at the end
+    DIR/config.json           options; see TrainOptions
+    DIR/checkpoints/STEPS/    brain, memory and counters after STEPS steps
+    DIR/best/                 the brain of the best evaluation
+    DIR/last/                 the brain of the last checkpoint
     DIR/evaluations.json      all evaluations
-    DIR/tensorboard/          figures over steps
+    DIR/tensorboard/          scalars over steps
 
-A checkpoint is made between episodes: all envs begin new ones after it. What comes then depends on what it holds alone,
-so a training that was killed and goes on from it takes the very steps that it would have taken.
+All envs begin new episodes after a checkpoint, so that what follows depends only on the contents of the checkpoint. A
+training that was killed and is resumed from a checkpoint therefore takes exactly the steps that it would have taken.
 """
 
 from __future__ import annotations
@@ -38,39 +38,40 @@ from sensorium.training.log import Log
 from sensorium.training.options import CONFIG, TrainOptions
 
 _WHICH = ("best", "last")
-_REPORT = 64
-"""Steps of all envs between figures for the log."""
-_RECENT = 50
-"""Episodes over which the return shown meanwhile is a mean."""
+_LOG_EVERY = 64
+"""Steps of all envs between log entries."""
+_N_RECENT = 50
+"""Number of episodes of the mean return during the training."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is."""
+    """The progress of a training."""
 
     steps: int
     """Steps so far."""
     total: int
-    """Steps in all."""
+    """Total number of steps."""
     rate: float
-    """Steps a second, since it began or was resumed; evaluations and checkpoints counted in."""
+    """Steps per second since the start or resume, including evaluations and checkpoints."""
     recent: float | None
-    """Mean return of the last episodes, exploration and all."""
+    """Mean return of the last episodes, with exploration."""
     evaluation: Evaluation | None
-    """The last one."""
+    """The last evaluation."""
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What a training came to."""
+class TrainResult:
+    """The result of a training."""
 
     folder: Path
+    """Folder of the training."""
     steps: int
-    """Steps that were taken."""
+    """Steps so far."""
     seconds: float
-    """How long this took, since it began or was resumed."""
+    """Duration since the start or resume."""
     finished: bool
-    """Whether it is at its end; or was asked to stop before."""
+    """Whether the training is complete. False if it was stopped before."""
     best: Evaluation | None
     """The best evaluation."""
 
@@ -79,10 +80,10 @@ class Trainer:
     """A training, from its start or from its newest checkpoint. Most users call :func:`train`.
 
     Args:
-        options: of the training.
-        folder: where it is kept; holds ``config.json``.
-        resume: whether to go on from the newest checkpoint.
-        tensorboard: whether to log for it.
+        options: options of the training.
+        folder: folder of the training.
+        resume: whether to continue from the newest checkpoint.
+        tensorboard: whether to write a TensorBoard log.
     """
 
     def __init__(self, options: TrainOptions, folder: Path, resume: bool, tensorboard: bool) -> None:
@@ -93,7 +94,7 @@ class Trainer:
         self.steps = 0
         self.evaluations: list[dict[str, Any]] = []
         self.best: Evaluation | None = None
-        checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None  # none if it was ended before one
+        checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None  # None before the first one
         self.task = options.make_task(self.entity, options.n_envs, options.seed, autoreset=True)
         self._evaluator = Evaluator(options, self.brain, options.episodes, options.seed + SEED)
         flat = spaces.Dict(list(flat_space(self.entity.observation_space).items()))  # type: ignore[arg-type]
@@ -102,24 +103,31 @@ class Trainer:
         else:
             self._restore(checkpoint)
         if options.steps <= self.steps - options.n_envs:
-            raise OptionError(f"steps: the training has taken {self.steps:,} already, so {options.steps:,} are too few")
+            raise OptionError(
+                f"steps must be at least the {self.steps:,} that the training has taken, got {options.steps:,}"
+            )
         self._log = Log(folder, self.steps, tensorboard)
         self._returns = np.zeros(options.n_envs)
-        self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._seen: dict[str, Any] = {}
+        self._recent: deque[float] = deque(maxlen=_N_RECENT)
+        self._observation: dict[str, Any] = {}
         self._begin_episodes()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def run(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> Trained:
-        """Train until the end, or until ``stop()``; then there is a checkpoint."""
-        begun, first, saved = time.monotonic(), self.steps, self.steps
+    def run(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> TrainResult:
+        """Train until the end, or until ``stop()`` returns True, and make a checkpoint.
+
+        Args:
+            progress: called after each step of all envs.
+            stop: called before each step of all envs.
+        """
+        started, first, saved = time.monotonic(), self.steps, self.steps
         with _threads(self.options.threads):
             while self.steps < self.options.steps and not stop():
-                figures = self._step()
-                rate = (self.steps - first) / max(time.monotonic() - begun, 1e-9)
-                if self.steps // self.options.n_envs % _REPORT == 0:
-                    self._log.add(self.steps, figures | {"train/return": self._mean_return(), "train/rate": rate})
+                scalars = self._step()
+                rate = (self.steps - first) / max(time.monotonic() - started, 1e-9)
+                if self.steps // self.options.n_envs % _LOG_EVERY == 0:
+                    self._log.add(self.steps, scalars | {"train/return": self._mean_return(), "train/rate": rate})
                 if self._passed(self.options.evaluate_every) or self.steps >= self.options.steps:
                     self._evaluate()
                     if self._is_good_enough():
@@ -132,31 +140,31 @@ class Trainer:
         if saved < self.steps:
             self._save()
         finished = self.steps >= self.options.steps or self._is_good_enough()
-        return Trained(self.folder, self.steps, time.monotonic() - begun, finished, self.best)
+        return TrainResult(self.folder, self.steps, time.monotonic() - started, finished, self.best)
 
     def _step(self) -> dict[str, float]:
-        """Act once in all envs, remember, and learn; returns what there is to log."""
-        options, seen = self.options, self._seen
-        self.brain.observe(seen)
+        """Step all envs, store the transitions and learn; returns scalars to log."""
+        options, last_observation = self.options, self._observation
+        self.brain.observe(last_observation)
         if self.steps < options.warmup:
-            draw = np.random.default_rng([options.seed, self.steps])
+            rng = np.random.default_rng([options.seed, self.steps])
             space = self.task.action_space
-            action = draw.uniform(space.low, space.high).astype(np.float32)
+            action = rng.uniform(space.low, space.high).astype(np.float32)
         else:
-            action = self.entity.decide_batch(seen)
+            action = self.entity.decide_batch(last_observation)
         observation, reward, terminated, truncated, info = self.task.step(action)
         if not np.isfinite(reward).all():
             bad = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise OptionError(
-                f"the task {options.task!r} gave the reward {reward[bad]} in env {bad} after {self.steps} steps; "
-                "rewards must be finite"
+                f"rewards must be finite; the task {options.task!r} gave the reward {reward[bad]} in env {bad} after "
+                f"{self.steps} steps"
             )
-        before, last = flat_observation(seen), flat_observation(info.get("final_obs", observation))
-        for env in info.get("failed", ()):  # what was sensed while the physics broke down teaches nothing
-            for name, value in last.items():
+        before, after = flat_observation(last_observation), flat_observation(info.get("final_obs", observation))
+        for env in info.get("failed", ()):  # readings of a step in which the physics diverged are not meaningful
+            for name, value in after.items():
                 value[env] = before[name][env]
-        self.memory.add(before, action, reward, last, terminated, truncated)
-        self._seen = observation
+        self.memory.add(before, action, reward, after, terminated, truncated)
+        self._observation = observation
         self.steps += options.n_envs
         self._returns += reward
         for env in np.flatnonzero(terminated | truncated):
@@ -167,13 +175,13 @@ class Trainer:
         return dict(self.brain.learn(self.memory, options.gradient_steps))
 
     def _begin_episodes(self) -> None:
-        """Begin an episode in all envs, as one does who has taken so many steps."""
+        """Begin an episode in all envs. It only depends on the seed, the episode numbers and the number of steps."""
         self.task.set_sensor_step(self.steps // self.options.n_envs)
-        self._seen, _ = self.task.reset()
+        self._observation, _ = self.task.reset()
         self._returns[:] = 0.0
 
     def _passed(self, every: int) -> bool:
-        """Whether the last step was the first one at or after a multiple of ``every``."""
+        """Return whether the last step was the first one at or after a multiple of ``every``."""
         return self.steps // every > (self.steps - self.options.n_envs) // every
 
     def _mean_return(self) -> float | None:
@@ -189,24 +197,24 @@ class Trainer:
         self._log.add(self.steps, {"evaluation/return": result.mean, "evaluation/success": result.success})
         if self.best is None or result.mean > self.best.mean:
             self.best = result
-            self._keep("best")
+            self._save_brain("best")
 
     def _is_good_enough(self) -> bool:
-        wanted, best = self.options.stop_at, None if self.best is None else self.best.fraction
-        return wanted is not None and best is not None and best >= wanted
+        target, best = self.options.stop_at, None if self.best is None else self.best.fraction
+        return target is not None and best is not None and best >= target
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
         checkpoints.save(self.folder / "checkpoints", self.steps, self._write)
-        self._keep("last")
+        self._save_brain("last")
         self._begin_episodes()
 
-    def _keep(self, which: str) -> None:
-        """Write the brain where :func:`brain_folder` finds it."""
-        place = self.folder / which
-        place.mkdir(exist_ok=True)
-        self.brain.save(place)
+    def _save_brain(self, which: str) -> None:
+        """Write the brain to the folder of :func:`brain_folder`."""
+        folder = self.folder / which
+        folder.mkdir(exist_ok=True)
+        self.brain.save(folder)
 
     def _write(self, folder: Path) -> None:
         (folder / "brain").mkdir()
@@ -246,26 +254,30 @@ def train(
     tensorboard: bool = True,
     progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Trained:
+) -> TrainResult:
     """Train an entity.
 
     Args:
-        options: what is trained, and how; see :func:`~sensorium.training.recipe`. To resume, as they were; ``steps``
-            and ``stop_at`` may change.
-        folder: where to keep it: a new one, or with ``resume`` one that holds a training.
-        resume: go on from the newest checkpoint, or begin where there is none yet. After a kill the result is the
-            same, bit by bit, as without it; after ``stop`` it is another, for the envs began new episodes there.
-        tensorboard: log figures for TensorBoard.
-        progress: is told how far it is, after each step of all envs.
-        stop: asked after each step; where it says True, the training makes a checkpoint and returns.
+        options: options of the training; see :func:`~sensorium.training.recipe`. With ``resume`` they must be those of
+            the training; only ``steps`` and ``stop_at`` may change.
+        folder: a new folder, or with ``resume`` one that holds a training.
+        resume: whether to continue from the newest checkpoint, or from the start if there is none yet. After a kill the
+            result is bit-identical to that of an uninterrupted training. After ``stop`` it is not, since the envs begin
+            new episodes there.
+        tensorboard: whether to write a TensorBoard log.
+        progress: called after each step of all envs.
+        stop: called before each step of all envs. If it returns True, the training makes a checkpoint and returns.
+
+    Returns:
+        The result, with the best evaluation.
 
     Raises:
-        OptionError: the folder holds something already, or the training in it has other options.
+        OptionError: the folder is not empty, or its training has other options.
         DatasetError: the folder holds no training to resume, or all its checkpoints are damaged.
 
     Example:
-        >>> trained = train(recipe("balance"), "runs/balance")
-        >>> trained.best.fraction
+        >>> result = train(recipe("balance"), "runs/balance")
+        >>> result.best.fraction
         0.98
     """
     folder = Path(folder)
@@ -274,7 +286,7 @@ def train(
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if (folder / CONFIG).is_file():
             raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
-        raise OptionError(f"{folder} holds something else; train in a new folder")
+        raise OptionError(f"{folder} is not empty and holds no training; train in a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     with writing(folder):
         try:
@@ -291,18 +303,19 @@ def train(
 
 
 def brain_folder(folder: Path, which: str) -> Path:
-    """Where a training keeps its "best" or "last" brain.
+    """Return the folder of a training's "best" or "last" brain.
 
     Raises:
-        DatasetError: it has none yet.
+        OptionError: ``which`` is neither "best" nor "last".
+        DatasetError: the training has no such brain yet.
     """
     if which not in _WHICH:
-        raise OptionError(f"which: 'best' or 'last', got {which!r}{did_you_mean(which, _WHICH)}")
-    place = folder / which
-    other = "; or take the newest, by --which last" if which == "best" and (folder / "last").is_dir() else ""
-    if not place.is_dir() or not any(place.iterdir()):
-        raise DatasetError(f"{folder} has no {which} brain yet: train it further, by --resume{other}")
-    return place
+        raise OptionError(f"which must be 'best' or 'last', got {which!r}{did_you_mean(which, _WHICH)}")
+    path = folder / which
+    other = ", or use the newest brain with --which last" if which == "best" and (folder / "last").is_dir() else ""
+    if not path.is_dir() or not any(path.iterdir()):
+        raise DatasetError(f"{folder} has no {which} brain yet: continue the training with --resume{other}")
+    return path
 
 
 def _check_same(new: TrainOptions, old: TrainOptions) -> None:
@@ -310,12 +323,12 @@ def _check_same(new: TrainOptions, old: TrainOptions) -> None:
     one, other = (each.model_dump(mode="json", exclude=free) for each in (new, old))
     for name, value in one.items():
         if value != other[name]:
-            raise OptionError(f"{name} was {other[name]!r} in this training, got {value!r}: resume it as it was")
+            raise OptionError(f"{name} is {other[name]!r} in this training and cannot change on resume, got {value!r}")
 
 
 @contextmanager
 def _threads(n: int) -> Iterator[None]:
-    """So many threads of torch, meanwhile."""
+    """Set the number of torch's threads for the duration of a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

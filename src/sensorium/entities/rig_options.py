@@ -1,9 +1,9 @@
-"""The sensors of an entity: options as in a data sheet, turned into the rig of its robot and back."""
+"""Conversion between the sensor options of an entity and the sensor rig of its robot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -14,31 +14,38 @@ from sensorium.robots.rig import CAMERA_AXES, sensor_type
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds.compose import pose
 
+if TYPE_CHECKING:
+    from sensorium.cameras import Camera
+
 _MOUNT = ("link", "pos", "quat", "euler")
 
 
 def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = ()) -> SensorRig:
-    """Options of sensors as the rig of a robot. Links and joints are the robot's own; without a link, its base.
+    """Return sensor options as the rig of a robot.
 
-    A sensor is called by its ``uuid``, or by its kind ("imu", "imu_2", ...).
+    Links and joints are those of the robot. A sensor without a link is on its base. A sensor is named by its ``uuid``,
+    or by its kind: "imu", "imu_2", ...
 
     Args:
-        sensors: the options; a rig is left as it is.
-        taken: names that others have.
+        sensors: the options. A rig is returned unchanged.
+        taken: names that other sensors have.
+
+    Raises:
+        OptionError: an element is not sensor options, or a uuid occurs twice.
     """
     if isinstance(sensors, SensorRig):
         return sensors
     entries: list[RigSensor] = []
     for options in sensors:
         if not isinstance(options, SensorOptions):
-            raise OptionError(f"sensors must be options as sn.IMU(...), got {options!r}")
+            raise OptionError(f"sensors must be sensor options such as sn.IMU(...), got {options!r}")
         values = options.model_dump(exclude_unset=True)
         uuid = values.pop("uuid", None)
         used = [*taken, *(entry.name for entry in entries)]
         if uuid in used:
-            raise OptionError(f"two sensors have the uuid {uuid!r}; give one of the two another")
+            raise OptionError(f"two sensors have the uuid {uuid!r}; rename one of them")
         if "lookat" in type(options).model_fields:
-            _turn_camera(options, values)
+            _convert_camera_pose(cast("Camera", options), values)
         mount = SensorMount(**{key: values.pop(key) for key in _MOUNT if key in values})
         name = uuid or default_name(type(options).__name__, used)
         entries.append(RigSensor(name=name, type=type_name(type(options)), mount=mount, options=values))
@@ -46,7 +53,7 @@ def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = 
 
 
 def options_of(entry: RigSensor) -> dict[str, Any]:
-    """The options of one sensor of a rig that :func:`rig_of` turns into it, as plain values."""
+    """Return the options of a sensor of a rig as plain values, so that :func:`rig_of` converts them back to it."""
     mount = entry.mount.model_dump(exclude_unset=True)
     if "lookat" in sensor_type(entry.type).model_fields and {"quat", "euler"} & set(mount):
         turn = pose(entry.mount.pos, mount.pop("quat", None), mount.pop("euler", None))[1]
@@ -56,13 +63,13 @@ def options_of(entry: RigSensor) -> dict[str, Any]:
 
 
 def default_name(kind: str, used: Sequence[str]) -> str:
-    """What a sensor without a uuid is called."""
+    """Return the name of a sensor without a uuid."""
     stem = kind.lower()
     return next(name for name in (stem, *(f"{stem}_{number}" for number in range(2, 10_000))) if name not in used)
 
 
 def type_name(cls: type) -> str:
-    """How a file names a class: by its name in ``sensorium``, or by ``package.module:Class``."""
+    """Return the name of a class in files: its name in ``sensorium``, or ``package.module:Class``."""
     import sensorium
 
     if cls.__name__ in sensorium.__all__ and getattr(sensorium, cls.__name__) is cls:
@@ -70,8 +77,11 @@ def type_name(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _turn_camera(options: Any, values: dict[str, Any]) -> None:
-    """Orientations of cameras are in GL axes, those of mounts have x forward; a camera without one looks forward."""
+def _convert_camera_pose(options: Camera, values: dict[str, Any]) -> None:
+    """Convert the orientation of a camera, in GL axes, to that of a mount, whose x axis is forward.
+
+    A camera without an orientation looks forward.
+    """
     lookat, _ = values.pop("lookat", None), values.pop("up", None)
     if lookat is not None:
         from sensorium.cameras.geometry import look_at

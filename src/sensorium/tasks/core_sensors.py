@@ -1,4 +1,4 @@
-"""The sensors that every task has."""
+"""The observation sensors that every task has."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 
 def get_core_sensors(task: Task[Any], config: TaskConfig) -> list[ObservationSensor]:
-    """Cameras with their parameters, ``qpos``, ``qvel``, ``robot_base_pose``, ``env_states``, ``task_info``, the five
-    ``actions/...`` and ``object_image_points``, in this order."""
+    """Return the sensors that every task has.
+
+    In this order: the cameras with their parameters, ``qpos``, ``qvel``, ``robot_base_pose``, ``env_states``,
+    ``task_info``, the five ``actions/...`` and ``object_image_points``.
+    """
     sensors: list[ObservationSensor] = []
     for camera in config.cameras:
         wanted = {
@@ -43,12 +46,12 @@ def get_core_sensors(task: Task[Any], config: TaskConfig) -> list[ObservationSen
 
 
 def _role_table(task: Task[Any]) -> np.ndarray:
-    """(B, bodies): of each body, which role the thing that it belongs to plays in each env, or -1."""
+    """Return (B, bodies) int: the index of the role that each body plays in each env, or -1."""
     model = task.scene.model
     chosen = task.role_bodies()
     table = np.full((task.n_envs, model.nbody), -1, np.int64)
     for role in range(chosen.shape[1]):
-        mine = model.body_rootid[None, :] == chosen[:, role, None]
-        mine |= np.arange(model.nbody)[None, :] == chosen[:, role, None]
-        table[mine] = role
+        belongs = model.body_rootid[None, :] == chosen[:, role, None]
+        belongs |= np.arange(model.nbody)[None, :] == chosen[:, role, None]
+        table[belongs] = role
     return table

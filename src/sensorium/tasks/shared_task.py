@@ -1,102 +1,112 @@
-"""``SharedTask``: several entities in one scene, each at its own rate, each with a task of its own."""
+"""``SharedTask``: several entities in one scene, each with its own task and decision rate."""
 
 from __future__ import annotations
 
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.errors import EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.suites import SensorSuite
-from sensorium.tasks.acting import Embodied
-from sensorium.tasks.checks import checked_action, checked_seed
+from sensorium.tasks.checks import ActionLike, checked_action, checked_seed
 from sensorium.tasks.config import TaskConfig
-from sensorium.tasks.task import Task, light, step
-from sensorium.tasks.views import picture
+from sensorium.tasks.episodes import step_scene
+from sensorium.tasks.protocols import EntityLike
+from sensorium.tasks.task import Task, add_light
+from sensorium.tasks.task_cameras import render_env
 from sensorium.worlds import Envs, Scene, env_ids
 
+if TYPE_CHECKING:
+    from sensorium.tasks.parallel import ParallelView
+
 ByEntity = dict[str, Any]
-"""Name of an entity -> its own, as arrays of B rows."""
+"""Entity name -> its value, with arrays of B rows."""
 
 
 class SharedTask:
-    """A task that several entities do side by side, in each of B envs.
+    """A task that several entities do in the same scene, in each of B envs.
 
-    Every entity has a body in the one scene, which the others can see and touch; its own suite, reward and end. It
-    decides at its own rate: between its decisions its action is held, and what it is told then does not count. One
-    whose episode has ended stays where it is, told nothing, until the env begins anew: when all of its entities have
-    ended, by ``reset(envs)``, or at once with ``autoreset``.
+    Each entity has a body that the others can see and touch, and its own suite, reward and episode end. It decides at
+    its own rate: between two decisions its action is held, and actions passed for it are ignored. An entity whose
+    episode has ended stays where it is and is not commanded. When the episodes of all entities of an env have ended,
+    the env holds still until ``reset(envs)``, or is reset in the same step with ``autoreset``.
 
     Attributes:
-        scene: the scene, built.
-        entities: who acts, by name.
+        scene: the built scene.
+        entities: the entities by name.
         members: the task of each entity, with its ``robot``, ``suite``, ``terminated``, ...; do not step them.
-        periods: steps from one decision of each entity to the next.
+        periods: steps between two decisions of each entity.
 
     Example:
         >>> task = sn.tasks.make("balance", entities={"left": robot, "right": other}, n_envs=4, seed=0)
         >>> observations, infos = task.reset()
         >>> actions = {"left": np.zeros((4, 2)), "right": np.zeros((4, 2))}
         >>> observations, rewards, terminated, truncated, infos = task.step(actions)
-        >>> task.live(100)                                  # or let them decide by themselves, and remember it
 
     Args:
-        kind: which task.
-        config: its options, which hold for all entities.
-        entities: who acts: each another one.
-        spacing: metres from one entity's place to the next, along y.
+        kind: class of the task.
+        config: its options, for all entities.
+        entities: the entities by name, each of them once.
+        spacing: distance between neighbouring entities along y, m.
+
+    Raises:
+        OptionError: the task is not shareable, or an argument cannot be used.
     """
 
     def __init__(
-        self, kind: type[Task[Any]], config: TaskConfig, entities: Mapping[str, Embodied], spacing: float = 1.0
+        self, kind: type[Task[Any]], config: TaskConfig, entities: Mapping[str, EntityLike], spacing: float = 1.0
     ) -> None:
         _check(kind, config, entities, spacing)
         self.name, self.config, self.n_envs = kind.name, config, config.n_envs
         self.entities = dict(entities)
         self.periods = {name: period_of(name, entity, config.dt) for name, entity in entities.items()}
-        # they take part in one scene, instead of making one each
+        # Made without __init__, which would make a scene for each of them.
         self.members: dict[str, Task[Any]] = {name: kind.__new__(kind) for name in entities}
         first, middle = next(iter(self.members.values())), (len(entities) - 1) / 2
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **first._scene_options())
         for number, (name, member) in enumerate(self.members.items()):
             body = entities[name].make_robot()
             own = config.model_copy(update={"robot": body.options.kind or "own"})
-            member._prepare(own, body, self.scene, (0.0, (middle - number) * spacing))
-        light(self.scene)
+            member._use(own, body, self.scene, (0.0, (middle - number) * spacing))
+        add_light(self.scene)
         first._add_scene(self.scene)
         for name, member in self.members.items():
-            member._enter(name)
+            member._add_robot(name)
         self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
         for name, member in self.members.items():
-            member._wake(self.entities[name])
+            member._bind(self.entities[name])
         self._observations: ByEntity = {}
         self._seed_members(config.seed)
 
-    # -- what it is like ----------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def suites(self) -> dict[str, SensorSuite]:
-        """What each entity senses."""
+        """The suite of each entity."""
         return {name: member.suite for name, member in self.members.items() if member.suite is not None}
 
     def is_done(self) -> np.ndarray:
-        """In which envs every entity has ended, (B,) bool."""
+        """Return in which envs the episodes of all entities have ended, (B,) bool."""
         return np.logical_and.reduce([member.is_done() for member in self.members.values()])
 
     def due(self, name: str) -> np.ndarray:
-        """In which envs an entity decides now, (B,) bool."""
+        """Return in which envs an entity decides in the next step, (B,) bool."""
         member = self._member(name)
         return ~member.is_done() & (member.step_count % self.periods[name] == 0)
 
-    # -- running ------------------------------------------------------------------------------------------------------
+    # -- reset --------------------------------------------------------------------------------------------------------
 
     def reset(self, envs: Envs = None) -> tuple[ByEntity, ByEntity]:
-        """Begin an episode in some envs (default: all).
+        """Begin an episode in some envs.
 
-        What is drawn for an entity depends on the seed, its name, the env, and how many episodes it has had, alone.
+        The random values of an entity's episode depend only on the seed, the entity's name, the env and the number of
+        episodes that the env has had.
+
+        Args:
+            envs: the envs; None for all.
 
         Returns:
             By entity: the observation of all envs; and info, ``{"episode": (B,), "due": (B,)}``.
@@ -113,58 +123,58 @@ class SharedTask:
         }
 
     def reseed(self, seed: int) -> None:
-        """Draw all that comes from now on as a task made with this seed would; call ``reset()`` after it.
-
-        Noise of sensors begins anew, from the seed with which the task was made.
-        """
+        """Set the seed of all later episodes; see :meth:`sensorium.tasks.Task.reseed`. Call ``reset()`` after it."""
         self._seed_members(checked_seed(seed))
 
-    def step(self, actions: Mapping[str, Any]) -> tuple[ByEntity, ByEntity, ByEntity, ByEntity, ByEntity]:
-        """Let all entities that have not ended go on, for ``dt`` seconds.
+    # -- step ---------------------------------------------------------------------------------------------------------
+
+    def step(self, actions: Mapping[str, ActionLike]) -> tuple[ByEntity, ByEntity, ByEntity, ByEntity, ByEntity]:
+        """Step all entities whose episodes have not ended, for ``dt`` seconds.
 
         Args:
-            actions: of each entity, (B, n); rows of envs in which it is not due, or has ended, do not count. An entity
-                that is due in no env may be left out.
+            actions: entity -> (B, n). Rows of envs in which the entity is not due or has ended are ignored. The action
+                of an entity that is due in no env is optional.
 
         Returns:
             By entity: observation, reward (B,) float32, terminated (B,), truncated (B,), and info: ``{"success": (B,),
-            "due": (B,)}``, where "due" tells in which envs its next action counts. With ``autoreset`` also
-            "final_obs", what all envs observed last, and "_final_obs" (B,), which of them began anew.
+            "due": (B,)}``, where "due" is the mask of the envs in which its next action is used. With ``autoreset``, if
+            an env ended, also "final_obs", the last observation of all envs, and "_final_obs" (B,), the mask of the
+            envs that were reset.
 
         Raises:
-            EpisodeOverError: every env is done; or there was no reset yet.
-            OptionError: an action is missing, or has another shape or type, or is not finite. Nothing was done.
+            EpisodeOverError: every env is done, or an env was never reset.
+            OptionError: an action is missing, has the wrong shape or type, or is not finite. The state is unchanged.
         """
         if not self._has_begun():
             raise EpisodeOverError("call reset() before the first step()")
         if self.is_done().all():
             raise EpisodeOverError("every env is done: call reset(), or make the task with autoreset=True")
-        told = self._checked(actions)
+        commands = self._checked(actions)
         running = {name: ~member.is_done() for name, member in self.members.items()}
-        for name, action in told.items():
-            self.members[name]._tell(action, self.due(name))
-        failed = step(self.scene)
+        for name, command in commands.items():
+            self.members[name]._command(command, self.due(name))
+        failed = step_scene(self.scene)
         rewards: ByEntity = {}
         for name, member in self.members.items():
-            member._assess(running[name], {env: text for env, text in failed.items() if running[name][env]})
+            member._judge_step(running[name], {env: text for env, text in failed.items() if running[name][env]})
             rewards[name] = np.where(running[name], member._reward(), 0.0).astype(np.float32)
-            rewards[name][list(failed)] = 0.0  # the state that they were put to was not reached
+            rewards[name][list(failed)] = 0.0  # a failed env is put to a state that the action did not lead to
             ended = running[name] & member.is_done()
             if ended.any():
-                member._tell(np.zeros((self.n_envs, member.robot.n_actions)), ended)
+                member._command(np.zeros((self.n_envs, member.robot.n_actions)), ended)
         self._observations = self._observe()
         terminated = {name: member.terminated.copy() for name, member in self.members.items()}
         truncated = {name: member.truncated.copy() for name, member in self.members.items()}
         infos: ByEntity = {name: {"success": member.succeeded.copy()} for name, member in self.members.items()}
-        self._end(self.is_done() & np.logical_or.reduce(list(running.values())), infos)
+        self._end_envs(self.is_done() & np.logical_or.reduce(list(running.values())), infos)
         for name, info in infos.items():
             info["due"] = self.due(name)
             if failed:
                 info["failed"] = dict(failed)
         return self._observations, rewards, terminated, truncated, infos
 
-    def _end(self, ended: np.ndarray, infos: ByEntity) -> None:
-        """Begin envs anew in which all have ended, or let them hold still."""
+    def _end_envs(self, ended: np.ndarray, infos: ByEntity) -> None:
+        """Reset envs in which all entities have ended, or hold them."""
         if not ended.any():
             return
         ids = np.flatnonzero(ended).astype(np.int32)
@@ -176,45 +186,52 @@ class SharedTask:
         self._reset(ids)
         self._observations = self._observe()
 
-    def live(self, steps: int = 1, deterministic: bool = False, remember: bool = True) -> dict[str, float]:
-        """Let every entity decide by itself when it is due, from what it senses alone; envs that are done begin anew.
+    def rollout(self, steps: int = 1, deterministic: bool = False, remember: bool = True) -> dict[str, float]:
+        """Step the task with the decisions of the entities' own brains. Envs that are done are reset.
 
         Args:
-            steps: how many.
-            deterministic: whether brains explore no more.
-            remember: whether entities that have a memory remember what they live through.
+            steps: number of steps.
+            deterministic: whether the brains act without exploration.
+            remember: whether entities with a memory store their transitions.
 
         Returns:
-            By entity: the mean reward of a step in which it had not ended.
+            By entity: the mean reward per step in which its episode had not ended.
+
+        Raises:
+            OptionError: the task was made without ``autoreset=True``.
+
+        Example:
+            >>> task = sn.tasks.make("balance", entities={"robot": robot}, n_envs=4, autoreset=True)
+            >>> rewards = task.rollout(100)
         """
         if not self.config.autoreset:
-            raise OptionError("live() goes on over ends of episodes: make the task with autoreset=True")
+            raise OptionError("rollout() continues over episode ends: make the task with autoreset=True")
         if not self._has_begun():
             self.reset()
-        if not remember:  # what is under way would be taken up later, in another situation
+        if not remember:  # a later rollout would complete the open transitions with states of other steps
             for entity in self.entities.values():
                 entity.interrupt()
         sums, counts = dict.fromkeys(self.members, 0.0), dict.fromkeys(self.members, 0)
         for _ in range(steps):
             for name, member in self.members.items():
                 counts[name] += int((~member.is_done()).sum())
-            chosen = {
+            actions = {
                 name: entity.choose(self._observations[name], self.due(name), deterministic, remember)
                 for name, entity in self.entities.items()
             }
-            seen, rewards, terminated, truncated, infos = self.step(chosen)
+            observations, rewards, terminated, truncated, infos = self.step(actions)
             for name, entity in self.entities.items():
                 sums[name] += float(rewards[name].sum())
                 if remember:
                     entity.interrupt(list(infos[name].get("failed", ())))
-                    last = infos[name].get("final_obs", seen[name])
+                    last = infos[name].get("final_obs", observations[name])
                     entity.experience(rewards[name], last, terminated[name], truncated[name], infos[name]["due"])
         return {name: sums[name] / max(counts[name], 1) for name in sums}
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _has_begun(self) -> bool:
-        """Whether all envs were reset, since the task was made or seeded."""
+        """Return whether all envs were reset since the task was made or seeded."""
         return all(bool((member.episode >= 0).all()) for member in self.members.values())
 
     def _member(self, name: str) -> Task[Any]:
@@ -223,47 +240,49 @@ class SharedTask:
             raise NameNotFoundError(f"there is no entity {name!r}{hint}")
         return self.members[name]
 
-    def _checked(self, actions: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Actions (B, n) of the entities that are due somewhere."""
+    def _checked(self, actions: Mapping[str, ActionLike]) -> dict[str, np.ndarray]:
+        """Return the actions (B, n) of the entities that are due in any env."""
         if not isinstance(actions, Mapping):
             raise OptionError(f"actions must be a dict of entity -> (B, n), got {type(actions).__name__}")
         for name in actions:
             self._member(name)
-        told = {}
+        commands = {}
         for name, member in self.members.items():
             due = self.due(name)
             if not due.any():
                 continue
             if name not in actions:
-                raise OptionError(f"the action of {name!r} is missing: it decides in this step")
+                raise OptionError(f"the action of {name!r} is missing, and the entity decides in this step")
             robot = member.robot
-            whose = f"the action of {name!r}"
-            told[name] = checked_action(actions[name], robot.action_slices, robot.n_actions, due, whose)
-        return told
+            label = f"the action of {name!r}"
+            commands[name] = checked_action(actions[name], robot.action_slices, robot.n_actions, due, label)
+        return commands
 
     def _observe(self) -> ByEntity:
         return {name: member._observe() for name, member in self.members.items()}
 
     def _reset(self, ids: np.ndarray) -> None:
-        draws = {name: member._draws(ids) for name, member in self.members.items()}
+        rngs = {name: member._rngs(ids) for name, member in self.members.items()}
         self.scene.reset(ids)
         for name, member in self.members.items():
-            member._set_up(ids, draws[name])
+            member._place_episode(ids, rngs[name])
         self.scene.forward(ids)
         for name, member in self.members.items():
-            member._restart(ids, draws[name])
+            member._restart(ids, rngs[name])
 
     def _seed_members(self, seed: int) -> None:
-        """Seeds of their own, which depend on their names alone."""
+        """Give each member a seed that depends only on ``seed`` and its name."""
         for name, member in self.members.items():
             sequence = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
             member.reseed(int(sequence.generate_state(1)[0]))
 
-    def as_parallel_env(self, **options: Any) -> Any:
-        """The task as a ``ParallelEnv`` of PettingZoo; see :class:`sensorium.tasks.parallel.ParallelView`.
+    # -- views --------------------------------------------------------------------------------------------------------
 
-        Args:
-            **options: ``flatten`` and ``render_mode``.
+    def as_parallel_env(self, flatten: bool = False, render_mode: str | None = None) -> ParallelView:
+        """Return the task as a PettingZoo ``ParallelEnv``; see :class:`sensorium.tasks.parallel.ParallelView`.
+
+        Raises:
+            OptionError: PettingZoo is not installed, or the task cannot be a ``ParallelEnv``.
         """
         try:
             from sensorium.tasks.parallel import ParallelView
@@ -272,11 +291,11 @@ class SharedTask:
                 "as_parallel_env needs PettingZoo, which is not installed: pip install 'sensorium[train]'"
             ) from None
 
-        return ParallelView(self, **options)
+        return ParallelView(self, flatten, render_mode)
 
     def render(self, env: int = 0) -> np.ndarray:
-        """A picture of one env to look at, (480, 640, 3) uint8."""
-        return picture(self.scene, [member.robot for member in self.members.values()], env)
+        """Return an image of one env for people, (480, 640, 3) uint8."""
+        return render_env(self.scene, [member.robot for member in self.members.values()], env)
 
     def close(self) -> None:
         """Free the scene."""
@@ -286,8 +305,17 @@ class SharedTask:
         return f"<SharedTask {self.name!r} of {self.n_envs} envs, entities {', '.join(self.entities)}>"
 
 
-def period_of(name: str, entity: Embodied, dt: float) -> int:
-    """Steps from one decision of an entity to the next."""
+def period_of(name: str, entity: EntityLike, dt: float) -> int:
+    """Return the number of steps between two decisions of an entity.
+
+    Args:
+        name: the entity's name, for messages.
+        entity: the entity.
+        dt: duration of one step, s.
+
+    Raises:
+        OptionError: the entity's rate is not 1 / dt divided by a whole number.
+    """
     if entity.rate is None:
         return 1
     steps = 1 / (entity.rate * dt)
@@ -295,22 +323,25 @@ def period_of(name: str, entity: Embodied, dt: float) -> int:
         near = dict.fromkeys(f"{1 / (max(1, math.floor(steps) + more) * dt):g}" for more in (0, 1))
         raise OptionError(
             f"{name}: rate must be 1 / dt = {1 / dt:g} decisions per second divided by a whole number, got "
-            f"{entity.rate:g}; near to it: {' and '.join(near)}"
+            f"{entity.rate:g}; the nearest rates are {' and '.join(near)}"
         )
     return round(steps)
 
 
-def _check(kind: type[Task[Any]], config: TaskConfig, entities: Any, spacing: float) -> None:
+def _check(kind: type[Task[Any]], config: TaskConfig, entities: object, spacing: float) -> None:
     if not kind.shareable:
-        raise OptionError(f"the task {kind.name!r} is for one robot: several entities can do 'balance' together")
+        raise OptionError(f"the task {kind.name!r} is for one robot; several entities can only do 'balance' together")
     if not isinstance(entities, Mapping) or not entities:
-        raise OptionError(f"entities must be a dict of name -> entity, at least one, got {entities!r}")
+        raise OptionError(f"entities must be a dict of name -> TrainableEntity with at least one, got {entities!r}")
     for name, entity in entities.items():
         if not isinstance(name, str) or not hasattr(entity, "make_robot"):
             raise OptionError(f"entities must be a dict of name -> TrainableEntity, got {name!r}: {entity!r}")
     if len({id(entity) for entity in entities.values()}) < len(entities):
-        raise OptionError("an entity has one body: give each name of entities an entity of its own")
+        raise OptionError("entities must be different objects, since an entity has one body; make one for each name")
     if not math.isfinite(spacing) or spacing <= 0:
-        raise OptionError(f"spacing must be a number above 0, got {spacing!r}")
+        raise OptionError(f"spacing must be finite and > 0, got {spacing!r}")
     if config.cameras:
-        raise OptionError("cameras are senses of entities here: give them sn.Camera(...) among their sensors")
+        raise OptionError(
+            "cameras cannot be options of a task with several entities; give each entity sn.Camera(...) among its "
+            "sensors"
+        )

@@ -1,4 +1,4 @@
-"""An entity as a YAML file that reads like a data sheet.
+"""Entities as YAML files.
 
 ```yaml
 robot: balancer
@@ -18,28 +18,36 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from sensorium.entities.senses import default_name, options_of, rig_of, type_name
+from sensorium.entities.brain import Brain
+from sensorium.entities.rig_options import default_name, options_of, rig_of, type_name
 from sensorium.errors import NameNotFoundError, OptionError, SensoriumError, did_you_mean, shorten
 from sensorium.robots import RigSensor
 from sensorium.robots.rig import sensor_type
 from sensorium.sensors.options import SensorOptions
 
+if TYPE_CHECKING:
+    import yaml
+
 KEYS = ("robot", "robot_options", "rate", "sensors", "privileged", "landmarks", "brain", "memory")
-"""What a sheet may say."""
-_AS_THEY_ARE = ("robot_options", "rate", "landmarks", "memory")
+"""Keys of a file."""
+_PASSED_ON = ("robot_options", "rate", "landmarks", "memory")
+"""Keys whose values are arguments of ``TrainableEntity`` without conversion."""
 BRAINS = ("SACMLPBrain",)
-"""Brains of ours, by name."""
+"""Names of the brains of ``sensorium``."""
 
 
-class Sheet:
-    """A YAML text with the lines on which its values stand; read by the safe loader, without aliases.
+class EntityFile:
+    """A YAML text with the line numbers of its values. It is read by the safe loader, without aliases.
 
     Args:
-        source: a file (a path, or text that ends in .yaml or .yml), or the YAML text itself.
+        source: a path, a file name that ends in .yaml or .yml, or the YAML text itself.
+
+    Raises:
+        OptionError: the file does not exist, is not YAML, contains an alias, or has a key twice.
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
@@ -57,17 +65,19 @@ class Sheet:
             aliases = [event for event in yaml.parse(text, yaml_files.Loader) if isinstance(event, yaml.AliasEvent)]
             if aliases:
                 line = aliases[0].start_mark.line + 1
-                raise OptionError(f"{self._name}:{line}: aliases (*{aliases[0].anchor}) are not read; write it out")
+                raise OptionError(
+                    f"{self._name}:{line}: aliases (*{aliases[0].anchor}) are not supported; write the value out"
+                )
             self._root = yaml.compose(text, yaml_files.Loader)
             self.values = yaml_files.load(text)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             if isinstance(error, OptionError):
                 raise
-            raise OptionError(f"{self._name}: this is no YAML: {error}") from error
-        self._check_twice(self._root)
+            raise OptionError(f"{self._name}: not valid YAML: {error}") from error
+        self._check_duplicates(self._root)
 
     def fail(self, message: str, *path: str | int) -> NoReturn:
-        """Raise an OptionError that names the file and the line of what lies at a path."""
+        """Raise an OptionError that names the file and the line of the value at a path of keys and indices."""
         raise OptionError(f"{self._name}:{self._line(path)}: {message}")
 
     def _line(self, path: Sequence[str | int]) -> int:
@@ -85,8 +95,8 @@ class Sheet:
             node, line = found, at.start_mark.line + 1
         return line
 
-    def _check_twice(self, node: Any) -> None:
-        """The safe loader takes the last of two values of one key, and says nothing."""
+    def _check_duplicates(self, node: yaml.Node | None) -> None:
+        """Raise an error if a key occurs twice. The safe loader would silently use the last value."""
         if node is None or node.id == "scalar":
             return
         pairs = node.value if node.id == "mapping" else [(None, value) for value in node.value]
@@ -94,14 +104,20 @@ class Sheet:
         for key, value in pairs:
             if key is not None:
                 if key.value in names:
-                    raise OptionError(f"{self._name}:{key.start_mark.line + 1}: {key.value!r} is given twice")
+                    raise OptionError(
+                        f"{self._name}:{key.start_mark.line + 1}: {key.value!r} is given twice; remove one of them"
+                    )
                 names.add(key.value)
-            self._check_twice(value)
+            self._check_duplicates(value)
 
-    # -- what it says -------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of ``TrainableEntity``."""
+        """Return the arguments of ``TrainableEntity``.
+
+        Raises:
+            OptionError: a value cannot be used. The message names the file and the line.
+        """
         if not isinstance(self.values, dict):
             self.fail(f"expected a mapping with the key 'robot', got {type(self.values).__name__}")
         for key in self.values:
@@ -118,20 +134,20 @@ class Sheet:
         for key, kind in (("robot_options", dict), ("landmarks", list)):
             if not isinstance(self.values.get(key, kind()), kind):
                 self.fail(f"{key} must be a {'mapping' if kind is dict else 'list'}, got {self.values[key]!r}", key)
-        return found | {key: self.values[key] for key in _AS_THEY_ARE if key in self.values}
+        return found | {key: self.values[key] for key in _PASSED_ON if key in self.values}
 
     def _model(self, robot: str) -> str:
-        """A model file is looked for beside the sheet."""
-        beside = None if self.folder is None else self.folder / robot
-        return str(beside) if beside is not None and beside.is_file() else robot
+        """Return the path of a model file in the folder of the YAML file, or the name of a robot."""
+        path = None if self.folder is None else self.folder / robot
+        return str(path) if path is not None and path.is_file() else robot
 
     def _sensors(self, key: str) -> list[SensorOptions]:
         entries = self.values.get(key) or []
         if not isinstance(entries, list):
-            self.fail(f"{key} must be a list, as '- IMU: {{link: torso}}', got {entries!r}", key)
+            self.fail(f"{key} must be a list, for example '- IMU: {{link: torso}}'; got {entries!r}", key)
         sensors: list[SensorOptions] = []
         for number, entry in enumerate(entries):
-            kind, values = self._one("a sensor is its kind with options, as 'IMU: {link: torso}'", key, number)
+            kind, values = self._kind_and_options("a sensor must be 'IMU' or 'IMU: {link: torso}'", key, number)
             try:
                 cls = sensor_type(kind)
             except NameNotFoundError as error:
@@ -149,38 +165,38 @@ class Sheet:
                 self.fail(str(error), *path, *named[:1])
         return sensors
 
-    def _brain(self) -> tuple[Any, dict[str, Any]]:
-        kind, values = self._one("brain is its class with options, as 'SACMLPBrain: {seed: 1}'", "brain")
+    def _brain(self) -> tuple[Callable[..., Brain], dict[str, Any]]:
+        kind, values = self._kind_and_options("brain must be 'SACMLPBrain' or 'SACMLPBrain: {seed: 1}'", "brain")
         try:
             return brain_type(kind), values
         except NameNotFoundError as error:
             self.fail(str(error), "brain")
 
-    def _one(self, form: str, *path: str | int) -> tuple[str, dict[str, Any]]:
-        """``Kind``, or ``Kind: {option: value}``."""
-        entry: Any = self.values
+    def _kind_and_options(self, expected: str, *path: str | int) -> tuple[str, dict[str, Any]]:
+        """Return the kind and options of an entry ``Kind`` or ``Kind: {option: value}``."""
+        entry = self.values
         for step in path:
             entry = entry[step]
         if isinstance(entry, str):
             return entry, {}
         if not isinstance(entry, dict) or len(entry) != 1:
-            self.fail(f"{form}; got {entry!r}", *path)
+            self.fail(f"{expected}; got {entry!r}", *path)
         ((kind, values),) = entry.items()
         if (
             not isinstance(kind, str)
             or not isinstance(values, dict | None)
             or not all(isinstance(name, str) for name in values or ())
         ):
-            self.fail(f"{form}; got {entry!r}", *path)
+            self.fail(f"{expected}; got {entry!r}", *path)
         return kind, dict(values or {})
 
 
-def write(values: dict[str, Any], sensors: Sequence[RigSensor], privileged: Sequence[RigSensor]) -> str:
-    """A sheet as text: what :class:`Sheet` reads.
+def to_text(values: dict[str, Any], sensors: Sequence[RigSensor], privileged: Sequence[RigSensor]) -> str:
+    """Return the YAML text of an entity, which :class:`EntityFile` reads.
 
     Args:
-        values: of the keys besides the sensors; what is None is left out.
-        sensors, privileged: of the entity's rig.
+        values: values of the keys except sensors and privileged. None is skipped.
+        sensors, privileged: sensors of the entity's rig.
     """
     import yaml
 
@@ -198,40 +214,53 @@ def write(values: dict[str, Any], sensors: Sequence[RigSensor], privileged: Sequ
     return yaml.dump(kept, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=110)
 
 
-def _dumper() -> Any:
-    """Lists of numbers, and the options of a sensor, on one line each."""
+def _dumper() -> type[yaml.SafeDumper]:
+    """Return a dumper that writes lists of numbers, and the options of a sensor, on one line each."""
     from sensorium import yaml_files
 
-    class Dumper(yaml_files.Dumper):  # type: ignore[misc]
-        def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+    class Dumper(yaml_files.Dumper):
+        def represent_sequence(self, tag: str, sequence: Sequence[object], flow_style: bool | None = None) -> yaml.Node:
             inline = all(not isinstance(each, dict | list | str) or isinstance(each, int) for each in sequence)
             return super().represent_sequence(tag, sequence, flow_style=inline)
 
-        def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> Any:
+        def represent_mapping(
+            self, tag: str, mapping: Mapping[str, object], flow_style: bool | None = None
+        ) -> yaml.Node:
             inline = not any(isinstance(each, dict) for each in mapping.values()) and "robot" not in mapping
             return super().represent_mapping(tag, mapping, flow_style=inline)
 
     return Dumper
 
 
-def brain_type(name: str) -> Any:
-    """The class of a brain: one of :data:`BRAINS`, or ``package.module:Class`` of a module that was imported."""
+def brain_type(name: str) -> Callable[..., Brain]:
+    """Return the class of a brain: one of :data:`BRAINS`, or ``package.module:Class`` of an imported module.
+
+    Raises:
+        NameNotFoundError: there is no such class, or its module is not imported.
+    """
     if ":" in name:
         module, _, attribute = name.partition(":")
-        found = getattr(sys.modules.get(module), attribute, None)  # a file must not choose what code runs
+        found = getattr(sys.modules.get(module), attribute, None)  # a file must not choose what code is imported
         if not isinstance(found, type):
-            raise NameNotFoundError(f"there is no brain {name!r}: import the module {module!r} with such a class first")
+            raise NameNotFoundError(
+                f"there is no brain {name!r}: import the module {module!r}, which must have that class, first"
+            )
         return found
     if name not in BRAINS:
         hint = did_you_mean(name, BRAINS) or f"; there are {shorten(BRAINS)}"
-        raise NameNotFoundError(f"there is no brain {name!r}{hint}; or write package.module:Class of your own")
+        raise NameNotFoundError(f"there is no brain {name!r}{hint}; for your own, write package.module:Class")
     import sensorium
 
-    return getattr(sensorium, name)
+    brain: Callable[..., Brain] = getattr(sensorium, name)
+    return brain
 
 
-def brain_name(brain: Any) -> str:
-    """How a file names the class of a brain."""
+def brain_name(brain: object) -> str:
+    """Return the name of the class of a brain in files.
+
+    Raises:
+        OptionError: it is not a class at the top level of a module.
+    """
     if not isinstance(brain, type) or "<" in brain.__qualname__:
-        raise OptionError(f"a file cannot name the brain {brain!r}: give a class of a module")
+        raise OptionError(f"a file cannot name the brain {brain!r}: use a class at the top level of a module")
     return type_name(brain)

@@ -1,4 +1,4 @@
-"""What an entity lives through, as transitions from each decision to the next."""
+"""``TransitionBuilder``: the transitions of an entity from each decision to the next."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from sensorium.entities.memory import Memory
 from sensorium.errors import OptionError
 
 
-class Experience:
-    """Fills a memory with the transitions of B envs, which need not decide in the same steps.
+class TransitionBuilder:
+    """Fills a memory with the transitions of B envs, which may decide in different steps.
 
-    A decision opens a transition of its env; the rewards of the steps that follow are summed; the env's next decision,
-    or the end of its episode, completes it:
+    A decision opens a transition of its env. The rewards of the following steps are summed. The env's next decision, or
+    the end of its episode, completes the transition:
 
     ```
     step        0    1    2    3    4      an env that decides in every second step
-    decides     a0        a1        a2
+    decision    a0        a1        a2
     reward      r0   r1   r2   r3
-    remembered  (o0, a0, r0 + r1, o2)  (o2, a1, r2 + r3, o4)
+    stored      (o0, a0, r0 + r1, o2)  (o2, a1, r2 + r3, o4)
     ```
 
-    A memory is written B transitions at a time: those that are complete wait until they are B, in the order in which
+    A memory is written B transitions at a time: completed transitions wait until there are B, in the order in which
     they were completed.
 
     Args:
-        memory: what to fill; its number of envs is B.
+        memory: the memory to fill; its number of envs is B.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -37,7 +37,7 @@ class Experience:
         layout, rows = memory.layout, memory.n_envs
         self._keys = layout.keys
         count = len(self._keys)
-        # at most B - 1 wait, and at most B come in a step
+        # at most B - 1 transitions wait, and a step completes at most B
         self._waiting = [np.zeros((2 * rows, *field.shape), field.dtype) for field in layout.fields]
         self._n_waiting = 0
         first = [block[:rows] for block in self._waiting]
@@ -53,16 +53,25 @@ class Experience:
         self._reward = np.zeros(rows, np.float32)
         self._open = np.zeros(rows, bool)
 
-    def decided(self, observation: Mapping[str, Any], action: np.ndarray, due: np.ndarray) -> None:
-        """The envs of the mask ``due`` (B,) have decided: their rows of the action (B, n) for what B envs observed."""
+    def begin(self, observation: Mapping[str, Any], action: np.ndarray, due: np.ndarray) -> None:
+        """Open a transition in the envs that decide.
+
+        Args:
+            observation: of all B envs.
+            action: (B, n).
+            due: (B,) bool, the envs that decide.
+
+        Raises:
+            OptionError: the number of rows is not that of the memory's envs.
+        """
         flat = flat_observation(observation)
-        self._check(len(action))
+        self._check_rows(len(action))
         for block, value in zip(self._begun, (*(flat[key] for key in self._keys), action), strict=True):
             block[due] = value[due]
         self._reward[due] = 0.0
         self._open |= due
 
-    def followed(
+    def add_step(
         self,
         reward: np.ndarray,
         observation: Mapping[str, Any],
@@ -70,15 +79,18 @@ class Experience:
         truncated: np.ndarray,
         due: np.ndarray,
     ) -> None:
-        """What came of a step, of all B envs.
+        """Add the result of a step of all B envs, and store the transitions that it completes.
 
         Args:
             reward: (B,).
-            observation: after the step; of episodes that ended in it, the last one.
+            observation: observation after the step; for episodes that ended in it, their last observation.
             terminated, truncated: (B,) bool.
-            due: (B,) bool, which envs decide now.
+            due: (B,) bool, the envs that decide next.
+
+        Raises:
+            OptionError: a reward is not finite, or the number of rows is not that of the memory's envs.
         """
-        self._check(len(reward))
+        self._check_rows(len(reward))
         if not np.isfinite(reward).all():
             raise OptionError(f"rewards must be finite, got {reward[~np.isfinite(reward)][0]}")
         self._reward += reward
@@ -100,13 +112,13 @@ class Experience:
                 block[:stop] = block[rows : rows + stop]
         self._n_waiting = stop
 
-    def interrupted(self, envs: np.ndarray | slice) -> None:
-        """Episodes of some envs begin anew: what was under way in them is no transition."""
+    def discard(self, envs: np.ndarray | slice) -> None:
+        """Discard the open transitions of envs whose episodes are reset."""
         self._open[envs] = False
 
-    def _check(self, rows: int) -> None:
+    def _check_rows(self, rows: int) -> None:
         if rows != self.memory.n_envs:
             raise OptionError(
-                f"the memory is one of {self.memory.n_envs} envs, and these are {rows}: choose with remember=False, or "
-                f"forget all by start_memory(capacity, n_envs={rows})"
+                f"the memory has {self.memory.n_envs} envs, and the task has {rows}: pass remember=False, or call "
+                f"start_memory(capacity, n_envs={rows}), which deletes all transitions"
             )

@@ -1,11 +1,11 @@
-"""What a transition is made of: its fields by name, shape and type, and batches of them.
+"""``ExperienceLayout``: the fields of a transition by name, shape and dtype, and batches of transitions.
 
-A memory keeps one block of rows per field. For an observation space with the keys "imu" and "camera" the fields are
+A memory stores one block of rows per field. For an observation space with the keys "imu" and "camera" the fields are
 
-| field | row | type |
+| field | shape of a row | dtype |
 | --- | --- | --- |
 | observation.imu, observation.camera | the Box's shape | uint8 for uint8 and bool Boxes, else float32 |
-| action | the Box's shape | likewise |
+| action | the Box's shape | same |
 | reward | () | float32 |
 | next_observation.imu, next_observation.camera | as observation | as observation |
 | terminated, truncated | () | uint8, 0 or 1 |
@@ -25,9 +25,9 @@ from torch import Tensor
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 Rows = Tensor | np.ndarray
-"""One value per env or transition, on the first axis."""
+"""An array or tensor whose first axis is the env or the transition."""
 
-_FITS: dict[str, frozenset[Any]] = {
+_ACCEPTED: dict[str, frozenset[Any]] = {
     "uint8": frozenset([torch.uint8, torch.bool, *map(np.dtype, ("uint8", "bool"))]),
     "float32": frozenset(
         [
@@ -38,12 +38,12 @@ _FITS: dict[str, frozenset[Any]] = {
         ]
     ),
 }
-"""What a block of a type takes in."""
+"""Dtype of a block -> dtypes of the values that it accepts."""
 
 
 @dataclass(frozen=True)
 class ExperienceField:
-    """One quantity of a transition: its name, the shape of one row, and "float32" or "uint8"."""
+    """One quantity of a transition: its name, the shape of one row, and its dtype, "float32" or "uint8"."""
 
     name: str
     shape: tuple[int, ...]
@@ -51,7 +51,7 @@ class ExperienceField:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The type as torch knows it."""
+        """The dtype as a torch dtype."""
         return torch.uint8 if self.dtype == "uint8" else torch.float32
 
     @property
@@ -59,16 +59,24 @@ class ExperienceField:
         """Bytes of one row."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
-    def explain(self, value: Rows, size: tuple[int, ...]) -> NoReturn:
-        """Raise what is wrong with a value that was to be rows of this field, of that shape together."""
-        if tuple(value.shape) != size:
-            raise OptionError(f"{self.name}: expected the shape {size}, got {tuple(value.shape)}")
-        raise OptionError(f"{self.name}: {value.dtype} does not fit {self.dtype}; convert it first")
+    def refuse(self, value: Rows, shape: tuple[int, ...]) -> NoReturn:
+        """Raise an error that says why a value cannot be stored in this field.
+
+        Args:
+            value: the value.
+            shape: the shape that it must have.
+
+        Raises:
+            OptionError: always.
+        """
+        if tuple(value.shape) != shape:
+            raise OptionError(f"{self.name} must have shape {shape}, got {tuple(value.shape)}")
+        raise OptionError(f"{self.name} is stored as {self.dtype}, which cannot hold {value.dtype}; convert it first")
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """``n`` transitions, as preallocated tensors that sampling fills. Made by ``memory.batch(n)``.
+    """A batch of n transitions, in preallocated tensors that sampling fills. ``memory.batch(n)`` makes it.
 
     Example:
         >>> batch = memory.sample(256)
@@ -77,19 +85,19 @@ class Transitions:
     """
 
     observation: dict[str, Tensor]
-    """(n, ...) per key, what the policy saw."""
+    """(n, ...) by key, the observation of the policy."""
     action: Tensor
-    """(n, ...) what it did."""
+    """(n, ...), its action."""
     reward: Tensor
-    """(n,) what it got for it."""
+    """(n,), the reward."""
     next_observation: dict[str, Tensor]
-    """(n, ...) per key, what it saw then; at the end of an episode the last observation, not the first of the next."""
+    """(n, ...) by key, the next observation. At the end of an episode it is the last observation of that episode."""
     terminated: Tensor
-    """(n,) uint8: the episode ended in a state from which nothing follows."""
+    """(n,) uint8, whether the episode ended in a terminal state."""
     truncated: Tensor
-    """(n,) uint8: the episode was cut off, by a time limit say; the value of the next state still counts."""
+    """(n,) uint8, whether the episode was cut off, for example by a time limit. The next state still has a value."""
     tensors: tuple[Tensor, ...] = field(repr=False)
-    """The tensors above in the order of the layout's fields, rows of one number flattened to (n,)."""
+    """The tensors above in the order of the layout's fields. Fields of one number per row are flattened to (n,)."""
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -97,7 +105,14 @@ class Transitions:
 
 @dataclass(frozen=True)
 class ExperienceLayout:
-    """The fields of a transition, in the order in which they are stored."""
+    """The fields of a transition in the order in which they are stored.
+
+    Attributes:
+        observation: the fields of the observation, without prefix.
+        action: the field of the action.
+        fields: all fields of a transition.
+        keys: names of the observation fields.
+    """
 
     observation: tuple[ExperienceField, ...]
     action: ExperienceField
@@ -119,15 +134,17 @@ class ExperienceLayout:
 
     @classmethod
     def of(cls, observation_space: spaces.Dict, action_space: spaces.Box) -> ExperienceLayout:
-        """The layout of transitions between these spaces, of one env each.
+        """Return the layout of transitions for the spaces of one env.
 
         Raises:
-            OptionError: a space is of another kind; names it.
+            OptionError: the observation space is not a Dict of Boxes, or the action space is not a Box.
         """
         if not isinstance(observation_space, spaces.Dict) or not observation_space.spaces:
-            raise OptionError(f"observation_space: a Dict of Boxes with at least one key, got {observation_space}")
+            raise OptionError(
+                f"observation_space must be a Dict of Boxes with at least one key, got {observation_space}"
+            )
         if not isinstance(action_space, spaces.Box):
-            raise OptionError(f"action_space: a Box, got {action_space}")
+            raise OptionError(f"action_space must be a Box, got {action_space}")
         return cls(
             tuple(_field(name, space) for name, space in observation_space.spaces.items()),
             _field("action", action_space),
@@ -139,7 +156,7 @@ class ExperienceLayout:
         return sum(each.row_bytes for each in self.fields)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON holds it; :meth:`from_json` reads it."""
+        """Return the layout in a form that JSON can hold; :meth:`from_json` reads it."""
         return {
             "observation": [[each.name, list(each.shape), each.dtype] for each in self.observation],
             "action": [list(self.action.shape), self.action.dtype],
@@ -147,13 +164,13 @@ class ExperienceLayout:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ExperienceLayout:
-        """What :meth:`to_json` gave."""
+        """Return the layout of a result of :meth:`to_json`."""
         observation = tuple(ExperienceField(name, tuple(shape), dtype) for name, shape, dtype in data["observation"])
         shape, dtype = data["action"]
         return cls(observation, ExperienceField("action", tuple(shape), dtype))
 
-    def sizes(self, n_rows: int) -> list[tuple[int, ...]]:
-        """The shape of each field's values for ``n_rows`` transitions."""
+    def shapes(self, n_rows: int) -> list[tuple[int, ...]]:
+        """Return the shape of each field's values for ``n_rows`` transitions."""
         return [(n_rows, *each.shape) for each in self.fields]
 
     def collect(
@@ -165,14 +182,14 @@ class ExperienceLayout:
         terminated: Rows,
         truncated: Rows,
     ) -> list[Rows]:
-        """The values of transitions in the order of :attr:`fields`.
+        """Return the values of transitions in the order of :attr:`fields`.
 
         Raises:
             OptionError: a key is missing or unknown.
         """
         keys = self.keys
         if not len(observation) == len(next_observation) == len(keys):
-            self._explain_keys(observation, next_observation)
+            self._refuse_keys(observation, next_observation)
         try:
             return [
                 *[observation[key] for key in keys],
@@ -183,51 +200,58 @@ class ExperienceLayout:
                 truncated,
             ]
         except KeyError:
-            self._explain_keys(observation, next_observation)
+            self._refuse_keys(observation, next_observation)
 
-    def arrays(self, values: Sequence[Rows], sizes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Collected values as arrays of the host, checked.
+    def arrays(self, values: Sequence[Rows], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+        """Return collected values as host arrays.
+
+        Args:
+            values: result of :meth:`collect`.
+            shapes: result of :meth:`shapes`.
 
         Raises:
-            OptionError: a value has the wrong shape, or a type that does not fit its field; names it.
+            OptionError: a value has the wrong shape, or a dtype that its field does not accept.
         """
         arrays = [
             value.numpy(force=True)
-            if isinstance(value, Tensor) and value.dtype in _FITS["float32"]
+            if isinstance(value, Tensor) and value.dtype in _ACCEPTED["float32"]
             else np.asarray(value)
             for value in values
         ]
-        for array, size, each in zip(arrays, sizes, self.fields, strict=True):
-            if array.shape != size or array.dtype not in _FITS[each.dtype]:
-                each.explain(array, size)
+        for array, shape, each in zip(arrays, shapes, self.fields, strict=True):
+            if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
+                each.refuse(array, shape)
         return arrays
 
-    def tensors(self, values: Sequence[Rows], sizes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-        """Collected values as tensors, where they are, checked.
-
-        Raises:
-            OptionError: as :meth:`arrays`.
-        """
+    def tensors(self, values: Sequence[Rows], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+        """Return collected values as tensors on the devices where they are; arguments and errors as :meth:`arrays`."""
         tensors = [torch.as_tensor(value) for value in values]
-        for tensor, size, each in zip(tensors, sizes, self.fields, strict=True):
-            if tensor.shape != size or tensor.dtype not in _FITS[each.dtype]:
-                each.explain(tensor, size)
+        for tensor, shape, each in zip(tensors, shapes, self.fields, strict=True):
+            if tensor.shape != shape or tensor.dtype not in _ACCEPTED[each.dtype]:
+                each.refuse(tensor, shape)
         return tensors
 
-    def _explain_keys(self, observation: Mapping[str, Rows], next_observation: Mapping[str, Rows]) -> NoReturn:
+    def _refuse_keys(self, observation: Mapping[str, Rows], next_observation: Mapping[str, Rows]) -> NoReturn:
         missing = [key for key in self.keys if key not in observation]
-        what, given = ("next_observation", next_observation)
+        name, given = ("next_observation", next_observation)
         if missing or len(observation) != len(self.keys):
-            what, given = "observation", observation
+            name, given = "observation", observation
         missing = [key for key in self.keys if key not in given]
         unknown = [key for key in given if key not in self.keys]
         hint = did_you_mean(unknown[0], missing or self.keys) if unknown else ""
         raise OptionError(
-            f"{what}: missing {shorten(missing)}; unknown {shorten(unknown)}{hint}; the keys are {shorten(self.keys)}"
+            f"{name} must have the keys {shorten(self.keys)}; missing: {shorten(missing)}; unknown: "
+            f"{shorten(unknown)}{hint}"
         )
 
     def batch(self, n_rows: int, device: torch.device | str = "cpu", pinned: bool = False) -> Transitions:
-        """Room for ``n_rows`` transitions on a device, or in page-locked memory of the host."""
+        """Return an empty batch of ``n_rows`` transitions.
+
+        Args:
+            n_rows: number of transitions.
+            device: device of the tensors.
+            pinned: whether to allocate page-locked host memory.
+        """
         whole = [
             torch.zeros((n_rows, *each.shape), dtype=each.torch_dtype, device=device, pin_memory=pinned)
             for each in self.fields
@@ -246,25 +270,12 @@ class ExperienceLayout:
 
 
 def flat_rows(block: Tensor) -> Tensor:
-    """(n, ...) seen as (n, k), or as (n,) where a row is one number: what ``index_select`` handles fastest."""
+    """Return a block (n, ...) as (n, k), or as (n,) if a row is one number: ``index_select`` is fastest on these."""
     size = block[0].numel() if len(block) else 1
     return block.view(len(block)) if size == 1 else block.view(len(block), size)
 
 
-def check_space_left(n_bytes: int, free: int, where: str) -> None:
-    """Raise where ``n_bytes`` are more than what is free.
-
-    Raises:
-        OptionError: says how much is asked, how much there is, and what to do.
-    """
-    if n_bytes > free:
-        raise OptionError(
-            f"capacity: the blocks take {n_bytes / 1e6:,.0f} MB, and {where} has {free / 1e6:,.0f} MB free; "
-            f"lower capacity, or give {where} more room"
-        )
-
-
 def _field(name: str, space: spaces.Space[Any]) -> ExperienceField:
     if not isinstance(space, spaces.Box):
-        raise OptionError(f"{name}: a memory stores Boxes, got {space}; flatten nested spaces first")
+        raise OptionError(f"a memory stores Box spaces, and {name} is {space}; flatten nested spaces first")
     return ExperienceField(name, tuple(space.shape), "uint8" if space.dtype in (np.uint8, np.bool_) else "float32")

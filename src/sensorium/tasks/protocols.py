@@ -1,4 +1,4 @@
-"""What a task must know of a policy, and of an entity."""
+"""The interfaces of policies and entities that tasks use."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from sensorium.suites import ObservationSensor, SensorSuite
 from sensorium.worlds import Envs
 
 
-class Acting(Protocol):
-    """Something that acts in a task: it is told of resets, and contributes sensors. See :mod:`sensorium.policies`."""
+class PolicyLike(Protocol):
+    """A policy as a task sees it; see :class:`sensorium.policies.Policy`."""
 
     def reset(self, envs: Envs = None) -> None:
-        """Some envs have begun an episode."""
+        """Handle the start of an episode in some envs."""
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
-        """What it contributes to the suite."""
+        """Return the sensors that the policy contributes to the suite."""
 
 
-class Embodied(Protocol):
-    """Something that has a body and senses of its own. See :mod:`sensorium.entities`."""
+class EntityLike(Protocol):
+    """An entity as a task sees it; see :class:`sensorium.entities.TrainableEntity`."""
 
     rate: float | None
     """Decisions per second; None for one in every step."""
     observation_space: spaces.Dict
-    """Of one env."""
+    """Space of one env's observation."""
     action_space: spaces.Box
-    """Of one env."""
+    """Space of one env's action."""
 
     def make_robot(self) -> Robot:
-        """Its body, for a scene."""
+        """Return the body of the entity, to be added to a scene."""
 
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
-        """Sense with that body, which is in a scene that was built."""
+        """Connect the entity to its body in a built scene, and return its suite."""
 
     def choose(
         self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
     ) -> np.ndarray:
-        """Actions (B, n): decided now in the envs that are due, (B,) bool."""
+        """Return actions (B, n), with new decisions in the envs of the mask ``due`` (B,)."""
 
     def experience(
         self,
@@ -52,7 +52,7 @@ class Embodied(Protocol):
         truncated: np.ndarray,
         due: np.ndarray,
     ) -> None:
-        """What came of a step, and in which envs it decides now."""
+        """Store the result of a step; ``due`` (B,) are the envs in which the entity decides next."""
 
     def interrupt(self, envs: Envs = None) -> None:
-        """Episodes of some envs begin anew before they ended."""
+        """Discard the open transitions of envs whose episodes are reset before they ended."""

@@ -1,4 +1,4 @@
-"""What views of a task show of its observations."""
+"""The observations of a Gymnasium or PettingZoo view of a task."""
 
 from __future__ import annotations
 
@@ -9,50 +9,58 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium.errors import OptionError
-from sensorium.suites import SensorSuite, flat
-from sensorium.tasks.objects import look_up
+from sensorium.suites import SensorSuite, flatten_reading
+from sensorium.tasks.checks import check_names
 
 Space = spaces.Space[Any]
 RENDER_MODES = ("rgb_array",)
-"""How views of tasks are rendered: as (480, 640, 3) uint8."""
+"""Render modes of the views: images of (480, 640, 3) uint8."""
 
 
 def checked_render_mode(mode: str | None) -> str | None:
-    """A mode that there is."""
+    """Return a valid render mode.
+
+    Raises:
+        OptionError: the mode is neither "rgb_array" nor None.
+    """
     if mode is not None and mode not in RENDER_MODES:
         raise OptionError(f"render_mode must be 'rgb_array' or None, got {mode!r}")
     return mode
 
 
-class Shown:
-    """Which part of a suite's observations is shown, and in which form.
+class ObservationView:
+    """A selection of a suite's observations, optionally flattened to one array.
 
     Args:
-        suite: of a task.
-        keys: uuids of what is shown, in order. Default: all that reads as arrays.
-        flatten: whether it is one float32 array.
+        suite: the suite of a task.
+        keys: uuids to select, in order. Default: all that read as arrays; if ``flatten``, without images.
+        flatten: whether to concatenate the arrays to one float32 array.
 
     Attributes:
-        space: of one env.
+        space: space of one env's observation.
+
+    Raises:
+        OptionError: there is no suite, or the keys cannot be used.
+        NameNotFoundError: a key is not in the suite.
     """
 
     def __init__(self, suite: SensorSuite | None, keys: Sequence[str] | None, flatten: bool) -> None:
         if suite is None:
-            raise OptionError("an environment needs observations: make the task with use_sensors=True")
+            raise OptionError("a view needs observations: make the task with use_sensors=True")
         if isinstance(keys, str):
-            raise OptionError(f"keys must be a sequence of uuids, got {keys!r}; write ({keys!r},)")
+            raise OptionError(f"keys must be a sequence of uuids, got the string {keys!r}; write ({keys!r},)")
         if keys is None:
             keys = [
                 uuid
                 for uuid, sensor in suite.items()
                 if not sensor.is_dict and not (flatten and sensor.is_image) and _boxes(sensor.space)
             ]
-        look_up("sensor", keys, suite)
+        check_names("sensor", keys, suite)
         text = [uuid for uuid in keys if suite[uuid].is_dict]
         if flatten and text:
-            raise OptionError(f"keys: {text[0]!r} is text, which cannot be flattened; leave it out")
+            raise OptionError(f"keys: {text[0]!r} is text, which cannot be flattened; remove it from keys")
         if not keys or len(set(keys)) < len(keys):
-            raise OptionError(f"keys must name at least one sensor, each once; got {tuple(keys)}")
+            raise OptionError(f"keys must name at least one sensor, each only once; got {tuple(keys)}")
         self._keys, self._flatten = tuple(keys), flatten
         if flatten:
             boxes = [box for uuid in keys for box in _boxes(suite[uuid].space)]
@@ -64,15 +72,15 @@ class Shown:
         else:
             self.space = spaces.Dict([(uuid, suite[uuid].space) for uuid in keys])  # type: ignore[arg-type]
 
-    def of_all(self, observation: dict[str, Any]) -> Any:
-        """What all envs see."""
+    def select(self, observation: dict[str, Any]) -> dict[str, Any] | np.ndarray:
+        """Return the selected observations of all envs: a dict by uuid, or (B, k) float32 if flattened."""
         if self._flatten:
-            return np.concatenate([flat(observation[uuid]) for uuid in self._keys], axis=1)
+            return np.concatenate([flatten_reading(observation[uuid]) for uuid in self._keys], axis=1)
         return {uuid: observation[uuid] for uuid in self._keys}
 
 
 def _boxes(space: Space) -> list[spaces.Box]:
-    """The arrays of a space, in the order in which :func:`flat` puts them side by side."""
+    """Return the boxes of a space, in the order in which :func:`flatten_reading` concatenates them."""
     if isinstance(space, spaces.Dict):
         return [box for name in sorted(space) for box in _boxes(space[name])]
     return [space] if isinstance(space, spaces.Box) else []

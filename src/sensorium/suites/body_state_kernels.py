@@ -1,17 +1,31 @@
-"""A Numba kernel of :mod:`sensorium.suites.state`."""
+"""The Numba kernel of :class:`sensorium.suites.state.BodyStates`."""
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from sensorium.jit import kernel
 
 
 @kernel
-def gather(xpos: Any, xquat: Any, cvel: Any, com: Any, bodies: Any, roots: Any, out: Any) -> None:
-    """Pose, linear and angular velocity (B, n, 13) of some bodies in the world frame, from the engine's fields.
+def gather(
+    xpos: np.ndarray,
+    xquat: np.ndarray,
+    cvel: np.ndarray,
+    com: np.ndarray,
+    bodies: np.ndarray,
+    roots: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write the poses and velocities of some bodies in the world frame.
 
-    ``cvel`` is rotation, then translation at the centre of mass of the whole tree, whose root is in ``roots``.
+    Args:
+        xpos, xquat: (B, bodies, 3) and (B, bodies, 4), MuJoCo's fields of the same names.
+        cvel: (B, bodies, 6), MuJoCo's field: angular velocity, then linear velocity at the centre of mass of the tree.
+        com: (B, bodies, 3), MuJoCo's field ``subtree_com``.
+        bodies: (n,) ids of the bodies.
+        roots: (n,) ids of the roots of their trees.
+        out: (B, n, 13), filled with position, quaternion, linear and angular velocity.
     """
     for env in range(len(out)):
         for row in range(len(bodies)):

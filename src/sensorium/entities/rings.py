@@ -1,19 +1,18 @@
-"""The rings of a memory: one block per field, one ring of slots per writer, and reads that no writer can tear.
+"""``Rings``: the storage of a memory. One block per field, one ring of slots per writer, and reads that are never torn.
 
 ```
 rows:   | slot 0: env 0 ... env B-1 | slot 1 | ... | slot S-1 || slot 0 of the next writer | ...
         |<--------------- ring of writer 0 ------------------->||<------- writer 1 ------->
 ```
 
-One ``add`` fills one slot, contiguous in every block, so that it costs one copy per field. A writer owns its ring and
-needs no lock; see :mod:`sensorium.entities.kernels` for what readers do.
+One ``add`` fills one slot. A slot is contiguous in every block, so that an ``add`` costs one copy per field. A writer
+owns its ring and needs no lock. :mod:`sensorium.entities.kernels` explains what readers do.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,24 +20,33 @@ from torch import Tensor
 
 from sensorium._system import is_alive
 from sensorium.entities import kernels
+from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions, flat_rows
 from sensorium.entities.kernels import BASE, COUNTERS, OWNER, WRITTEN
-from sensorium.entities.layout import ExperienceLayout, Rows, Transitions, flat_rows
-from sensorium.entities.shared import SharedSegment
+from sensorium.entities.shared_segment import SharedSegment
 from sensorium.errors import OptionError
 
 
-class Picks:
-    """Room for what a read of ``n`` rows notes: the rows, their slots, their sequence numbers, and which were torn."""
+class RowSelection:
+    """Workspace of a read of n rows: the rows, their slots, the slots' sequence numbers, and the torn rows."""
 
     def __init__(self, n: int, device: torch.device) -> None:
         self.rows = torch.zeros(n, dtype=torch.int64, device=device)
         self.slots = np.zeros(n, np.int64)
-        self.seen = np.zeros(n, np.int64)
+        self.sequences = np.zeros(n, np.int64)
         self.torn = np.zeros(n, np.int64)
 
 
 class Rings:
-    """Blocks of ``writers`` rings of ``n_slots`` slots of ``n_envs`` rows, here, on a device, or in shared memory."""
+    """Blocks of ``writers`` rings of ``n_slots`` slots of ``n_envs`` rows.
+
+    Args:
+        layout: layout of the transitions.
+        n_slots: slots per ring.
+        n_envs: rows per slot.
+        writers: number of rings.
+        device: device of the blocks.
+        segment: shared memory for the blocks; None for memory of this process.
+    """
 
     def __init__(
         self,
@@ -51,10 +59,8 @@ class Rings:
     ) -> None:
         self.layout, self.n_slots, self.n_envs, self.writers, self.device = layout, n_slots, n_envs, writers, device
         self.segment = segment
-        self.sizes = layout.sizes(n_envs)
-        # On a GPU one process writes and reads, in the order of its stream: nothing can be torn.
-        self.guarded = device.type == "cpu"
-        shapes = self.shapes(layout, n_slots, n_envs, writers)
+        self._row_shapes = layout.shapes(n_envs)
+        shapes = self.block_shapes(layout, n_slots, n_envs, writers)
         if segment is None:
             arrays = {name: np.zeros(*shapes[name]) for name in ("sequences", "counters")}
         else:
@@ -64,18 +70,21 @@ class Rings:
         for each in layout.fields:
             if segment is not None:
                 block = torch.from_numpy(arrays[each.name])
-            else:  # zero_ takes the pages now; zeros would leave that to the first writes
+            else:  # zero_ allocates the pages now; torch.zeros would leave that to the first writes
                 block = torch.empty(shapes[each.name][0], dtype=each.torch_dtype, device=device).zero_()
             self.blocks.append(block)
         self.flat = [flat_rows(block) for block in self.blocks]
         by_slot = [block.view(writers * n_slots, n_envs, *block.shape[1:]) for block in self.blocks]
-        self.by_slot: list[Any] = [block.numpy() for block in by_slot] if self.guarded else by_slot
+        # On a GPU one process writes and reads, in the order of its stream: no row can be torn.
+        self._on_host = device.type == "cpu"
+        self._host_slots = [block.numpy() for block in by_slot] if self._on_host else []
+        self._device_slots = [] if self._on_host else by_slot
 
     @staticmethod
-    def shapes(
+    def block_shapes(
         layout: ExperienceLayout, n_slots: int, n_envs: int, writers: int
     ) -> dict[str, tuple[tuple[int, ...], str]]:
-        """The blocks by name: shape and type."""
+        """Return the shape and dtype of each block, by name."""
         rows = writers * n_slots * n_envs
         return {
             "sequences": ((writers * n_slots,), "int64"),
@@ -86,46 +95,51 @@ class Rings:
     # -- writers ------------------------------------------------------------------------------------------------------
 
     def claim(self, writer: int) -> None:
-        """This process will write ring ``writer``.
+        """Make this process the writer of a ring.
 
         Raises:
             OptionError: there is no such ring, or a living process writes it.
         """
         if not 0 <= writer < self.writers:
-            raise OptionError(f"writer: {writer} is not one of the {self.writers} writers; count from 0")
+            raise OptionError(f"writer must be in [0, {self.writers}), got {writer}")
         owner = int(self.counters[writer, OWNER])
         if owner and is_alive(owner):
-            raise OptionError(
-                f"writer: ring {writer} is written by process {owner}; each writer needs a ring of its own"
-            )
+            raise OptionError(f"writer: process {owner} already writes ring {writer}; use another ring for each writer")
         self.counters[writer, OWNER] = os.getpid()
 
     def release(self, writer: int) -> None:
-        """Ring ``writer`` is free for another, if it was this process's: one that was forked from it has a copy."""
+        """Release a ring for another writer, if this process claimed it. A forked process did not claim it."""
         if self.counters[writer, OWNER] == os.getpid():
             self.counters[writer, OWNER] = 0
 
     def write(self, writer: int, values: Sequence[Rows]) -> None:
-        """The next slot of a ring takes the values of B envs, in the order of the layout's fields.
+        """Write the values of B envs to the next slot of a ring.
 
-        A refused value changes nothing.
+        Args:
+            writer: the ring.
+            values: one value per field, in the order of the layout.
+
+        Raises:
+            OptionError: a value has the wrong shape or dtype. Nothing is written.
         """
-        check = self.layout.arrays if self.guarded else self.layout.tensors
-        values = check(values, self.sizes)
+        if self._on_host:
+            arrays = self.layout.arrays(values, self._row_shapes)
+        else:
+            tensors = self.layout.tensors(values, self._row_shapes)
         counters = self.counters[writer]
         number = self.writes(writer)
         slot = writer * self.n_slots + number % self.n_slots
         kernels.open_slot(self.sequences, slot, number)
-        if self.guarded:
-            for block, array in zip(self.by_slot, values, strict=True):
-                block[slot] = array
+        if self._on_host:
+            for host_block, array in zip(self._host_slots, arrays, strict=True):
+                host_block[slot] = array
         else:
-            for block, tensor in zip(self.by_slot, values, strict=True):
+            for block, tensor in zip(self._device_slots, tensors, strict=True):
                 block[slot].copy_(tensor)
         kernels.close_slot(self.sequences, slot, number, counters)
 
     def clear(self, writer: int) -> None:
-        """Forget what a ring holds. Its writes keep counting, so that no sequence number comes twice."""
+        """Delete the transitions of a ring. The write number goes on, so that no sequence number occurs twice."""
         counters = self.counters[writer]
         start = -(-int(counters[WRITTEN]) // self.n_slots) * self.n_slots
         counters[BASE] = start
@@ -134,31 +148,35 @@ class Rings:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     def held(self) -> np.ndarray:
-        """(writers,) rows that each ring holds: always its first ones."""
+        """Return the number of rows that each ring holds, (writers,). They are the first rows of the ring."""
         slots = np.clip(self.counters[:, WRITTEN] - self.counters[:, BASE], 0, self.n_slots)
         return slots * self.n_envs
 
     def writes(self, writer: int) -> int:
-        """The number of a ring's next write."""
+        """Return the number of a ring's next write."""
         return int(self.counters[writer, WRITTEN])
 
-    def read(self, picks: Picks, out: Sequence[Tensor]) -> int:
-        """Rows ``picks.rows`` into ``out``, one tensor per field.
+    def read(self, selection: RowSelection, out: Sequence[Tensor]) -> int:
+        """Read the rows ``selection.rows`` into ``out``, one tensor per field.
 
         Returns:
-            How many of them were torn; their places are the first of ``picks.torn``.
+            The number of torn rows; their positions are the first entries of ``selection.torn``.
         """
-        if self.guarded:
-            kernels.look(self.sequences, picks.rows.numpy(), self.n_envs, picks.slots, picks.seen)
+        if self._on_host:
+            rows = selection.rows.numpy()
+            kernels.begin_read(self.sequences, rows, self.n_envs, selection.slots, selection.sequences)
         for block, tensor in zip(self.flat, out, strict=True):
-            torch.index_select(block, 0, picks.rows, out=tensor)
-        return kernels.look_again(self.sequences, picks.slots, picks.seen, picks.torn) if self.guarded else 0
+            torch.index_select(block, 0, selection.rows, out=tensor)
+        if not self._on_host:
+            return 0
+        n_torn: int = kernels.end_read(self.sequences, selection.slots, selection.sequences, selection.torn)
+        return n_torn
 
     def read_since(self, writer: int, number: int, out: Transitions) -> tuple[int, slice, int]:
-        """The writes of a ring from ``number`` on, oldest first, as many as are held in one piece and fit ``out``.
+        """Read the writes of a ring from ``number`` on, oldest first, as many as are contiguous and fit ``out``.
 
         Returns:
-            The number from which to go on; the rows of ``out`` that hold transitions; and how many writes were
+            The number of the next write to read; the rows of ``out`` that hold transitions; and how many writes were
             overwritten before they could be read.
         """
         number = max(number, int(self.counters[writer, BASE]))
@@ -177,8 +195,8 @@ class Rings:
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the blocks."""
-        self.blocks, self.flat, self.by_slot = [], [], []
+        """Free the blocks."""
+        self.blocks, self.flat, self._host_slots, self._device_slots = [], [], [], []
         self.sequences = self.counters = np.zeros((0, COUNTERS), np.int64)
         if self.segment is not None:
             self.segment.close()

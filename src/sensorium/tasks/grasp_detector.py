@@ -1,9 +1,8 @@
-"""Which finger of a robot touches which thing."""
+"""``GraspDetector``: which fingers of a robot touch which links."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,18 +11,20 @@ from sensorium.sensors import Contact
 from sensorium.worlds import Scene
 
 
-class Grasps:
-    """Contact switches between the fingers of a robot's grippers and some links. They are no part of a suite.
+class GraspDetector:
+    """Contact sensors between the fingers of a robot's grippers and some links.
+
+    The sensors are not part of a suite.
 
     Args:
-        scene: the scene, before it is built, with the robot in it.
-        robot: the robot, called "robot".
+        scene: the scene before it is built, with the robot in it under the name "robot".
+        robot: the robot.
         links: names of the links that may be gripped.
     """
 
     def __init__(self, scene: Scene, robot: Manipulator, links: Sequence[str]) -> None:
         self.grippers = [group for group in robot.options.move_groups if group.kind == "gripper"]
-        self._touch: dict[tuple[str, str], list[Any]] = {
+        self._contacts = {
             (gripper.name, link): [
                 scene.add_sensor(
                     Contact(
@@ -38,17 +39,23 @@ class Grasps:
 
     @property
     def shape(self) -> dict[str, tuple[int]]:
-        """Of what :meth:`read` gives for one env."""
+        """Shape of one env's result of :meth:`read`, by gripper."""
         return {gripper.name: (2,) for gripper in self.grippers}
 
     def read(self, links: Sequence[str]) -> dict[str, np.ndarray]:
-        """Gripper -> (B, 2) bool: whether one of its fingers touches the link named for each env, and whether it is
-        held between them."""
+        """Return the grasp state of one link per env.
+
+        Args:
+            links: name of the link for each env, B names.
+
+        Returns:
+            Gripper -> (B, 2) bool: whether a finger touches the link, and whether all fingers do (it is held).
+        """
         result = {}
         for gripper in self.grippers:
             fingers = {
                 link: np.concatenate(
-                    [sensor.read_ground_truth().numpy() for sensor in self._touch[gripper.name, link]], 1
+                    [sensor.read_ground_truth().numpy() for sensor in self._contacts[gripper.name, link]], 1
                 )
                 for link in set(links)
             }

@@ -1,0 +1,129 @@
+"""``TaskHooks``: the class attributes and methods that a task class defines, with their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from sensorium.robots import Manipulator, Robot
+from sensorium.suites import ObservationSensor
+from sensorium.tasks.config import TaskConfig
+from sensorium.worlds import Plane, Scene
+
+if TYPE_CHECKING:
+    from sensorium.cameras.camera import CameraSensor
+
+ConfigT = TypeVar("ConfigT", bound=TaskConfig)
+
+
+class TaskHooks(Generic[ConfigT]):
+    """The hooks of a task class. :class:`~sensorium.tasks.Task` calls them; derive task classes from ``Task``.
+
+    The hooks run in this order: ``_place_robot``, ``_add_scene`` and ``_add_sensors`` before the scene is built,
+    ``_on_build`` once after it, ``_begin_episodes`` at each reset, and ``_judge``, ``_has_failed`` and ``_reward``
+    after each step.
+    """
+
+    name: ClassVar[str] = ""
+    """Name of the task in ``tasks.make``."""
+    config_type: ClassVar[type[TaskConfig]] = TaskConfig
+    """Class of its options."""
+    ends_on_success: ClassVar[bool] = True
+    """Whether an episode terminates when the goal is reached. If False, it runs for ``max_steps`` steps."""
+    roles: ClassVar[tuple[str, ...]] = ()
+    """Roles of objects in the task, for example "pickup_obj"."""
+    robot_type: ClassVar[type[Robot]] = Manipulator
+    """Class of robot that the task needs."""
+    needs_groups: ClassVar[bool] = True
+    """Whether the robot must have move groups."""
+    shareable: ClassVar[bool] = False
+    """Whether several entities can do the task in one scene, each around its own ``origin``."""
+
+    config: ConfigT
+    """The options."""
+    n_envs: int
+    """Number of envs, B."""
+    scene: Scene
+    """The scene."""
+    robot: Robot
+    """The robot, an instance of ``robot_type``."""
+    cameras: dict[str, CameraSensor]
+    """The cameras of the options, by name."""
+    origin: np.ndarray
+    """Where the task takes place, (2,) m in the world frame."""
+    succeeded: np.ndarray
+    """Whether each env has reached the goal, (B,) bool."""
+    step_count: np.ndarray
+    """Steps of each env's episode so far, (B,) int."""
+    seed: int
+    """Seed of the episodes."""
+
+    # -- scene --------------------------------------------------------------------------------------------------------
+
+    def _scene_options(self) -> dict[str, Any]:
+        """Return options of the scene besides ``dt`` and ``substeps``."""
+        return {"integrator": "implicitfast", "cone": "elliptic", "impratio": 10.0}
+
+    def _place_robot(self, robot: Robot) -> Robot:
+        """Return the robot, or a copy of it with the options (position, rig) that the task needs."""
+        return robot
+
+    def _add_scene(self, scene: Scene) -> None:
+        """Add everything except the robot to the scene, before it is built."""
+        scene.add_object(Plane(rgba=(0.45, 0.45, 0.45, 1.0)), name="floor")
+
+    def _add_sensors(self, scene: Scene) -> None:
+        """Add the scene sensors that the task itself needs, before the scene is built."""
+
+    def _on_build(self) -> None:
+        """Look up bodies and allocate state after the scene is built."""
+
+    # -- episodes -----------------------------------------------------------------------------------------------------
+
+    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+        """Place everything for the start of an episode. The robot is at home already.
+
+        Args:
+            envs: (n,) ids of the envs.
+            rngs: one random generator per env.
+        """
+
+    def _judge(self) -> np.ndarray:
+        """Return which envs are at the goal now, (B,) bool. Called once per step."""
+        raise TypeError(f"{type(self).__name__} must define _judge()")
+
+    def _has_failed(self) -> np.ndarray:
+        """Return in which envs the goal cannot be reached any more, (B,) bool. Their episodes terminate."""
+        return np.zeros(self.n_envs, bool)
+
+    def _reward(self) -> np.ndarray:
+        """Return the reward of the step, (B,). Default: 1 where the goal is reached, else 0."""
+        return self.succeeded.astype(np.float32)
+
+    @property
+    def max_return(self) -> float | None:
+        """The maximum return of an episode, or None if it is unknown."""
+        return None
+
+    # -- descriptions and observations --------------------------------------------------------------------------------
+
+    def role_bodies(self) -> np.ndarray:
+        """Return the ids of the root links that play the task's roles in each env, (B, len(roles))."""
+        return np.zeros((self.n_envs, 0), np.int64)
+
+    def body_poses(self, bodies: np.ndarray) -> np.ndarray:
+        """Return the poses (B, 7) in the world frame of one link per env, given by ids (B,)."""
+        world, rows, pose = self.scene.world, np.arange(self.n_envs), np.empty((self.n_envs, 7))
+        pose[:, :3] = world.bind("xpos").numpy()[rows, bodies]
+        pose[:, 3:] = world.bind("xquat").numpy()[rows, bodies]
+        return pose
+
+    def describe_env(self, env: int) -> dict[str, Any]:
+        """Return the task-specific part of ``task_info`` for one env, JSON-able."""
+        return {}
+
+    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor]:
+        """Return the sensors that the task contributes to the suite. Start from ``get_core_sensors(config)``."""
+        raise TypeError(f"{type(self).__name__} must define _create_sensor_suite_from_config(config)")
