@@ -20,7 +20,7 @@ from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5s, h5t
 from sensorium.datasets.row_buffer import ROWS
 from sensorium.datasets.video_streams import part_of
 from sensorium.errors import DatasetError
-from sensorium.files import named
+from sensorium.files import explain_errors
 
 _STRING = h5py.string_dtype()
 _TEXT = h5t.py_create(_STRING, logical=True)
@@ -132,7 +132,7 @@ class EpisodeFile(_Tree):
     def __init__(self, path: Path, number: int, skeleton: Skeleton) -> None:
         self.path, self.part = path, part_of(path)
         self._wide: dict[str, int] = {}
-        with named(path):
+        with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), _access())
             name = f"traj_{number}".encode()
@@ -180,7 +180,7 @@ class EpisodeFile(_Tree):
         """Write all that is left."""
         self._data.clear()
         self._groups.clear()
-        with named(self.path):
+        with explain_errors(self.path):
             if self._file.valid:
                 self._file.close()
 

@@ -18,7 +18,7 @@ from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.observation_layout import AGENT, SCHEMA, UNITS, columns, place
 from sensorium.datasets.row_buffer import ROWS, RowBuffer
 from sensorium.datasets.video_streams import KINDS, VideoEncoders, VideoStream, kind_of
-from sensorium.files import named, package_versions, sync
+from sensorium.files import explain_errors, package_versions, sync
 from sensorium.suites.text import check_lengths
 
 _SYNCS = 4
@@ -161,7 +161,7 @@ class EpisodeWriter:
             file = self._file(env)
             done = int(self._lengths[env]) - self._first
             seen = min(done + 1, ROWS)  # what is observed after the last step of a block is in the next
-            with named(file.path):
+            with explain_errors(file.path):
                 for path, arrays in block.observed.items():
                     arrays[env, seen:] = 0
                     file.extend(path, self._first, arrays[env], seen)
@@ -180,7 +180,7 @@ class EpisodeWriter:
             number = self._numbers[env]
             path = self._folder / f"{episode_name(number)}.h5"
             file = self._files[env] = EpisodeFile(path, number, self._skeleton)
-            with named(path):
+            with explain_errors(path):
                 self._head(file, env)
         return file
 
@@ -228,20 +228,20 @@ class EpisodeWriter:
     def _finish(self, folders: Sequence[Path | None]) -> None:
         for folder, streams in zip(folders, self._streams, strict=True):
             if folder is not None:
-                with named(folder):
+                with explain_errors(folder):
                     folder.mkdir(parents=True, exist_ok=True)
                 for stream in streams.values():
                     assert self._encoders is not None
                     self._encoders.submit(stream, "close", folder)
         if self._encoders is not None:
             self._encoders.wait()
-        with named(self._folder):
+        with explain_errors(self._folder):
             for done in self._synced:
                 done.result()
         for env, folder in enumerate(folders):
             file = self._files[env]
             if folder is not None and file is not None:
-                with named(file.path):
+                with explain_errors(file.path):
                     os.replace(file.part, folder / file.path.name)
                 self._files[env], self._streams[env] = None, {}
         for folder in {folder for folder in folders if folder is not None}:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sensorium._system import cpu_count
-from sensorium.files import PART, named, publish
+from sensorium.files import PART, explain_errors, publish
 from sensorium.recording.colour import to_frame
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ class VideoStream:
         self.path, self._part = path, part_of(path)
         self._kind, self._rate, self.count = kind, rate, 0
         height, width = shape[:2]
-        with named(path):
+        with explain_errors(path):
             form = "mp4" if kind == "rgb" else "matroska"
             # without the random numbers that a container else has, so that equal images make equal files
             self._file = av.open(str(self._part), "w", format=form, options={"fflags": "+bitexact"})
@@ -78,7 +78,7 @@ class VideoStream:
         """Add a frame, as the camera gave it."""
         import av
 
-        with named(self.path):
+        with explain_errors(self.path):
             if self._kind == "rgb":
                 frame = to_frame(image)
             else:
@@ -88,14 +88,14 @@ class VideoStream:
 
     def write_frame(self, frame: Any) -> None:
         """Add a frame of PyAV, as a video of the same kind gave it."""
-        with named(self.path):
+        with explain_errors(self.path):
             frame.pts, frame.time_base = self.count, 1 / self._rate
             self._file.mux(self._stream.encode(frame))
         self.count += 1
 
     def close(self, folder: Path) -> None:
         """Complete the file, in a folder of the same disk."""
-        with named(self.path):
+        with explain_errors(self.path):
             self._file.mux(self._stream.encode())
             self._file.close()
         publish(self._part, folder / self.path.name)

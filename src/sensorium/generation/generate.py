@@ -14,7 +14,7 @@ import h5py
 from sensorium.datasets.dataset import ABOUT, FORMAT, MANIFEST, VERSION, Episode, read_about, read_manifest
 from sensorium.datasets.episode_writer import episode_name
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.files import PART, file_checksum, named, package_versions, write_whole, writing
+from sensorium.files import PART, explain_errors, file_checksum, lock_folder, package_versions, write_whole
 from sensorium.generation.options import FREE, GenerateOptions
 from sensorium.generation.unit import FAILED, UnitMaker
 
@@ -131,9 +131,9 @@ def generate(
         progress: called now and then with what is known, and how many env-steps were simulated.
     """
     folder = Path(folder)
-    with named(folder):
+    with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder):
+    with lock_folder(folder):
         _begin(folder, options)
         ledger, start = Ledger(folder, options), time.perf_counter()
         known, env_steps = set(ledger.done), 0

@@ -12,7 +12,7 @@ from typing import Any
 from sensorium import policies, tasks
 from sensorium.datasets.episode_writer import EpisodeWriter, episode_name
 from sensorium.errors import OptionError
-from sensorium.files import named, write_whole
+from sensorium.files import explain_errors, write_whole
 from sensorium.generation.options import FREE, GenerateOptions
 
 FAILED = "failed"
@@ -43,7 +43,7 @@ class UnitMaker:
 
     def __init__(self, options: GenerateOptions, folder: Path) -> None:
         self.options, self.folder = options, folder
-        with named(folder):
+        with explain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self.task = tasks.make(
             options.task,

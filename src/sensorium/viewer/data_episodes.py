@@ -13,7 +13,7 @@ from sensorium.datasets import Dataset, Episode
 from sensorium.datasets.video_streams import from_stored, kind_of
 from sensorium.errors import DatasetError, SensoriumError
 from sensorium.generation.unit import FAILED
-from sensorium.recording.media import VideoReader
+from sensorium.recording.image_reader import VideoReader
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, names_of
 from sensorium.worlds import Entity, Scene
 

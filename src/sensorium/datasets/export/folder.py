@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import PART, sync, sync_tree, writing
+from sensorium.files import PART, lock_folder, sync, sync_tree
 
 
 def check_free(out: Path) -> None:
@@ -28,7 +28,7 @@ def whole_folder(out: Path) -> Iterator[Path]:
     out = out.absolute()
     part = out.with_name(out.name + PART)
     part.mkdir(parents=True, exist_ok=True)
-    with writing(part):
+    with lock_folder(part):
         try:
             _empty(part)  # what a killed process left
             yield part
