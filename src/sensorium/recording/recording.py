@@ -305,7 +305,9 @@ class Recording:
         scene.build(n_envs=self.n_envs, seed=self.seed, device=device or self.config["scene"]["device"])
         if model_hash(scene.model) != self.config["scene"]["model"]:
             then, now = self.config["versions"], package_versions()
-            changed = [f"{name} {then.get(name)} then, {now[name]} now" for name in now if then.get(name) != now[name]]
+            changed = [
+                f"{name} {then[name]} then, {now[name]} now" for name in now if then.get(name) not in (None, now[name])
+            ]
             warnings.warn(
                 f"{self.folder}: the rebuilt scene differs from the recorded one "
                 f"({', '.join(changed) or 'a model given as MjSpec is stored with six digits'}); replay is close but "
