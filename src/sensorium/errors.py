@@ -85,15 +85,15 @@ class DivergenceError(SensoriumError, RuntimeError):
 
 
 class EpisodeOverError(SensoriumError, RuntimeError):
-    """A task was to step where no episode runs: before the first reset, or when every env is done."""
+    """A task was stepped while no episode runs: before the first reset, or after every env is done."""
 
 
 class GenerationError(SensoriumError, RuntimeError):
-    """A data set could not be generated as asked: too few episodes succeeded, or workers failed."""
+    """A dataset could not be generated: too few episodes succeeded, or a worker failed."""
 
 
 class DatasetError(SensoriumError, RuntimeError):
-    """A recording cannot be read or written. Names the file, and what to do."""
+    """A recording or a dataset cannot be read or written. Names the file, and what to do."""
 
 
 class DeviceError(SensoriumError, RuntimeError):

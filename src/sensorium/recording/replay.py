@@ -151,7 +151,7 @@ def _warn_of_limits(recording: Recording, device: str) -> None:
     header = recording.config.get("replay")
     if header is not None and header["interval"] > 1:
         warnings.warn(
-            f"{recording.folder} has only every {header['interval']}th step of {header['source']}: sensors with memory "
+            f"{recording.folder} has only one step in {header['interval']} of {header['source']}: sensors with memory "
             "(drift, filters, delays) will read other values; replay the original recording for exact readings",
             stacklevel=3,
         )
