@@ -16,14 +16,14 @@ import pytest
 import sensorium as sn
 
 SOURCE = Path(sn.__file__).parent
-BASE = {"_system", "compiling", "errors", "files", "jit", "options"}
+BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 MAY_IMPORT = {
     "tree": BASE,
     "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
-    "viewer": SENSING | {"suites", "recording", "datasets", "robots", "tasks", "generation"},
+    "viewer": SENSING | {"suites", "recording", "datasets", "robots", "tasks"},
     "poses": set(),
     "suites": SENSING | {"poses"},
     "robots": SENSING | {"poses", "suites"},
@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "tasks": SENSING | {"poses", "suites", "robots", "scenarios"},
     "policies": SENSING | {"poses", "suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"poses", "suites", "robots"},
-    "datasets": SENSING | {"poses", "suites", "robots", "recording", "viewer"},  # view() imports it when it is called
+    "datasets": SENSING | {"poses", "suites", "robots", "recording"},
     "generation": SENSING | {"suites", "datasets", "tasks", "policies"},
     "entities": SENSING | {"poses", "suites", "robots", "datasets"},
     "training": SENSING | {"robots", "suites", "datasets", "tasks", "entities"},

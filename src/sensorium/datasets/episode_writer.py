@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -22,13 +22,48 @@ from sensorium.datasets.row_buffer import ROWS, RowBuffer
 from sensorium.datasets.video_streams import VIDEO_FORMATS, VideoEncoders, VideoStream, image_kind
 from sensorium.errors import OptionError
 from sensorium.files import explain_errors, package_versions, sync
+from sensorium.suites import SensorSuite
 from sensorium.suites.text import check_lengths
-
-if TYPE_CHECKING:
-    from sensorium.tasks import Task
 
 _SYNC_THREADS = 4
 """Threads that flush files to the disk."""
+
+
+class RobotActions(Protocol):
+    """The robot of a task."""
+
+    @property
+    def n_actions(self) -> int:
+        """Size of an action."""
+        ...
+
+    @property
+    def action_names(self) -> list[str]:
+        """Names of the numbers of an action."""
+        ...
+
+
+class TaskTiming(Protocol):
+    """The options of a task."""
+
+    @property
+    def dt(self) -> float:
+        """Seconds per step."""
+        ...
+
+
+class RecordedTask(Protocol):
+    """What :class:`EpisodeWriter` needs of a task; see :class:`sensorium.tasks.Task`."""
+
+    @property
+    def suite(self) -> SensorSuite | None: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def config(self) -> TaskTiming: ...
+    @property
+    def robot(self) -> RobotActions: ...
+    def describe_scene(self, env: int) -> dict[str, Any]: ...
 
 
 class EpisodeWriter:
@@ -55,7 +90,7 @@ class EpisodeWriter:
     """
 
     def __init__(
-        self, folder: Path, task: Task[Any], numbers: Sequence[int], attributes: dict[str, str | float]
+        self, folder: Path, task: RecordedTask, numbers: Sequence[int], attributes: dict[str, str | float]
     ) -> None:
         if task.suite is None:
             raise OptionError("the task has no sensors, so there are no observations to write; set use_sensors=True")
