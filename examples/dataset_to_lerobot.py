@@ -34,7 +34,7 @@ def main(options: Options) -> None:
             policy="planner",
             episodes=options.episodes,
             envs=options.envs,
-            options={"cameras": sn.tasks.views_named(("front", "wrist"), (160, 120))},
+            options={"cameras": sn.tasks.camera_views(("front", "wrist"), (160, 120))},
         ),
         options.out,
     )

@@ -1,4 +1,4 @@
-"""Exports hold what the episodes hold, number by number and frame by frame; and other projects' loaders read them."""
+"""Exports hold every number and frame of the episodes, and the loaders of other projects read them."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.datasets.export.stats import ImageStats, RunningStats
 from sensorium.datasets.export.videos import VideoJoiner
-from sensorium.datasets.video_streams import KINDS, VideoStream, read_video
+from sensorium.datasets.video_streams import VIDEO_FORMATS, VideoStream, read_video
 from sensorium.errors import DatasetError, OptionError
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
@@ -23,7 +23,7 @@ SIZE = (48, 64)
 
 
 def picture(kind: str, step: int, number: int = 0) -> np.ndarray:
-    """An image that tells which step it shows: of an edge that moves over a gradient."""
+    """Return an image that identifies its step: an edge that moves over a gradient."""
     height, width = SIZE
     rows, columns = np.mgrid[:height, :width]
     if kind == "depth":
@@ -44,7 +44,7 @@ def encode(path: Path, images: list[np.ndarray], kind: str = "rgb") -> Path:
 
 
 def add_camera(path: Path, name: str, kinds: tuple[str, ...]) -> None:
-    """Give an episode a camera, as the recorder would have written it; rendering would take a minute."""
+    """Add a camera to an episode as the writer would; rendering would take a minute."""
     number = int(path.stem.removeprefix("episode_"))
     with h5py.File(path, "r+") as file:
         group = file[f"traj_{number}"]
@@ -52,7 +52,7 @@ def add_camera(path: Path, name: str, kinds: tuple[str, ...]) -> None:
         for kind in kinds:
             uuid = name if kind == "rgb" else f"{name}_{kind}"
             images = [picture(kind, step, number) for step in range(length + 1)]
-            video = encode(path.with_name(f"{path.stem}_{uuid}{KINDS[kind]['ending']}"), images, kind)
+            video = encode(path.with_name(f"{path.stem}_{uuid}{VIDEO_FORMATS[kind].suffix}"), images, kind)
             group[f"obs/sensor_data/{uuid}"] = video.name
             space = f"Box of {images[0].shape}"
             suite[uuid] = {"at": f"obs/sensor_data/{uuid}", "space": space, "text": False, "owner": "task"}
@@ -67,21 +67,21 @@ def add_camera(path: Path, name: str, kinds: tuple[str, ...]) -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Two episodes of a task, with a camera of every kind, found valid."""
+    """A valid dataset of two episodes, with a camera of every image kind."""
     from sensorium.generation import GenerateOptions, generate
 
     folder = tmp_path_factory.mktemp("export") / "pick"
     generate(GenerateOptions(task="pick", robot="franka", policy="planner", episodes=2, envs=2, seed=3), folder)
     for path in sorted(folder.glob("*.h5")):
         add_camera(path, "front", ("rgb", "depth", "segmentation"))
-    (folder / "manifest.json").unlink()  # which knows the files without cameras
+    (folder / "manifest.json").unlink()  # it lists the files without cameras
     assert sn.datasets.validate(folder).valid
     return sn.datasets.open(folder)
 
 
 @pytest.fixture(scope="module")
 def exported(data, tmp_path_factory):
-    """Exports of the data set, each made once: ``exported("lerobot")``."""
+    """Exports of the dataset, each made once: ``exported("lerobot")``."""
     folder, made = tmp_path_factory.mktemp("exported"), {}
 
     def get(name: str) -> Path:
@@ -93,16 +93,16 @@ def exported(data, tmp_path_factory):
 
 
 def everything(data) -> set[str]:
-    """Paths of arrays and uuids of texts, images and sensors that are silent: all that an export must account for."""
+    """Paths of arrays and uuids of texts, images and sensors without data: all that an export must account for."""
     episode = data[0]
-    texts = {uuid for uuid, about in episode.suite.items() if about["text"]}
+    texts = {uuid for uuid, entry in episode.suite.items() if entry["text"]}
     arrays = set(episode.paths()) - {episode.suite[uuid]["at"] for uuid in texts}
-    silent = {"object_image_points"}  # the task had no camera to see its objects with
-    return arrays | texts | silent | set(episode.cameras)
+    empty = {"object_image_points"}  # the task had no camera for it
+    return arrays | texts | empty | set(episode.cameras)
 
 
 def key_frames(path: Path, length: int) -> np.ndarray:
-    """Those that were encoded on their own, of the first frames of a video."""
+    """Return the key frames among the first frames of a video."""
     import av
 
     with av.open(str(path)) as file:
@@ -112,7 +112,7 @@ def key_frames(path: Path, length: int) -> np.ndarray:
 # -- statistics -------------------------------------------------------------------------------------------------------
 
 
-def test_statistics_are_those_of_numpy():
+def test_running_statistics_equal_numpy():
     rows = np.random.default_rng(0).normal(5.0, 3.0, (1000, 2, 3)).astype(np.float32)
     running = RunningStats((2, 3), len(rows))
     for part in np.split(rows, [1, 10, 400]):
@@ -126,7 +126,7 @@ def test_statistics_are_those_of_numpy():
         np.testing.assert_allclose(found[name], np.quantile(exact, which, axis=0), rtol=1e-12)
 
 
-def test_numbers_that_are_not_finite_do_not_count():
+def test_statistics_ignore_values_that_are_not_finite():
     rows = np.array([[1.0, np.inf], [np.nan, np.inf], [3.0, -np.inf]])
     running = RunningStats((2,), 3)
     running.add(rows[:1])
@@ -138,7 +138,7 @@ def test_numbers_that_are_not_finite_do_not_count():
     assert (found["min"].tolist(), found["max"].tolist()) == ([1.0, 0.0], [3.0, 0.0])
 
 
-def test_quantiles_of_many_steps_are_those_of_an_even_sample():
+def test_quantiles_of_many_steps_use_every_kth_step():
     values = np.random.default_rng(1).normal(size=300_000)
     running = RunningStats((1,), len(values))
     for part in np.split(values[:, None], 77 * np.arange(1, 3000)):
@@ -150,7 +150,7 @@ def test_quantiles_of_many_steps_are_those_of_an_even_sample():
     np.testing.assert_allclose(found["std"], values.std(), rtol=1e-12)
 
 
-def test_statistics_of_images_are_those_of_numpy():
+def test_image_statistics_equal_numpy():
     images = np.random.default_rng(2).integers(0, 256, (5, 40, 30, 3)).astype(np.uint8)
     images[..., 2] //= 4
     stats, rest = ImageStats(), ImageStats()
@@ -171,35 +171,35 @@ def test_statistics_of_images_are_those_of_numpy():
 # -- videos -----------------------------------------------------------------------------------------------------------
 
 
-def test_joined_videos_have_every_frame_once_and_as_it_was(tmp_path):
+def test_joined_videos_have_every_frame_once_and_unchanged(tmp_path):
     lengths = [12, 25, 1, 30]
     videos = [
         encode(tmp_path / f"{number}.mp4", [picture("rgb", step, number) for step in range(length + 1)])
         for number, length in enumerate(lengths)
     ]
     joiner = VideoJoiner(tmp_path / "joined", FPS, 1 << 30, 1000)
-    places = [joiner.add(path, length) for path, length in zip(videos, lengths, strict=True)]
+    spans = [joiner.add(path, length) for path, length in zip(videos, lengths, strict=True)]
     joiner.close()
     frames = read_video(tmp_path / "joined" / "chunk-000" / "file-000.mp4", "rgb").astype(int)
     assert len(frames) == sum(lengths)
     start = 0
-    for path, length, place in zip(videos, lengths, places, strict=True):
-        assert (place.chunk, place.file) == (0, 0)
-        assert (place.start * 50, place.end * 50) == pytest.approx((start, start + length))
+    for path, length, span in zip(videos, lengths, spans, strict=True):
+        assert (span.chunk, span.file) == (0, 0)
+        assert (span.start * 50, span.end * 50) == pytest.approx((start, start + length))
         was, now = read_video(path, "rgb")[:length].astype(int), frames[start : start + length]
         copied = length - length % 12
         assert (now[:copied] == was[:copied]).all()
-        assert np.abs(now - was).mean() < 1.5  # a step more or less is 1.9
+        assert np.abs(now - was).mean() < 1.5  # one step off would be 1.9
         start += length
 
 
-def test_a_full_file_or_another_encoder_begins_a_new_file(tmp_path):
+def test_full_file_or_another_encoder_begins_a_new_file(tmp_path):
     images = [picture("rgb", step) for step in range(14)]
     first = encode(tmp_path / "first.mp4", images)
     other = tmp_path / "other.mp4"
     import av
 
-    with av.open(str(other), "w") as file:  # other parameters: a decoder of one cannot read the other
+    with av.open(str(other), "w") as file:  # with other codec parameters
         stream = file.add_stream("libx264", rate=FPS)
         stream.height, stream.width, stream.pix_fmt = *SIZE, "yuv420p"
         stream.options = {"preset": "ultrafast", "crf": "5"}
@@ -207,10 +207,10 @@ def test_a_full_file_or_another_encoder_begins_a_new_file(tmp_path):
             file.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         file.mux(stream.encode())
     joiner = VideoJoiner(tmp_path / "joined", FPS, 1 << 30, 2)
-    places = [joiner.add(path, 13) for path in (first, other, first, first)]
+    spans = [joiner.add(path, 13) for path in (first, other, first, first)]
     joiner.close()
-    assert [(place.chunk, place.file, place.start) for place in places[:3]] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
-    assert (places[3].chunk, places[3].file, places[3].start) == (1, 0, 0.26)
+    assert [(span.chunk, span.file, span.start) for span in spans[:3]] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
+    assert (spans[3].chunk, spans[3].file, spans[3].start) == (1, 0, 0.26)
     for name, source, count in (("000/file-000", first, 13), ("000/file-001", other, 13), ("001/file-000", first, 26)):
         frames = read_video(tmp_path / "joined" / f"chunk-{name}.mp4", "rgb").astype(int)
         assert len(frames) == count
@@ -235,7 +235,7 @@ def test_lerobot_has_every_number_of_every_step(data, exported):
     folder = exported("lerobot")
     table = pq.read_table(folder / "data" / "chunk-000" / "file-000.parquet")
     info = json.loads((folder / "meta" / "info.json").read_text())
-    about = json.loads((folder / "meta" / "sensorium.json").read_text())
+    notes = json.loads((folder / "meta" / "sensorium.json").read_text())
     lengths = [episode.length for episode in data]
     assert info["codebase_version"] == "v3.0"
     assert (info["total_episodes"], info["total_frames"], info["fps"]) == (2, sum(lengths), 50)
@@ -247,7 +247,7 @@ def test_lerobot_has_every_number_of_every_step(data, exported):
     def of_all(path: str) -> np.ndarray:
         return np.concatenate([episode[path][: episode.length] for episode in data])
 
-    for path, kept in about["kept"].items():
+    for path, kept in notes["kept"].items():
         if path in ("front",) or "form" in kept:
             continue
         feature = info["features"][kept["name"]]
@@ -255,8 +255,8 @@ def test_lerobot_has_every_number_of_every_step(data, exported):
         assert np.array_equal(rows, of_all(path).reshape(rows.shape)), path
         assert feature["dtype"] == of_all(path).dtype.name
     for uuid in ("task_info", "actions/joint_pos"):
-        said = [json.loads(text) for text in table[about["kept"][uuid]["name"]].to_pylist()]
-        assert said == [each for episode in data for each in episode.text(uuid)[:-1]]
+        readings = [json.loads(text) for text in table[notes["kept"][uuid]["name"]].to_pylist()]
+        assert readings == [each for episode in data for each in episode.text(uuid)[:-1]]
     assert table["index"].to_pylist() == list(range(sum(lengths)))
     assert table["episode_index"].to_pylist() == [n for n, length in enumerate(lengths) for _ in range(length)]
     frames = [step for length in lengths for step in range(length)]
@@ -269,21 +269,21 @@ def test_lerobot_has_every_number_of_every_step(data, exported):
     assert info["features"]["action"]["names"][-1] == "gripper.opening"
 
 
-def test_lerobot_statistics_and_places_are_true(data, exported):
+def test_lerobot_statistics_and_locations(data, exported):
     pq = pytest.importorskip("pyarrow.parquet")
     folder = exported("lerobot")
     stats = json.loads((folder / "meta" / "stats.json").read_text())
     info = json.loads((folder / "meta" / "info.json").read_text())
-    about = json.loads((folder / "meta" / "sensorium.json").read_text())["kept"]
+    notes = json.loads((folder / "meta" / "sensorium.json").read_text())["kept"]
     episodes = pq.read_table(folder / "meta" / "episodes" / "chunk-000" / "file-000.parquet").to_pylist()
     assert set(stats) == {name for name, feature in info["features"].items() if feature["dtype"] != "string"}
     for path in ("obs/agent/qpos", "actions/action", "env_states/actors/robot", "obs/sensor_param/front/intrinsic_cv"):
-        name = about[path]["name"]
+        name = notes[path]["name"]
         each = [episode[path][: episode.length].astype(np.float64) for episode in data]
-        told = [
+        stored = [
             {key.rpartition("/")[2]: row[key] for key in row if key.startswith(f"stats/{name}/")} for row in episodes
         ]
-        for rows, found in ((np.concatenate(each), stats[name]), (each[0], told[0]), (each[1], told[1])):
+        for rows, found in ((np.concatenate(each), stats[name]), (each[0], stored[0]), (each[1], stored[1])):
             assert found["count"] == [len(rows)]
             np.testing.assert_allclose(found["mean"], rows.mean(0), atol=1e-9)
             np.testing.assert_allclose(found["std"], rows.std(0), atol=1e-9)
@@ -310,7 +310,7 @@ def test_lerobot_statistics_and_places_are_true(data, exported):
     assert tasks["task"] == list(dict.fromkeys(episode.scene["instruction"] for episode in data))
 
 
-def test_lerobot_videos_show_the_step_of_their_row(data, exported):
+def test_lerobot_video_frames_match_their_rows(data, exported):
     pytest.importorskip("pyarrow")
     frames = read_video(
         exported("lerobot") / "videos" / "observation.images.front" / "chunk-000" / "file-000.mp4", "rgb"
@@ -318,12 +318,12 @@ def test_lerobot_videos_show_the_step_of_their_row(data, exported):
     source = np.concatenate([episode.video("front")[:-1] for episode in data])
     assert frames.shape == source.shape
     error = np.abs(frames.astype(int) - source).mean(axis=(1, 2, 3))
-    assert error.max() < 1.5  # a step more or less is 1.9
+    assert error.max() < 1.5  # one step off would be 1.9
     assert (error == 0).mean() > 0.8
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_lerobots_own_loader_reads_it(data, exported, tmp_path, monkeypatch):
+def test_lerobot_loader_reads_the_export(data, exported, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     pytest.importorskip("lerobot")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -343,11 +343,11 @@ def test_lerobots_own_loader_reads_it(data, exported, tmp_path, monkeypatch):
             assert torch.equal(item["action"][0], torch.from_numpy(episode["actions/action"][step]))
             assert (
                 np.abs(item["observation.images.front"].permute(1, 2, 0).numpy() - images[step]).mean() < 0.006
-            )  # a step is 0.0075
+            )  # one step off would be 0.0075
             assert item["task"] == episode.scene["instruction"]
             assert item["action_is_pad"].tolist() == [False] + [step == episode.length - 1] * 2
         start += episode.length
-    merged = stats.aggregate_stats([read.meta.stats, read.meta.stats])  # raises if a statistic has a strange form
+    merged = stats.aggregate_stats([read.meta.stats, read.meta.stats])  # raises if a statistic has an unexpected shape
     np.testing.assert_allclose(merged["action"]["mean"], read.meta.stats["action"]["mean"])
 
 
@@ -356,7 +356,7 @@ def test_lerobots_own_loader_reads_it(data, exported, tmp_path, monkeypatch):
 
 def test_robomimic_has_every_number_and_image(data, exported):
     folder = exported("robomimic")
-    about = json.loads((folder / "sensorium.json").read_text())["kept"]
+    notes = json.loads((folder / "sensorium.json").read_text())["kept"]
     with h5py.File(folder / "demos.hdf5") as file:
         assert file["data"].attrs["total"] == sum(len(episode) for episode in data)
         assert json.loads(file["data"].attrs["env_args"])["env_kwargs"]["robot"] == "franka"
@@ -370,7 +370,7 @@ def test_robomimic_has_every_number_and_image(data, exported):
             assert np.array_equal(demo["actions"], episode["actions/action"])
             assert np.array_equal(demo["rewards"], episode["rewards"])
             assert demo["dones"][()].tolist() == [0] * (length - 1) + [1]
-            for path, kept in about.items():
+            for path, kept in notes.items():
                 if path.startswith(("obs/", "env_states/")):
                     name = kept["name"].removeprefix("obs/")
                     rows = episode[path].reshape(length + 1, -1)
@@ -387,7 +387,7 @@ def test_robomimic_has_every_number_and_image(data, exported):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_robomimics_own_loader_reads_it(data, exported):
+def test_robomimic_loader_reads_the_export(data, exported):
     pytest.importorskip("robomimic")
     utils = pytest.importorskip("robomimic.utils.obs_utils")
     loader = pytest.importorskip("robomimic.utils.dataset")
@@ -411,19 +411,19 @@ def test_robomimics_own_loader_reads_it(data, exported):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_minari_loads_it(data, exported, monkeypatch):
+def test_minari_loads_the_export(data, exported, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(exported("minari")))
     assert list(minari.list_local_datasets()) == ["sensorium/pick/franka-planner-v0"]
     read = minari.load_dataset("sensorium/pick/franka-planner-v0")
     assert (read.total_episodes, read.total_steps) == (2, sum(len(episode) for episode in data))
-    about = json.loads((exported("minari") / "sensorium.json").read_text())
-    assert set(about["left_out"]) == {"front_depth", "front_segmentation", "object_image_points"}
+    notes = json.loads((exported("minari") / "sensorium.json").read_text())
+    assert set(notes["left_out"]) == {"front_depth", "front_segmentation", "object_image_points"}
     for found, episode in zip(read.iterate_episodes(), data, strict=True):
         assert np.array_equal(found.actions, episode["actions/action"])
         assert np.array_equal(found.rewards, episode["rewards"])
         assert np.array_equal(found.terminations | found.truncations, episode["terminated"] | episode["truncated"])
-        for path, kept in about["kept"].items():
+        for path, kept in notes["kept"].items():
             if path.startswith(("obs/", "env_states/")):
                 assert np.array_equal(found.observations[kept["name"].removeprefix("observations/")], episode[path])
         assert np.abs(found.observations["front"].astype(int) - episode.video("front")).mean() < 4
@@ -434,7 +434,7 @@ def test_minari_loads_it(data, exported, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_rerun_reads_it(data, exported):
+def test_rerun_reads_the_export(data, exported):
     pytest.importorskip("rerun")
     reader = pytest.importorskip("rerun.chunk")
     for episode in data:
@@ -467,22 +467,22 @@ def test_rerun_reads_it(data, exported):
         )
 
 
-# -- what holds for all -----------------------------------------------------------------------------------------------
+# -- all formats ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "package"), [("lerobot", "pyarrow"), ("robomimic", "h5py"), ("minari", "minari"), ("rerun", "rerun")]
 )
 @pytest.mark.filterwarnings("ignore")
-def test_nothing_is_missing_silently(name, package, data, exported):
+def test_everything_is_kept_or_listed_as_skipped(name, package, data, exported):
     pytest.importorskip(package)
-    (about,) = [json.loads(path.read_text()) for path in exported(name).rglob("sensorium.json")]
-    assert about["kept"].keys() | about["left_out"].keys() == everything(data)
-    assert not about["kept"].keys() & about["left_out"].keys()
-    assert all(about["left_out"].values())
+    (notes,) = [json.loads(path.read_text()) for path in exported(name).rglob("sensorium.json")]
+    assert notes["kept"].keys() | notes["left_out"].keys() == everything(data)
+    assert not notes["kept"].keys() & notes["left_out"].keys()
+    assert all(notes["left_out"].values())
 
 
-def test_what_not_every_episode_has_is_left_out_and_said(data, tmp_path):
+def test_arrays_missing_in_an_episode_are_skipped_and_listed(data, tmp_path):
     folder = shutil.copytree(data.folder, tmp_path / "data")
     with h5py.File(folder / "episode_000001.h5", "r+") as file:
         del file["traj_1/env_states/actors/soda_can"]
@@ -491,16 +491,16 @@ def test_what_not_every_episode_has_is_left_out_and_said(data, tmp_path):
         file["traj_1/obs/extra/tcp_pose"] = rows[:, :3]
     assert sn.datasets.validate(folder).valid
     out = sn.datasets.export(folder, "robomimic", tmp_path / "out", images=False)
-    left = json.loads((out / "sensorium.json").read_text())["left_out"]
-    assert left["env_states/actors/soda_can"] == "not every episode has it"
-    assert left["obs/extra/tcp_pose"] == "its shape or type differs between episodes"
-    assert left["front"] == "images were not asked for"
+    skipped = json.loads((out / "sensorium.json").read_text())["left_out"]
+    assert skipped["env_states/actors/soda_can"] == "not every episode has it"
+    assert skipped["obs/extra/tcp_pose"] == "its shape or type differs between episodes"
+    assert skipped["front"] == "images were not requested"
     with h5py.File(out / "demos.hdf5") as file:
         assert "env_states.actors.soda_can" not in file["data/demo_0/obs"]
         assert "front_image" not in file["data/demo_0/obs"]
 
 
-def test_an_export_is_there_whole_or_not_at_all(data, tmp_path):
+def test_export_is_atomic(data, tmp_path):
     def stop(count: int) -> None:
         raise KeyboardInterrupt
 
@@ -521,37 +521,38 @@ def test_an_export_is_there_whole_or_not_at_all(data, tmp_path):
         sn.datasets.export(data, "robomimic", out / "demos.hdf5")
 
 
-def test_data_sets_that_are_not_whole_are_refused(data, tmp_path):
+def test_invalid_datasets_are_rejected(data, tmp_path):
     folder, out = shutil.copytree(data.folder, tmp_path / "data"), tmp_path / "out"
     (folder / "index.json").unlink()
-    with pytest.raises(DatasetError, match=r"was not validated yet.*run `sensorium validate"):
+    with pytest.raises(DatasetError, match=r"was not validated: .*run `sensorium validate"):
         sn.datasets.export(folder, "robomimic", out)
     shutil.copy(data.folder / "index.json", folder)
     images = [picture("rgb", step) for step in range(5)]
-    encode(folder / "episode_000001_front.mp4", images)  # changed since
-    with pytest.raises(DatasetError, match=r"episode_000001_front.mp4 has 5 frames, unlike.*run `sensorium validate"):
+    encode(folder / "episode_000001_front.mp4", images)  # changed since the validation
+    with pytest.raises(
+        DatasetError,
+        match=r"episode_000001_front.mp4 has 5 frames, which changed .*run `sensorium validate",
+    ):
         sn.datasets.export(folder, "robomimic", out)
     (folder / "episode_000001_front.mp4").write_bytes(b"no video")
     with pytest.raises(DatasetError, match=r"cannot export .*episode_000001_front.mp4.* run `sensorium validate"):
         sn.datasets.export(folder, "robomimic", out)
     assert not sn.datasets.validate(folder).valid
-    with pytest.raises(DatasetError, match="has 2 episodes, of which 1 were found valid"):
+    with pytest.raises(DatasetError, match="has 2 episodes, but 1 valid ones"):
         sn.datasets.export(folder, "robomimic", out)
     for path in folder.glob("episode_000001*"):
         path.unlink()
-    with pytest.raises(DatasetError, match="1 episodes of the 2 that were asked for"):
+    with pytest.raises(DatasetError, match="has 1 of 2 episodes"):
         sn.datasets.export(folder, "robomimic", out)
-    with pytest.raises(DatasetError, match="is no data set"):
+    with pytest.raises(DatasetError, match="is not a dataset"):
         sn.datasets.export(tmp_path, "robomimic", out)
     assert not out.exists()
 
 
-def test_formats_and_packages_that_are_missing_are_named(data, tmp_path, monkeypatch):
-    with pytest.raises(
-        OptionError, match=r"no format 'robomimik' to export to \(did you mean 'robomimic' or 'lerobot'\?\)"
-    ):
+def test_unknown_formats_and_missing_packages_raise(data, tmp_path, monkeypatch):
+    with pytest.raises(OptionError, match=r"no export format 'robomimik' \(did you mean 'robomimic' or 'lerobot'\?\)"):
         sn.datasets.export(data, "robomimik", tmp_path / "out")
-    with pytest.raises(OptionError, match="there are lerobot, robomimic, minari, rerun"):
+    with pytest.raises(OptionError, match="the formats are lerobot, robomimic, minari, rerun"):
         sn.datasets.export(data, "xyz", tmp_path / "out")
     for name, package, extra in (("lerobot", "pyarrow", "export"), ("rerun", "rerun", "rerun")):
         monkeypatch.setitem(sys.modules, package, None)
@@ -560,10 +561,10 @@ def test_formats_and_packages_that_are_missing_are_named(data, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command(data, tmp_path, capsys):
+def test_export_command(data, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["export", str(data.folder), "--format", "robomimic", "--no-images", "--out", str(out)]) == 0
     assert f"{out}: 2 episodes as robomimic" in capsys.readouterr().out
     assert (out / "demos.hdf5").is_file()
-    assert main(["export", str(data.folder), "--format", "robomimic", "--out", str(out)]) == 2
+    assert main(["export", str(data.folder), "--format", "robomimic", "--out", str(out)]) == 1
     assert "not empty" in capsys.readouterr().err

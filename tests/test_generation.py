@@ -1,10 +1,11 @@
-"""Data sets: what is in them, that nothing is lost whoever is killed, and that the same comes out again."""
+"""Datasets: their content, resuming after kills, reproducibility and validation."""
 
 import gc
 import hashlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from sensorium.cli import main
 from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.row_buffer import ROWS
-from sensorium.datasets.video_streams import KINDS, from_stored, to_stored
+from sensorium.datasets.video_streams import VIDEO_FORMATS, from_stored, to_stored
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
 from sensorium.generation import GenerateOptions, cluster, generate
 from sensorium.generation.unit import UnitMaker
@@ -39,13 +40,13 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A data set that nobody interrupted."""
+    """A dataset that was generated without interruption."""
     folder = tmp_path_factory.mktemp("whole") / "pick"
     generate(OPTIONS, folder)
     return folder
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------------
+# -- content ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_sensor_is_in_the_file(whole):
@@ -66,8 +67,8 @@ def test_every_sensor_is_in_the_file(whole):
         assert {"schema_version", "seed", "options", "versions", "task", "robot", "policy"} <= set(attributes)
 
 
-def test_the_file_holds_what_was_observed(whole):
-    """Against a run of the task by hand, of one episode alone, in another number of envs."""
+def test_file_holds_the_observations_actions_and_rewards(whole):
+    """Compare with a manual run of the task, of one episode alone, with another number of envs."""
     task = sn.tasks.make("pick", n_envs=1, seed=3)
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)
@@ -94,7 +95,7 @@ def test_the_file_holds_what_was_observed(whole):
     assert decode(stored["obs/extra/policy_phase"]) == stored.text("policy_phase")
 
 
-def test_ends_are_as_they_happened(whole):
+def test_terminated_truncated_and_fail_flags(whole):
     for episode in sn.datasets.open(whole):
         assert episode["terminated"].tolist() == [False] * (episode.length - 1) + [True]
         assert not episode["truncated"].any()
@@ -106,7 +107,7 @@ def test_videos_have_a_frame_for_every_observation(tmp_path):
     options = GenerateOptions(
         task="pick", episodes=2, envs=2, options={"cameras": cameras, "max_steps": 6}, keep_failed=True, max_attempts=2
     )
-    with pytest.raises(GenerationError, match="0 of 2 episodes succeeded after 2 attempts"):
+    with pytest.raises(GenerationError, match="0 of 2 episodes succeeded in 2 attempts"):
         generate(options, tmp_path / "a")
     kept = sorted((tmp_path / "a" / "failed").glob("*.h5"))
     assert len(kept) == 2
@@ -125,8 +126,8 @@ def test_videos_have_a_frame_for_every_observation(tmp_path):
     depth = episode.video("front_depth")
     true = np.stack([row["front_depth"][0] for row in seen])
     assert depth.shape == true.shape == (7, 64, 96)
-    there = np.isfinite(true)
-    assert np.abs(depth[there] - true[there]).max() <= 0.00051
+    hit = np.isfinite(true)
+    assert np.abs(depth[hit] - true[hit]).max() <= 0.00051
     np.testing.assert_array_equal(
         episode.video("front_segmentation"), np.stack([row["front_segmentation"][0] for row in seen])
     )
@@ -139,7 +140,7 @@ def test_videos_have_a_frame_for_every_observation(tmp_path):
 
 
 @pytest.mark.parametrize("steps", [63, 64, 65])
-def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
+def test_rows_at_block_boundaries_are_complete(tmp_path, steps):
     task = {"max_steps": steps, "str_max_len": None if steps == 65 else 300}
     options = GenerateOptions(task="pick", episodes=1, envs=2, options=task, keep_failed=True, max_attempts=2)
     with pytest.raises(GenerationError, match="0 of 1 episodes"):
@@ -148,9 +149,9 @@ def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
         episode = sn.datasets.Episode(path)
         assert episode.length == steps
         assert episode["truncated"].tolist() == [False] * (steps - 1) + [True]
-        assert [said["step"] for said in episode.text("task_info")] == list(range(steps + 1))
-        told = [said["arm"] for said in episode.text("actions/commanded_action")[1:-1]]
-        np.testing.assert_array_equal(episode["actions/action"][: steps - 1, :7], np.array(told, np.float32))
+        assert [reading["step"] for reading in episode.text("task_info")] == list(range(steps + 1))
+        commands = [reading["arm"] for reading in episode.text("actions/commanded_action")[1:-1]]
+        np.testing.assert_array_equal(episode["actions/action"][: steps - 1, :7], np.array(commands, np.float32))
         pose = episode["obs/extra/robot_base_pose"]
         assert pose.shape == (steps + 1, 7)
         assert (pose == pose[0]).all()
@@ -158,10 +159,10 @@ def test_rows_are_whole_where_blocks_of_them_end(tmp_path, steps):
         assert (moved[1:] > 0).all()
 
 
-def test_two_episodes_of_two_skeletons_are_written_side_by_side(tmp_path):
+def test_files_of_two_skeletons_are_written_side_by_side(tmp_path):
     skeletons = [Skeleton(), Skeleton()]
     for number, skeleton in enumerate(skeletons):
-        skeleton.note("which", number)
+        skeleton.set_attribute("which", number)
         skeleton.declare("obs/value", (), np.dtype(np.float32), ())
     files = [EpisodeFile(tmp_path / f"{number}.h5", number, skeletons[number % 2]) for number in range(4)]
     for number, file in enumerate(files):
@@ -173,7 +174,7 @@ def test_two_episodes_of_two_skeletons_are_written_side_by_side(tmp_path):
             np.testing.assert_array_equal(group["obs/value"], [number] * 5)
 
 
-def test_the_garbage_collector_is_left_as_it_was(tmp_path):
+def test_garbage_collector_state_is_restored(tmp_path):
     frozen = []
     maker = UnitMaker(GenerateOptions(task="pick", envs=1), tmp_path)
     maker.make(0, [0], lambda steps: frozen.append(gc.get_freeze_count() > 0))
@@ -185,13 +186,13 @@ def test_the_garbage_collector_is_left_as_it_was(tmp_path):
     gc.freeze()
     try:
         maker.make(0, [0])
-        assert gc.get_freeze_count() > 0  # somebody else's
+        assert gc.get_freeze_count() > 0  # frozen by the program
     finally:
         gc.unfreeze()
     maker.close()
 
 
-def test_a_process_of_a_cluster_frees_the_task_of_the_data_set_before(tmp_path):
+def test_cluster_process_frees_the_task_of_the_previous_dataset(tmp_path):
     tasks = []
     for seed in range(2):
         options = GenerateOptions(task="pick", envs=1, seed=seed).model_dump_json()
@@ -203,11 +204,11 @@ def test_a_process_of_a_cluster_frees_the_task_of_the_data_set_before(tmp_path):
     cluster._makers.popitem()[1].close()
 
 
-def test_what_is_said_after_the_end_is_not_looked_at(tmp_path):
+def test_readings_after_the_end_of_an_episode_are_ignored(tmp_path):
     task = sn.tasks.make("pick", n_envs=2, seed=0, max_steps=6)
-    says = sn.suites.DictSensor("mine", lambda: [{"v": float("nan") if done else 1.0} for done in over], 100)
+    sensor = sn.suites.DictSensor("mine", lambda: [{"v": float("nan") if done else 1.0} for done in over], 100)
     over = np.zeros(2, bool)
-    task.suite.add(says, "test")
+    task.suite.add(sensor, "test")
     observation, _ = task.reset()
     writer = EpisodeWriter(tmp_path, task, [0, 1], {})
     writer.begin(observation)
@@ -224,14 +225,14 @@ def test_what_is_said_after_the_end_is_not_looked_at(tmp_path):
             assert decode(file[f"traj_{number}/obs/extra/mine"][()]) == [{"v": 1.0}] * (steps + 1)
 
 
-def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):
+def test_texts_and_arrays_of_any_width_round_trip(tmp_path):
     texts = [[b"{}"] * ROWS, [b"{%s}" % (b"x" * count) for count in range(50)]]
     skeleton = Skeleton()
     skeleton.declare("obs/extra/none", (0,), np.dtype(np.float32), (0,))
     skeleton.declare("obs/extra/numbers", (2, 3), np.dtype(np.int16), (2, 3), "m")
     file = EpisodeFile(tmp_path / "a.h5", 3, skeleton)
     for number, some in enumerate(texts):
-        file.extend_texts("obs/extra/said", number * ROWS, some, 70)
+        file.extend_texts("obs/extra/text", number * ROWS, some, 70)
         file.extend_texts("obs/extra/free", number * ROWS, some, None)
         file.extend("obs/extra/none", number * ROWS, np.zeros((ROWS, 0), np.float32), len(some))
         rows = np.zeros((ROWS, 2, 3), np.int16)
@@ -241,8 +242,8 @@ def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):
     with h5py.File(file.part) as stored:
         group = stored["traj_3/obs/extra"]
         expected = [text for some in texts for text in some]
-        assert group["said"].shape == (len(expected), 70)
-        assert [row.tobytes().rstrip(b"\0") for row in group["said"][()]] == expected
+        assert group["text"].shape == (len(expected), 70)
+        assert [row.tobytes().rstrip(b"\0") for row in group["text"][()]] == expected
         assert group["free"][()].tolist() == expected
         assert group["none"].shape == (len(expected), 0)
         np.testing.assert_array_equal(group["numbers"][:, 1, 2], [1] * ROWS + [2] * 50)
@@ -251,19 +252,19 @@ def test_texts_and_arrays_of_any_width_are_read_as_they_were_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_depth_keeps_half_a_millimetre_over_its_whole_range():
+def test_depth_is_accurate_to_half_a_millimetre():
     depth = np.array([[0.0004, 0.0123456, 0.5, 1.23456, 9.9996, 65.53, np.inf]], np.float32)
     back = from_stored(to_stored(depth, "depth"), "depth")
     assert np.isinf(back[0, -1])
     assert np.abs(back[0, 1:-1] - depth[0, 1:-1]).max() <= 0.000501
     assert to_stored(np.array([[100.0]]), "depth")[0, 0] == 65535
-    assert KINDS["depth"]["scale"] == 0.001
+    assert VIDEO_FORMATS["depth"].scale == 0.001
 
 
-# -- the same again ---------------------------------------------------------------------------------------------------
+# -- reproducibility --------------------------------------------------------------------------------------------------
 
 
-def test_a_second_run_redoes_nothing(whole):
+def test_second_run_makes_no_episode_again(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.glob("episode_*")}
     made = generate(OPTIONS, whole)
     assert made.made == 0
@@ -271,7 +272,7 @@ def test_a_second_run_redoes_nothing(whole):
     assert {path: path.stat().st_mtime_ns for path in whole.glob("episode_*")} == before
 
 
-def test_more_episodes_are_added_to_those_that_are_there(whole, tmp_path):
+def test_more_episodes_are_added_to_existing_ones(whole, tmp_path):
     folder = tmp_path / "more"
     few = generate(OPTIONS.model_copy(update={"episodes": 4}), folder)
     assert few.made == 4
@@ -280,7 +281,7 @@ def test_more_episodes_are_added_to_those_that_are_there(whole, tmp_path):
     assert digests(folder) == digests(whole)
 
 
-def test_processes_make_what_one_makes_and_one_that_dies_is_replaced(whole, tmp_path):
+def test_workers_make_the_same_dataset_and_a_killed_worker_is_replaced(whole, tmp_path):
     killed = []
 
     def kill_once(ledger, env_steps):
@@ -296,28 +297,28 @@ def test_processes_make_what_one_makes_and_one_that_dies_is_replaced(whole, tmp_
 
 
 @pytest.mark.parametrize("moment", [0.2, 0.5, 0.8])
-def test_a_killed_generation_is_resumed_to_the_same_data_set(whole, tmp_path, moment):
+def test_killed_generation_resumes_to_the_same_dataset(whole, tmp_path, moment):
     folder = tmp_path / "killed"
     words = ["generate", "pick", "--episodes", "6", "--envs", "2", "--seed", "3", "--out", str(folder)]
     process = subprocess.Popen([sys.executable, "-m", "sensorium.cli", *words], stderr=subprocess.DEVNULL)
-    most = int(moment * 6)
+    min_episodes = int(moment * 6)
     deadline = time.monotonic() + 60
-    while len(list(folder.glob("episode_*.h5"))) < most and time.monotonic() < deadline:
+    while len(list(folder.glob("episode_*.h5"))) < min_episodes and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(moment / 2)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    there = {path.name: path.stat().st_mtime_ns for path in folder.glob("episode_*.h5")}
-    assert len(there) >= most
-    for name in there:  # what has its name is whole
+    existing = {path.name: path.stat().st_mtime_ns for path in folder.glob("episode_*.h5")}
+    assert len(existing) >= min_episodes
+    for name in existing:  # a file under its final name is complete
         sn.datasets.Episode(folder / name)
     assert main(words) == 0
-    assert {name: (folder / name).stat().st_mtime_ns for name in there} == there
+    assert {name: (folder / name).stat().st_mtime_ns for name in existing} == existing
     assert digests(folder) == digests(whole)
     assert main(["validate", str(folder)]) == 0
 
 
-def test_a_cluster_that_loses_a_node_makes_the_same(whole, tmp_path):
+def test_cluster_that_loses_a_node_makes_the_same_dataset(whole, tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -350,7 +351,7 @@ def copy(whole, tmp_path):
     return folder
 
 
-def test_a_valid_data_set_gets_an_index(copy, capsys):
+def test_validate_writes_an_index(copy, capsys):
     assert main(["validate", str(copy)]) == 0
     assert "6 episodes" in capsys.readouterr().out
     entries = json.loads((copy / "index.json").read_text())["episodes"]
@@ -398,15 +399,13 @@ def break_file(path):
         (break_rows, "tcp_pose has .* rows instead of"),
         (break_sensor, "the sensor 'task_info' is missing"),
         (break_text, ""),
-        (break_end, "do not end at the last step"),
-        (break_number, "episode_000002.h5 was changed after it was written"),
-        (break_file, "cannot be read"),
-        (os.unlink, "there are 5 episodes, and 6 were asked for"),
+        (break_end, "must end .* at its last step"),
+        (break_number, "episode_000002.h5 was changed or damaged after it was written"),
+        (break_file, "cannot read"),
+        (os.unlink, "there are 5 of 6 episodes"),
     ],
 )
-def test_what_is_broken_is_found_and_named(copy, capsys, how, text):
-    import re
-
+def test_validate_reports_damage_by_name(copy, capsys, how, text):
     how(copy / "episode_000002.h5")
     assert main(["validate", str(copy)]) == 1
     out = capsys.readouterr().out
@@ -417,18 +416,18 @@ def test_what_is_broken_is_found_and_named(copy, capsys, how, text):
 @pytest.mark.parametrize(
     "how", [break_file, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes() + b"x")]
 )
-def test_an_episode_that_was_damaged_is_made_again(whole, copy, how):
+def test_damaged_episode_is_generated_again(whole, copy, how):
     how(copy / "episode_000002.h5")
     assert generate(OPTIONS, copy).made == 1
     assert digests(copy) == digests(whole)
 
 
 def exact(folder: Path) -> dict[str, str]:
-    """Check sums of all but colour videos, which are not always the same, and the manifest, which has their sums."""
-    return {name: sum_ for name, sum_ in digests(folder).items() if not name.endswith((".mp4", "manifest.json"))}
+    """Checksums of all files except colour videos, which are not always identical, and the manifest."""
+    return {name: digest for name, digest in digests(folder).items() if not name.endswith((".mp4", "manifest.json"))}
 
 
-def test_episodes_with_depth_come_out_to_the_byte_again(tmp_path):
+def test_episodes_with_depth_are_reproducible_to_the_byte(tmp_path):
     cameras = [
         {"name": name, "depth": True, "segmentation": True, "resolution": [64, 48]} for name in ("front", "wrist")
     ]
@@ -446,8 +445,8 @@ def test_episodes_with_depth_come_out_to_the_byte_again(tmp_path):
     assert exact(tmp_path / "b") == before
 
 
-def test_sums_of_what_was_made_again_are_its_own(whole, copy):
-    """also where it is as long as before"""
+def test_checksums_of_regenerated_episodes_are_updated(whole, copy):
+    """Also if the file has the same size as before."""
     manifest = json.loads((copy / "manifest.json").read_text())
     right = manifest["episode_000002"]["episode_000002.h5"]["crc32"]
     manifest["episode_000002"]["episode_000002.h5"]["crc32"] = 1
@@ -457,9 +456,9 @@ def test_sums_of_what_was_made_again_are_its_own(whole, copy):
     assert json.loads((copy / "manifest.json").read_text())["episode_000002"]["episode_000002.h5"]["crc32"] == right
 
 
-def test_failures_can_be_looked_at_afterwards(tmp_path):
+def test_failed_episodes_can_be_kept_in_a_second_run(tmp_path):
     options = OPTIONS.model_copy(update={"envs": 1, "max_attempts": 1, "options": {"max_steps": 5}})
-    with pytest.raises(GenerationError, match="look at what fails with keep_failed"):
+    with pytest.raises(GenerationError, match="inspect the failures with keep_failed"):
         generate(options, tmp_path / "pick")
     assert [path.name for path in (tmp_path / "pick" / "failed").iterdir()] == ["episode_000000.json"]
     with pytest.raises(GenerationError, match="0 of 6"):
@@ -467,63 +466,63 @@ def test_failures_can_be_looked_at_afterwards(tmp_path):
     assert (tmp_path / "pick" / "failed" / "episode_000000.h5").is_file()
 
 
-def test_an_episode_that_the_manifest_lacks_is_told(copy):
+def test_validate_reports_an_episode_missing_in_the_manifest(copy):
     manifest = json.loads((copy / "manifest.json").read_text())
     name = sorted(manifest)[1]
     del manifest[name]
     (copy / "manifest.json").write_text(json.dumps(manifest))
     found = sn.datasets.validate(copy)
     assert not found.valid
-    assert any(name in problem and "does not know it" in problem for problem in found.problems)
+    assert any(name in problem and "is not in manifest.json" in problem for problem in found.problems)
 
 
-def test_cameras_are_not_named_as_another_ones_depth():
+def test_ambiguous_camera_names_raise():
     for name in ("seen_segmentation", "rgb_depth"):
         with pytest.raises(OptionError, match=f"{name}.*choose another name"):
             sn.tasks.make("pick", cameras=[{"name": name}])
 
 
-def test_a_manifest_that_cannot_be_read_is_told(copy, capsys):
+def test_unreadable_manifest_is_reported(copy, capsys):
     (copy / "manifest.json").write_text("{")
     assert main(["validate", str(copy)]) == 1
-    assert "manifest.json cannot be read" in capsys.readouterr().out
-    with pytest.raises(DatasetError, match="cannot be read"):
+    assert "cannot read" in capsys.readouterr().out
+    with pytest.raises(DatasetError, match=r"cannot read .*manifest.json"):
         generate(OPTIONS, copy)
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
-def test_other_options_or_foreign_folders_are_refused(copy, tmp_path):
+def test_other_options_and_foreign_folders_are_rejected(copy, tmp_path):
     before = digests(copy)
-    with pytest.raises(DatasetError, match="seed = 3, and now it is 4"):
+    with pytest.raises(DatasetError, match="seed = 3, got 4"):
         generate(OPTIONS.model_copy(update={"seed": 4}), copy)
-    with pytest.raises(DatasetError, match="6 episodes, and now 2"):
+    with pytest.raises(DatasetError, match="6 episodes, got episodes = 2"):
         generate(OPTIONS.model_copy(update={"episodes": 2}), copy)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("keep me")
-    with pytest.raises(DatasetError, match="not empty, and no data set"):
+    with pytest.raises(DatasetError, match="not empty and holds no dataset"):
         generate(OPTIONS, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
     assert digests(copy) == before
 
 
-def test_options_that_were_wrong_do_not_spoil_the_folder(tmp_path):
+def test_folder_is_usable_after_invalid_options(tmp_path):
     with pytest.raises(NameNotFoundError, match="did you mean 'planner'"):
         generate(OPTIONS.model_copy(update={"policy": "plannr"}), tmp_path / "pick")
     assert generate(OPTIONS.model_copy(update={"episodes": 1}), tmp_path / "pick").episodes == 1
 
 
-def test_names_and_numbers(whole, capsys):
+def test_unknown_names_and_numbers_raise(whole, capsys):
     data = sn.datasets.open(whole)
     assert len(data) == 6
     with pytest.raises(IndexError, match="6 episodes"):
         data[6]
     with pytest.raises(NameNotFoundError, match="did you mean 'obs/agent/qpos'"):
         data[0]["obs/agent/qpo"]
-    with pytest.raises(NameNotFoundError, match="no images 'front'"):
+    with pytest.raises(NameNotFoundError, match="no video 'front'"):
         data[0].video("front")
-    with pytest.raises(DatasetError, match="no data set"):
+    with pytest.raises(DatasetError, match="not a dataset"):
         sn.datasets.Dataset(whole.parent)
     assert main(["generate", "pik", "--out", str(whole.parent / "x")]) == 2
     assert "did you mean 'pick'" in capsys.readouterr().err
@@ -533,17 +532,17 @@ def test_names_and_numbers(whole, capsys):
         sn.tasks.make("pick", n_envs=2).reset(numbers=[1])
 
 
-def test_a_data_set_gives_some_of_its_episodes(whole):
+def test_slices_of_a_dataset(whole):
     data = sn.datasets.open(whole)
     assert [each.number for each in data[1:3]] == [each.number for each in list(data)[1:3]]
     assert data[99:] == []
-    with pytest.raises(OptionError, match="whole numbers and slices, got 'first'"):
+    with pytest.raises(OptionError, match="integers and slices, got 'first'"):
         data["first"]
 
 
-def test_commands_name_what_they_cannot_read_or_write(whole, tmp_path, capsys):
+def test_commands_name_the_file_they_cannot_read_or_write(whole, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert main(["replay", str(whole), "--out", str(tmp_path / "r")]) == 2
-    assert "is no recording" in capsys.readouterr().err
-    assert main(["plot", "IMU", "--out", str(tmp_path / "file" / "x.png")]) == 2
+    assert main(["replay", str(whole), "--out", str(tmp_path / "r")]) == 1
+    assert "is not a recording" in capsys.readouterr().err
+    assert main(["plot", "IMU", "--out", str(tmp_path / "file" / "x.png")]) == 1
     assert str(tmp_path / "file") in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Replay: a recording, sensed again, reads what it read; and images of it are those of the scene."""
+"""Replay: readings equal the recorded ones to the bit, and images are those of the scene."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def test_replay_reproduces_every_reading(tmp_path, n_envs):
             if step == 30:
                 scene.set_state(scene.get_state()[some] * 1.0, envs=some)
             if step == 35:
-                scene["cargo"].set_pose(pos=(0, 0, 0.4))  # seen by the next step, without a restart
+                scene["cargo"].set_pose(pos=(0, 0, 0.4))  # takes effect at the next step, without a restart
             scene["rover"].set_ctrl(rng.uniform(-5, 5, (n_envs, 2)))
             scene.step()
             if step == 40:
@@ -66,16 +66,16 @@ def test_replay_reproduces_every_reading(tmp_path, n_envs):
                 scene.sensors["gps"].set(dropout=0.5)
             recorder.step()
             seen.append(copied(scene))
-    episode = sn.datasets.open(tmp_path / "a")
-    again = episode.build_scene()
-    tracer = Retracer(episode, again)
+    recording = sn.datasets.open(tmp_path / "a")
+    again = recording.build_scene()
+    tracer = Retracer(recording, again)
     for step, expected in enumerate(seen):
         tracer.to(step)
         for name, value in again.state_dict().items():
             assert torch.equal(torch.nan_to_num(value), torch.nan_to_num(expected[name])), f"{name} of step {step}"
 
 
-def test_a_recording_that_begins_late_is_replayed_exactly(tmp_path):
+def test_recording_started_after_some_steps_is_replayed_exactly(tmp_path):
     scene = every_sensor(2)
     scene.sensors["imu"].set(dropout=0.3)
     scene.step(17)
@@ -85,10 +85,10 @@ def test_a_recording_that_begins_late_is_replayed_exactly(tmp_path):
             scene.step()
             recorder.step()
             seen.append(copied(scene))
-    episode = sn.datasets.open(tmp_path / "a")
-    again = episode.build_scene()
-    tracer = Retracer(episode, again)
-    for step in (0, 4, 11):  # those between are sensed on the way
+    recording = sn.datasets.open(tmp_path / "a")
+    again = recording.build_scene()
+    tracer = Retracer(recording, again)
+    for step in (0, 4, 11):  # the steps between are sensed on the way
         tracer.to(step)
         for name, value in again.state_dict().items():
             assert torch.equal(torch.nan_to_num(value), torch.nan_to_num(seen[step][name])), name
@@ -96,23 +96,23 @@ def test_a_recording_that_begins_late_is_replayed_exactly(tmp_path):
         tracer.to(3)
 
 
-def test_another_seed_reads_otherwise(tmp_path):
-    """what makes the tests above worth something: the readings do depend on the random state"""
+def test_another_seed_changes_the_readings(tmp_path):
+    """The tests above are meaningful: readings depend on the random state."""
     scene = every_sensor(2)
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(5)
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     config["scene"]["seed"] += 1
     (tmp_path / "a" / "config.json").write_text(json.dumps(config))
-    episode = sn.datasets.open(tmp_path / "a")
-    again = episode.build_scene()
-    Retracer(episode, again).to(4)
-    assert not np.array_equal(again.state_dict()["second.measured"], episode[4]["second.measured"])
-    np.testing.assert_array_equal(again.state_dict()["second.ground_truth"], episode[4]["second.ground_truth"])
+    recording = sn.datasets.open(tmp_path / "a")
+    again = recording.build_scene()
+    Retracer(recording, again).to(4)
+    assert not np.array_equal(again.state_dict()["second.measured"], recording[4]["second.measured"])
+    np.testing.assert_array_equal(again.state_dict()["second.ground_truth"], recording[4]["second.ground_truth"])
 
 
 class Lamp(sn.Module):
-    """Something of a user's own that is not in the physics, and writes itself back."""
+    """A user module outside the physics that writes its own replay data."""
 
     def __init__(self) -> None:
         self.brightness = sn.Buffer(0.0)
@@ -122,7 +122,7 @@ class Lamp(sn.Module):
         self.written.append(self.brightness.value)
 
 
-def test_modules_of_ones_own_are_written_back(tmp_path):
+def test_user_modules_write_their_replay_data(tmp_path):
     scene = drop_scene()
     scene.build()
     scene.add_child("lamp", Lamp())
@@ -131,12 +131,12 @@ def test_modules_of_ones_own_are_written_back(tmp_path):
             scene._children["lamp"].brightness.value = step / 2
             scene.step()
             recorder.step()
-    episode = sn.datasets.open(tmp_path / "a")
-    again = episode.build_scene()
-    again.load_state_dict(episode.read_state_dict(2))  # what is rebuilt knows nothing of the lamp
+    recording = sn.datasets.open(tmp_path / "a")
+    again = recording.build_scene()
+    again.load_state_dict(recording.read_state_dict(2))  # the rebuilt scene has no lamp
     lamp = Lamp()
     again.add_child("lamp", lamp)
-    Retracer(episode, again).to(3)
+    Retracer(recording, again).to(3)
     assert lamp.written == [0.0, 0.5, 1.0, 1.5]
 
 
@@ -175,23 +175,23 @@ def falling(tmp_path_factory):
 
 
 def same(a, b):
-    """Whether two recordings hold the same frames."""
+    """Assert that two recordings hold the same frames."""
     assert len(a) == len(b)
     for index in range(len(a)):
         left, right = a[index], b[index]
         assert set(left) == set(right)
         for name in left:
             np.testing.assert_array_equal(left[name], right[name], err_msg=f"{name} of frame {index}")
-        for name, about in a.images.items():
-            one, other = (episode._image(about["kind"], name, index, None) for episode in (a, b))
-            if about["kind"] == "rgb":  # how a video is compressed depends on where its files begin
+        for name, header in a.images.items():
+            one, other = (recording._image(header["kind"], name, index, None) for recording in (a, b))
+            if header["kind"] == "rgb":  # video compression depends on where the files begin
                 assert np.abs(one.astype(int) - other).mean() < 2
             else:
                 np.testing.assert_array_equal(one, other)
 
 
 @needs_gl
-def test_images_of_a_replay_are_those_of_the_scene(falling, tmp_path):
+def test_replayed_images_equal_the_scene_images(falling, tmp_path):
     folder, frames = falling
     seen = replay(folder, tmp_path / "seen", ReplayOptions(images=KINDS, segment_frames=12))
     assert len(seen) == 30
@@ -200,7 +200,7 @@ def test_images_of_a_replay_are_those_of_the_scene(falling, tmp_path):
     for index in (0, 13, 29, 12, 11):
         for name in source.names:
             np.testing.assert_array_equal(seen[index][name], source[index][name], err_msg=name)
-        for camera in ("front", "late"):  # the one of now, and one with a shutter, that is late
+        for camera in ("front", "late"):  # without and with rate and delay
             error = np.abs(seen.read_rgb(camera, index).astype(int) - frames[index][camera].numpy())
             assert error.mean() < 3, f"{camera}, {index}"
     scene = source.build_scene()
@@ -228,7 +228,7 @@ def test_images_of_a_replay_are_those_of_the_scene(falling, tmp_path):
 
 
 @needs_gl
-def test_a_replay_can_be_replayed(falling, tmp_path):
+def test_replay_of_a_replay_is_identical(falling, tmp_path):
     first = replay(falling[0], tmp_path / "b")
     same(first, replay(tmp_path / "b", tmp_path / "c"))
 
@@ -246,7 +246,7 @@ class Interrupt:
 
 
 @needs_gl
-def test_an_interrupted_replay_goes_on_where_it_was(falling, tmp_path):
+def test_interrupted_replay_resumes_without_rewriting_files(falling, tmp_path):
     options = ReplayOptions(images=("rgb", "depth"), interval=2, segment_frames=4)
     whole = replay(falling[0], tmp_path / "whole", options)
     assert len(whole) == 15
@@ -258,28 +258,28 @@ def test_an_interrupted_replay_goes_on_where_it_was(falling, tmp_path):
     assert not sn.recording.check(tmp_path / "b").whole
     resumed = []
     again = replay(falling[0], tmp_path / "b", options, resume=True, progress=resumed.append)
-    assert resumed[0] >= 5  # frames that were there
+    assert resumed[0] >= 5  # frames that were complete
     assert sum(resumed) == 15
-    assert {path: path.stat().st_ino for path in written} == written  # nothing was written again
+    assert {path: path.stat().st_ino for path in written} == written  # no file was written again
     same(whole, again)
     assert sn.recording.check(tmp_path / "b").whole
 
 
 @needs_gl
-def test_a_replay_that_was_killed_goes_on(falling, tmp_path):
+def test_killed_replay_resumes(falling, tmp_path):
     options = ReplayOptions(images=("rgb",), interval=3, segment_frames=4)
     whole = replay(falling[0], tmp_path / "whole", options)
     shutil.copytree(tmp_path / "whole", tmp_path / "b")
     state = tmp_path / "b" / "state" / "common"
     (state / "00000004.jsonl").unlink()
-    (state / "00000004.h5").rename(state / "00000004.h5.part")  # the last thing that is written of a run of frames
+    (state / "00000004.h5").rename(state / "00000004.h5.part")  # the chunk is the last file of a run
     with pytest.raises(sn.DatasetError, match="missing before 00000008"):
         sn.datasets.open(tmp_path / "b")
     same(whole, replay(falling[0], tmp_path / "b", options, resume=True))
 
 
 @needs_gl
-def test_other_cameras_and_sensors(falling, tmp_path):
+def test_replay_with_other_cameras_and_sensors(falling, tmp_path):
     file = tmp_path / "more.json"
     file.write_text(
         json.dumps(
@@ -296,10 +296,10 @@ def test_other_cameras_and_sensors(falling, tmp_path):
     assert len(seen) == 2
     assert list(seen.source_steps) == [0, 10]
     assert set(seen.images) == {"top.rgb", "top.depth"}
-    assert seen.read_rgb("top", 1).shape == (2, 21, 31, 3)  # odd sizes keep all their pixels
+    assert seen.read_rgb("top", 1).shape == (2, 21, 31, 3)  # odd sizes keep all pixels
     source = sn.datasets.open(falling[0])
     np.testing.assert_array_equal(seen[1]["box.position"], source[10]["box.position"])
-    np.testing.assert_array_equal(seen[1]["imu.measured"], seen[1]["imu.ground_truth"])  # the new one is perfect
+    np.testing.assert_array_equal(seen[1]["imu.measured"], seen[1]["imu.ground_truth"])  # the new sensor is ideal
     assert not np.array_equal(source[10]["imu.measured"], source[10]["imu.ground_truth"])
     assert "lidar.measured" in seen.names
     scene = seen.build_scene()
@@ -308,7 +308,7 @@ def test_other_cameras_and_sensors(falling, tmp_path):
     assert replay(falling[0], tmp_path / "small", smaller).read_depth("front", 0).shape == (2, 24, 32)
 
 
-def test_replays_that_cannot_be(falling, tmp_path):
+def test_invalid_replays_raise(falling, tmp_path):
     folder = falling[0]
     with pytest.raises(sn.NameNotFoundError, match="did you mean 'front'"):
         replay(folder, tmp_path / "b", ReplayOptions(images=("rgb",), cameras=("frint",)))
@@ -316,7 +316,7 @@ def test_replays_that_cannot_be(falling, tmp_path):
         ReplayOptions(images=("rgbd",))
     with pytest.raises(sn.OptionError, match="interval"):
         ReplayOptions(interval=0)
-    with pytest.raises(sn.DatasetError, match="which it is read from"):
+    with pytest.raises(sn.DatasetError, match="which holds its source"):
         replay(folder, folder, overwrite=True)
     assert not (tmp_path / "b").exists()
     replay(folder, tmp_path / "b", ReplayOptions(interval=15))
@@ -344,10 +344,10 @@ def test_replays_that_cannot_be(falling, tmp_path):
         ('[{"uuid": "a"}]', "needs a type"),
         ('[{"type": "Lidra", "link": "box"}]', "did you mean 'Lidar'"),
         ('[{"type": "Camera", "pso": [0, 0, 0]}]', "did you mean 'pos'"),
-        ("[", "cannot be read"),
+        ("[", "cannot read"),
     ],
 )
-def test_files_of_sensors_that_are_wrong(tmp_path, text, match):
+def test_invalid_sensor_files_raise(tmp_path, text, match):
     file = tmp_path / "sensors.json"
     file.write_text(text)
     with pytest.raises(sn.OptionError, match=match) as caught:
@@ -359,28 +359,28 @@ def test_files_of_sensors_that_are_wrong(tmp_path, text, match):
 
 
 @needs_gl
-def test_the_commands(tmp_path, capsys, monkeypatch):
+def test_record_check_and_replay_commands(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "record --robot diffdrive --scenario random-path --steps 12 --envs 2 --seed 0 --out runs/a"
     assert main(words.split()) == 0
     assert "12 steps of 2 envs" in capsys.readouterr().out
-    assert main(words.split()) == 2
+    assert main(words.split()) == 1
     assert "is not empty" in capsys.readouterr().err
-    assert main(["check", "runs/a"]) == 0
+    assert main(["check", "runs/a"]) == main(["validate", "runs/a"]) == 0
     assert (tmp_path / "runs" / "a" / "occupancy_map" / "map.yaml").is_file()
     replayed = "replay runs/a --out runs/seen --rgb --instance-segmentation --interval 5 --resolution 32 24"
     assert main(replayed.split()) == 0
     assert main([*replayed.split(), "--resume"]) == 0
     assert main(["check", "runs/seen"]) == 0
-    seen, episode = sn.datasets.open("runs/seen"), sn.datasets.open("runs/a")
+    seen, recording = sn.datasets.open("runs/seen"), sn.datasets.open("runs/a")
     assert seen.read_instance("robot.rig.front_left", 2).shape == (2, 24, 32)
-    for name in episode.names:
+    for name in recording.names:
         if not name.startswith("scenario."):
-            np.testing.assert_array_equal(seen[2][name], episode[10][name], err_msg=name)
-    scene = episode.build_scene()
-    scene.load_state_dict(episode.read_state_dict(7))
+            np.testing.assert_array_equal(seen[2][name], recording[10][name], err_msg=name)
+    scene = recording.build_scene()
+    scene.load_state_dict(recording.read_state_dict(7))
     scene.write_replay_data()
-    np.testing.assert_array_equal(scene.get_state(), episode[7]["physics"])
+    np.testing.assert_array_equal(scene.get_state(), recording[7]["physics"])
     next((tmp_path / "runs" / "seen" / "rgb").rglob("*.mp4")).unlink()
     capsys.readouterr()
     assert main(["check", "runs/seen"]) == 1
@@ -390,27 +390,29 @@ def test_the_commands(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "match"),
+    ("words", "status", "match"),
     [
-        ("check nothing", "there is no folder 'nothing'"),
-        ("replay nothing --out b", "there is no folder 'nothing'"),
-        ("record --steps 0 --out b", "--steps must be at least 1"),
-        ("record --robot difdrive --out b", "did you mean 'diffdrive'"),
-        ("record --scenario random --out b", "random-path"),
-        ("record --world nothing.xml --out b", "nothing.xml"),
-        ("replay nothing --out b --modules nothing.at.all", "--modules nothing.at.all"),
+        ("check nothing", 1, "the folder 'nothing' does not exist"),
+        ("validate nothing", 1, "the folder 'nothing' does not exist"),
+        ("replay nothing --out b", 1, "the folder 'nothing' does not exist"),
+        ("record --steps 0 --out b", 2, "--steps must be >= 1, got 0"),
+        ("record --robot difdrive --out b", 2, "did you mean 'diffdrive'"),
+        ("record --scenario random --out b", 2, "random-path"),
+        ("record --world nothing.xml --out b", 1, "nothing.xml"),
+        ("replay nothing --out b --modules nothing.at.all", 2, "--modules nothing.at.all"),
     ],
 )
-def test_commands_that_cannot_be(tmp_path, capsys, monkeypatch, words, match):
+def test_invalid_commands_print_one_line_and_a_status(tmp_path, capsys, monkeypatch, words, status, match):
     monkeypatch.chdir(tmp_path)
-    assert main(words.split()) == 2
+    assert main(words.split()) == status
     text = capsys.readouterr().err
     assert match in text
-    assert "Traceback" not in text
+    assert text.startswith(f"sensorium {words.split()[0]}: ")
+    assert len(text.splitlines()) == 1
     assert not (tmp_path / "b").exists()
 
 
-def test_ctrl_c_keeps_what_was_recorded(tmp_path, capsys, monkeypatch):
+def test_ctrl_c_keeps_the_recorded_steps(tmp_path, capsys, monkeypatch):
     step = sn.recording.Recorder.step
 
     def interrupted(self):
@@ -424,14 +426,14 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path, capsys, monkeypatch):
     assert sn.recording.check(tmp_path / "a").n_steps == 5
 
 
-def test_a_second_recording_knows_what_was_set_in_the_first(tmp_path):
+def test_second_recording_keeps_sensor_changes_of_the_first(tmp_path):
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1, delay=0.02))
     scene.build(n_envs=2, seed=3)
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         for _ in range(3):
             scene.step()
-            imu.set(acc_noise=5.0)  # after the step: that is how it is noted
+            imu.set(acc_noise=5.0)  # after the step, and noted as such
             recorder.step()
     scene.reset()
     read = []
@@ -440,14 +442,14 @@ def test_a_second_recording_knows_what_was_set_in_the_first(tmp_path):
             scene.step()
             recorder.step()
             read.append(imu.read().lin_acc.clone())
-    episode = sn.datasets.open(tmp_path / "b")
+    recording = sn.datasets.open(tmp_path / "b")
     again = replay(tmp_path / "b", tmp_path / "c", ReplayOptions())
     for step in range(6):
-        assert np.array_equal(again[step]["imu.measured"], episode[step]["imu.measured"])
-        assert np.array_equal(episode[step]["imu.measured"][:, :3], read[step].numpy())
+        assert np.array_equal(again[step]["imu.measured"], recording[step]["imu.measured"])
+        assert np.array_equal(recording[step]["imu.measured"][:, :3], read[step].numpy())
 
 
-def test_steps_that_are_not_recorded_are_told(tmp_path):
+def test_unrecorded_steps_issue_a_warning(tmp_path):
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box"))
     scene.build()
@@ -460,7 +462,7 @@ def test_steps_that_are_not_recorded_are_told(tmp_path):
 
 
 @needs_gl
-def test_cameras_of_a_file_are_wanted_beside_named_ones(tmp_path):
+def test_cameras_from_files_are_rendered_beside_named_ones(tmp_path):
     scene = drop_scene()
     scene.add_sensor(sn.Camera(uuid="eye", pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(16, 12)))
     scene.add_sensor(sn.Camera(uuid="other", pos=(0, 1, 1), lookat=(0, 0, 0), resolution=(16, 12)))

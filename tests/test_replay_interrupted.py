@@ -1,4 +1,4 @@
-"""Replays that are killed, shared by processes, damaged, or short of disk: no frame is lost, and none is made twice."""
+"""Replays that are killed, split between processes, damaged, or run out of disk: no frame is lost or rendered twice."""
 
 import multiprocessing
 import os
@@ -61,7 +61,7 @@ def whole(recording, tmp_path_factory):
 
 
 class Running:
-    """A replay in a process of its own, from when its first frames are whole."""
+    """A replay in its own process, after its first frames are complete."""
 
     def __init__(self, recording, out, workers=1, frames=20, limit=0):
         self.out = Path(out)
@@ -71,27 +71,27 @@ class Running:
         self.process = subprocess.Popen(
             words, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        self.told = 0
+        self.reported = 0
         for line in self.process.stdout:
-            self.told += int(line)
-            if self.told >= frames:
+            self.reported += int(line)
+            if self.reported >= frames:
                 break
 
     def kill(self):
         self.process.kill()
-        self.told += sum(int(line) for line in self.process.stdout if line.endswith("\n"))
+        self.reported += sum(int(line) for line in self.process.stdout if line.endswith("\n"))
         self.process.communicate()
-        return self.told
+        return self.reported
 
 
 def on_disk(folder):
-    """How many frames are whole, in files under their own names and in those that were being written."""
+    """Return the number of complete frames, in finished and unfinished files."""
     state = folder / "state" / "common"
     finished = sum(len(Chunk(path)) for path in state.glob("*.h5"))
     parts = [part for part in state.glob("*.h5.part") if not part.with_suffix("").exists()]
     for part in parts:
         drafts = [folder / "rgb" / "front.rgb", folder / "depth" / "front.depth"]
-        files = [path for one in drafts for path in one.glob(f"*/{part.name[:8]}.*.frames.part")]
+        files = [path for draft in drafts for path in draft.glob(f"*/{part.name[:8]}.*.frames.part")]
         finished += min(whole_steps(part), *(len(records(path)) for path in files)) if len(files) == 4 else 0
     return finished
 
@@ -119,17 +119,17 @@ def interrupt(count):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("frames", [20, 85])  # in the first file, and with a file complete
-def test_a_killed_replay_loses_no_frame_and_makes_none_twice(recording, whole, tmp_path, monkeypatch, frames):
+@pytest.mark.parametrize("frames", [20, 85])  # in the first file, and after a complete file
+def test_killed_replay_loses_no_frame_and_renders_none_twice(recording, whole, tmp_path, monkeypatch, frames):
     running = Running(recording, tmp_path / "b", frames=frames)
-    told = running.kill()
+    reported = running.kill()
     there = on_disk(tmp_path / "b")
-    assert frames <= told <= there < N_FRAMES
-    assert there <= told + 2  # one under way to the disk, and one of which it was not told any more
+    assert frames <= reported <= there < N_FRAMES
+    assert there <= reported + 2  # one on its way to the disk, and one that was not reported any more
     rendered = []
     render = RenderPass.render
     monkeypatch.setattr(RenderPass, "render", lambda self, *given: rendered.append(1) or render(self, *given))
-    with pytest.raises(KeyboardInterrupt):  # what making the scene renders
+    with pytest.raises(KeyboardInterrupt):  # renders only what building the scene needs
         replay(recording, tmp_path / "c", OPTIONS, progress=interrupt)
     for_the_scene = len(rendered)
     rendered.clear()
@@ -143,7 +143,7 @@ def test_a_killed_replay_loses_no_frame_and_makes_none_twice(recording, whole, t
     assert not list((tmp_path / "b").rglob("*.part"))
 
 
-def test_check_keeps_the_frames_of_a_killed_replay(recording, tmp_path):
+def test_check_keeps_complete_frames_of_a_killed_replay(recording, tmp_path):
     Running(recording, tmp_path / "b").kill()
     there = on_disk(tmp_path / "b")
     report = sn.recording.check(tmp_path / "b")
@@ -152,7 +152,7 @@ def test_check_keeps_the_frames_of_a_killed_replay(recording, tmp_path):
     assert sn.datasets.open(tmp_path / "b").read_rgb("front", there - 1).shape == (2, 64, 96, 3)
 
 
-def test_two_processes_give_the_same_bits_as_one(recording, whole, tmp_path):
+def test_two_workers_write_the_same_frames_as_one(recording, whole, tmp_path):
     pids, reports = set(), []
 
     def progress(count):
@@ -167,17 +167,17 @@ def test_two_processes_give_the_same_bits_as_one(recording, whole, tmp_path):
     same(whole, shared)
 
 
-def test_everybody_gets_some_of_the_frames():
+def test_frames_are_shared_evenly_between_workers():
     for n_frames in (2, 3, 7, 64, 99, 100, 101, 150, 1000):
         for workers in (1, 2, 3, 8):
-            unit = min(12, max(1, n_frames // 64))
-            shares = share(missing_runs([], n_frames), workers, 100, unit)
+            key_interval = min(12, max(1, n_frames // 64))
+            shares = share(missing_runs([], n_frames), workers, 100, key_interval)
             assert len(shares) == min(workers, n_frames)
             runs = [run for each in shares for run in each]
             assert [frame for first, count in runs for frame in range(first, first + count)] == list(range(n_frames))
             assert all(count <= 100 for _, count in runs)
             counts = [sum(count for _, count in runs) for runs in shares]
-            assert max(counts) - min(counts) <= 2 * unit
+            assert max(counts) - min(counts) <= 2 * key_interval
     assert missing_runs([(0, 5), (10, 2)], 20) == [(5, 5), (12, 8)]
     assert share([(5, 5), (12, 8)], 2, 100, 12) == [[(5, 5)], [(12, 8)]]
     assert share([(5, 3)], 2, 100, 12) == [[(5, 1)], [(6, 2)]]
@@ -202,7 +202,7 @@ def alive(pid):
         return False
 
 
-def test_workers_end_with_their_parent_and_hold_its_lock(recording, whole, tmp_path):
+def test_workers_end_with_their_parent_and_keep_its_lock_until_then(recording, whole, tmp_path):
     running = Running(recording, tmp_path / "b", workers=2, frames=10)
     workers = children(running.process.pid)
     assert len(workers) >= 2
@@ -215,7 +215,7 @@ def test_workers_end_with_their_parent_and_hold_its_lock(recording, whole, tmp_p
     for pipe in (running.process.stdout, running.process.stderr):
         pipe.close()
     with pytest.raises(sn.DatasetError, match="is being written by another process"):
-        replay(recording, tmp_path / "b", OPTIONS, resume=True)  # the workers are still there
+        replay(recording, tmp_path / "b", OPTIONS, resume=True)  # the workers are still alive
     for pid in workers:
         os.kill(pid, signal.SIGCONT)
     end = time.monotonic() + 10
@@ -241,7 +241,7 @@ def flip(path):
 
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
 @pytest.mark.parametrize("name", ["rgb/front.rgb/env0001/00000010.mp4", "depth/front.depth/env0000/00000010.h5"])
-def test_files_that_are_damaged_are_made_again(recording, whole, tmp_path, damage, name):
+def test_damaged_files_are_rendered_again(recording, whole, tmp_path, damage, name):
     options = ReplayOptions(images=("rgb", "depth"), segment_frames=10, max_frames=25)
     first = replay(recording, tmp_path / "b", options)
     before = {path: path.stat().st_ctime_ns for path in (tmp_path / "b").rglob("*") if path.suffix in (".h5", ".mp4")}
@@ -263,34 +263,34 @@ def test_files_that_are_damaged_are_made_again(recording, whole, tmp_path, damag
 
 
 @pytest.mark.slow
-def test_a_file_that_grows_too_large_is_a_clear_error(recording, whole, tmp_path):
+def test_file_size_limit_raises_and_the_replay_resumes(recording, whole, tmp_path):
     running = Running(recording, tmp_path / "b", frames=10_000, limit=115_000)
     _, text = running.process.communicate()
     assert running.process.returncode == 1
     last = text.strip().splitlines()[-1]
-    assert last.startswith("sensorium.recording.folder.DiskFullError: cannot write ")
-    assert last.endswith(": File too large. Free some space: what was written before is whole.")
+    assert last.startswith("sensorium.files.DiskFullError: cannot write ")
+    assert last.endswith(": File too large. Free some disk space; everything written before is complete.")
     there = on_disk(tmp_path / "b")
-    assert there >= running.told > 10
+    assert there >= running.reported > 10
     reports = []
     same(whole, replay(recording, tmp_path / "b", OPTIONS, resume=True, progress=reports.append), rgb_too=False)
     assert reports[0] == there
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_keeps_the_frames_that_are_whole(recording, whole, tmp_path, workers):
+def test_full_disk_keeps_complete_frames(recording, whole, tmp_path, workers):
     disk = tmp_path / "disk"
     disk.mkdir()
     size = ["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", disk]
     if subprocess.run(size, capture_output=True).returncode:
-        pytest.skip("mounting a small disk needs to be root")
+        pytest.skip("mounting a small disk needs root")
     try:
         (disk / "filler").write_bytes(b"x" * 500_000)
         reports = []
         with pytest.raises(sn.DatasetError) as caught:
             replay(recording, disk / "b", OPTIONS, workers=workers, progress=reports.append)
         assert str(caught.value).startswith(f"cannot write {disk}")
-        assert ": No space left on device. Free some space" in str(caught.value)
+        assert ": No space left on device. Free some disk space" in str(caught.value)
         assert on_disk(disk / "b") >= sum(reports) > 5
         subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
         again = []
@@ -300,7 +300,7 @@ def test_a_full_disk_keeps_the_frames_that_are_whole(recording, whole, tmp_path,
         subprocess.run(["umount", "-l", disk], check=True)
 
 
-def test_a_record_that_was_not_finished_does_not_count(tmp_path):
+def test_unfinished_draft_records_are_ignored(tmp_path):
     draft = Draft(tmp_path / "a")
     parts = [b"one", b"", b"x" * 1000]
     for part in parts:

@@ -1,4 +1,4 @@
-"""Replay with other sensors: in the place of a rig's own, instead of all, and what is said where it is not exact."""
+"""Replay with replaced, added and removed sensors, and the warnings where it is not exact."""
 
 import json
 import warnings
@@ -49,12 +49,12 @@ def driven(tmp_path_factory):
 
 
 @pytest.mark.parametrize("uuid", ["robot_imu", "imu"])
-def test_a_sensor_of_a_rig_is_replaced(driven, tmp_path, uuid):
+def test_rig_sensor_is_replaced(driven, tmp_path, uuid):
     file = tmp_path / "suite.json"
     file.write_text(json.dumps([{"type": "IMU", "uuid": uuid, "link": "robot/base"}]))
     assert main(["replay", str(driven.folder), "--out", str(tmp_path / "b"), "--sensors", str(file)]) == 0
     seen = sn.datasets.open(tmp_path / "b")
-    assert seen.names == driven.names  # the new one hangs where the old one did
+    assert seen.names == driven.names  # the new sensor has the place of the old one
     for step in range(len(driven)):
         now, then = seen[step], driven[step]
         np.testing.assert_array_equal(now["robot.rig.imu.measured"], now["robot.rig.imu.ground_truth"])
@@ -64,21 +64,21 @@ def test_a_sensor_of_a_rig_is_replaced(driven, tmp_path, uuid):
     scene = seen.build_scene()
     assert scene.sensors["robot_imu"].options.acc_noise == 0
     assert scene["robot"].rig["imu"] is scene.sensors["robot_imu"]
-    again = replay(tmp_path / "b", tmp_path / "c")  # what was set in the old one is not said of the new one
+    again = replay(tmp_path / "b", tmp_path / "c")  # changes of the old sensor do not apply to the new one
     np.testing.assert_array_equal(again[11]["robot.rig.imu.measured"], seen[11]["robot.rig.imu.measured"])
 
 
-def test_a_name_that_two_rigs_have_must_be_said_in_full(tmp_path):
+def test_ambiguous_rig_sensor_name_raises(tmp_path):
     drive(tmp_path / "a", robots=("red", "blue"), n_steps=2)
     with pytest.raises(sn.OptionError, match=r"several sensors.*'?red_imu'?, '?blue_imu'?"):
         replay(tmp_path / "a", tmp_path / "b", ReplayOptions(sensors=(sn.IMU(uuid="imu", link="red/base"),)))
     twice = (sn.IMU(uuid="red_imu", link="red/base"),) * 2
-    with pytest.raises(sn.OptionError, match="two of the sensors take the place of 'red_imu'"):
+    with pytest.raises(sn.OptionError, match="two of the sensors replace 'red_imu'"):
         replay(tmp_path / "a", tmp_path / "b", ReplayOptions(sensors=twice))
     assert not (tmp_path / "b").exists()
 
 
-def test_another_suite_instead_of_the_old_one(driven, tmp_path):
+def test_only_sensors_removes_the_recorded_ones(driven, tmp_path):
     file = tmp_path / "suite.json"
     file.write_text(json.dumps([{"type": "FramePose", "uuid": "pose", "link": "robot/base"}]))
     words = ["replay", str(driven.folder), "--out", str(tmp_path / "b"), "--sensors", str(file), "--only-sensors"]
@@ -94,8 +94,8 @@ def test_another_suite_instead_of_the_old_one(driven, tmp_path):
 
 
 @pytest.mark.parametrize("only", [False, True])
-def test_what_was_set_in_a_sensor_is_not_set_in_another(driven, tmp_path, only):
-    """a lidar has no acc_noise"""
+def test_recorded_changes_are_not_applied_to_a_replacement(driven, tmp_path, only):
+    """A lidar has no option acc_noise."""
     lidar = sn.Lidar(uuid="robot_imu", link="robot/base", pattern=sn.RingPattern(n_points=5))
     seen = replay(driven.folder, tmp_path / "b", ReplayOptions(sensors=(lidar,), only_sensors=only))
     assert seen[11]["robot.rig.imu.measured"].shape == (2, 20)
@@ -104,7 +104,7 @@ def test_what_was_set_in_a_sensor_is_not_set_in_another(driven, tmp_path, only):
 
 
 def sign(events):
-    """Have the check sums of steps agree with a file of events that was edited, as a program would that writes one."""
+    """Update the checksums of the steps after a change of their events file."""
     with h5py.File(events.with_suffix(".h5"), "a") as file:
         checks = file["check"][()]
         for line in events.read_bytes().splitlines():
@@ -116,11 +116,11 @@ def sign(events):
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [
-        ('"acc_noise"', '"acc_nose"', r"step 5 has set\(acc_nose=...\) of the sensor 'robot_imu'"),
-        ('"method": "set"', '"method": "_detach"', r"step 5 has _detach\(\)"),
+        ('"acc_noise"', '"acc_nose"', r"step 5 calls set\(acc_nose=...\) of the sensor 'robot_imu'"),
+        ('"method": "set"', '"method": "_detach"', r"step 5 calls _detach\(\)"),
     ],
 )
-def test_changes_that_cannot_be_made_are_found_before_anything_is_written(tmp_path, old, new, match):
+def test_impossible_changes_raise_before_anything_is_written(tmp_path, old, new, match):
     drive(tmp_path / "a", n_steps=8)
     events = tmp_path / "a" / "state" / "common" / "00000000.jsonl"
     events.write_text(events.read_text().replace(old, new))
@@ -130,7 +130,7 @@ def test_changes_that_cannot_be_made_are_found_before_anything_is_written(tmp_pa
     assert not (tmp_path / "b").exists()
 
 
-# -- what is not exact ------------------------------------------------------------------------------------------------
+# -- limits of exactness ----------------------------------------------------------------------------------------------
 
 
 def falling(folder):
@@ -142,18 +142,18 @@ def falling(folder):
     scene.close()
 
 
-def test_a_replay_of_some_steps_is_not_exact_and_says_so(tmp_path):
+def test_replay_of_a_replay_with_interval_warns(tmp_path):
     falling(tmp_path / "a")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         seen = replay(tmp_path / "a", tmp_path / "b", ReplayOptions(interval=3))
-    with pytest.warns(UserWarning, match="one step in 3 of .*replay that recording instead"):
+    with pytest.warns(UserWarning, match="only one step in 3 of .*replay the original recording"):
         again = replay(tmp_path / "b", tmp_path / "c")
     np.testing.assert_array_equal(again[3]["box.position"], seen[3]["box.position"])
     assert not np.array_equal(again[3]["imu.measured"], seen[3]["imu.measured"])
 
 
-def test_another_device_is_not_exact_and_says_so(tmp_path):
+def test_replay_on_another_device_warns(tmp_path):
     falling(tmp_path / "a")
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     config["scene"]["device"] = "cuda"
@@ -167,7 +167,7 @@ def test_another_device_is_not_exact_and_says_so(tmp_path):
 
 
 class Station(sn.SceneModule):
-    """Holds its sensors in all the ways that a module can."""
+    """A module that holds sensors as an attribute, in a list and in a dict."""
 
     def attach(self, scene, name):
         self.first = scene.add_sensor(sn.IMU(link="box", uuid="first"))
@@ -180,7 +180,7 @@ def paths(scene):
     return {path: uuids[id(module)] for path, module in scene.named_modules() if id(module) in uuids}
 
 
-def test_sensors_are_taken_out_and_replaced_wherever_they_hang():
+def test_sensors_are_removed_and_replaced_anywhere_in_the_tree():
     scene = drop_scene()
     scene.add_module("station", Station())
     scene.add_sensor(sn.IMU(link="box", uuid="own"))
@@ -204,11 +204,11 @@ def test_sensors_are_taken_out_and_replaced_wherever_they_hang():
         scene.remove_sensor("own")
 
 
-# -- a replay in the place of another ---------------------------------------------------------------------------------
+# -- replacing a replay -----------------------------------------------------------------------------------------------
 
 
-def test_a_replaced_replay_is_kept_until_there_is_a_frame(driven, tmp_path, monkeypatch):
-    from sensorium.recording.replay_job import Job
+def test_replaced_replay_is_kept_until_the_new_one_has_a_frame(driven, tmp_path, monkeypatch):
+    from sensorium.recording.replay_job import ReplayJob
 
     replay(driven.folder, tmp_path / "b")
     before = {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()}
@@ -217,7 +217,7 @@ def test_a_replaced_replay_is_kept_until_there_is_a_frame(driven, tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Job, "run", fail)
+        patch.setattr(ReplayJob, "run", fail)
         with pytest.raises(KeyboardInterrupt):
             replay(driven.folder, tmp_path / "b", ReplayOptions(interval=2), overwrite=True)
     assert {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()} == before
@@ -227,8 +227,8 @@ def test_a_replaced_replay_is_kept_until_there_is_a_frame(driven, tmp_path, monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b"]
 
 
-def test_what_was_set_before_and_after_a_restart_of_all_envs(tmp_path):
-    """Sensors start by what was set at the restart, and go on by what was set after it."""
+def test_sensor_changes_before_and_after_a_restart_are_replayed(tmp_path):
+    """Sensors start with the values set before the restart, and continue with those set after it."""
     for number, (before, after) in enumerate(
         [
             ({"acc_bias_spread": 1.0}, {"acc_bias_spread": 2.0}),
@@ -245,10 +245,10 @@ def test_what_was_set_before_and_after_a_restart_of_all_envs(tmp_path):
         imu.set(**after)
         with sn.recording.Recorder(scene, tmp_path / f"a{number}") as recorder:
             recorder.record(5)
-        assert_replayed_to_the_bit(tmp_path / f"a{number}", tmp_path / f"b{number}")
+        assert_replays_exactly(tmp_path / f"a{number}", tmp_path / f"b{number}")
 
 
-def test_what_was_set_by_masks_of_many_envs(tmp_path):
+def test_sensor_changes_by_masks_of_many_envs_are_replayed(tmp_path):
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box", uuid="imu"))
     scene.build(n_envs=1500)
@@ -260,12 +260,12 @@ def test_what_was_set_by_masks_of_many_envs(tmp_path):
         imu.set(acc_bias=bias, envs=mask)
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         imu.set(acc_bias=3.0, envs=ids)
-        ids.append(8)  # a list of the user's own
+        ids.append(8)  # changing the list later has no effect
         recorder.record(2)
-    assert_replayed_to_the_bit(tmp_path / "a", tmp_path / "b")
+    assert_replays_exactly(tmp_path / "a", tmp_path / "b")
 
 
-def test_changes_that_others_have_replaced_are_not_kept():
+def test_journal_drops_overwritten_changes():
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box"))
     scene.build(n_envs=8)
@@ -276,7 +276,7 @@ def test_changes_that_others_have_replaced_are_not_kept():
     assert len(list(scene._journal._changes)) <= 8 + 1
 
 
-def assert_replayed_to_the_bit(source, out):
+def assert_replays_exactly(source, out):
     then, now = sn.datasets.open(source), replay(source, out)
     for step in range(len(then)):
         for name in then.names:

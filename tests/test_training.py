@@ -165,7 +165,7 @@ def test_evaluation_goes_by_the_brain_that_was_kept(whole):
 def test_the_command_evaluates(whole, tmp_path, capsys):
     assert main(["evaluate", str(whole), "--episodes", "3", "--json", str(tmp_path / "out" / "figures.json")]) == 0
     out = capsys.readouterr().out
-    assert "of the greatest" in out
+    assert "of the maximum" in out
     figures = json.loads((tmp_path / "out" / "figures.json").read_bytes())
     assert figures["return_mean"] == pytest.approx(np.mean(figures["each"]["returns"]))
     assert figures["return_min"] <= figures["return_mean"] <= figures["return_max"]

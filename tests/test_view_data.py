@@ -1,4 +1,4 @@
-"""Looking at data sets and recordings: what is shown is what was recorded, and the page in a real browser."""
+"""The page of recorded data: it shows the recorded states, from Python and in a real browser."""
 
 import io
 import json
@@ -29,7 +29,7 @@ STEPS = 60
 
 @pytest.fixture(scope="module")
 def episodes(tmp_path_factory):
-    """Two episodes of a task with a camera, with colours of their own."""
+    """Two episodes of a task with a camera and randomised colours."""
     folder = tmp_path_factory.mktemp("data") / "pick"
     cameras = sn.tasks.camera_views(["front"], (64, 48), depth=True)
     options = {"cameras": cameras, "randomize": {"colors": 0.5}}
@@ -42,7 +42,7 @@ def episodes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
-    """A red box that falls in env 0 and is thrown up in env 1; seen by an IMU with noise, and by 40 rays."""
+    """A red box that falls in env 0 and is thrown up in env 1, with a noisy IMU and a lidar of 40 rays."""
     folder = tmp_path_factory.mktemp("data") / "run"
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane())
@@ -67,35 +67,35 @@ def recording(tmp_path_factory):
     return folder
 
 
-# -- what is shown is what was recorded -------------------------------------------------------------------------------
+# -- sources of a page ------------------------------------------------------------------------------------------------
 
 
-def differences(source, trajectory, step):
-    """How far entities of the posed scene are from where the file says, m or 1."""
+def differences(source, episode, step):
+    """Yield the differences between the poses in the scene and in the file, in metres or 1."""
     source.pose(step)
     for name, entity in source.scene.entities.items():
-        if f"env_states/actors/{name}" in trajectory.paths():
+        if f"env_states/actors/{name}" in episode.paths():
             pos, quat = entity.get_pose()
-            recorded = trajectory[f"env_states/actors/{name}"][step]
+            recorded = episode[f"env_states/actors/{name}"][step]
             yield np.abs(pos[source.env].numpy() - recorded[:3]).max()
             yield np.abs(quat[source.env].numpy() - recorded[3:7]).max()
         if entity.joint_names:
-            recorded = trajectory[f"env_states/articulations/{name}"][step, : len(entity.joint_names)]
+            recorded = episode[f"env_states/articulations/{name}"][step, : len(entity.joint_names)]
             yield np.abs(entity.get_joint_positions()[source.env].numpy() - recorded).max()
 
 
-def test_an_episode_looks_as_it_did(episodes):
-    """The scene in its recorded poses, seen by its camera, is the recorded image: of any step, in any order."""
+def test_posed_scene_matches_the_recorded_images(episodes):
+    """The scene in the recorded poses, seen by its camera, gives the recorded image at any step, in any order."""
     data, source = sn.datasets.open(episodes), open_source(episodes)
     assert source.keys == data.numbers == [0, 1]
     for number in (1, 0):
         source.choose(number)
-        trajectory, video = data[number], data[number].video("front")
-        assert source.n_steps == len(video) == trajectory.length + 1
-        for step in (trajectory.length, 3, trajectory.length // 2, 4, 5):
-            assert max(differences(source, trajectory, step)) < 1e-5
+        episode, video = data[number], data[number].video("front")
+        assert source.n_steps == len(video) == episode.length + 1
+        for step in (episode.length, 3, episode.length // 2, 4, 5):
+            assert max(differences(source, episode, step)) < 1e-5
             seen = source.scene["front"].read().rgb[source.env].numpy().astype(int)
-            assert np.abs(seen - video[step]).mean() < 6  # of 255; it went through H.264
+            assert np.abs(seen - video[step]).mean() < 6  # of 255; H.264 is lossy
             np.testing.assert_array_equal(source.image("front", step), video[step])
             np.testing.assert_array_equal(source.image("front_depth", step), data[number].video("front_depth")[step])
         moved = np.abs(video[0].astype(int) - video[-1]).mean()
@@ -107,8 +107,8 @@ def test_an_episode_looks_as_it_did(episodes):
     ("task", "robot"),
     [("opening", "franka"), ("nav_to_obj", "mobile_franka"), ("multi", "franka"), ("door_opening", "")],
 )
-def test_things_of_every_task_are_in_their_places(task, robot, tmp_path):
-    """Cabinets, doors, rooms, and each of several tasks. The episodes were cut short: they failed, and it is said."""
+def test_poses_of_every_task_match_the_file(task, robot, tmp_path):
+    """Cabinets, doors, rooms, and each task of several. The episodes were cut short, so they are labelled as failed."""
     robot = robot or sn.tasks.default_robot(task)
     options = GenerateOptions(
         task=task, robot=robot, envs=2, episodes=1, max_attempts=4, keep_failed=True, options={"max_steps": 4}
@@ -125,61 +125,61 @@ def test_things_of_every_task_are_in_their_places(task, robot, tmp_path):
 
 
 def test_arrays_over_time(episodes):
-    source, trajectory = open_source(episodes), sn.datasets.open(episodes)[0]
+    source, episode = open_source(episodes), sn.datasets.open(episodes)[0]
     joints = source.series("obs/agent/qpos")
-    np.testing.assert_array_equal(joints.measured.astype(np.float32), trajectory["obs/agent/qpos"])
+    np.testing.assert_array_equal(joints.measured.astype(np.float32), episode["obs/agent/qpos"])
     assert list(joints.labels[:2]) == ["joint1", "joint2"]
-    np.testing.assert_allclose(joints.times, 0.02 * np.arange(len(trajectory) + 1))
+    np.testing.assert_allclose(joints.times, 0.02 * np.arange(len(episode) + 1))
     reward = source.series("rewards")
-    assert reward.times[0] == pytest.approx(0.02)  # of the first step, at its end
-    assert reward.measured[-1] == trajectory["rewards"][-1] == 1
+    assert reward.times[0] == pytest.approx(0.02)  # at the end of the first step
+    assert reward.measured[-1] == episode["rewards"][-1] == 1
     assert source.series("actions/action").times[0] == 0
-    told = source.series("actions/joint_pos")  # text, of numbers alone
-    assert told.measured[5].tolist() == pytest.approx(
-        [number for part in trajectory.text("actions/joint_pos")[5].values() for number in part]
+    commands = source.series("actions/joint_pos")  # text with numbers only
+    assert commands.measured[5].tolist() == pytest.approx(
+        [number for part in episode.text("actions/joint_pos")[5].values() for number in part]
     )
-    assert told.labels[0] == "arm 0"
+    assert commands.labels[0] == "arm 0"
     phase = source.series("obs/extra/policy_phase")
     assert isinstance(phase, Texts)
-    assert json.loads(phase.said[3]) == trajectory.text("policy_phase")[3]
-    for name in source.names:  # whatever there is
-        assert len(source.series(name)[0]) in (trajectory.length, trajectory.length + 1)
+    assert json.loads(phase.entries[3]) == episode.text("policy_phase")[3]
+    for name in source.names:  # all arrays can be plotted
+        assert len(source.series(name)[0]) in (episode.length, episode.length + 1)
     source.close()
 
 
-def test_a_recording_is_shown_in_its_states(recording):
-    episode, source = sn.datasets.open(recording), open_source(recording)
+def test_recording_is_posed_in_its_states(recording):
+    data, source = sn.datasets.open(recording), open_source(recording)
     assert (source.keys, source.n_steps, source.dt) == ([0, 1], STEPS, 0.01)
     geom = source.scene.model.geom("box").id
     for env, step in ((1, 45), (0, 10), (1, 12)):
         source.choose(env)
         source.pose(step)
-        place = source.scene["box"].get_pose()[0][env]
-        np.testing.assert_array_equal(place, episode.column("box.position", range(step, step + 1))[0, env])
+        position = source.scene["box"].get_pose()[0][env]
+        np.testing.assert_array_equal(position, data.column("box.position", range(step, step + 1))[0, env])
         colour = source.scene.world.expanded["geom_rgba"][env, geom, :3].tolist()
         assert colour == pytest.approx([0.1, 0.1, 0.9] if step > 30 else [0.9, 0.1, 0.1], abs=1e-6)
     acceleration = source.series("imu lin_acc")
-    np.testing.assert_array_equal(acceleration.measured, episode.column("imu.measured")[:, 1, :3])
-    np.testing.assert_array_equal(acceleration.truth, episode.column("imu.ground_truth")[:, 1, :3])
+    np.testing.assert_array_equal(acceleration.measured, data.column("imu.measured")[:, 1, :3])
+    np.testing.assert_array_equal(acceleration.truth, data.column("imu.ground_truth")[:, 1, :3])
     assert 0.1 < np.std(acceleration.measured - acceleration.truth) < 0.6
     assert source.series("box.position").truth is None
     assert source.series("lidar distances").measured.shape == (STEPS, 40)
     source.close()
 
 
-def test_the_mark_is_at_the_step(recording):
+def test_mark_is_at_the_current_time(recording):
     times = 0.1 * np.arange(11)
     values = np.column_stack([np.sin(times), np.full(11, np.inf)])
     for now in (0.0, 0.4, 0.43, 1.0):
         marked_times, _, broken, mark = _marked(Series(times, values, None, ("a", "b")), (-1.0, 2.0), now)
         (peak,) = np.flatnonzero(mark > 2.0)
         assert marked_times[peak] == marked_times[peak - 1] == marked_times[peak + 1] == now
-        assert (np.delete(mark, peak) < -1.0).all()  # below what can be seen
+        assert (np.delete(mark, peak) < -1.0).all()  # below the visible range
         assert (np.diff(marked_times) >= 0).all()
         assert np.isnan(broken).all()
     many = Series(times, np.tile(times[:, None], (1, 40)), None, ())
     picture = _picture(many, 0.0, 1.0)
-    assert picture[:, -1].sum() > picture[:, 0].sum() + 1000  # viridis grows lighter
+    assert picture[:, -1].sum() > picture[:, 0].sum() + 1000  # viridis gets lighter
     changed = (_with_mark(picture, times, 0.5) != picture).any(axis=(0, 2))
     assert np.flatnonzero(changed).mean() == pytest.approx(picture.shape[1] / 2, abs=2)
 
@@ -187,14 +187,14 @@ def test_the_mark_is_at_the_step(recording):
 # -- the page, from Python --------------------------------------------------------------------------------------------
 
 
-def test_a_program_goes_to_a_step(episodes, capsys):
-    trajectory = sn.datasets.open(episodes)[1]
+def test_show_goes_to_a_step(episodes, capsys):
+    episode = sn.datasets.open(episodes)[1]
     with sn.datasets.view(episodes) as page:
         assert page.address in capsys.readouterr().out
         assert (page.episode, page.step) == (0, 0)
         page.show(1, -1, array="obs/extra/tcp_pose")
-        assert (page.episode, page.step, page.n_steps) == (1, trajectory.length, trajectory.length + 1)
-        robot = trajectory["obs/extra/tcp_pose"][-1]
+        assert (page.episode, page.step, page.n_steps) == (1, episode.length, episode.length + 1)
+        robot = episode["obs/extra/tcp_pose"][-1]
         assert f"<b>{robot[0]:.4g}</b>" in page._panel.plot._legend.content
         assert page._panel._images["front"].image.shape == (48, 64, 3)
         for wrong, message in (
@@ -204,13 +204,13 @@ def test_a_program_goes_to_a_step(episodes, capsys):
         ):
             with pytest.raises(OptionError, match=message):
                 page.show(**wrong)
-            assert (page.episode, page.step) == (1, trajectory.length)
+            assert (page.episode, page.step) == (1, episode.length)
         assert not page.closed
     assert page.closed
     page.close()
 
 
-def test_damaged_files_are_told_and_the_page_stays(episodes, tmp_path):
+def test_damaged_files_are_reported_on_the_page(episodes, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"
@@ -219,34 +219,35 @@ def test_damaged_files_are_told_and_the_page_stays(episodes, tmp_path):
     with h5py.File(copy / "episode_000000.h5", "r+") as file:
         del file["traj_0/rewards"]
     source = None
-    with pytest.raises(DatasetError, match=r"episode_000000.h5 cannot be read"):
+    with pytest.raises(DatasetError, match=r"cannot read .*episode_000000.h5"):
         source = open_source(copy)
     assert source is None
     shutil.copy(episodes / "episode_000000.h5", copy)
     with sn.datasets.view(copy) as page:
         page.control.ask("number", 1)
         for _ in range(200):
-            if "has no image of step 0" in page._panel._status.content:
+            if "cannot read step 0" in page._panel._status.content:
                 break
             time.sleep(0.05)
-        assert "episode_000001_front.mp4 has no image of step 0" in page._panel._status.content
+        assert "cannot read step 0 of" in page._panel._status.content
+        assert "episode_000001_front.mp4" in page._panel._status.content
         page.show(0, 2)
-        assert "has no image" not in page._panel._status.content
+        assert "cannot read" not in page._panel._status.content
 
 
-def test_what_cannot_be_shown_is_said(recording, tmp_path, capsys, monkeypatch):
-    with pytest.raises(DatasetError, match="there is no folder"):
+def test_view_errors(recording, tmp_path, capsys, monkeypatch):
+    with pytest.raises(DatasetError, match="does not exist"):
         sn.datasets.view(tmp_path / "none")
-    with pytest.raises(DatasetError, match=r"neither a data set.*nor a recording.*in it are '.*run'"):
+    with pytest.raises(DatasetError, match=r"neither a dataset.*nor a recording.*it contains '.*run'"):
         sn.datasets.view(recording.parent)
     with pytest.raises(GenerationError):
         generate(GenerateOptions(task="pick", max_attempts=1, envs=1, options={"max_steps": 1}), tmp_path / "empty")
-    with pytest.raises(DatasetError, match="has no episodes yet"):
+    with pytest.raises(DatasetError, match="has no episodes; generate"):
         sn.datasets.view(tmp_path / "empty")
     assert main(["view", str(recording), "--native"]) == 2
-    assert "--native shows models" in capsys.readouterr().err
+    assert "--native is for models" in capsys.readouterr().err
     assert main(["view", str(tmp_path / "none")]) == 2
-    assert "there is no" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -257,7 +258,7 @@ def test_what_cannot_be_shown_is_said(recording, tmp_path, capsys, monkeypatch):
         sn.datasets.view(recording)
 
 
-def test_the_command_shows_a_recording(recording):
+def test_view_command_shows_a_recording(recording):
     code = "import sys; from sensorium.cli import main; sys.exit(main(['view', sys.argv[1]]))"
     process = subprocess.Popen([sys.executable, "-c", code, recording], stdout=subprocess.PIPE, text=True)
     try:
@@ -286,16 +287,16 @@ def test_many_episodes_are_listed_in_parts(recording, monkeypatch):
 
 @pytest.fixture
 def opened(browser):
-    """Opens a folder; the viewer, and its page in the browser. At the end, there were no errors."""
+    """A function that opens a folder and returns the viewer and its page; fails if the browser logs errors."""
     held, errors = [], []
 
     def note(message):
-        if message.type == "error" and "blob:" not in message.location["url"]:  # images that others have replaced
+        if message.type == "error" and "blob:" not in message.location["url"]:  # images that were replaced
             errors.append(message.text)
 
     def open_folder(folder):
         viewer = sn.datasets.view(folder)
-        page = browser.new_page(viewport={"width": 560, "height": 400})  # small: software draws it, on few cores
+        page = browser.new_page(viewport={"width": 560, "height": 400})  # small: rendered in software on few cores
         held.append((viewer, page))
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -312,13 +313,13 @@ def opened(browser):
 
 
 def seen(page):
-    """The 3D view, (H, W, 3)."""
+    """Return the 3D view, (H, W, 3)."""
     page.mouse.move(5, 5)
     return imread(io.BytesIO(page.locator("canvas").first.screenshot()))[..., :3]
 
 
 def settled(page):
-    """The 3D view, once it does not change any more."""
+    """Return the 3D view when it no longer changes."""
     last = [seen(page)]
 
     def same():
@@ -330,13 +331,13 @@ def settled(page):
 
 
 def red_rows(page):
-    """Rows of the 3D view that red pixels are in."""
+    """Return the rows of red pixels in the 3D view."""
     picture = seen(page)
     return np.argwhere((picture[..., 0] > 0.4) & (picture[..., 0] > 2 * picture[..., 1:3].max(axis=2)))[:, 0]
 
 
 def plotted(page):
-    """What the plot in the browser draws: times, columns, mark; None while there is no plot."""
+    """Return the data of the plot in the browser: times, columns, mark; None if there is no plot."""
     return page.evaluate(
         "() => { const all = Object.values(window.__viserTestpoints?.uplots ?? {});"
         " return all.length ? Array.from(all[0].chart.data, one => Array.from(one)) : null; }"
@@ -344,7 +345,7 @@ def plotted(page):
 
 
 def mark_of(page):
-    """Where the mark is, s."""
+    """Return the time of the mark in seconds."""
     data = plotted(page)
     return None if data is None else data[0][int(np.argmax(data[-1]))]
 
@@ -354,7 +355,7 @@ def choose(page, name, option):
     page.get_by_role("option", name=option).click()
 
 
-def test_an_episode_is_chosen_and_gone_through(episodes, opened):
+def test_choose_and_step_through_an_episode(episodes, opened):
     second = sn.datasets.open(episodes)[1]
     viewer, page = opened(episodes)
     assert page.get_by_text("success").count() >= 1
@@ -402,7 +403,7 @@ def test_an_episode_is_chosen_and_gone_through(episodes, opened):
     assert patiently(page, lambda: page.get_by_text(f"{shown:.4g}", exact=True).count() >= 1)
 
 
-def test_a_recording_is_played(recording, opened):
+def test_play_a_recording(recording, opened):
     viewer, page = opened(recording)
     assert patiently(page, lambda: len(red_rows(page)) > 30)
     settled(page)

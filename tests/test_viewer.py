@@ -1,4 +1,4 @@
-"""The live window: meshes of geoms, pace and pause, the panel, and the whole in a real browser."""
+"""The live viewer: meshes of geoms, pace and pause, the panel, and the page in a real browser."""
 
 import io
 import signal
@@ -21,7 +21,7 @@ from sensorium.cameras import Camera
 from sensorium.viewer import Control, Viewer, geometry
 from sensorium.viewer.control import Pace
 from sensorium.viewer.mirror import multiply
-from sensorium.viewer.plots import Recording
+from sensorium.viewer.plots import SensorHistory
 
 # -- meshes of geoms --------------------------------------------------------------------------------------------------
 
@@ -56,14 +56,14 @@ SHAPES = """
 def shapes():
     model = mujoco.MjModel.from_xml_string(SHAPES)
     found = {}
-    for part in geometry.parts(model):
-        for place, geom in enumerate(part.geoms):
-            found[model.geom(geom).name] = (part, part.mesh.vertices * part.scales[place], part.rgba[place])
+    for part in geometry.geom_batches(model):
+        for index, geom in enumerate(part.geoms):
+            found[model.geom(geom).name] = (part, part.mesh.vertices * part.scales[index], part.rgba[index])
     return found
 
 
 def volume(vertices, faces):
-    """Of a closed surface whose faces are counter-clockwise from outside."""
+    """Return the volume of a closed surface whose faces are counter-clockwise from outside."""
     a, b, c = (vertices[faces[:, corner]] for corner in range(3))
     return float((np.cross(a, b) * c).sum() / 6)
 
@@ -79,7 +79,7 @@ def volume(vertices, faces):
         ("pill3", (0.2, 0.2, 0.8), np.pi * 0.2**2 * 1.2 + 4 / 3 * np.pi * 0.2**3),
     ],
 )
-def test_primitives_have_their_extents_and_volume(shapes, name, half, content):
+def test_primitive_meshes_have_the_right_extents_and_volume(shapes, name, half, content):
     part, vertices, _ = shapes[name]
     np.testing.assert_allclose(vertices.max(axis=0), half, rtol=0.01)
     np.testing.assert_allclose(vertices.min(axis=0), np.negative(half), rtol=0.01)
@@ -89,17 +89,17 @@ def test_primitives_have_their_extents_and_volume(shapes, name, half, content):
 def test_surfaces_of_meshes_planes_and_height_fields(shapes):
     part, vertices, _ = shapes["wedge"]
     assert volume(vertices, part.mesh.faces) == pytest.approx(0.5, rel=1e-5)
-    assert len(vertices) == 6 * 3  # a corner for each of the sides that meet there: all edges are sharp
+    assert len(vertices) == 6 * 3  # one vertex for each side that meets there: all edges are sharp
     _, vertices, _ = shapes["sheet"]
     np.testing.assert_allclose(np.ptp(vertices, axis=0), (2, 4, 0))
     part, vertices, _ = shapes["hill"]
     np.testing.assert_allclose(np.ptp(vertices, axis=0), (4, 2, 0.5))
-    assert vertices[vertices[:, 2].argmax()] == pytest.approx((2, 0, 0.5))  # the highest is the last of the middle row
+    assert vertices[vertices[:, 2].argmax()] == pytest.approx((2, 0, 0.5))  # the maximum is the last of the middle row
     a, b, c = (vertices[part.mesh.faces[:, corner]] for corner in range(3))
     assert (np.cross(b - a, c - a)[:, 2] > 0).all()
 
 
-def test_geoms_of_one_form_share_a_mesh_and_have_their_colours(shapes):
+def test_geoms_of_one_shape_share_a_mesh_and_keep_their_colours(shapes):
     assert "unseen" not in shapes
     assert "floor" not in shapes
     assert shapes["ball"][0] is shapes["egg"][0]
@@ -114,7 +114,7 @@ def test_geoms_of_one_form_share_a_mesh_and_have_their_colours(shapes):
     assert [model.geom(geom).name for geom in geometry.infinite_planes(model)] == ["floor"]
 
 
-def test_products_of_quaternions():
+def test_quaternion_products_equal_mujoco():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 5, 4))
     expected = np.zeros((5, 4))
@@ -127,7 +127,7 @@ def test_products_of_quaternions():
 
 
 class Counter(Viewer):
-    """A window that counts how often it is drawn, by a clock of its own."""
+    """A window with its own clock that counts how often it is drawn."""
 
     def __init__(self, scene, clock=time.perf_counter):
         super().__init__(scene, 0)
@@ -148,13 +148,13 @@ def built(**options):
     return scene
 
 
-def test_it_is_drawn_at_most_30_times_a_second():
+def test_viewer_draws_at_most_30_times_a_second():
     scene, now = built(), [0.0]
     viewer = Counter(scene, lambda: now[0])
     for _ in range(1000):
         now[0] += 0.01
         scene.step()
-    assert 240 <= viewer.drawn <= 301  # in 10 s; steps come every 10 ms
+    assert 240 <= viewer.drawn <= 301  # in 10 s, with a step every 10 ms
     before = viewer.drawn
     viewer.update()
     assert viewer.drawn == before + 1
@@ -163,7 +163,7 @@ def test_it_is_drawn_at_most_30_times_a_second():
     assert viewer.drawn == before + 1
 
 
-def test_pace_waits_for_simulated_time_and_gives_up_lost_time():
+def test_pace_waits_for_simulated_time_and_drops_lost_time():
     now = [0.0]
     pace = Pace(0.1, lambda: now[0])
     pace.tick()
@@ -175,7 +175,7 @@ def test_pace_waits_for_simulated_time_and_gives_up_lost_time():
     now[0] = 10.0
     assert pace.delay(1.0) == 0
     pace.tick()
-    assert pace.delay(1.0) == pytest.approx(0.1)  # not a hundred steps at once
+    assert pace.delay(1.0) == pytest.approx(0.1)  # lost time is dropped
     for _ in range(50):
         now[0] += 0.2
         pace.tick()
@@ -183,7 +183,7 @@ def test_pace_waits_for_simulated_time_and_gives_up_lost_time():
     assert factor == pytest.approx(0.5, rel=0.02)
 
 
-def test_steps_are_asked_for_while_paused_only():
+def test_single_steps_count_only_while_paused():
     control = Control()
     control.step()  # the first one pauses
     assert control.paused
@@ -198,7 +198,7 @@ def test_steps_are_asked_for_while_paused_only():
 
 @pytest.fixture
 def running():
-    """A scene that a program steps as fast as it goes, and its window."""
+    """A scene that a program steps without a speed limit, and its window."""
     scene = built()
     viewer = Counter(scene)
     stop, errors = threading.Event(), []
@@ -208,7 +208,7 @@ def running():
             while not stop.is_set():
                 scene.step()
                 time.sleep(0.001)
-        except Exception as error:  # seen by the test below
+        except Exception as error:  # checked by the test below
             errors.append(error)
 
     thread = threading.Thread(target=program)
@@ -230,7 +230,7 @@ def eventually(condition, seconds=20.0):
     return False
 
 
-def test_pause_holds_the_program_and_step_lets_one_through(running):
+def test_pause_blocks_the_program_and_step_releases_one_step(running):
     scene, viewer = running
     assert eventually(lambda: scene.time[0] > 0.05)
     viewer.control.pause()
@@ -248,7 +248,7 @@ def test_pause_holds_the_program_and_step_lets_one_through(running):
     assert eventually(lambda: scene.time[0] > 0.05)
 
 
-def test_closing_lets_a_held_program_go(running):
+def test_close_releases_a_blocked_program(running):
     scene, viewer = running
     viewer.control.pause()
     time.sleep(0.1)
@@ -257,7 +257,7 @@ def test_closing_lets_a_held_program_go(running):
     assert eventually(lambda: scene.time[0] > stood + 0.05)
 
 
-def test_run_goes_in_real_time_until_closed():
+def test_run_steps_in_real_time_until_closed():
     scene = built()
     viewer = Counter(scene)
     thread = threading.Thread(target=viewer.run)
@@ -270,11 +270,11 @@ def test_run_goes_in_real_time_until_closed():
     assert not thread.is_alive()
 
 
-def test_recordings_keep_the_last_seconds_oldest_first():
+def test_sensor_history_keeps_the_last_seconds_oldest_first():
     scene = drop_scene(height=3.0)
     pose = scene.add_sensor(sn.FramePose(link="box", delay=0.02))
     scene.build(n_envs=2)
-    scan = Recording(pose, "pos", env=1, dt=scene.dt, seconds=0.2)
+    scan = SensorHistory(pose, "pos", env=1, dt=scene.dt, seconds=0.2)
     heights = []
     for _ in range(50):
         scene.step()
@@ -283,13 +283,13 @@ def test_recordings_keep_the_last_seconds_oldest_first():
     times, values = scan.lines()
     np.testing.assert_allclose(times, np.arange(-19, 1) * 0.01, atol=1e-9)
     np.testing.assert_allclose(values[:, 1, 2], heights[-20:], rtol=1e-6)
-    np.testing.assert_allclose(values[:, 0, 2], heights[-22:-2], rtol=1e-6)  # 20 ms late
+    np.testing.assert_allclose(values[:, 0, 2], heights[-22:-2], rtol=1e-6)  # 20 ms of delay
 
 
-# -- the window in the browser, without one ---------------------------------------------------------------------------
+# -- the browser viewer, without a browser ----------------------------------------------------------------------------
 
 
-def test_the_stage_is_where_the_chosen_env_is():
+def test_stage_shows_the_chosen_env():
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box", draw_debug=True))
     scene.build(n_envs=3)
@@ -342,7 +342,7 @@ def test_every_kind_of_reading_and_image_is_shown(monkeypatch):
         pytest.skip(str(error))
     with scene.view(env=1) as viewer:
         assert any(part.texture is not None for _, part in viewer._stage._geoms)
-        assert viewer._recording.is_image
+        assert viewer._history.is_image
         assert viewer._plot.image.std() > 10
         assert [output for _, output, _ in viewer._images] == list(outputs)
         for _, output, element in viewer._images:
@@ -350,20 +350,20 @@ def test_every_kind_of_reading_and_image_is_shown(monkeypatch):
             assert element.image.dtype == np.uint8
             assert element.image.std() > 5, output
         viewer._sensor.value = "touch"
-        assert eventually(lambda: viewer.update() or viewer._recording.sensor.uuid == "touch")
-        assert not viewer._recording.is_image
-        monkeypatch.setattr(viewer, "_watched", lambda: True)  # as if somebody looked, however long it takes
+        assert eventually(lambda: viewer.update() or viewer._history.sensor.uuid == "touch")
+        assert not viewer._history.is_image
+        monkeypatch.setattr(viewer, "_watched", lambda: True)  # as if a client were connected
         viewer.update()
         scene.step(60)
         viewer._panel_due = 0
         viewer.update()
         _, measured, truth = viewer._plot.data
-        assert set(measured) == set(truth) == {0.0, 1.0}  # it fell, and lies
+        assert set(measured) == set(truth) == {0.0, 1.0}  # it fell and lies on the ground
 
 
-def test_outputs_that_are_switched_while_the_window_is_open():
+def test_camera_outputs_can_be_switched_while_the_window_is_open():
     scene = drop_scene(height=0.5)
-    bent = sn.CameraProfile(k1=-0.2)  # more is rendered than is shown
+    bent = sn.CameraProfile(k1=-0.2)  # renders an overscan margin
     view = {"pos": (1.5, 0, 0.5), "lookat": (0, 0, 0.4), "resolution": (40, 30), "profile": bent}
     eye = scene.add_sensor(Camera(uuid="eye", **view))
     scene.build()
@@ -386,7 +386,7 @@ def test_outputs_that_are_switched_while_the_window_is_open():
         viewer._images_on.value = False
         eye.disable_rgb_rendering()
         viewer._list_images()
-        assert viewer._images[0][2].image.shape == (30, 40, 3)  # blank, and as large as what will come
+        assert viewer._images[0][2].image.shape == (30, 40, 3)  # blank, with the size of the images to come
         viewer._images_on.value = True
         assert listed() == {"depth": (30, 40, 3)}
         eye.disable_depth_rendering()
@@ -396,7 +396,7 @@ def test_outputs_that_are_switched_while_the_window_is_open():
         assert viewer._images[0][2].image.std() > 5
 
 
-def test_what_goes_wrong_is_said(monkeypatch):
+def test_viewer_errors(monkeypatch):
     scene = drop_scene()
     with pytest.raises(sn.NotBuiltError, match="view needs a running scene"):
         scene.view()
@@ -431,7 +431,7 @@ def test_what_goes_wrong_is_said(monkeypatch):
         other.view()
 
 
-def test_the_command_shows_a_model(tmp_path):
+def test_view_command_shows_a_model(tmp_path):
     model = tmp_path / "arm.xml"
     model.write_text(ARM)
     code = "import sys; from sensorium.cli import main; sys.exit(main(['view', sys.argv[1]]))"
@@ -467,7 +467,7 @@ class FakeWindow:
         self.open = False
 
 
-def test_the_native_window_is_kept_in_step(monkeypatch):
+def test_native_window_follows_the_scene(monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("mujoco.viewer.launch_passive", FakeWindow)
     scene = drop_scene(height=1.0)
@@ -487,14 +487,14 @@ def test_the_native_window_is_kept_in_step(monkeypatch):
     window.press(259)  # backspace
     viewer.update()
     assert scene.time.tolist() == [pytest.approx(0.2), 0.0]
-    window.close()  # by the person at it: a held program goes on, and another window may open
+    window.close()  # by the user: a held program continues, and another window can open
     assert viewer.closed
     scene.step()
     scene.view(native=True).close()
 
 
 @pytest.mark.gpu
-def test_it_shows_envs_of_a_gpu():
+def test_viewer_shows_envs_of_a_gpu():
     scene = drop_scene(height=1.0)
     scene.add_sensor(sn.IMU(link="box"))
     scene.build(n_envs=4, device="cuda")
@@ -512,7 +512,7 @@ def test_it_shows_envs_of_a_gpu():
 
 @pytest.fixture(scope="module")
 def shown(browser):
-    """A page that shows a scene which runs in real time: a red box falls before a camera, again and again."""
+    """A page with a scene that runs in real time: a red box falls repeatedly in front of a camera."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane())
     red = sn.Box(size=(0.3, 0.3, 0.3), rgba=(0.9, 0.1, 0.1, 1.0))
@@ -527,7 +527,7 @@ def shown(browser):
     viewer = scene.view()
     thread = threading.Thread(target=viewer.run)
     thread.start()
-    page = browser.new_page(viewport={"width": 640, "height": 480})  # small: software draws it, on few cores
+    page = browser.new_page(viewport={"width": 640, "height": 480})  # small: rendered in software on few cores
     page.set_default_timeout(120_000)
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -542,7 +542,7 @@ def shown(browser):
 
 
 def red_pixels(page):
-    """Which pixels of the 3D view are red, (H, W)."""
+    """Return which pixels of the 3D view are red, (H, W)."""
     page.mouse.move(5, 5)
     picture = imread(io.BytesIO(page.locator("canvas").first.screenshot()))
     return (picture[..., 0] > 0.4) & (picture[..., 0] > 2 * picture[..., 1:3].max(axis=2))
@@ -556,7 +556,7 @@ def press(page, name):
     page.get_by_role("button", name=name, exact=True).click()
 
 
-def test_the_scene_is_drawn_and_moves(shown):
+def test_scene_is_drawn_and_moves(shown):
     scene, _, page = shown
     assert patiently(page, lambda: red_pixels(page).sum() > 100)
     press(page, "Reset")
@@ -569,10 +569,10 @@ def test_the_scene_is_drawn_and_moves(shown):
     assert patiently(page, lambda: scene.time[0] > 1.0)
     page.wait_for_timeout(1500)
     low = np.argwhere(red_pixels(page))[:, 0].mean()
-    assert low > high + 15  # rows go down, and so did the box
+    assert low > high + 15  # row numbers increase downwards
 
 
-def test_camera_images_are_those_of_the_camera(shown):
+def test_camera_images_equal_the_camera(shown):
     scene, _, page = shown
     press(page, "Pause")
     page.wait_for_timeout(1000)
@@ -590,11 +590,11 @@ def test_camera_images_are_those_of_the_camera(shown):
     image = np.array(data).reshape(48, 64, 4)[..., :3]
     expected = scene["eye"].read().rgb[0].numpy().astype(int)
     assert expected.std() > 10
-    assert np.abs(image - expected).mean() < 8  # of 255; it came as JPEG
+    assert np.abs(image - expected).mean() < 8  # of 255; JPEG is lossy
     press(page, "Run")
 
 
-def test_plots_change_while_time_goes_on(shown):
+def test_plots_update_over_time(shown):
     _, viewer, page = shown
     press(page, "Run")
     press(page, "Reset")
@@ -604,7 +604,7 @@ def test_plots_change_while_time_goes_on(shown):
     assert patiently(page, lambda: canvas.evaluate(script) != first)
     page.get_by_role("combobox", name="Field").click()
     page.get_by_role("option", name="quat").click()
-    assert patiently(page, lambda: viewer._recording.field == "quat")
+    assert patiently(page, lambda: viewer._history.field == "quat")
     assert patiently(page, lambda: len(viewer._plot.data) == 1 + 2 * 4)  # time; four numbers, measured and true
     press(page, "Pause")
     page.wait_for_timeout(1000)
@@ -613,7 +613,7 @@ def test_plots_change_while_time_goes_on(shown):
     assert canvas.evaluate(script) == still
 
 
-def test_pause_stops_time_and_step_is_one_step(shown):
+def test_pause_stops_time_and_step_makes_one_step(shown):
     scene, viewer, page = shown
     press(page, "Pause")
     assert patiently(page, lambda: viewer.control.paused)

@@ -1,4 +1,4 @@
-"""``python -m sensorium``: the command ``sensorium``."""
+"""Run the command ``sensorium`` with ``python -m sensorium``."""
 
 import sys
 

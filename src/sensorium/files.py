@@ -1,4 +1,4 @@
-"""Files on disk: write them whole or not at all, checksum them, lock their folders."""
+"""File helpers: atomic writes, checksums, folder locks, and the package versions that go into file headers."""
 
 from __future__ import annotations
 
@@ -18,83 +18,105 @@ from sensorium.errors import DatasetError
 PART = ".part"
 """Suffix of files that are being written."""
 _PACKAGES = ("sensorium", "mujoco", "numpy", "torch", "h5py", "av", "gymnasium")
-_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class DiskFullError(DatasetError):
-    """There is no room for a file."""
+    """A file cannot be written because the disk is full."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file atomically: afterwards it exists with all of its data, or it is unchanged.
+
+    Raises:
+        DatasetError: the file cannot be written.
+    """
     part = path.with_name(path.name + PART)
-    with named(path):
+    with explain_errors(path):
         with open(part, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)  # once it is closed: Windows renames no open file
+        os.replace(part, path)  # after closing it: Windows cannot rename an open file
     sync(path.parent)
 
 
 def publish(part: Path, path: Path) -> None:
-    """Give a file that was written under another name its final one, once it is on the disk."""
-    with named(path):
+    """Flush the finished file ``part`` to the disk, then rename it to ``path``.
+
+    Raises:
+        DatasetError: the file cannot be written.
+    """
+    with explain_errors(path):
         sync(part)
         os.replace(part, path)
     sync(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Have a file on the disk, or the names in a folder."""
+    """Flush a file, or the entries of a folder, to the disk."""
     _system.sync(path)
 
 
 def sync_tree(folder: Path) -> None:
-    """Have a folder on the disk, with everything below it."""
+    """Flush a folder and everything below it to the disk."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Turn what the system says about a file into an error that names it and what to do."""
+def explain_errors(path: Path) -> Iterator[None]:
+    """Turn operating system and HDF5 errors of the block into a ``DatasetError`` that names ``path``.
+
+    Raises:
+        DiskFullError: the disk is full.
+        DatasetError: writing failed for another reason.
+    """
     try:
         yield
     except DatasetError:
         raise
-    except (OSError, RuntimeError) as error:  # HDF5 has no errors of its own
-        full = _full_text(error)
+    except (OSError, RuntimeError) as error:  # HDF5 raises RuntimeError
+        full = _disk_full_message(error)
         if full is not None:
             raise DiskFullError(
-                f"cannot write {path}: {full}. Free some space: what was written before is whole."
+                f"cannot write {path}: {full}. Free some disk space; everything written before is complete."
             ) from error
         raise DatasetError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}.") from error
 
 
-def _full_text(error: BaseException) -> str | None:
-    """What the system says where there is no room, without what HDF5 says around it."""
+def _disk_full_message(error: BaseException) -> str | None:
+    """Return the system's message if the disk is full, without the text that HDF5 adds; None for other errors."""
     text = getattr(error, "strerror", None) or str(error)
-    return next((os.strerror(number) for number in _FULL if os.strerror(number) in text), None)
+    return next((os.strerror(number) for number in _DISK_FULL if os.strerror(number) in text), None)
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[int]:
-    """Hold a recording for writing; the system lets go of it when the process ends, however it ends.
+def lock_folder(folder: Path) -> Iterator[int]:
+    """Lock a folder for writing during the block. The system releases the lock when the process ends or is killed.
 
-    Gives the descriptor of the lock: a process that has a copy of it holds the recording too (not on Windows).
+    Yields:
+        The file descriptor of the lock. A process that inherits a copy of it also holds the lock (not on Windows).
+
+    Raises:
+        DatasetError: another process holds the lock.
     """
     with ExitStack() as stack:
-        with named(folder):
+        with explain_errors(folder):
             try:
-                held = stack.enter_context(_system.lock(folder))
+                descriptor = stack.enter_context(_system.lock(folder))
             except BlockingIOError:
                 raise DatasetError(f"{folder} is being written by another process; wait until it has ended") from None
-        yield held
+        yield descriptor
 
 
 def file_checksum(path: Path, size: int | None = None) -> str:
-    """CRC-32 of a file, or of its first bytes."""
+    """Return the CRC-32 of a file as eight hexadecimal digits.
+
+    Args:
+        path: the file.
+        size: number of bytes to read from the start. Default: all.
+    """
     crc, left = 0, os.path.getsize(path) if size is None else size
     with open(path, "rb") as file:
         while left and (block := file.read(min(left, 1 << 20))):
@@ -103,18 +125,18 @@ def file_checksum(path: Path, size: int | None = None) -> str:
 
 
 def quote(name: str) -> str:
-    """The name of a buffer as that of a file or data set, which may have no slash."""
+    """Return the name of a buffer as a file or HDF5 name, which cannot contain a slash."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 
 def unquote(name: str) -> str:
-    """The other way."""
+    """Return the name of a buffer from a file or HDF5 name: the inverse of :func:`quote`."""
     return name.replace("%2F", "/").replace("%25", "%")
 
 
 @cache
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that can change a result: package -> version, for file headers."""
+    """Return the versions of the packages that can change a result, for file headers: package -> version."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for package in _PACKAGES:
         try:

@@ -1,77 +1,132 @@
-"""The command ``sensorium``."""
+"""The command line ``sensorium``: one module per subcommand, each a dataclass of options with a ``run()`` method.
+
+``sensorium COMMAND --help`` is made from the class: its docstring (description and examples), and the docstrings of its
+fields. Modules of this package import what a command needs inside ``run()``, so that ``--help`` stays fast.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Any
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Annotated, Protocol, cast
 
 import tyro
 
 from sensorium import __version__
-from sensorium.cli.check import Check
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
 from sensorium.cli.generate import Generate
-from sensorium.cli.plot import PlotCommand
+from sensorium.cli.plot import Plot
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
 from sensorium.cli.train import Train
 from sensorium.cli.validate import Validate
-from sensorium.cli.view import ViewCommand
-from sensorium.errors import SensoriumError
+from sensorium.cli.view import View
+from sensorium.errors import NameNotFoundError, OptionError, SensoriumError, did_you_mean
 
-_USAGE = """usage: sensorium COMMAND ...
+FAILURE, USAGE = 1, 2
+"""Exit codes: the command failed, or it was called with invalid options."""
+_DESCRIPTION = """Simulated robot sensors: record, replay, generate datasets, train.
 
-  check        say whether a recording is whole, and repair it
-  evaluate     say how good a trained robot is
-  export       write a data set in the format of another project
-  generate     make a data set of a task's episodes
-  plot         draw what a sensor reads beside ground truth
-  record       drive a robot and record it
-  replay       sense a recording again
-  train        let a robot learn a task
-  validate     say whether a data set is what it says
-  view         show a model, a data set or a recording in the browser
-  --version    print the version
+Run `sensorium COMMAND --help` for the options of a command, `sensorium --version` for the version.
 
-`sensorium COMMAND --help` says more."""
+Examples:
+    sensorium record --robot diffdrive --steps 500 --out runs/a
+    sensorium replay runs/a --out runs/a-seen --rgb --depth
+    sensorium generate pick --episodes 8 --out data/pick
+    sensorium validate data/pick
+    sensorium view data/pick"""
 
 
-_COMMANDS: dict[str, type[Any]] = {
-    "check": Check,
-    "evaluate": Evaluate,
-    "export": Export,
-    "generate": Generate,
-    "plot": PlotCommand,
+class Command(Protocol):
+    """A subcommand with its options."""
+
+    def run(self) -> int:
+        """Run the command; return its exit code."""
+        ...
+
+
+_COMMANDS: dict[str, type[Command]] = {
     "record": Record,
     "replay": Replay,
-    "train": Train,
     "validate": Validate,
-    "view": ViewCommand,
+    "generate": Generate,
+    "export": Export,
+    "train": Train,
+    "evaluate": Evaluate,
+    "plot": Plot,
+    "view": View,
 }
+_ALIASES = {"check": "validate"}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: command line without the program name. Default: ``sys.argv[1:]``.
+
+    Returns:
+        The exit code: 0 for success, 1 if the command failed, 2 for invalid usage, 130 if it was interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         print(__version__)
         return 0
-    if given in ([], ["-h"], ["--help"]):
-        print(_USAGE)
-        return 0
-    name = given[0]
-    if name not in _COMMANDS:
-        print(f"sensorium: there is no command {name!r}\n\n{_USAGE}", file=sys.stderr)
-        return 2
+    name = given[0] if given else "--help"
+    if not name.startswith("-") and name not in (*_COMMANDS, *_ALIASES):
+        hint = did_you_mean(name, [*_COMMANDS, *_ALIASES])
+        return _report("sensorium", f"there is no command {name!r}{hint}; run `sensorium --help` for a list", USAGE)
     try:
-        status = tyro.cli(_COMMANDS[name], prog=f"sensorium {name}", args=given[1:]).run()
+        command = _parse(given or ["--help"], _ALIASES.get(name, name))
+    except SystemExit as exit:  # tyro printed the help (0) or what is wrong with the options (2)
+        return exit.code if isinstance(exit.code, int) else USAGE
+    try:
+        return command.run()
+    except (OptionError, NameNotFoundError) as error:
+        return _report(f"sensorium {name}", str(error), USAGE)
     except SensoriumError as error:
-        print(f"sensorium {name}: {error}", file=sys.stderr)
-        return 2
+        return _report(f"sensorium {name}", str(error), FAILURE)
     except OSError as error:
-        if error.filename is None:  # not about a file of the user's
+        if error.filename is None:  # not caused by a file of the user
             raise
-        print(f"sensorium {name}: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    return int(status or 0)
+        return _report(f"sensorium {name}", f"{error.filename}: {error.strerror}", FAILURE)
+
+
+def _report(program: str, message: str, status: int) -> int:
+    print(f"{program}: {message}", file=sys.stderr)
+    return status
+
+
+def _parse(arguments: list[str], name: str) -> Command:
+    """Parse the command line; the help of the command ``name`` is its whole docstring, of others the first line."""
+    options = [
+        Annotated[  # type: ignore[valid-type]
+            command,
+            tyro.conf.subcommand(
+                each,
+                description=_help(command) if each == name else _summary(command),
+                aliases=tuple(alias for alias, target in _ALIASES.items() if target == each),
+            ),
+        ]
+        for each, command in _COMMANDS.items()
+    ]
+    union = cast("type[Command]", reduce(or_, options))
+    return tyro.cli(
+        union,
+        prog="sensorium",
+        description=_DESCRIPTION,
+        args=arguments,
+        config=(tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
+    )
+
+
+def _help(command: type[Command]) -> str:
+    return inspect.cleandoc(command.__doc__ or "")
+
+
+def _summary(command: type[Command]) -> str:
+    return _help(command).split("\n")[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""``python -m sensorium.cli``: the command ``sensorium``."""
+"""Run the command ``sensorium`` with ``python -m sensorium.cli``."""
 
 import sys
 

@@ -1,38 +1,43 @@
-"""``sensorium export``: a data set in the format of another project."""
+"""``sensorium export``: write a dataset in the format of another project."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
-import sensorium as sn
-from sensorium.cli.progress import gentle_end, progress
+from sensorium.cli.progress import interrupt_on_sigterm, progress
 
 
 @dataclass
 class Export:
-    """Write a data set in the format of another project. It must be valid: see `sensorium validate`.
+    """Write a dataset in the format of another project.
 
-    Example: sensorium export data/pick --format lerobot --out data/pick-lerobot
+    The dataset must be valid: run `sensorium validate` first.
+
+    Examples:
+        sensorium export data/pick --format lerobot --out data/pick-lerobot
+        sensorium export data/pick --format robomimic --no-images --out data/pick-robomimic
     """
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """The data set."""
+    """Folder of the dataset."""
     out: Path
-    """Folder to write; it does not exist, or is empty."""
-    format: str = "lerobot"
-    """lerobot (version 3.0), robomimic (HDF5), minari, or rerun (one recording an episode)."""
+    """Output folder. It must not exist, or be empty."""
+    format: Literal["lerobot", "robomimic", "minari", "rerun"] = "lerobot"
+    """Format: lerobot (version 3.0), robomimic (one HDF5 file), minari, or rerun (one .rrd file per episode)."""
     images: bool = True
-    """Whether to export what cameras saw."""
+    """Export camera images."""
 
     def run(self) -> int:
-        """Export, with a progress bar."""
-        total = len(sn.datasets.Dataset(self.folder))
-        with gentle_end(), progress("exporting", total, "episodes") as advance:
-            out = sn.datasets.export(self.folder, self.format, self.out, images=self.images, progress=advance)
+        """Export with a progress bar."""
+        from sensorium import datasets
+
+        total = len(datasets.Dataset(self.folder))
+        with interrupt_on_sigterm(), progress("exporting", total, "episodes") as advance:
+            out = datasets.export(self.folder, self.format, self.out, images=self.images, progress=advance)
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         print(f"{out}: {total} episodes as {self.format}, {size / 1e6:,.1f} MB")
         return 0

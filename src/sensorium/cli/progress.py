@@ -1,4 +1,4 @@
-"""The progress bar of commands that take long, and their end by Ctrl-C."""
+"""Progress bars on stderr, and interruption of long commands by SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 @contextmanager
 def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A bar that is advanced by calls; shown where somebody can see it."""
+    """Show a progress bar during the block.
+
+    Args:
+        label: text before the bar.
+        total: count at the end.
+        unit: what is counted: "steps", "episodes".
+
+    Yields:
+        A function that advances the bar by a count.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -22,8 +30,16 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
 
 
 @contextmanager
-def telling_progress(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A bar that is told how much is done, and what to say beside it; likewise."""
+def status_progress(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Show a progress bar with a status text during the block.
+
+    Args:
+        label: text before the bar.
+        total: count at the end.
+
+    Yields:
+        A function that sets the count and the status text.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -34,18 +50,18 @@ def telling_progress(label: str, total: int) -> Iterator[Callable[[int, str], No
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[status]}"))
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, *times, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=total, said="")
-        yield lambda done, said: bar.update(task, completed=min(done, total), said=said)
+        task = bar.add_task("", total=total, status="")
+        yield lambda done, status: bar.update(task, completed=min(done, total), status=status)
 
 
 @contextmanager
-def gentle_end() -> Iterator[None]:
-    """Let a request to end (SIGTERM) be what Ctrl-C is."""
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into KeyboardInterrupt during the block, so that it ends a command as Ctrl-C does."""
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -1,54 +1,57 @@
-"""``sensorium record``: drive a robot, and keep what it does."""
+"""``sensorium record``: drive a robot and record every step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import sensorium as sn
-from sensorium.cli.progress import gentle_end, progress
-from sensorium.recording.folder import check_new
+from sensorium.cli.arguments import check_min, default
+from sensorium.cli.progress import interrupt_on_sigterm, progress
 
 
 @dataclass
 class Record:
-    """Drive a robot through a room, and record every step.
+    """Drive a robot through a room and record every step.
 
-    Example: sensorium record --robot diffdrive --scenario random-path --steps 500 --envs 4 --seed 0 --out runs/a
+    Ctrl-C ends the recording and keeps the steps recorded so far.
 
-    Ctrl-C ends the recording; what was recorded until then is kept.
+    Examples:
+        sensorium record --robot diffdrive --scenario random-path --steps 500 --envs 4 --seed 0 --out runs/a
+        sensorium record --robot my_robot.urdf --rig my_sensors.yaml --scenario keyboard --out runs/b
     """
 
     out: Path
-    """Folder to write: a new or an empty one."""
+    """Output folder. It must be new or empty."""
     robot: str = "diffdrive"
-    """Which robot: diffdrive, holonomic, franka, mobile_franka, floating_gripper, bimanual, or an MJCF or URDF file."""
+    """Robot: diffdrive, holonomic, franka, mobile_franka, floating_gripper, bimanual, or an MJCF or URDF file."""
     scenario: str = "random-path"
-    """What drives it: random-path, random-acceleration, keyboard, gamepad."""
+    """What drives the robot: random-path, random-acceleration, keyboard or gamepad."""
     steps: int = 500
-    """How many steps."""
+    """Number of steps."""
     envs: int = 1
-    """How many copies of the scene, side by side."""
+    """Number of copies of the scene, simulated in parallel."""
     seed: int = 0
-    """What the room, the driving and all noise come from."""
-    world: Path | None = None
-    """MJCF file of what is around the robot. Default: a room with obstacles, from the seed."""
-    rig: Path | None = None
-    """YAML file of the robot's sensors. Default: the robot's own."""
+    """Seed of the room, the driving and all noise."""
+    world: Annotated[Path | None, default("a room with obstacles, made from the seed")] = None
+    """MJCF file of the robot's surroundings."""
+    rig: Annotated[Path | None, default("the robot's own sensors")] = None
+    """YAML file of the robot's sensors."""
     dt: float = 0.01
-    """Seconds of a step."""
+    """Duration of a step in seconds."""
     device: str = "cpu"
-    """Where to simulate: cpu or cuda."""
+    """Device of the simulation: cpu or cuda."""
     overwrite: bool = False
-    """Replace a recording that is there."""
+    """Replace a recording in the output folder."""
 
     def run(self) -> int:
         """Drive and record."""
-        for name, value in (("steps", self.steps), ("envs", self.envs)):
-            if value < 1:
-                raise sn.OptionError(f"--{name} must be at least 1, got {value}")
-        check_new(self.out, self.overwrite)  # before the work of making the scene
+        from sensorium.recording.folder import check_new
+
+        check_min("steps", self.steps, 1)
+        check_min("envs", self.envs, 1)
+        check_new(self.out, self.overwrite)  # before the scene is built, which takes time
         scene = sn.Scene(dt=self.dt)
         if self.world is None:
             scene.add_module("room", sn.scenarios.Room(seed=self.seed))
@@ -58,7 +61,7 @@ class Record:
         robot = scene.add_module("robot", sn.robots.make(self.robot, **rig))
         scene.build(n_envs=self.envs, seed=self.seed, device=self.device)
         interrupted = False
-        with gentle_end(), sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:
+        with interrupt_on_sigterm(), sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:
             scene.add_child("scenario", scenario)
             scenario.reset()
             metadata = {"robot": self.robot, "scenario": self.scenario, "seed": self.seed}

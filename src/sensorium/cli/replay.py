@@ -6,101 +6,87 @@ import importlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import sensorium as sn
-from sensorium.cli.progress import gentle_end, progress
+from sensorium.cli.arguments import default
+from sensorium.cli.progress import interrupt_on_sigterm, progress
 
-_FILES = (".yaml", ".yml", ".json")
+if TYPE_CHECKING:
+    from sensorium.recording.camera_changes import ImageKind
+
+_SENSOR_FILES = (".yaml", ".yml", ".json")
 
 
 @dataclass
 class Replay:
-    """Bring a recording back to life, and sense it again: with its own cameras and sensors, or with others.
+    """Sense a recording again, with the same or other sensors.
 
-    Example: sensorium replay runs/a --out runs/a-seen --rgb --depth --interval 5
+    Takes the recorded scene through all steps, and writes the readings and images as another recording.
 
-    An interrupted replay (Ctrl-C too) goes on with --resume, with the same options.
+    An interrupted replay, e.g. by Ctrl-C, continues with --resume and the same options.
+
+    Examples:
+        sensorium replay runs/a --out runs/a-seen --rgb --depth --interval 5
+        sensorium replay runs/a --out runs/a-seen --rgb --depth --interval 5 --resume
+        sensorium replay runs/a --out runs/a-top --rgb --cameras top_camera.yaml
+        sensorium replay runs/a --out runs/a-lidar --sensors lidar.yaml --only-sensors
     """
 
     source: Annotated[Path, tyro.conf.Positional]
-    """The recording."""
+    """Folder of the recording."""
     out: Path
-    """Folder to write: a new or an empty one."""
+    """Output folder. It must be new or empty."""
     rgb: bool = False
-    """Render colour."""
+    """Render colour images."""
     depth: bool = False
-    """Render depth."""
+    """Render depth images, in metres."""
     segmentation: bool = False
     """Render body and geom ids."""
     instance_segmentation: bool = False
     """Render entity numbers."""
     normals: bool = False
-    """Render normals."""
-    renderer: str | None = None
-    """Renderer of all cameras: raster, batch or pathtrace. Default: as recorded."""
-    resolution: tuple[int, int] | None = None
-    """Width and height of all images. Default: as recorded."""
-    cameras: list[str] = field(default_factory=list)
-    """Names of the cameras to render, and files (YAML or JSON) of cameras that were not there. Default: all."""
-    sensors: list[Path] = field(default_factory=list)
-    """Files (YAML or JSON) of further sensors; one with the uuid of a recorded one, or its name in a rig, takes its
-    place."""
+    """Render surface normals."""
+    renderer: Annotated[str | None, default("as recorded")] = None
+    """Renderer of all cameras: raster, batch or pathtrace."""
+    resolution: Annotated[tuple[int, int] | None, default("as recorded", metavar="W H")] = None
+    """Width and height of all images in pixels."""
+    cameras: Annotated[list[str], default("all")] = field(default_factory=list)
+    """Names of the cameras to render, and YAML or JSON files of additional cameras."""
+    sensors: Annotated[list[Path], default("none")] = field(default_factory=list)
+    """YAML or JSON files of additional sensors. One with the uuid or the rig name of a recorded sensor replaces it."""
     only_sensors: bool = False
-    """Leave out the recorded sensors and cameras, but for those that files replace."""
-    device: str | None = None
-    """Where to sense: cpu or cuda. Default: where it was recorded."""
+    """Remove the recorded sensors and cameras that no file replaces."""
+    device: Annotated[str | None, default("as recorded")] = None
+    """Device on which to sense: cpu or cuda."""
     interval: int = 1
-    """Every how many steps a frame is taken."""
-    max_frames: int | None = None
-    """How many frames at most. Default: all."""
+    """Number of steps from one frame to the next."""
+    max_frames: Annotated[int | None, default("no limit")] = None
+    """Maximum number of frames."""
     resume: bool = False
-    """Go on with a replay that was interrupted."""
+    """Continue an interrupted replay."""
     overwrite: bool = False
-    """Replace a recording in OUT."""
+    """Replace a recording in the output folder."""
     workers: int = 1
-    """Processes that share the frames."""
-    modules: list[str] = field(default_factory=list)
-    """Python modules of sensors of your own, which the recording uses."""
+    """Number of processes that share the frames."""
+    modules: Annotated[list[str], default("none")] = field(default_factory=list)
+    """Python modules to import first, with your own sensors that the recording uses."""
 
     def run(self) -> int:
-        """Replay."""
+        """Replay with a progress bar."""
         sys.path.insert(0, "")
         for name in self.modules:
             try:
                 importlib.import_module(name)
             except ImportError as error:
                 raise sn.OptionError(f"--modules {name}: {error}") from error
-        kinds: dict[Any, bool] = {
-            "rgb": self.rgb,
-            "depth": self.depth,
-            "segmentation": self.segmentation,
-            "instance": self.instance_segmentation,
-            "normals": self.normals,
-        }
-        files = [Path(name) for name in self.cameras if name.endswith(_FILES)]
-        added = [one for file in (*files, *self.sensors) for one in sn.recording.load_sensors(file)]
-        names = [name for name in self.cameras if not name.endswith(_FILES)]
-        if names:  # those of the files are wanted as well
-            names += [one.uuid or "camera" for one in added if isinstance(one, sn.Camera)]
-        given: dict[str, Any] = {"cameras": tuple(names)} if names else {}
-        options = sn.recording.ReplayOptions(
-            images=tuple(kind for kind, on in kinds.items() if on),
-            sensors=tuple(added),
-            only_sensors=self.only_sensors,
-            device=self.device,
-            renderer=self.renderer,
-            resolution=self.resolution,
-            interval=self.interval,
-            max_frames=self.max_frames,
-            **given,
-        )
+        options = self._options()
         total = len(sn.recording.Recording(self.source).source_steps[:: self.interval][: self.max_frames])
         try:
-            with gentle_end(), progress("replaying", total, "frames") as advance:
-                episode = sn.recording.replay(
+            with interrupt_on_sigterm(), progress("replaying", total, "frames") as advance:
+                replayed = sn.recording.replay(
                     self.source,
                     self.out,
                     options,
@@ -110,8 +96,34 @@ class Replay:
                     progress=advance,
                 )
         except KeyboardInterrupt:
-            print(f"{self.out}: interrupted; go on with --resume", file=sys.stderr)
+            print(f"{self.out}: interrupted; continue with --resume", file=sys.stderr)
             return 130
-        images = f", images of {', '.join(episode.images)}" if episode.images else ""
-        print(f"{self.out}: {len(episode)} frames of {episode.n_envs} envs{images}")
+        images = f", images of {', '.join(replayed.images)}" if replayed.images else ""
+        print(f"{self.out}: {len(replayed)} frames of {replayed.n_envs} envs{images}")
         return 0
+
+    def _options(self) -> sn.recording.ReplayOptions:
+        kinds: dict[ImageKind, bool] = {
+            "rgb": self.rgb,
+            "depth": self.depth,
+            "segmentation": self.segmentation,
+            "instance": self.instance_segmentation,
+            "normals": self.normals,
+        }
+        files = [Path(name) for name in self.cameras if name.endswith(_SENSOR_FILES)]
+        added = [sensor for file in (*files, *self.sensors) for sensor in sn.recording.load_sensors(file)]
+        names = [name for name in self.cameras if not name.endswith(_SENSOR_FILES)]
+        if names:  # render the cameras of the files as well
+            names += [sensor.uuid or "camera" for sensor in added if isinstance(sensor, sn.Camera)]
+        chosen: dict[str, Any] = {"cameras": tuple(names)} if names else {}
+        return sn.recording.ReplayOptions(
+            images=tuple(kind for kind, on in kinds.items() if on),
+            sensors=tuple(added),
+            only_sensors=self.only_sensors,
+            device=self.device,
+            renderer=self.renderer,
+            resolution=self.resolution,
+            interval=self.interval,
+            max_frames=self.max_frames,
+            **chosen,
+        )

@@ -1,4 +1,4 @@
-"""``sensorium train``: let a robot learn a task."""
+"""``sensorium train``: train an entity on a task."""
 
 from __future__ import annotations
 
@@ -7,77 +7,89 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from sensorium.cli.generate import named_value
-from sensorium.cli.progress import telling_progress
+from sensorium.cli.arguments import default, parse_pair
+from sensorium.cli.progress import status_progress
+
+if TYPE_CHECKING:
+    from sensorium.training import Evaluation, Progress, TrainOptions
+
+_RECIPE = "as in the task's recipe"
 
 
 @dataclass
 class Train:
-    """Train an entity: a robot with senses, a brain and a memory. Ctrl-C makes a checkpoint and ends.
+    """Train a robot on a task.
 
-    Example: sensorium train balance --out runs/balance
+    The robot is an entity with sensors, a brain and a memory; the task has a recipe with the default options.
+
+    Ctrl-C saves a checkpoint and ends; continue with --resume.
+
+    Examples:
+        sensorium train balance --out runs/balance
+        sensorium train balance --out runs/balance --resume --steps 200000
+        sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
     """
 
     task: Annotated[str, tyro.conf.Positional]
     """Name of the task: balance, reach."""
     out: Path
-    """Folder to keep it in: a new one, or with --resume that of a training."""
+    """Output folder: a new one, or with --resume the folder of a training."""
     resume: bool = False
-    """Go on from the newest checkpoint, with the options that the training has; --steps may be raised."""
-    steps: int | None = None
-    """Steps in all, of single envs. Default: as the task's recipe has it, as all that follow."""
-    envs: int | None = None
-    """Envs that run side by side."""
-    seed: int | None = None
-    """Everything random comes from it."""
-    rig: Path | None = None
-    """YAML file of the robot's sensors, in place of the recipe's."""
-    option: tuple[str, ...] = ()
-    """Options of the task, as max_steps=300; values are JSON, or text."""
-    brain: tuple[str, ...] = ()
-    """Options of the brain, as learning_rate=0.0003."""
-    gradient_steps: int | None = None
-    """Steps of learning after each step of all envs."""
-    evaluate_every: int | None = None
-    """Steps between evaluations."""
-    episodes: int | None = None
-    """Episodes of an evaluation."""
-    checkpoint_every: int | None = None
-    """Steps between checkpoints."""
-    stop_at: float | None = None
-    """Fraction of the greatest return at which to end early."""
+    """Continue from the newest checkpoint with the stored options; --steps can be raised."""
+    steps: Annotated[int | None, default(_RECIPE)] = None
+    """Total number of env steps."""
+    envs: Annotated[int | None, default(_RECIPE)] = None
+    """Number of envs that are simulated in parallel."""
+    seed: Annotated[int | None, default(_RECIPE)] = None
+    """Seed of all randomness."""
+    rig: Annotated[Path | None, default(_RECIPE)] = None
+    """YAML file of the robot's sensors."""
+    option: Annotated[tuple[str, ...], default(_RECIPE)] = ()
+    """Options of the task as name=value, e.g. max_steps=300. Values are JSON or text."""
+    brain: Annotated[tuple[str, ...], default(_RECIPE)] = ()
+    """Options of the brain as name=value, e.g. learning_rate=0.0003."""
+    gradient_steps: Annotated[int | None, default(_RECIPE)] = None
+    """Number of gradient steps after each step of all envs."""
+    evaluate_every: Annotated[int | None, default(_RECIPE)] = None
+    """Number of env steps between evaluations."""
+    episodes: Annotated[int | None, default(_RECIPE)] = None
+    """Number of episodes of an evaluation."""
+    checkpoint_every: Annotated[int | None, default(_RECIPE)] = None
+    """Number of env steps between checkpoints."""
+    stop_at: Annotated[float | None, default(_RECIPE)] = None
+    """Fraction of the maximum return at which training ends early, 0 to 1."""
     tensorboard: bool = True
-    """Log for TensorBoard: tensorboard --logdir OUT."""
+    """Write logs for TensorBoard: tensorboard --logdir OUT."""
 
     def run(self) -> int:
-        """Train, with a progress bar."""
+        """Train with a progress bar."""
         from sensorium import training
 
-        options = self._resumed() if self.resume else self._options()
-        with _asked_to_end() as stop, telling_progress("steps", options.steps) as tell:
+        options = self._stored_options() if self.resume else self._new_options()
+        with _stop_request() as stop, status_progress("steps", options.steps) as show:
             trained = training.train(
                 options,
                 self.out,
                 resume=self.resume,
                 tensorboard=self.tensorboard,
-                progress=lambda now: tell(now.steps, _beside(now)),
+                progress=lambda now: show(now.steps, _status(now)),
                 stop=stop,
             )
-        best = "" if trained.best is None else f"; best evaluation: {_said(trained.best)}"
-        print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s now{best}")
+        best = "" if trained.best is None else f"; best evaluation: {_score(trained.best)}"
+        print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s in this run{best}")
         if not trained.finished:
-            saved = ", and saved" if trained.steps else ""
-            print(f"stopped{saved}. To go on: sensorium train {self.task} --out {self.out} --resume")
+            saved = " and saved" if trained.steps else ""
+            print(f"stopped{saved}. To continue: sensorium train {self.task} --out {self.out} --resume")
             return 130
-        print(f"To see how good it is: sensorium evaluate {self.out}")
+        print(f"To evaluate it: sensorium evaluate {self.out}")
         return 0
 
     def _given(self) -> dict[str, Any]:
-        """What was said about the training itself."""
+        """Return the training options that were given on the command line."""
         given = {
             "steps": self.steps,
             "n_envs": self.envs,
@@ -90,61 +102,66 @@ class Train:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def _options(self) -> Any:
+    def _new_options(self) -> TrainOptions:
         from sensorium.robots import SensorRig
         from sensorium.tasks import catalogue
         from sensorium.training import RECIPES, recipe
 
         if self.task not in RECIPES:
-            catalogue.find(self.task)  # there may be no such task at all
-        made = recipe(self.task)
+            catalogue.find(self.task)  # raises a better error if the task does not exist at all
+        base = recipe(self.task)
         changes = self._given()
         if self.rig is not None:
-            changes["entity"] = made.entity.model_copy(update={"sensors": SensorRig.load(self.rig)})
-        changes["task_options"] = {**made.task_options, **dict(map(named_value, self.option))}
-        changes["brain_options"] = {**made.brain_options, **dict(map(named_value, self.brain))}
+            changes["entity"] = base.entity.model_copy(update={"sensors": SensorRig.load(self.rig)})
+        changes["task_options"] = {**base.task_options, **dict(parse_pair("--option", text) for text in self.option)}
+        changes["brain_options"] = {**base.brain_options, **dict(parse_pair("--brain", text) for text in self.brain)}
         return recipe(self.task, **changes)
 
-    def _resumed(self) -> Any:
+    def _stored_options(self) -> TrainOptions:
         from sensorium.errors import OptionError
         from sensorium.training import TrainOptions
 
         if self.rig or self.option or self.brain:
-            raise OptionError("--resume goes on with the sensors, the task and the brain that the training has")
-        old = TrainOptions.load(self.out)
-        if old.task != self.task:
-            raise OptionError(f"{self.out} holds a training of {old.task!r}, not of {self.task!r}")
-        return TrainOptions(**{**{name: getattr(old, name) for name in TrainOptions.model_fields}, **self._given()})
+            raise OptionError("--rig, --option and --brain cannot be changed with --resume; remove them")
+        stored = TrainOptions.load(self.out)
+        if stored.task != self.task:
+            raise OptionError(f"{self.out} is a training of the task {stored.task!r}, not {self.task!r}")
+        values = {name: getattr(stored, name) for name in TrainOptions.model_fields}
+        return TrainOptions(**{**values, **self._given()})
 
 
-def _beside(progress: Any) -> str:
-    """What is said beside the bar."""
-    said = f"{progress.rate:,.0f} steps/s"
+def _status(progress: Progress) -> str:
+    """Return the text beside the bar: recent return, speed and last evaluation."""
+    text = f"{progress.rate:,.0f} steps/s"
     if progress.recent is not None:
-        said = f"return {progress.recent:.1f}  {said}"
+        text = f"return {progress.recent:.1f}  {text}"
     if progress.evaluation is not None:
-        said = f"{said}  evaluated: {_said(progress.evaluation)}"
-    return said
+        text = f"{text}  evaluated: {_score(progress.evaluation)}"
+    return text
 
 
-def _said(evaluation: Any) -> str:
-    part = "" if evaluation.fraction is None else f" ({evaluation.fraction:.0%} of the greatest)"
+def _score(evaluation: Evaluation) -> str:
+    part = "" if evaluation.fraction is None else f" ({evaluation.fraction:.0%} of the maximum)"
     return f"{evaluation.mean:.1f}{part}"
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[Callable[[], bool]]:
-    """Note the first Ctrl-C or SIGTERM, for the training to end by itself; a second Ctrl-C ends it at once."""
-    asked: list[int] = []
+def _stop_request() -> Iterator[Callable[[], bool]]:
+    """Catch the first Ctrl-C or SIGTERM, so that the training can end by itself; a second Ctrl-C ends it at once.
 
-    def note(number: int, _: Any) -> None:
-        if asked and number == signal.SIGINT:
+    Yields:
+        A function that returns whether a signal came.
+    """
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(number)
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

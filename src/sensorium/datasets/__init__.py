@@ -1,55 +1,69 @@
-"""Datasets: episodes of tasks on disk, their validation and export."""
+"""Datasets: episodes of tasks on disk, and their validation and export."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sensorium.datasets.dataset import ABOUT, Dataset, Episode
+from sensorium._viewing import data_viewer
+from sensorium.datasets.dataset import Dataset, Episode, is_dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.export import export
 from sensorium.datasets.validate import Validation, validate
 from sensorium.recording import Recording
 
 if TYPE_CHECKING:
-    from sensorium.viewer.data import DataViewer
+    from sensorium._viewing import DataViewer
 
-__all__ = ["Dataset", "Episode", "EpisodeWriter", "Validation", "export", "open", "validate", "view"]
+__all__ = ["Dataset", "Episode", "EpisodeWriter", "Validation", "export", "is_dataset", "open", "validate", "view"]
 
 
 def open(folder: str | Path) -> Dataset | Recording:
-    """Open a recording (:class:`Recording`), or a data set of a task's episodes (:class:`Dataset`), for reading.
+    """Open a dataset or a recording for reading, whichever the folder holds.
+
+    ``sn.datasets.Dataset(folder)`` and ``sn.recording.Recording(folder)`` do the same for a folder whose content is
+    known, with a precise type.
+
+    Args:
+        folder: folder of a dataset (``sensorium generate``), a recording (``sensorium record``) or a replay.
+
+    Returns:
+        A :class:`Dataset` if the folder has a ``dataset.json``, else a :class:`Recording`.
 
     Raises:
-        DatasetError: the folder is neither, or is damaged; says what to do.
+        DatasetError: the folder is neither, or is damaged.
+
+    Example:
+        >>> sn.datasets.open("data/pick")[0]["obs/agent/qpos"]
+        >>> sn.datasets.open("runs/a")[20]["physics"]
     """
-    return Dataset(folder) if (Path(folder) / ABOUT).is_file() else Recording(folder)
+    return Dataset(folder) if is_dataset(folder) else Recording(folder)
 
 
 def view(
     folder: str | Path, port: int | None = None, host: str = "127.0.0.1", open_browser: bool = False
 ) -> DataViewer:
-    """Show a recording or a data set in the browser, at the address that is printed: any step in 3D, images, plots.
+    """Show a dataset or a recording in the browser: any step in 3D, with images and plots.
+
+    Prints the address of the page and returns. A separate thread serves it.
 
     Args:
-        folder: of a recording, a replay or a data set.
-        port: where to serve the page. Default: 8080, or the next that is free.
-        host: address to serve it at. The default is reached from this machine alone (and through
+        folder: folder of a dataset, a recording or a replay.
+        port: port of the page. Default: 8080, or the next free one.
+        host: address to serve the page at. The default is reachable only from this machine (and through
             ``ssh -L 8080:localhost:8080``).
-        open_browser: whether to open it in this machine's browser too.
+        open_browser: whether to open the page in the browser of this machine.
 
     Returns:
         The page, with ``show(episode, step)`` and ``close()``.
 
+    Raises:
+        DatasetError: the folder is neither, or is damaged.
+        DeviceError: viser is not installed.
+
     Example:
         >>> page = sn.datasets.view("data/pick")
-        >>> page.show(episode=3, step=-1)  # how it ended
+        >>> page.show(episode=3, step=-1)  # the last step of episode 3
         >>> page.close()
-
-    Raises:
-        DatasetError: the folder is neither, or is damaged; says what to do.
-        DeviceError: viser is not installed.
     """
-    from sensorium.viewer.data_opening import open_data  # what it needs is imported when it is used, not before
-
-    return open_data(folder, port, host, open_browser)
+    return data_viewer()(folder, port, host, open_browser)

@@ -1,6 +1,7 @@
 """``EpisodeFile``: the HDF5 file of one episode of a task, which grows by blocks of rows.
 
-It uses HDF5's own calls: an episode has some fifty small data sets, whose making would take longer than the physics.
+It uses the low-level API of h5py (checked with h5py 3.16): an episode has about fifty small datasets, and creating them
+with the high-level API takes longer than the physics.
 """
 
 from __future__ import annotations
@@ -18,38 +19,36 @@ import numpy as np
 from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5s, h5t
 
 from sensorium.datasets.row_buffer import ROWS
-from sensorium.datasets.video_streams import part_of
+from sensorium.datasets.video_streams import part_path
 from sensorium.errors import DatasetError
-from sensorium.files import named
+from sensorium.files import explain_errors
 
 _STRING = h5py.string_dtype()
 _TEXT = h5t.py_create(_STRING, logical=True)
 _NAMES = h5p.create(h5p.LINK_CREATE)
 _NAMES.set_char_encoding(h5t.CSET_UTF8)
 _WIDTH = 16
-"""Texts are stored in columns of chunks as wide as the longest of the first block, up to the next multiple of this."""
-
-
+"""Column width of text chunks: the longest text of the first block, rounded up to a multiple of this."""
 _TOP = b"traj"
 _NUMBERS = itertools.count()
-"""Of skeletons: HDF5 opens no name twice, not even in memory."""
+"""Numbers for the names of skeletons: HDF5 cannot open a name twice, not even in memory."""
 _META = 1 << 16
-"""Bytes of a file that are set aside at a time for all that is no data, so that it is written at once."""
+"""Size of the metadata blocks of a file in bytes, so that metadata is written together."""
 
 
 class _Tree:
-    """A group of an HDF5 file, and what is below it."""
+    """A group of an HDF5 file with its subgroups and datasets."""
 
     def __init__(self, top: h5g.GroupID) -> None:
         self._groups = {"": top}
         self._data: dict[str, h5d.DatasetID] = {}
 
-    def note(self, name: str, value: str | float, path: str = "") -> None:
-        """An attribute of the group, or of one below it."""
-        _note(self.group(path), name, value)
+    def set_attribute(self, name: str, value: str | float, path: str = "") -> None:
+        """Set an attribute of the group, or of the subgroup ``path``."""
+        _set_attribute(self.group(path), name, value)
 
     def group(self, path: str) -> h5g.GroupID:
-        """A group, which is made where there is none yet."""
+        """Return a subgroup, which is created if it does not exist."""
         group = self._groups.get(path)
         if group is None:
             above, _, name = path.rpartition("/")
@@ -65,29 +64,29 @@ class _Tree:
         chunk: tuple[int, ...],
         unit: str | None = None,
     ) -> h5d.DatasetID:
-        """A data set without rows yet.
+        """Create a dataset without rows.
 
         Args:
-            path: of it.
-            shape: of a row.
-            dtype: of its numbers; None for texts of any length.
-            chunk: of each row, what is stored together with the same of ROWS.
-            unit: of the numbers.
+            path: path of the dataset.
+            shape: shape of a row.
+            dtype: type of the numbers; None for text of variable length.
+            chunk: shape of a chunk in each row; a chunk covers ROWS rows.
+            unit: unit of the numbers, stored as an attribute.
         """
         space = h5s.create_simple((0, *shape), (h5s.UNLIMITED, *(each or h5s.UNLIMITED for each in shape)))
         kind = _TEXT if dtype is None else _kind(dtype)
         data = self._create(path, kind, space, _chunked((ROWS, *(each or 1 for each in chunk))))
         self._data[path] = data
         if unit is not None:
-            _note(data, "unit", unit)
+            _set_attribute(data, "unit", unit)
         return data
 
-    def add_text(self, path: str, text: str, **notes: str | float) -> None:
-        """A text that stays as it is, with attributes."""
+    def add_text(self, path: str, text: str, **attributes: str | float) -> None:
+        """Create a dataset of one text, with attributes."""
         data = self._create(path, _TEXT, h5s.create(h5s.SCALAR), _timeless(h5p.DATASET_CREATE))
         data.write(h5s.ALL, h5s.ALL, np.array(text, _STRING))
-        for name, value in notes.items():
-            _note(data, name, value)
+        for name, value in attributes.items():
+            _set_attribute(data, name, value)
 
     def _create(self, path: str, kind: h5t.TypeID, space: h5s.SpaceID, plist: h5p.PropDCID) -> h5d.DatasetID:
         above, _, name = path.rpartition("/")
@@ -95,7 +94,7 @@ class _Tree:
 
 
 class Skeleton(_Tree):
-    """What the files of several episodes have in common, in memory: copying it is faster than making it again."""
+    """The common part of the files of several episodes, in memory. Copying it is faster than creating it again."""
 
     def __init__(self) -> None:
         access = h5p.create(h5p.FILE_ACCESS)
@@ -106,11 +105,11 @@ class Skeleton(_Tree):
         super().__init__(h5g.create(self._file, _TOP, _NAMES, _timeless(h5p.GROUP_CREATE)))
 
     def copy_to(self, file: h5f.FileID, name: bytes) -> None:
-        """Be a group of another file, too."""
+        """Copy the group into another file, under a name."""
         h5o.copy(self._file, _TOP, file, name, lcpl=_NAMES)
 
     def open_in(self, top: h5g.GroupID) -> tuple[dict[str, h5g.GroupID], dict[str, h5d.DatasetID]]:
-        """The groups and the data sets that grow, in a copy whose group is ``top``."""
+        """Open the groups and the growing datasets of a copy, whose group is ``top``: by path."""
         groups = {"": top}
         for path in self._groups:
             if path:
@@ -121,18 +120,22 @@ class Skeleton(_Tree):
 
 
 class EpisodeFile(_Tree):
-    """One group ``traj_NUMBER`` in a file that has another name until it is published.
+    """A file with one group ``traj_NUMBER``, under a temporary name until it is published.
 
     Args:
-        path: its final name, though perhaps in another folder.
-        number: of the episode.
-        skeleton: what the group begins with.
+        path: the final name of the file; it can be published in another folder.
+        number: number of the episode.
+        skeleton: initial content of the group.
+
+    Attributes:
+        path: the final name.
+        part: the temporary name.
     """
 
     def __init__(self, path: Path, number: int, skeleton: Skeleton) -> None:
-        self.path, self.part = path, part_of(path)
-        self._wide: dict[str, int] = {}
-        with named(path):
+        self.path, self.part = path, part_path(path)
+        self._widths: dict[str, int] = {}
+        with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), _access())
             name = f"traj_{number}".encode()
@@ -140,13 +143,13 @@ class EpisodeFile(_Tree):
             self._groups, self._data = skeleton.open_in(h5g.open(self._file, name))
 
     def extend(self, path: str, first: int, rows: np.ndarray, count: int) -> None:
-        """Add rows to an array that was declared.
+        """Append rows to a declared dataset.
 
         Args:
-            path: of the array.
-            first: how many rows it has, a multiple of ROWS.
-            rows: what to add, in a contiguous (ROWS, ...) whose others are zeros.
-            count: how many of them.
+            path: path of the dataset.
+            first: number of rows that it has, a multiple of ROWS.
+            rows: contiguous array (ROWS, ...) that begins with the new rows; the others are zeros.
+            count: number of new rows.
         """
         if not count:
             return
@@ -156,7 +159,7 @@ class EpisodeFile(_Tree):
             data.write_direct_chunk((first, *(0,) * (rows.ndim - 1)), rows)
 
     def extend_texts(self, path: str, first: int, texts: Sequence[bytes], length: int | None) -> None:
-        """Add rows of texts: of ``length`` bytes, or of any length where that is None."""
+        """Append rows of text: fixed-size rows of ``length`` bytes, or of variable length if that is None."""
         data = self._data.get(path)
         if length is None:
             data = data or self.declare(path, (), None, ())
@@ -166,35 +169,35 @@ class EpisodeFile(_Tree):
             data.write(h5s.create_simple((len(texts),)), space, np.array(texts, _STRING))
             return
         longest = max(map(len, texts))
-        wide = self._wide.setdefault(path, min(-(-longest // _WIDTH) * _WIDTH, length))
-        data = data or self.declare(path, (length,), np.dtype(np.uint8), (wide,))
+        width = self._widths.setdefault(path, min(-(-longest // _WIDTH) * _WIDTH, length))
+        data = data or self.declare(path, (length,), np.dtype(np.uint8), (width,))
         data.set_extent((first + len(texts), length))
-        many = -(-longest // wide)
-        rows = np.zeros(ROWS, f"S{many * wide}")
+        n_chunks = -(-longest // width)
+        rows = np.zeros(ROWS, f"S{n_chunks * width}")
         rows[: len(texts)] = texts
-        # what lies beyond the longest is never written, and reads as zeros
-        for column, part in enumerate(rows.view(np.uint8).reshape(ROWS, many, wide).swapaxes(0, 1)):
-            data.write_direct_chunk((first, column * wide), np.ascontiguousarray(part))
+        # chunks beyond the longest text are never written, and read as zeros
+        for column, part in enumerate(rows.view(np.uint8).reshape(ROWS, n_chunks, width).swapaxes(0, 1)):
+            data.write_direct_chunk((first, column * width), np.ascontiguousarray(part))
 
     def close(self) -> None:
-        """Write all that is left."""
+        """Flush and close the file."""
         self._data.clear()
         self._groups.clear()
-        with named(self.path):
+        with explain_errors(self.path):
             if self._file.valid:
                 self._file.close()
 
     def drop(self) -> None:
-        """Leave no file."""
-        with suppress(DatasetError):  # what cannot be written need not be
+        """Close and remove the file."""
+        with suppress(DatasetError):  # a failing flush does not matter, since the file is removed
             self.close()
         self.part.unlink(missing_ok=True)
 
 
-def _note(at: Any, name: str, value: str | float) -> None:
+def _set_attribute(item: h5g.GroupID | h5d.DatasetID, name: str, value: str | float) -> None:
     text = isinstance(value, str)
     array = np.array(value, _STRING if text else None)
-    h5a.create(at, name.encode(), _TEXT if text else _kind(array.dtype), h5s.create(h5s.SCALAR)).write(array)
+    h5a.create(item, name.encode(), _TEXT if text else _kind(array.dtype), h5s.create(h5s.SCALAR)).write(array)
 
 
 @cache
@@ -212,8 +215,8 @@ def _kind(dtype: np.dtype[Any]) -> h5t.TypeID:
 
 
 @cache
-def _timeless(kind: h5p.PropClassID) -> Any:
-    """Properties of what is created: without times, so that files do not depend on them."""
+def _timeless(kind: h5p.PropClassID) -> h5p.PropCreateID:
+    """Return creation properties without time stamps, so that equal episodes make equal files."""
     plist = h5p.create(kind)
     plist.set_obj_track_times(False)
     return plist

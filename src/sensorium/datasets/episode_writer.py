@@ -1,4 +1,4 @@
-"""``EpisodeWriter``: episodes of a task, one HDF5 file each, written while they happen."""
+"""``EpisodeWriter``: writes the episodes of a task while they run, one HDF5 file each."""
 
 from __future__ import annotations
 
@@ -9,57 +9,107 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.spaces import Box
 
+from sensorium.datasets.dataset import SuiteEntry
 from sensorium.datasets.episode_file import EpisodeFile, Skeleton
-from sensorium.datasets.observation_layout import AGENT, SCHEMA, UNITS, columns, place
+from sensorium.datasets.header import episode_name
+from sensorium.datasets.observation_layout import AGENT, SCHEMA, UNITS, group_columns, path_of
 from sensorium.datasets.row_buffer import ROWS, RowBuffer
-from sensorium.datasets.video_streams import KINDS, VideoEncoders, VideoStream, kind_of
-from sensorium.files import named, package_versions, sync
+from sensorium.datasets.video_streams import VIDEO_FORMATS, VideoEncoders, VideoStream, image_kind
+from sensorium.errors import OptionError
+from sensorium.files import explain_errors, package_versions, sync
+from sensorium.suites import SensorSuite
 from sensorium.suites.text import check_lengths
 
-_SYNCS = 4
-"""Threads that wait for the disk."""
+_SYNC_THREADS = 4
+"""Threads that flush files to the disk."""
 
 
-def episode_name(number: int) -> str:
-    """Name of an episode's files, without ending."""
-    return f"episode_{number:06d}"
+class RobotActions(Protocol):
+    """The robot of a task."""
+
+    @property
+    def n_actions(self) -> int:
+        """Size of an action."""
+        ...
+
+    @property
+    def action_names(self) -> list[str]:
+        """Names of the numbers of an action."""
+        ...
+
+
+class TaskTiming(Protocol):
+    """The options of a task."""
+
+    @property
+    def dt(self) -> float:
+        """Seconds per step."""
+        ...
+
+
+class RecordedTask(Protocol):
+    """What :class:`EpisodeWriter` needs of a task; see :class:`sensorium.tasks.Task`."""
+
+    @property
+    def suite(self) -> SensorSuite | None: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def config(self) -> TaskTiming: ...
+    @property
+    def robot(self) -> RobotActions: ...
+    def describe_scene(self, env: int) -> dict[str, Any]: ...
 
 
 class EpisodeWriter:
     """Writes one episode of each env of a task.
 
-    A file has another name until it is complete, videos before the HDF5 file: what is there under its own name is
-    whole. Rows are gathered in memory, and written when there are :data:`ROWS` of them, or when an env's episode ends.
+    Files have temporary names until they are complete, and the videos of an episode are published before its HDF5 file:
+    an HDF5 file under its final name belongs to a complete episode. Rows are collected in memory, and written when
+    there are :data:`ROWS` of them, or when the episode of an env ends.
 
     Args:
-        folder: where to.
-        task: with a suite; just reset.
-        numbers: of the episodes, one an env.
-        about: what to note in each file: attribute -> text or number.
+        folder: folder for the temporary files.
+        task: a task with a sensor suite that was just reset.
+        numbers: number of the episode of each env.
+        attributes: attributes to store in each file: name -> text or number.
+
+    Raises:
+        OptionError: the task has no sensor suite.
+
+    Example:
+        >>> writer = EpisodeWriter(folder, task, numbers, {"seed": 0})
+        >>> writer.begin(observation)
+        >>> writer.add(observation, action, reward, terminated, truncated, success, running)
+        >>> writer.close([folder] * task.n_envs)
     """
 
-    def __init__(self, folder: Path, task: Any, numbers: Sequence[int], about: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, task: RecordedTask, numbers: Sequence[int], attributes: dict[str, str | float]
+    ) -> None:
+        if task.suite is None:
+            raise OptionError("the task has no sensors, so there are no observations to write; set use_sensors=True")
         self._folder, self._task, self._suite = folder, task, task.suite
         self._numbers = list(numbers)
-        # what reads as several images at once is kept as arrays
+        # sensors that read several images at once are stored as arrays, not as videos
         self._images = [uuid for uuid, each in self._suite.items() if each.is_image and isinstance(each.space, Box)]
         self._rate = 1 / Fraction(task.config.dt).limit_denominator(1_000_000)
-        self._about = {
+        self._attributes: dict[str, str | float] = {
             "schema_version": SCHEMA,
             "fps": f"{self._rate.numerator}/{self._rate.denominator}",
             "action_names": json.dumps(task.robot.action_names),
             "versions": json.dumps(package_versions()),
             "privileged": self._suite.privileged,
-            **about,
+            **attributes,
         }
         self._suite_text = json.dumps(self._describe_suite())
         self._encoders = VideoEncoders() if self._images else None
-        self._disk = ThreadPoolExecutor(_SYNCS)
+        self._disk = ThreadPoolExecutor(_SYNC_THREADS)
         self._synced: list[Future[None]] = []
         self._files: list[EpisodeFile | None] = [None] * task.n_envs
         self._streams: list[dict[str, VideoStream]] = [{} for _ in range(task.n_envs)]
@@ -67,13 +117,13 @@ class EpisodeWriter:
         self._open = np.ones(task.n_envs, bool)
         self._first = self._row = 0
 
-    # -- what the simulation calls ------------------------------------------------------------------------------------
+    # -- called by the simulation -------------------------------------------------------------------------------------
 
     def begin(self, observation: dict[str, Any]) -> None:
-        """What was observed at the reset."""
+        """Store the observation at reset."""
         self._block = RowBuffer(self._suite, self._images, observation, self._task.robot.n_actions)
         self._columns = {
-            f"{uuid}_columns": json.dumps(columns(observation[uuid]))
+            f"{uuid}_columns": json.dumps(group_columns(observation[uuid]))
             for uuid in AGENT
             if isinstance(observation.get(uuid), dict)
         }
@@ -90,7 +140,17 @@ class EpisodeWriter:
         success: np.ndarray,
         running: np.ndarray,
     ) -> None:
-        """One step, which the envs of the mask ``running`` made; one that did not make a step makes none after it."""
+        """Store one step.
+
+        Args:
+            observation: observation after the step.
+            action: commanded actions, (B, n).
+            reward: rewards, (B,).
+            terminated: whether the episode terminated, (B,) bool.
+            truncated: whether the episode was truncated, (B,) bool.
+            success: whether the task is solved, (B,) bool.
+            running: envs that made the step, (B,) bool. An env that did not make it is complete.
+        """
         running, ended = running & self._open, terminated | truncated
         self._block.act(
             self._row,
@@ -114,10 +174,10 @@ class EpisodeWriter:
         self._complete(self._open & ended)
 
     def close(self, folders: Sequence[Path | None]) -> None:
-        """Complete the files.
+        """Complete and publish the files.
 
         Args:
-            folders: where those of each env go, on the same disk; None leaves no files of it.
+            folders: destination of each env's files, on the same disk; None removes the files of the env.
         """
         try:
             self._complete(self._open.copy())
@@ -126,24 +186,24 @@ class EpisodeWriter:
             self._drop()
 
     def abort(self) -> None:
-        """Leave no file."""
+        """Remove all files."""
         self._drop()
 
     def _encode(self, observation: dict[str, Any], running: np.ndarray) -> None:
         for uuid in self._images:
             assert self._encoders is not None
-            images, kind = observation[uuid], kind_of(uuid)
+            images, kind = observation[uuid], image_kind(uuid)
             for env in np.flatnonzero(running).tolist():
                 streams = self._streams[env]
                 if uuid not in streams:
-                    path = self._folder / f"{episode_name(self._numbers[env])}_{uuid}{KINDS[kind]['ending']}"
+                    path = self._folder / f"{episode_name(self._numbers[env])}_{uuid}{VIDEO_FORMATS[kind].suffix}"
                     streams[uuid] = VideoStream(path, kind, images.shape[1:], self._rate)
-                self._encoders.submit(streams[uuid], "write", images[env])
+                self._encoders.write(streams[uuid], images[env])
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _complete(self, ended: np.ndarray) -> None:
-        """Write what is left of the envs of a mask, whose episodes have ended, and have it on the disk."""
+        """Write the remaining rows of envs whose episodes have ended, close their files, and start to flush them."""
         if not ended.any():
             return
         self._flush(ended)
@@ -155,22 +215,22 @@ class EpisodeWriter:
         self._open &= ~ended
 
     def _flush(self, envs: np.ndarray) -> None:
-        """Write the rows of the block that envs of a mask have made."""
+        """Write the rows of the buffer that some envs have filled."""
         block = self._block
         for env in np.flatnonzero(envs).tolist():
             file = self._file(env)
             done = int(self._lengths[env]) - self._first
-            seen = min(done + 1, ROWS)  # what is observed after the last step of a block is in the next
-            with named(file.path):
+            seen = min(done + 1, ROWS)  # the observation after the last step of a block is in the next block
+            with explain_errors(file.path):
                 for path, arrays in block.observed.items():
                     arrays[env, seen:] = 0
                     file.extend(path, self._first, arrays[env], seen)
-                for uuid, rows in block.said.items():
+                for uuid, rows in block.texts.items():
                     length, texts = self._suite[uuid].str_max_len, [row[env] for row in rows[:seen]]
                     if length is not None:
                         check_lengths(uuid, texts, length, env)
-                    file.extend_texts(place(uuid), self._first, texts, length)
-                for path, arrays in block.done.items():
+                    file.extend_texts(path_of(uuid), self._first, texts, length)
+                for path, arrays in block.steps.items():
                     arrays[env, done:] = 0
                     file.extend(path, self._first, arrays[env], done)
 
@@ -180,42 +240,42 @@ class EpisodeWriter:
             number = self._numbers[env]
             path = self._folder / f"{episode_name(number)}.h5"
             file = self._files[env] = EpisodeFile(path, number, self._skeleton)
-            with named(path):
-                self._head(file, env)
+            with explain_errors(path):
+                self._write_header(file, env)
         return file
 
     @cached_property
     def _skeleton(self) -> Skeleton:
-        """What all files have."""
-        made, block = Skeleton(), self._block
-        for name, value in self._about.items():
-            made.note(name, value)
-        made.add_text("suite", self._suite_text)
-        made.group("obs/sensor_data")
-        for uuid in block.silent:  # a sensor that has nothing to say is there all the same
-            made.group(place(uuid))
-        for name, value in self._columns.items():
-            made.note(name, value, "obs/agent")
-        for path, arrays in (block.observed | block.done).items():
+        """The common part of all files."""
+        skeleton, block = Skeleton(), self._block
+        for name, value in self._attributes.items():
+            skeleton.set_attribute(name, value)
+        skeleton.add_text("suite", self._suite_text)
+        skeleton.group("obs/sensor_data")
+        for uuid in block.empty:  # a sensor without arrays has an empty group
+            skeleton.group(path_of(uuid))
+        for name, columns in self._columns.items():
+            skeleton.set_attribute(name, columns, "obs/agent")
+        for path, arrays in (block.observed | block.steps).items():
             shape = arrays.shape[2:]
-            made.declare(path, shape, arrays.dtype, shape, UNITS.get(path))
-        return made
+            skeleton.declare(path, shape, arrays.dtype, shape, UNITS.get(path))
+        return skeleton
 
-    def _head(self, file: EpisodeFile, env: int) -> None:
-        """All that does not grow, and is its own."""
-        file.note("number", self._numbers[env])
+    def _write_header(self, file: EpisodeFile, env: int) -> None:
+        """Write what does not grow and differs between episodes."""
+        file.set_attribute("number", self._numbers[env])
         file.add_text("obs_scene", json.dumps(self._task.describe_scene(env), allow_nan=False))
         for uuid, stream in self._streams[env].items():
-            kind = KINDS[kind_of(uuid)]
-            notes = {name: kind[name] for name in ("codec", "unit", "scale")}
-            file.add_text(f"obs/sensor_data/{uuid}", stream.path.name, **notes)
+            form = VIDEO_FORMATS[image_kind(uuid)]
+            attributes: dict[str, str | float] = {"codec": form.codec, "unit": form.unit, "scale": form.scale}
+            file.add_text(f"obs/sensor_data/{uuid}", stream.path.name, **attributes)
 
-    def _describe_suite(self) -> dict[str, Any]:
-        result = {}
+    def _describe_suite(self) -> dict[str, SuiteEntry]:
+        result: dict[str, SuiteEntry] = {}
         for uuid, sensor in self._suite.items():
-            at = f"obs/sensor_data/{uuid}" if uuid in self._images else place(uuid)
+            path = f"obs/sensor_data/{uuid}" if uuid in self._images else path_of(uuid)
             result[uuid] = {
-                "at": at,
+                "at": path,
                 "space": str(sensor.space),
                 "text": sensor.is_dict,
                 "owner": self._suite.owner(uuid),
@@ -223,32 +283,32 @@ class EpisodeWriter:
             }
         return result
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- completion ---------------------------------------------------------------------------------------------------
 
     def _finish(self, folders: Sequence[Path | None]) -> None:
         for folder, streams in zip(folders, self._streams, strict=True):
             if folder is not None:
-                with named(folder):
+                with explain_errors(folder):
                     folder.mkdir(parents=True, exist_ok=True)
                 for stream in streams.values():
                     assert self._encoders is not None
-                    self._encoders.submit(stream, "close", folder)
+                    self._encoders.finish(stream, folder)
         if self._encoders is not None:
             self._encoders.wait()
-        with named(self._folder):
+        with explain_errors(self._folder):
             for done in self._synced:
                 done.result()
         for env, folder in enumerate(folders):
             file = self._files[env]
             if folder is not None and file is not None:
-                with named(file.path):
+                with explain_errors(file.path):
                     os.replace(file.part, folder / file.path.name)
                 self._files[env], self._streams[env] = None, {}
         for folder in {folder for folder in folders if folder is not None}:
             sync(folder)
 
     def _drop(self) -> None:
-        """Remove what has no name of its own."""
+        """Remove all files that were not published."""
         self._disk.shutdown()
         self.__dict__.pop("_skeleton", None)
         for env, file in enumerate(self._files):
@@ -258,6 +318,6 @@ class EpisodeWriter:
         if self._encoders is not None:
             for streams in self._streams:
                 for stream in streams.values():
-                    self._encoders.submit_drop(stream)
+                    self._encoders.drop(stream)
             self._encoders.close()
             self._encoders = None

@@ -1,4 +1,4 @@
-"""``RowBuffer``: the last rows of a task's episodes, in memory until there are enough of them to be written."""
+"""``RowBuffer``: the last rows of the episodes of a task, kept in memory until they are written together."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from sensorium.datasets.observation_layout import AGENT, columns, leaves, place
+from sensorium.datasets.observation_layout import AGENT, Nested, arrays_of, group_columns, path_of
 from sensorium.suites import SensorSuite
 from sensorium.suites.text import to_texts
 
 ROWS = 128
-"""How many rows of each env are written at once."""
+"""Rows of each env that are written together."""
 
 
 class RowBuffer:
-    """Row i holds what was observed at a step, and what was done then: ``observe`` comes before ``act``.
+    """Rows of observations and steps. Row i holds an observation and the step that follows it.
 
     Args:
-        suite: what is observed.
-        videos: uuids of images that are no part of a block.
-        observation: as the suite reads it, for shapes and types.
-        n_actions: how many numbers an action has.
+        suite: the sensors.
+        videos: uuids of images that are stored as videos and not here.
+        observation: an observation of the suite, for shapes and dtypes.
+        n_actions: size of an action.
 
     Attributes:
         observed: path -> (B, ROWS, ...).
-        said: uuid of a sensor that reads as dicts -> by row, what it read as JSON, by env.
-        done: path -> (B, ROWS, ...).
-        silent: uuids of sensors that have no arrays at all.
+        texts: uuid of a sensor that reads dicts -> for each row, env -> its reading as JSON.
+        steps: path -> (B, ROWS, ...): actions, rewards and flags.
+        empty: uuids of sensors without any array.
     """
 
     def __init__(
@@ -36,50 +37,57 @@ class RowBuffer:
     ) -> None:
         self._n_envs = suite.n_envs
         self.observed: dict[str, np.ndarray] = {}
-        self.said: dict[str, list[dict[int, bytes]]] = {}
+        self.texts: dict[str, list[dict[int, bytes]]] = {}
         self._of_numbers: dict[str, bool] = {}
-        self.silent: list[str] = []
+        self.empty: list[str] = []
         self._targets: list[tuple[str, tuple[str, ...], np.ndarray]] = []
         for uuid, sensor in suite.items():
             if sensor.is_dict:
-                self.said[uuid], self._of_numbers[uuid] = [{}] * ROWS, sensor.of_numbers
+                self.texts[uuid], self._of_numbers[uuid] = [{}] * ROWS, sensor.of_numbers
             elif uuid not in videos:
                 targets = self._targets_of(uuid, observation[uuid])
                 self._targets += [(uuid, keys, target) for keys, target in targets]
-                self.silent += [uuid] * (not targets)
+                self.empty += [uuid] * (not targets)
         flags = dict.fromkeys(("terminated", "truncated", "success", "fail"), np.bool_)
-        self.done = {
+        self.steps = {
             "actions/action": np.zeros((self._n_envs, ROWS, n_actions), np.float32),
             "rewards": np.zeros((self._n_envs, ROWS), np.float32),
             **{name: np.zeros((self._n_envs, ROWS), kind) for name, kind in flags.items()},
         }
 
-    def _targets_of(self, uuid: str, value: Any) -> list[tuple[tuple[str, ...], np.ndarray]]:
-        """Where each array of a sensor goes, by its keys."""
-        if uuid in AGENT and isinstance(value, dict):
-            parts = columns(value)
-            width = max((last for _, last in parts.values()), default=0)
-            whole = self._new(place(uuid), (width,), np.result_type(*value.values()) if value else np.float32)
-            return [((name,), whole[:, :, first:last]) for name, (first, last) in parts.items()]
-        return [(keys, self._new(path, part.shape[1:], part.dtype)) for path, keys, part in leaves(uuid, value)]
+    def _targets_of(self, uuid: str, value: Nested) -> list[tuple[tuple[str, ...], np.ndarray]]:
+        """Return the destination of each array of a sensor, with its keys."""
+        if uuid in AGENT and isinstance(value, Mapping):
+            parts = {name: part for name, part in value.items() if isinstance(part, np.ndarray)}
+            columns = group_columns(parts)
+            width = max((last for _, last in columns.values()), default=0)
+            whole = self._new(path_of(uuid), (width,), np.result_type(*parts.values()) if parts else np.float32)
+            return [((name,), whole[:, :, first:last]) for name, (first, last) in columns.items()]
+        return [(keys, self._new(path, part.shape[1:], part.dtype)) for path, keys, part in arrays_of(uuid, value)]
 
-    def _new(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def _new(self, path: str, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         array = self.observed[path] = np.zeros((self._n_envs, ROWS, *shape), dtype)
         return array
 
     def observe(self, row: int, observation: Mapping[str, Any], envs: Sequence[int]) -> None:
-        """Take what all envs observed; of what is said, that of these envs alone."""
+        """Store the observations of all envs in a row; texts only of some envs.
+
+        Args:
+            row: the row.
+            observation: observation of the suite.
+            envs: the envs whose texts are stored.
+        """
         for uuid, keys, target in self._targets:
             value = observation[uuid]
             for key in keys:
                 value = value[key]
             target[:, row] = value
-        for uuid, rows in self.said.items():  # at once: later, thousands of dicts would have to be looked up again
-            said = observation[uuid]
-            texts = to_texts(uuid, [said[env] for env in envs], envs, self._of_numbers[uuid])
-            rows[row] = dict(zip(envs, texts, strict=True))
+        for uuid, rows in self.texts.items():  # encoded now: later, thousands of dicts would have to be fetched again
+            readings = observation[uuid]
+            encoded = to_texts(uuid, [readings[env] for env in envs], envs, self._of_numbers[uuid])
+            rows[row] = dict(zip(envs, encoded, strict=True))
 
     def act(self, row: int, values: Mapping[str, np.ndarray]) -> None:
-        """Take what all envs did then, and what came of it: path -> (B, ...)."""
+        """Store the step of all envs in a row: path -> (B, ...). Call it after :meth:`observe` of the same row."""
         for path, value in values.items():
-            self.done[path][:, row] = value
+            self.steps[path][:, row] = value

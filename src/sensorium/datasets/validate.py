@@ -1,66 +1,95 @@
-"""``validate``: is every episode of a data set what it says?"""
+"""``validate``: check that every episode of a dataset is complete and matches its description."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import h5py
 
-from sensorium.datasets.dataset import INDEX, MANIFEST, Dataset, Episode, read_manifest
+from sensorium.datasets.dataset import Dataset, Episode
+from sensorium.datasets.header import INDEX, MANIFEST, FileEntry, read_manifest
 from sensorium.datasets.video_streams import count_frames
 from sensorium.errors import DatasetError, SensoriumError
 from sensorium.files import file_checksum, write_whole
 
-_STEPS = ("rewards", "terminated", "truncated", "success", "fail", "actions/action")
+_STEP_ARRAYS = ("rewards", "terminated", "truncated", "success", "fail", "actions/action")
+
+
+class IndexEntry(TypedDict):
+    """A valid episode in ``index.json``."""
+
+    number: int
+    file: str
+    length: int
+    """Number of steps."""
+    success: bool
+    seed: int
+    instruction: str
+    videos: dict[str, str]
+    """Name of a camera -> file name."""
 
 
 @dataclass
 class Validation:
-    """What was found.
+    """The result of :func:`validate`.
 
     Attributes:
-        folder: the data set.
-        episodes: one entry for each that is fine.
-        problems: what is wrong, in words that name the file.
+        folder: the dataset.
+        episodes: one entry for each valid episode.
+        problems: what is wrong, with the name of the file.
     """
 
     folder: Path
-    episodes: list[dict[str, Any]] = field(default_factory=list)
+    episodes: list[IndexEntry] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:
         steps = sum(episode["length"] for episode in self.episodes)
-        good = sum(episode["success"] for episode in self.episodes)
-        lines = [f"{self.folder}: {len(self.episodes)} episodes, {steps} steps, {good} of them successful"]
-        lines += [f"  {problem}" for problem in self.problems]
-        lines.append("valid" if self.valid else f"NOT valid: {len(self.problems)} problems")
+        successes = sum(episode["success"] for episode in self.episodes)
+        lines = [f"{self.folder}: {len(self.episodes)} episodes, {steps} steps, {successes} successes"]
+        lines += [f"  problem: {problem}" for problem in self.problems]
+        lines.append("valid" if self.valid else f"NOT valid: {len(self.problems)} problem(s)")
         return "\n".join(lines)
 
 
 def validate(folder: str | Path, progress: Callable[[int], None] = lambda count: None) -> Validation:
-    """Read every file: check sums, lengths, texts, videos frame by frame; and write ``index.json`` of what is fine."""
+    """Read every file of a dataset and check it, and write ``index.json`` with the valid episodes.
+
+    Checks checksums, array lengths, texts, and decodes every frame of every video.
+
+    Args:
+        folder: folder of the dataset.
+        progress: called with 1 after each episode.
+
+    Raises:
+        DatasetError: the folder is not a dataset.
+
+    Example:
+        >>> sn.datasets.validate("data/pick").valid
+        True
+    """
     data = Dataset(folder)
     result = Validation(data.folder)
     try:
-        sums = read_manifest(data.folder)
+        manifest = read_manifest(data.folder)
     except DatasetError as error:
         result.problems.append(str(error))
-        sums = {}
+        manifest = {}
     for path in sorted(data.folder.glob("episode_*.h5")):
         try:
             episode = Episode(path)
-            problems = _problems(episode, data.about) + _changes(data.folder, sums.get(path.stem, {}))
-            if sums and path.stem not in sums:
-                problems.append(f"{MANIFEST} does not know it, so nobody can tell whether it is as it was written")
+            problems = _problems(episode, data.header) + _changes(data.folder, manifest.get(path.stem, {}))
+            if manifest and path.stem not in manifest:
+                problems.append(f"it is not in {MANIFEST}, so its checksum is not known")
         except (SensoriumError, OSError, ValueError, KeyError, RuntimeError) as error:
             problems = [str(error)]
         if problems:
@@ -68,18 +97,18 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
         else:
             result.episodes.append(_entry(episode))
         progress(1)
-    wanted = data.about["options"]["episodes"]
+    wanted = data.header["options"]["episodes"]
     if len(data) != wanted:
-        result.problems.append(f"there are {len(data)} episodes, and {wanted} were asked for: generate the rest")
-    named = {name for path in data.folder.glob("episode_*.h5") for name in (path.stem,)}
+        result.problems.append(f"there are {len(data)} of {wanted} episodes; generate again to add the missing ones")
+    names = {path.stem for path in data.folder.glob("episode_*.h5")}
     for path in sorted(data.folder.glob("episode_*")):
-        if path.suffix != ".h5" and not any(path.name.startswith(name) for name in named):
-            result.problems.append(f"{path.name} belongs to no episode; generating again removes or completes it")
+        if path.suffix != ".h5" and not any(path.name.startswith(name) for name in names):
+            result.problems.append(f"{path.name} belongs to no episode; generate again to remove or complete it")
     write_whole(data.folder / INDEX, json.dumps({"episodes": result.episodes}, indent=1).encode())
     return result
 
 
-def _entry(episode: Episode) -> dict[str, Any]:
+def _entry(episode: Episode) -> IndexEntry:
     return {
         "number": episode.number,
         "file": episode.path.name,
@@ -91,20 +120,20 @@ def _entry(episode: Episode) -> dict[str, Any]:
     }
 
 
-def _changes(folder: Path, sums: dict[str, Any]) -> list[str]:
-    """Which files of an episode are not as they were written, by what the manifest says of them."""
-    there = {name: entry for name, entry in sums.items() if (folder / name).is_file()}
+def _changes(folder: Path, files: Mapping[str, FileEntry]) -> list[str]:
+    """Return a problem for each file of an episode that does not match its checksum. Missing files are skipped."""
+    existing = {name: entry for name, entry in files.items() if (folder / name).is_file()}
     return [
-        f"{name} was changed after it was written, or is damaged: its check sum is not that of {MANIFEST}"
-        for name, entry in there.items()
+        f"{name} was changed or damaged after it was written: its checksum differs from {MANIFEST}"
+        for name, entry in existing.items()
         if int(file_checksum(folder / name), 16) != entry["crc32"]
     ]
 
 
-def _problems(episode: Episode, about: dict[str, Any]) -> list[str]:
-    options = about["options"]
+def _problems(episode: Episode, header: dict[str, Any]) -> list[str]:
+    options = header["options"]
     problems = [
-        f"{name} is {episode.attributes.get(name)!r}, and the data set's {options.get(name)!r}"
+        f"{name} is {episode.attributes.get(name)!r}, but {options.get(name)!r} in the dataset's options"
         for name in ("seed", "task", "robot", "policy")
         if str(episode.attributes.get(name)) != str(options.get(name))
     ]
@@ -114,14 +143,14 @@ def _problems(episode: Episode, about: dict[str, Any]) -> list[str]:
             if entry["at"] not in group:
                 problems.append(f"the sensor {uuid!r} is missing: there is no {entry['at']}")
         for path in episode.paths():
-            expected = episode.length + (path not in _STEPS)
+            expected = episode.length + (path not in _STEP_ARRAYS)
             if len(group[path]) != expected:
                 problems.append(f"{path} has {len(group[path])} rows instead of {expected}")
             elif group[path].dtype.kind == "f" and "/" in path:
-                group[path][()]  # every chunk can be read
+                group[path][()]  # raises if a chunk cannot be read
         ends = group["terminated"][()] | group["truncated"][()]
         if not episode.length or not ends[-1] or ends[:-1].any():
-            problems.append("terminated and truncated do not end at the last step, and there alone")
+            problems.append("the episode must end (terminated or truncated) at its last step and not before")
     for uuid, entry in episode.suite.items():
         if entry["text"] and not problems:
             episode.text(uuid)

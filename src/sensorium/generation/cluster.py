@@ -1,21 +1,36 @@
-"""Units on a Ray cluster: each is a task that any machine can make, and make again."""
+"""Units on a Ray cluster: each unit is a Ray task, which any machine can run, or run again."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from sensorium.errors import GenerationError
+from sensorium.generation.ledger import UnitJob, UnitResult
 from sensorium.generation.options import GenerateOptions
 
-_makers: dict[tuple[str, str], Any] = {}
-"""Of this process: a task is built once, and makes unit after unit."""
+if TYPE_CHECKING:
+    from sensorium.generation.unit import UnitMaker
+
+_makers: dict[tuple[str, str], UnitMaker] = {}
+"""The maker of this process, by options and folder: a task is built once for many units."""
 
 
 def make_unit(options: str, folder: str, unit: int, wanted: tuple[int, ...]) -> tuple[dict[int, bool], int]:
-    """Make a unit in this process: number -> whether it succeeded, and how many env-steps it took."""
+    """Make a unit in this process.
+
+    Args:
+        options: options of the dataset, as JSON.
+        folder: folder of the dataset.
+        unit: number of the unit.
+        wanted: numbers of the episodes to write.
+
+    Returns:
+        Number -> whether the episode succeeded, and the number of simulated env steps.
+    """
     from sensorium.generation.unit import UnitMaker
 
     key = options, folder
@@ -28,22 +43,23 @@ def make_unit(options: str, folder: str, unit: int, wanted: tuple[int, ...]) -> 
 
 
 class RayRunner:
-    """Makes units as Ray tasks. Ray starts a task again whose worker or machine is gone.
+    """Makes units as Ray tasks. Ray runs a task again if its worker or machine is lost.
 
     Args:
-        options: of the data set.
-        folder: where to; every machine must see it under this path.
-        address: of the cluster, "auto" for the one that runs here, or "local" to start one here.
-        workers: how many units at once; with "local" also how many processes.
+        options: options of the dataset.
+        folder: folder of the dataset. Every machine must see it under this path.
+        address: address of the cluster, "auto" for one that runs on this machine, or "local" to start one.
+        workers: number of units at a time; with "local" also the number of processes.
+
+    Raises:
+        GenerationError: Ray is not installed, or there is no cluster at the address.
     """
 
     def __init__(self, options: GenerateOptions, folder: Path, address: str, workers: int) -> None:
         try:
-            ray: Any = importlib.import_module("ray")
+            ray: ModuleType = importlib.import_module("ray")
         except ImportError:
-            raise GenerationError(
-                "a cluster needs Ray, which is not installed: pip install 'sensorium[cluster]'"
-            ) from None
+            raise GenerationError("a cluster needs Ray: pip install 'sensorium[cluster]'") from None
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
@@ -54,32 +70,34 @@ class RayRunner:
                 else:
                     ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise GenerationError(f"there is no Ray cluster at {address!r}: {error}") from None
+                raise GenerationError(f"cannot connect to a Ray cluster at {address!r}: {error}") from None
         self._options, self._folder = options.model_dump_json(), str(folder.resolve())
-        self._most = max(workers, int(ray.cluster_resources().get("CPU", 1)) if address != "local" else workers)
+        self._max_units = max(workers, int(ray.cluster_resources().get("CPU", 1)) if address != "local" else workers)
         self._task = ray.remote(num_cpus=1, max_retries=-1)(make_unit)
 
-    def run(
-        self, next_job: Callable[[], tuple[int, frozenset[int]] | None], progress: Callable[[int], None]
-    ) -> Iterator[tuple[int, dict[int, bool]]]:
-        """Make units until ``next_job`` has none and all are made; gives each as it is done."""
-        running: dict[Any, int] = {}
+    def run(self, next_job: Callable[[], UnitJob | None], progress: Callable[[int], None]) -> Iterator[UnitResult]:
+        """Make units until ``next_job()`` returns None; yield each when it is finished.
+
+        Raises:
+            GenerationError: a unit failed.
+        """
+        running: dict[object, int] = {}
         while True:
-            while len(running) < self._most and (job := next_job()) is not None:
-                unit, wanted = job
-                running[self._task.remote(self._options, self._folder, unit, tuple(sorted(wanted)))] = unit
+            while len(running) < self._max_units and (job := next_job()) is not None:
+                task = self._task.remote(self._options, self._folder, job.unit, tuple(sorted(job.wanted)))
+                running[task] = job.unit
             if not running:
                 return
-            done, _ = self._ray.wait(list(running), num_returns=1)
-            unit = running.pop(done[0])
+            (done,), _ = self._ray.wait(list(running), num_returns=1)
+            unit = running.pop(done)
             try:
-                made, steps = self._ray.get(done[0])
+                made, steps = self._ray.get(done)
             except self._ray.exceptions.RayError as error:
                 raise GenerationError(f"unit {unit} failed on the cluster: {error}") from None
             progress(steps)
-            yield unit, made
+            yield UnitResult(unit, made)
 
     def close(self) -> None:
-        """Leave the cluster; end it if it was started here."""
+        """Disconnect from the cluster; a cluster that was started here ends."""
         if self._started:
             self._ray.shutdown()

@@ -1,4 +1,4 @@
-"""Processes that make units; one that dies is replaced, and what it was making is made again."""
+"""Worker processes that make units. A process that dies is replaced, and its unit is made again."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
 
 from sensorium._system import end_with_parent
 from sensorium.errors import GenerationError, SensoriumError
+from sensorium.generation.ledger import UnitJob, UnitResult
 from sensorium.generation.options import GenerateOptions
 
-_DEATHS = 3
-"""How often one unit may take its process with it."""
+_MAX_DEATHS = 3
+"""How often a unit may end its process before generation fails."""
 
 
 @dataclass
 class _Worker:
-    process: Any
+    process: SpawnProcess
     pipe: Connection
-    job: tuple[int, frozenset[int]] | None = None
+    job: UnitJob | None = None
 
 
 class Pool:
-    """Makes units in processes of their own.
+    """Makes units in worker processes.
 
     Args:
-        options: of the data set.
-        folder: where to.
-        workers: how many processes.
+        options: options of the dataset.
+        folder: folder of the dataset.
+        workers: number of processes.
     """
 
     def __init__(self, options: GenerateOptions, folder: Path, workers: int) -> None:
@@ -42,17 +43,19 @@ class Pool:
         self._workers = [self._start() for _ in range(workers)]
         self._deaths: dict[int, int] = {}
 
-    def run(
-        self, next_job: Callable[[], tuple[int, frozenset[int]] | None], progress: Callable[[int], None]
-    ) -> Iterator[tuple[int, dict[int, bool]]]:
-        """Make units until ``next_job`` has none and all are made; gives each as it is done."""
-        again: list[tuple[int, frozenset[int]]] = []
+    def run(self, next_job: Callable[[], UnitJob | None], progress: Callable[[int], None]) -> Iterator[UnitResult]:
+        """Make units until ``next_job()`` returns None; yield each when it is finished.
+
+        Raises:
+            GenerationError: a worker failed, or a unit ended its process 3 times.
+        """
+        again: list[UnitJob] = []
         while True:
-            for number, worker in enumerate(self._workers):
+            for worker in self._workers:
                 if worker.job is None:
                     job = again.pop() if again else next_job()
                     if job is not None:
-                        self._give(number, job)
+                        self._give(worker, job)
             busy = [worker for worker in self._workers if worker.job is not None]
             if not busy:
                 return
@@ -62,25 +65,22 @@ class Pool:
                 if result is not None:
                     yield result
 
-    def _give(self, number: int, job: tuple[int, frozenset[int]]) -> None:
-        worker = self._workers[number]
+    def _give(self, worker: _Worker, job: UnitJob) -> None:
         worker.job = job
-        with contextlib.suppress(BrokenPipeError, OSError):  # its death is noticed when it is waited for
+        with contextlib.suppress(BrokenPipeError, OSError):  # a dead worker is noticed when its answer is awaited
             worker.pipe.send(job)
 
-    def _receive(
-        self, worker: _Worker, again: list[tuple[int, frozenset[int]]], progress: Callable[[int], None]
-    ) -> tuple[int, dict[int, bool]] | None:
+    def _receive(self, worker: _Worker, again: list[UnitJob], progress: Callable[[int], None]) -> UnitResult | None:
         assert worker.job is not None
         job = worker.job
         try:
             kind, value = worker.pipe.recv()
         except (EOFError, OSError):
             self._replace(worker)
-            self._deaths[job[0]] = self._deaths.get(job[0], 0) + 1
-            if self._deaths[job[0]] >= _DEATHS:
+            self._deaths[job.unit] = self._deaths.get(job.unit, 0) + 1
+            if self._deaths[job.unit] >= _MAX_DEATHS:
                 raise GenerationError(
-                    f"unit {job[0]} (episodes {sorted(job[1])}) ended the process that made it {_DEATHS} times"
+                    f"unit {job.unit} (episodes {sorted(job.wanted)}) ended its worker process {_MAX_DEATHS} times"
                 ) from None
             again.append(job)
             return None
@@ -89,8 +89,8 @@ class Pool:
             return None
         worker.job = None
         if kind == "error":
-            raise GenerationError(f"a worker failed at unit {job[0]}: {value}")
-        return job[0], value
+            raise GenerationError(f"a worker failed at unit {job.unit}: {value}")
+        return UnitResult(job.unit, value)
 
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
@@ -106,11 +106,11 @@ class Pool:
         worker.process, worker.pipe, worker.job = fresh.process, fresh.pipe, None
 
     def pids(self) -> list[int]:
-        """Of the processes."""
-        return [worker.process.pid for worker in self._workers]
+        """Return the process ids of the workers."""
+        return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
     def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         for worker in self._workers:
             if worker.job is None:
                 with contextlib.suppress(BrokenPipeError, OSError):
@@ -123,17 +123,16 @@ class Pool:
 
 
 def _work(pipe: Connection, options: GenerateOptions, folder: Path, parent: int) -> None:
-    """The life of a process."""
+    """Run a worker: make the units that come through the pipe until it receives None."""
     from sensorium.generation.unit import UnitMaker
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends the workers
     _end_with(parent)
     maker = None
     try:
         while (job := pipe.recv()) is not None:
-            unit, wanted = job
             maker = maker or UnitMaker(options, folder)
-            made = maker.make(unit, wanted, lambda steps: pipe.send(("steps", steps)))
+            made = maker.make(job.unit, job.wanted, lambda steps: pipe.send(("steps", steps)))
             pipe.send(("done", made))
     except (EOFError, BrokenPipeError):
         pass
@@ -142,7 +141,7 @@ def _work(pipe: Connection, options: GenerateOptions, folder: Path, parent: int)
 
 
 def _end_with(parent: int) -> None:
-    """Have the system end this process with its parent."""
+    """End this process when its parent ends."""
     end_with_parent()
-    if os.getppid() != parent:
+    if os.getppid() != parent:  # the parent ended before the call
         raise SystemExit

@@ -1,4 +1,4 @@
-"""A unit of generation: as many episodes as there are envs, simulated together and written one file each."""
+"""A unit of generation: one episode per env, simulated together and written to one file each."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from sensorium import policies, tasks
-from sensorium.datasets.episode_writer import EpisodeWriter, episode_name
+from sensorium.datasets.episode_writer import EpisodeWriter
+from sensorium.datasets.header import FAILED, episode_name
 from sensorium.errors import OptionError
-from sensorium.files import named, write_whole
-from sensorium.generation.options import FREE, GenerateOptions
-
-FAILED = "failed"
-"""Folder of what is known of episodes that failed."""
+from sensorium.files import explain_errors, write_whole
+from sensorium.generation.options import SELECTION, GenerateOptions
 
 
 @contextmanager
-def _old_things_left_alone() -> Iterator[None]:
-    """Keep Python's garbage collector from looking through all that was there before, again and again, meanwhile; it
-    would take 3% of the time."""
-    if gc.get_freeze_count():  # somebody else's choice
+def _frozen_heap() -> Iterator[None]:
+    """Exclude all existing objects from garbage collection during the block, which saves about 3% of the time."""
+    if gc.get_freeze_count():  # the program has frozen objects itself
         yield
         return
     gc.freeze()
@@ -34,16 +32,19 @@ def _old_things_left_alone() -> Iterator[None]:
 
 
 class UnitMaker:
-    """Makes units, one after the other, with one task.
+    """Simulates units one after the other, with one task.
 
     Args:
-        options: of the data set.
-        folder: where to.
+        options: options of the dataset.
+        folder: folder of the dataset.
+
+    Raises:
+        OptionError: the task has no sensors.
     """
 
     def __init__(self, options: GenerateOptions, folder: Path) -> None:
         self.options, self.folder = options, folder
-        with named(folder):
+        with explain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self.task = tasks.make(
             options.task,
@@ -53,15 +54,15 @@ class UnitMaker:
             **{**options.options, "keep_history": False, "autoreset": False},
         )
         if self.task.suite is None:
-            raise OptionError("use_sensors must be on: a data set without observations is none")
+            raise OptionError("cannot generate a dataset without observations; set use_sensors=True")
         self.policy = policies.make(options.policy, self.task)
         self.task.register_policy(self.policy)
-        self._about = {
+        self._attributes: dict[str, str | float] = {
             "seed": options.seed,
             "task": options.task,
             "robot": options.robot,
             "policy": options.policy,
-            "options": options.model_dump_json(exclude=set(FREE)),
+            "options": options.model_dump_json(exclude=set(SELECTION)),
         }
 
     def make(
@@ -70,23 +71,23 @@ class UnitMaker:
         """Simulate a unit, and write those of its episodes that are wanted.
 
         Args:
-            unit: its episodes have the numbers from ``unit * envs`` on.
-            wanted: numbers to write.
-            progress: called after each step with how many env-steps it was.
+            unit: number of the unit. Its first episode has the number ``unit * envs``.
+            wanted: numbers of the episodes to write.
+            progress: called after each step with the number of env steps that it made.
 
         Returns:
-            Number -> whether it succeeded, of those wanted.
+            Number -> whether the episode succeeded, for the wanted ones.
         """
-        with _old_things_left_alone():
+        with _frozen_heap():
             return self._make(unit, wanted, progress)
 
     def _make(self, unit: int, wanted: Collection[int], progress: Callable[[int], None]) -> dict[int, bool]:
         task, options = self.task, self.options
         numbers = [unit * options.envs + env for env in range(options.envs)]
-        # what noisy sensors draw depends on the step: each unit has steps of its own, whoever makes it and when
+        # sensor noise depends on the step: each unit has its own range of steps, so that the order does not matter
         task.set_sensor_step(unit * (task.config.max_steps + 1) % 2**30)
         observation, _ = task.reset(numbers=numbers)
-        writer = EpisodeWriter(self.folder, task, numbers, self._about)
+        writer = EpisodeWriter(self.folder, task, numbers, self._attributes)
         try:
             writer.begin(observation)
             while not task.is_done().all():
@@ -105,13 +106,13 @@ class UnitMaker:
             raise
         return {number: bool(success[env]) for env, number in enumerate(numbers) if mine[env]}
 
-    def _note_failures(self, numbers: list[int], mine: list[bool], success: Any) -> None:
+    def _note_failures(self, numbers: list[int], mine: list[bool], success: np.ndarray) -> None:
         for env, number in enumerate(numbers):
             if mine[env] and not success[env]:
-                about = {"number": number, "steps": int(self.task.step_count[env]), **self.task.describe_env(env)}
+                note = {"number": number, "steps": int(self.task.step_count[env]), **self.task.describe_env(env)}
                 folder = self.folder / FAILED
                 folder.mkdir(parents=True, exist_ok=True)
-                write_whole(folder / f"{episode_name(number)}.json", json.dumps(about).encode())
+                write_whole(folder / f"{episode_name(number)}.json", json.dumps(note).encode())
 
     def close(self) -> None:
         """Free the task."""

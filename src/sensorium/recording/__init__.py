@@ -1,4 +1,4 @@
-"""Recordings: the full state of a scene over time, streamed to disk, read again, replayed and sensed again."""
+"""Recordings: the full state of a scene over time, streamed to disk, read, replayed and sensed again."""
 
 from sensorium.recording.check import Report, check
 from sensorium.recording.recorder import Recorder

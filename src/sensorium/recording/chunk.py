@@ -1,10 +1,10 @@
-"""One HDF5 file of steps: written so that a killed process loses at most the step in flight, read by memory map.
+"""Chunks: HDF5 files of steps. A killed process loses at most the step being written. Reading uses a memory map.
 
-Data sets are contiguous and laid out when the file is made (``buffers/NAME`` of shape (steps, ...), ``check``), so
-that a step is put in its place by plain writes: what was written survives the process. Last comes the step's check
-sum in ``check``: a step without it was not finished. What happened between steps is in a file of lines of JSON beside
-it, which the check sums cover as well. HDF5 itself has a file open only while there is nothing to lose: to make it, and
-to copy the steps of one that was not filled.
+The datasets of a chunk are contiguous and allocated when the file is created (``buffers/NAME`` of shape (steps, ...),
+and ``check``). A step is then written in place with plain writes, which survive the process. The checksum of the step
+in ``check`` comes last: a step without it is incomplete. The events between steps are in a JSON-lines file beside the
+chunk, which the checksums cover as well. The HDF5 library has a file open only while no data can be lost: to create it,
+and to copy the steps of a chunk that was not filled.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ import mmap
 import os
 import zlib
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
 from sensorium._system import BINARY, pwrite, reserve
 from sensorium.errors import DatasetError
-from sensorium.files import PART, named, publish, quote, sync, unquote, write_whole
-from sensorium.recording.events import Events, events_checksum, events_line
+from sensorium.files import PART, explain_errors, publish, quote, sync, unquote, write_whole
+from sensorium.recording.events import Event, Events, events_checksum, events_line
 from sensorium.recording.rows import Row, RowField
 
 _SLACK = 1 << 14
-"""Room for what HDF5 itself needs."""
+"""Bytes for the metadata of HDF5."""
 _VERSION = 2
-"""Of the check sums; the first, in files that do not say, knew nothing of events, nor of the order of values."""
+"""Version of the checksums. Version 1 (no attribute in the file) covers neither events nor the order of values."""
 _WRITTEN = 1 << 63
-"""Set in check sums, so that none is zero."""
+"""Bit that is set in every checksum, so that none is zero."""
 
 
 def checksum(block: np.ndarray, line: bytes) -> int:
-    """Of a step: CRC-32 of its block of bytes, and above that the lower 31 bits of the CRC-32 of its line of events."""
+    """Return the checksum of a step.
+
+    The lower 32 bits are the CRC-32 of its block, the next 31 bits those of its event line.
+    """
     return _WRITTEN | events_checksum(line) << 32 | zlib.crc32(block.data)
 
 
-def _first_checksum(block: np.ndarray) -> int:
+def _checksum_v1(block: np.ndarray) -> int:
     words = block.view(np.uint64)
     return _WRITTEN | int(np.add.reduce(words)) ^ int(np.bitwise_xor.reduce(words)) >> 1
 
 
 def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
-    """Make a file with room for ``capacity`` steps; where the arrays begin."""
-    with open(path, "wb") as handle:  # a full disk shows here, and not inside HDF5
+    """Create a chunk with space for ``capacity`` steps; return the file offset of each dataset."""
+    with open(path, "wb") as handle:  # a full disk raises here, not inside HDF5
         reserve(handle.fileno(), 1024 * len(row.fields) + _SLACK)
     with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
@@ -55,23 +57,32 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         group = file.create_group("buffers", track_order=True)
         for field in row.fields:
-            _dataset(group.id, field, capacity, layout)
-        check = _dataset(file.id, RowField("check", "uint64", ()), capacity, layout)
+            _create_dataset(group.id, field, capacity, layout)
+        check = _create_dataset(file.id, RowField("check", "uint64", ()), capacity, layout)
         offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
         offsets["check"] = check.get_offset()
-    with open(path, "r+b") as handle:  # or here, and not in the middle of a step
+    with open(path, "r+b") as handle:  # or here, not in the middle of a step
         reserve(handle.fileno(), os.path.getsize(path))
     return offsets
 
 
-def _dataset(group: Any, field: RowField, steps: int, layout: Any) -> Any:
+def _create_dataset(
+    group: h5py.h5g.GroupID | h5py.h5f.FileID, field: RowField, steps: int, layout: h5py.h5p.PropDCID
+) -> h5py.h5d.DatasetID:
     space = h5py.h5s.create_simple((steps, *field.shape))
     kind = h5py.h5t.py_create(np.dtype(field.dtype), logical=True)
     return h5py.h5d.create(group, quote(field.name).encode(), kind, space, layout)
 
 
 class ChunkWriter:
-    """Writes the steps ``first``, ``first + 1``, ... into ``folder``."""
+    """Writes consecutive steps into one chunk, under a temporary name until it is closed.
+
+    Args:
+        folder: folder of the chunk.
+        row: layout of a step.
+        first: number of the first step, which names the file.
+        capacity: number of steps that the chunk has space for.
+    """
 
     def __init__(self, folder: Path, row: Row, first: int, capacity: int) -> None:
         self.first, self.capacity, self.count = first, capacity, 0
@@ -79,7 +90,7 @@ class ChunkWriter:
         self._part = folder / f"{self.path.name}{PART}"
         self._events_path = _events_part(self.path)
         self._file = self._events = -1
-        with named(self.path):
+        with explain_errors(self.path):
             try:
                 offsets = _create(self._part, row, capacity, first)
                 self._file = os.open(self._part, os.O_WRONLY | BINARY)
@@ -93,12 +104,17 @@ class ChunkWriter:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another step."""
+        """Whether there is no space for another step."""
         return self.count == self.capacity
 
-    def write(self, block: np.ndarray, events: list[Any]) -> None:
-        """Put the next step in its place."""
-        with named(self.path):
+    def write(self, block: np.ndarray, events: list[Event]) -> None:
+        """Write the next step.
+
+        Args:
+            block: bytes of the step, as its row lays them out.
+            events: events since the step before.
+        """
+        with explain_errors(self.path):
             line = events_line(self.count, events)
             if line:
                 _write_all(self._events, line + b"\n", None)
@@ -112,32 +128,32 @@ class ChunkWriter:
         self.count += 1
 
     def sync(self) -> None:
-        """Have the steps on the disk."""
-        with named(self.path):
+        """Flush the steps to the disk."""
+        with explain_errors(self.path):
             for descriptor in (self._file, self._events):
                 os.fsync(descriptor)
             sync(self.path.parent)
 
     def close(self) -> None:
-        """Give the files their final names. Without any step, there are none."""
-        self.drop()
+        """Complete the files and give them their final names. A chunk without steps is removed."""
+        self.release()
         finish(self._part, self.path, self.count)
 
-    def drop(self) -> None:
-        """Leave everything as it is."""
+    def release(self) -> None:
+        """Close the files and leave them under their temporary names."""
         for descriptor in (self._file, self._events):
             if descriptor >= 0:
                 os.close(descriptor)
         self._file = self._events = -1
 
     def discard(self) -> None:
-        """Leave no file."""
-        self.drop()
+        """Close and remove the files."""
+        self.release()
         self._part.unlink(missing_ok=True)
         self._events_path.unlink(missing_ok=True)
 
 
-def _write_all(descriptor: int, data: Any, offset: int | None) -> None:
+def _write_all(descriptor: int, data: bytes | memoryview, offset: int | None) -> None:
     view = memoryview(data).cast("B")
     while len(view):
         done = os.write(descriptor, view) if offset is None else pwrite(descriptor, view, offset)
@@ -146,14 +162,22 @@ def _write_all(descriptor: int, data: Any, offset: int | None) -> None:
 
 
 def finish(part: Path, path: Path, count: int) -> None:
-    """Turn files of which ``count`` steps are whole into complete ones. Those that were filled need no more room."""
+    """Complete a chunk: give its files their final names, cut to the first ``count`` steps.
+
+    A chunk that is full needs no more disk space for that. A chunk of 0 steps is removed.
+
+    Args:
+        part: the chunk under its temporary name.
+        path: its final name.
+        count: number of complete steps.
+    """
     events = _events_part(path)
     if count:
         with h5py.File(part, "r", locking=False) as file:
             short = len(file["check"]) > count
-        with named(path):
+        with explain_errors(path):
             whole = _cut(part, count) if short else part
-        if events.exists():  # if not, a process was killed after it had got its name
+        if events.exists():  # if not, a process was killed after it had renamed this file
             text = events.read_bytes()
             lines = Events(text).before(count)
             if lines != text:
@@ -166,7 +190,7 @@ def finish(part: Path, path: Path, count: int) -> None:
 
 
 def events_path(path: Path) -> Path:
-    """Where the events of a file of steps are."""
+    """Return the path of the events of a complete chunk."""
     return path.with_suffix(".jsonl")
 
 
@@ -175,7 +199,7 @@ def _events_part(path: Path) -> Path:
 
 
 def _cut(part: Path, count: int) -> Path:
-    """A copy with only the first steps, one array after the other so that memory stays small."""
+    """Write a copy with only the first ``count`` steps, one dataset at a time to bound the memory."""
     shorter = part.with_name(part.name.removesuffix(PART) + f".short{PART}")
     with h5py.File(part, "r", locking=False) as old:
         row, first = _row_of(old), int(old.attrs["first"])
@@ -193,10 +217,10 @@ def _row_of(file: h5py.File) -> Row:
 
 
 def recover(part: Path) -> int:
-    """Complete the file of a process that was killed; how many steps are whole.
+    """Complete the chunk of a process that was killed; return the number of complete steps.
 
     Raises:
-        DatasetError: the file is damaged otherwise; it is left as it is.
+        DatasetError: the file is damaged otherwise. It is left unchanged.
     """
     count = whole_steps(part)
     finish(part, part.with_name(part.name.removesuffix(PART)), count)
@@ -204,33 +228,46 @@ def recover(part: Path) -> int:
 
 
 def whole_steps(part: Path) -> int:
-    """How many steps of a file that was not finished are whole."""
-    if not _events_file(part).exists():  # it is made after the layout, so there was no step yet
+    """Return the number of complete steps of an unfinished chunk."""
+    if not _current_events_path(part).exists():  # it is created after the layout, so there is no step yet
         return 0
     chunk = Chunk(part)
-    count = next((i for i in range(len(chunk)) if not chunk.is_whole(i)), len(chunk))
+    count = next((row for row in range(len(chunk)) if not chunk.is_whole(row)), len(chunk))
     chunk.close()
     return count
 
 
-def _events_file(path: Path) -> Path:
-    """Where the events of a file of steps are now."""
+def _current_events_path(path: Path) -> Path:
+    """Return the current path of the events of a chunk, finished or not."""
     if not path.name.endswith(PART):
         return events_path(path)
     final = path.with_name(path.name.removesuffix(PART))
     return _events_part(final) if _events_part(final).exists() else events_path(final)
 
 
-def _why(error: Exception) -> str:
-    """What HDF5 says of a file, in few words."""
-    for said, meant in (("truncated", "it was truncated"), ("signature not found", "it is not HDF5")):
-        if said in str(error):
-            return meant
+def _reason(error: Exception) -> str:
+    """Return a short form of an HDF5 error message."""
+    for text, reason in (("truncated", "it was truncated"), ("signature not found", "it is not HDF5")):
+        if text in str(error):
+            return reason
     return str(error)
 
 
 class Chunk:
-    """A file of steps, read by memory map."""
+    """A chunk that is read through a memory map.
+
+    Args:
+        path: the file, finished or not.
+
+    Attributes:
+        first: number of the first step.
+        row: layout of a step.
+        arrays: field name -> read-only array (steps, ...).
+        events: the events between the steps.
+
+    Raises:
+        DatasetError: a file is missing or damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -238,36 +275,36 @@ class Chunk:
             with h5py.File(path, "r", locking=False) as file:
                 self.first = int(file.attrs["first"])
                 self.row = _row_of(file)
-                sets = {field.name: file["buffers"][quote(field.name)] for field in self.row.fields}
+                datasets = {field.name: file["buffers"][quote(field.name)] for field in self.row.fields}
                 self._count = len(file["check"])
-                self._offsets = {name: data.id.get_offset() or 0 for name, data in sets.items()}
+                self._offsets = {name: data.id.get_offset() or 0 for name, data in datasets.items()}
                 self._check_offset = file["check"].id.get_offset()
                 self._version = int(file.attrs.get("version", 1))
             with open(path, "rb") as handle:
                 self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
             self.arrays = {field.name: self._array(field, self._offsets[field.name]) for field in self.row.fields}
-            self._checks = self._array(RowField("check", "uint64", ()), self._check_offset)
-            text = _events_file(path).read_bytes()
+            self._checksums = self._array(RowField("check", "uint64", ()), self._check_offset)
+            text = _current_events_path(path).read_bytes()
         except FileNotFoundError as error:
-            raise DatasetError(f"the file {error.filename or path} is missing; restore it from a copy") from None
+            raise DatasetError(f"the file {error.filename or path} is missing; restore it from a backup") from None
         except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
-            raise DatasetError(f"{path} is not a whole file of steps ({_why(error)}); restore it from a copy") from None
+            raise DatasetError(f"cannot read the steps in {path}: {_reason(error)}; restore it from a backup") from None
         try:
             self.events = Events(text)
             if self._version > 1 and not path.name.endswith(PART):
                 self._check_events(text)
         except ValueError as error:
             raise DatasetError(
-                f"{events_path(path)} was changed or truncated: {error}; restore it from a copy"
+                f"{events_path(path)} was changed or truncated: {error}; restore it from a backup"
             ) from None
 
     def _check_events(self, text: bytes) -> None:
-        held = self._checks >> np.uint64(32) & np.uint64(0x7FFFFFFF)
-        bad = np.flatnonzero(held != self.events.sums(len(self)))
+        stored = self._checksums >> np.uint64(32) & np.uint64(0x7FFFFFFF)
+        bad = np.flatnonzero(stored != self.events.checksums(len(self)))
         if len(bad):
-            raise ValueError(f"the events of step {self.first + int(bad[0])} are not those that were written")
+            raise ValueError(f"the events of step {self.first + int(bad[0])} do not match their checksum")
         if self.events.before(len(self)) != text:
-            raise ValueError(f"it has more than the events of the {len(self)} steps in {self.path.name}")
+            raise ValueError(f"it has events beyond the {len(self)} steps in {self.path.name}")
 
     def _array(self, field: RowField, offset: int) -> np.ndarray:
         shape = (self._count, *field.shape)
@@ -279,15 +316,15 @@ class Chunk:
     def __len__(self) -> int:
         return self._count
 
-    def is_whole(self, index: int) -> bool:
-        """Whether a step is as it was written."""
+    def is_whole(self, row: int) -> bool:
+        """Return whether a step is complete and matches its checksum."""
         block = np.zeros(self.row.n_bytes, np.uint8)
-        for array, held in zip(self.row.arrays(block), self.arrays.values(), strict=True):
-            array[...] = held[index]
-        expected = _first_checksum(block) if self._version == 1 else checksum(block, self.events.line(index))
-        return int(self._checks[index]) == expected
+        for array, stored in zip(self.row.arrays(block), self.arrays.values(), strict=True):
+            array[...] = stored[row]
+        expected = _checksum_v1(block) if self._version == 1 else checksum(block, self.events.line(row))
+        return int(self._checksums[row]) == expected
 
     def close(self) -> None:
-        """Let go of the map; it is freed with the last array of it."""
+        """Release the memory map. It is freed together with the last array of it that is in use."""
         self.arrays = {}
-        self._checks = np.zeros(0, np.uint64)
+        self._checksums = np.zeros(0, np.uint64)

@@ -1,12 +1,15 @@
-"""RGB as the luma and chroma planes that video codecs take: ITU-R BT.601, studio range, 8 bits."""
+"""Conversion of RGB images to the luma and chroma planes of video codecs: ITU-R BT.601, studio range, 8 bits."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sensorium.jit import helper, kernel
+
+if TYPE_CHECKING:
+    from av import VideoFrame
 
 _I = np.int32
 
@@ -21,7 +24,7 @@ def _luma(image: np.ndarray, y: np.ndarray) -> None:
 
 @kernel
 def to_420(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
-    """(H, W, 3) of even sizes to (H, W) and twice (H/2, W/2): colour is the mean of the four pixels that share it."""
+    """Convert an (H, W, 3) image of even size to luma (H, W) and chroma (H/2, W/2), the mean of each 2 x 2 block."""
     _luma(image, y)
     for r in range(image.shape[0] // 2):
         top, low = image[2 * r], image[2 * r + 1]
@@ -36,7 +39,7 @@ def to_420(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> No
 
 @kernel
 def to_444(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> None:
-    """(H, W, 3) to three times (H, W)."""
+    """Convert an (H, W, 3) image to three planes (H, W)."""
     _luma(image, y)
     for r in range(image.shape[0]):
         for c in range(image.shape[1]):
@@ -45,8 +48,11 @@ def to_444(image: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> No
             v[r, c] = np.uint8((_I(14392) * red - _I(12051) * green - _I(2341) * blue + _I(4210688)) >> _I(15))
 
 
-def to_frame(image: np.ndarray) -> Any:
-    """(H, W, 3) uint8 as a frame of PyAV: with chroma for every four pixels, or for every one where a size is odd."""
+def to_frame(image: np.ndarray) -> VideoFrame:
+    """Return an (H, W, 3) uint8 image as a PyAV frame.
+
+    The frame is yuv420p (one chroma sample per 2 x 2 pixels), or yuv444p if the width or the height is odd.
+    """
     import av
 
     height, width = image.shape[:2]

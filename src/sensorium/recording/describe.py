@@ -1,4 +1,4 @@
-"""What a recording says of its scene: enough to make it again from the folder alone."""
+"""The scene of a recording: saved with its model files, and rebuilt from the folder alone."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import DatasetError, ModelError
-from sensorium.files import named, write_whole
+from sensorium.files import explain_errors, write_whole
 from sensorium.recording.camera_changes import CameraChanges
-from sensorium.recording.rows import array_form, value_of
+from sensorium.recording.rows import array_to_json, from_json_value
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode, dependencies, encode
 
 
 def save_scene(scene: Scene, folder: Path) -> dict[str, Any]:
-    """Write the files of a scene's models and ``scene.xml`` into a folder; the scene as JSON."""
+    """Write ``scene.xml`` and the model files of a built scene into a folder; return the scene as JSON.
+
+    Raises:
+        ModelError: a model file is missing, or its files are in unrelated folders.
+    """
     contents = scene.contents
     for number, entry in enumerate(contents):
         model = entry.get("model")
@@ -34,28 +38,28 @@ def save_scene(scene: Scene, folder: Path) -> dict[str, Any]:
         "device": scene.device.type,
         "seed": scene.seed,
         "model": model_hash(scene.model),
-        "expanded": {name: array_form(values.numpy(force=True)) for name, values in scene.world.expanded.items()},
+        "expanded": {name: array_to_json(values.numpy(force=True)) for name, values in scene.world.expanded.items()},
     }
 
 
 def _copy_model(file: str, folder: Path, name: str) -> str:
-    """Copy a model file with all files that it names; where it is now, relative to the folder."""
+    """Copy a model file and all files that it refers to; return its new path relative to the folder."""
     root, paths = dependencies(file)
     if len(root.parts) < 2:
         raise ModelError(
-            f"cannot save the scene: {file} names files in unrelated folders ({', '.join(map(str, paths[:3]))}, ...); "
-            "keep them below one folder, with relative names"
+            f"cannot save the scene: {file} refers to files in unrelated folders "
+            f"({', '.join(map(str, paths[:3]))}, ...); keep them below one folder, with relative paths"
         )
     for path in paths:
         target = folder / "assets" / name / path.relative_to(root)
-        with named(target):
+        with explain_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     return (Path("assets") / name / paths[0].relative_to(root)).as_posix()
 
 
 def model_hash(model: mujoco.MjModel) -> str:
-    """Of a compiled model, bit by bit; where its files were is no part of it."""
+    """Return the SHA-256 of all values of a compiled model, except its file paths."""
     digest = hashlib.sha256()
     for source in (model, model.opt):
         for name in sorted(name for name in dir(source) if not name.startswith("_") and "path" not in name):
@@ -65,22 +69,25 @@ def model_hash(model: mujoco.MjModel) -> str:
     return digest.hexdigest()
 
 
-def load_scene(config: dict[str, Any], folder: Path, late: Iterable[str] = (), **changes: Any) -> Scene:
-    """The scene of a recording, not built.
+def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[str] = (), **changes: Any) -> Scene:
+    """Return the scene of a recording, not built.
 
     Args:
-        config: what ``config.json`` says.
-        folder: of the recording.
-        late: fields of the model that differ per env, but not from the start.
-        **changes: see :meth:`Scene.from_contents`.
+        config: content of ``config.json``.
+        folder: folder of the recording.
+        expanded_later: model fields that got values per env after recording had begun.
+        **changes: further arguments of :meth:`Scene.from_contents`.
+
+    Raises:
+        DatasetError: ``config.json`` lacks a part of the scene.
     """
     form = config["scene"]
     if form.get("cameras") and "adapt" not in changes:
         changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
     try:
         options = {name: decode(value) for name, value in form["options"].items()}
-        expanded: dict[str, Any] = dict.fromkeys(late)
-        expanded |= {name: value_of(values) for name, values in form.get("expanded", {}).items()}
+        expanded: dict[str, Any] = dict.fromkeys(expanded_later)
+        expanded |= {name: from_json_value(values) for name, values in form.get("expanded", {}).items()}
         return Scene.from_contents(form["contents"], options, folder, expanded=expanded, **changes)
     except KeyError as error:
-        raise DatasetError(f"{folder / 'config.json'} does not say {error}; it cannot be replayed") from None
+        raise DatasetError(f"{folder / 'config.json'} has no key {error}, so the scene cannot be rebuilt") from None

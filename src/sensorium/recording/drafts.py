@@ -1,4 +1,4 @@
-"""Files of frames that are under way: what was added to one survives the process, however it ends."""
+"""Draft files of encoded frames: records that were added survive when the process is killed."""
 
 from __future__ import annotations
 
@@ -8,39 +8,43 @@ import zlib
 from pathlib import Path
 
 from sensorium._system import BINARY, writev
-from sensorium.files import named
+from sensorium.files import explain_errors
 
 _HEAD = struct.Struct("<II")
-"""Before each record: its size in bytes, and its CRC-32."""
+"""Header of each record: its size in bytes and its CRC-32."""
 
 
 class Draft:
-    """A file that records are added to, one after the other. A record that was not finished does not count."""
+    """An append-only file of records. An incomplete last record is ignored when the file is read.
+
+    Args:
+        path: the file. An existing one is truncated.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with named(path):
+        with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | BINARY, 0o666)
 
     def add(self, data: bytes) -> None:
-        """Add a record."""
+        """Append a record."""
         head = _HEAD.pack(len(data), zlib.crc32(data))
-        with named(self.path):
+        with explain_errors(self.path):
             done = writev(self._file, [head, data])
             rest = memoryview(head + data)[done:] if done < len(head) + len(data) else b""
-            while len(rest):  # the disk is full, or nearly: the next call says so
+            while len(rest):  # a short write means the disk is (almost) full: the next call raises
                 rest = rest[os.write(self._file, rest) :]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
 
 
 def records(path: Path) -> list[tuple[int, int]]:
-    """Where the whole records of a draft lie: (offset, size) of each, up to the first that is not whole."""
+    """Return (offset, size) in bytes of each complete record of a draft, up to the first incomplete one."""
     if not path.is_file():
         return []
     found, offset = [], 0

@@ -1,7 +1,8 @@
-"""What happened between steps, as lines of JSON beside a file of steps: one line for each step that has any."""
+"""Events between steps, stored as JSON lines beside a chunk of steps: one line for each step that has events."""
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from bisect import bisect_right
@@ -9,68 +10,79 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.recording.rows import value_of
+from sensorium.recording.rows import from_json_value
+
+Event = dict[str, Any]
+"""JSON form of one event: a restart of envs, a change of a sensor, or new values of buffers outside the rows."""
 
 
-def events_line(row: int, events: list[Any]) -> bytes:
-    """The line of a step; empty where nothing happened."""
+def events_line(row: int, events: list[Event]) -> bytes:
+    """Return the JSON line of the events of a step, or an empty one if there are none."""
     return json.dumps({"row": row, "events": events}, allow_nan=False).encode() if events else b""
 
 
 def events_checksum(line: bytes) -> int:
-    """31 bits that tell whether a line is as it was written."""
+    """Return the lower 31 bits of the CRC-32 of an event line."""
     return zlib.crc32(line) & 0x7FFFFFFF
 
 
+def restart_state(event: Event, n_state: int) -> np.ndarray:
+    """Return the physics states that a restart event sets, (n, n_state) float64."""
+    return np.frombuffer(base64.b64decode(event["state"]), "<f8").reshape(-1, n_state)
+
+
 class Events:
-    """Lines of events, by the rows of their steps.
+    """The events of one chunk, by row.
+
+    Args:
+        text: content of the ``.jsonl`` file. A last line without a line break is ignored: it is incomplete.
 
     Attributes:
-        of: row -> events.
+        by_row: row -> events.
 
     Raises:
-        ValueError: a line is none of a recording.
+        ValueError: a line does not have the format of a recording.
     """
 
     def __init__(self, text: bytes) -> None:
-        self.of: dict[int, list[Any]] = {}
+        self.by_row: dict[int, list[Event]] = {}
         self._lines: dict[int, bytes] = {}
         self._values: dict[int, dict[str, Any]] = {}
-        now: dict[str, Any] = {}
-        for line in text.split(b"\n")[:-1]:  # a last one without its end was not finished
+        current: dict[str, Any] = {}
+        for line in text.split(b"\n")[:-1]:
             try:
                 form = json.loads(line)
                 row, events = int(form["row"]), form["events"]
                 changes = [event["values"] for event in events if "values" in event]
-                given = {name: value_of(form) for change in changes for name, form in change.items()}
+                given = {name: from_json_value(value) for change in changes for name, value in change.items()}
             except (KeyError, TypeError) as error:
                 raise ValueError(f"{error!r} in the line {line[:40]!r}") from None
-            self.of[row], self._lines[row] = events, line
+            self.by_row[row], self._lines[row] = events, line
             if given:
-                now = self._values[row] = now | given
-        self._changes = sorted(self._values)
+                current = self._values[row] = current | given
+        self._changed_rows = sorted(self._values)
 
     def line(self, row: int) -> bytes:
-        """The line of a step; empty where nothing happened."""
+        """Return the stored line of a row, or an empty one if it has no events."""
         return self._lines.get(row, b"")
 
-    def sums(self, count: int) -> np.ndarray:
-        """``events_checksum`` of the lines of the first ``count`` steps."""
+    def checksums(self, count: int) -> np.ndarray:
+        """Return :func:`events_checksum` of the lines of the first ``count`` rows, (count,) uint64."""
         out = np.full(count, events_checksum(b""), np.uint64)
         for row in [row for row in self._lines if row < count]:
             out[row] = events_checksum(self._lines[row])
         return out
 
     def before(self, count: int) -> bytes:
-        """The lines of the first ``count`` steps."""
+        """Return the lines of the first ``count`` rows, as they are in the file."""
         return b"".join(line + b"\n" for row, line in self._lines.items() if row < count)
 
     def values(self, row: int) -> dict[str, Any]:
-        """Name -> value of what is not in the rows, as it was at a step."""
-        place = bisect_right(self._changes, row)
-        return self._values[self._changes[place - 1]] if place else {}
+        """Return the values outside the rows that were current at a row: buffer name -> value."""
+        index = bisect_right(self._changed_rows, row)
+        return self._values[self._changed_rows[index - 1]] if index else {}
 
     @property
     def names(self) -> set[str]:
-        """Names of all values."""
-        return set(self._values[self._changes[-1]]) if self._changes else set()
+        """Names of all buffers that have values here."""
+        return set(self._values[self._changed_rows[-1]]) if self._changed_rows else set()

@@ -1,14 +1,14 @@
-"""How a recording lies on disk: names, versions, and writing so that a file under its final name is whole.
+"""The folder of a recording: file names, format versions and ``config.json``.
 
 ::
 
-    config.json            what was recorded, of which scene, with which versions; written first
+    config.json            header: the recorded scene, the buffers and the package versions; written first
     scene.xml              the scene as MuJoCo compiled it, for other tools
-    assets/                files of the models, which the scene is rebuilt from
-    occupancy_map/         map.yaml and map.png, where the recorder was given a map
-    state/common/          00000000.h5, ...: one file per run of steps, named by its first; and 00000000.jsonl, ...:
-                           what happened between them
-    rgb/, depth/, ...      NAME/env0000/00000000.mp4, ...: images, after a replay; named by their first frame
+    assets/                model files from which the scene is rebuilt
+    occupancy_map/         map.yaml and map.png, if the recorder was given a map
+    state/common/          00000000.h5, ...: chunks of steps, named by their first step; 00000000.jsonl, ...: the events
+                           between the steps
+    rgb/, depth/, ...      NAME/env0000/00000000.mp4, ...: images of a replay, named by their first frame
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from typing import Any
 from sensorium.errors import DatasetError
 from sensorium.files import PART, file_checksum, write_whole
 
+CONFIG = "config.json"
 FORMAT = "sensorium-episode"
 VERSION = 2
-"""Of the format. Recordings of version 1 have weaker check sums, and none of files beside the steps."""
+"""Version of the format. Version 1 has weaker checksums of steps, and none of other files."""
 STATE = Path("state") / "common"
-_REPLACED = ".replaced"
-"""Ending of a recording that makes way for another, until that has a step."""
-_BEGUN = frozenset({"state", "assets", "occupancy_map", "scene.xml", f"scene.xml{PART}", f"config.json{PART}"})
-"""What may be in a recording before it has a ``config.json``."""
-_NEEDED: dict[str, Any] = {
+_STARTED = frozenset({"state", "assets", "occupancy_map", "scene.xml", f"scene.xml{PART}", f"{CONFIG}{PART}"})
+"""Entries that a recording can have before its ``config.json`` is written."""
+_REQUIRED: dict[str, Any] = {
     "dt": float,
     "fields": list,
     "others": dict,
@@ -38,81 +37,93 @@ _NEEDED: dict[str, Any] = {
     "versions": dict,
     "scene": {"contents": list, "options": dict, "n_envs": int, "seed": int, "device": str, "model": str},
 }
-"""What ``config.json`` must say."""
+"""Required keys of ``config.json`` and their types."""
 
 
 def check_new(path: str | Path, overwrite: bool = False) -> Path:
-    """A folder that a recording may be written into: it does not exist, is empty, or is one that may be replaced."""
+    """Return the folder if a recording can be written into it.
+
+    Args:
+        path: a folder that does not exist or is empty.
+        overwrite: accept a folder that holds a recording.
+
+    Raises:
+        DatasetError: the path is a file, or the folder is not empty and may not be replaced.
+    """
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
-        raise DatasetError(f"{folder} is a file; give another folder to write into")
+        raise DatasetError(f"{folder} is a file; choose another output folder")
     if folder.exists() and any(folder.iterdir()):
         if not overwrite:
-            raise DatasetError(f"{folder} is not empty; give another folder, or replace what is there with overwrite")
+            raise DatasetError(f"{folder} is not empty; choose another folder, or replace the recording with overwrite")
         if not was_begun(folder):
-            read_config(folder)  # replace nothing but recordings
+            read_config(folder)  # replace only recordings
     return folder
 
 
 def was_begun(folder: Path) -> bool:
-    """Whether a process began a recording here and ended before ``config.json``: then there is nothing to lose."""
+    """Return whether a process began a recording here and ended before ``config.json``, so that no data can be lost."""
     if not (folder / STATE).is_dir() or any(path.is_file() for path in (folder / "state").rglob("*")):
         return False
-    return all(path.name in _BEGUN for path in folder.iterdir())
+    return all(path.name in _STARTED for path in folder.iterdir())
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write ``config.json``, with check sums of the files that are there already."""
-    sums = {
+    """Write ``config.json``, with checksums of the files that are already in the folder."""
+    checksums = {
         path.relative_to(folder).as_posix(): file_checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()
     }
-    text = json.dumps({"format": FORMAT, "version": VERSION, **config, "files": sums}, indent=1, allow_nan=False)
-    write_whole(folder / "config.json", text.encode())
+    text = json.dumps({"format": FORMAT, "version": VERSION, **config, "files": checksums}, indent=1, allow_nan=False)
+    write_whole(folder / CONFIG, text.encode())
 
 
 def complete_config(folder: Path, n_steps: int) -> None:
-    """Note in ``config.json`` that a recording ended as it should, and after how many steps."""
+    """Write the number of steps into ``config.json``, which marks the recording as finished."""
     config = read_config(folder)
     text = json.dumps({**config, "n_steps": n_steps}, indent=1, allow_nan=False)
-    write_whole(folder / "config.json", text.encode())
+    write_whole(folder / CONFIG, text.encode())
 
 
 def missing_in(config: dict[str, Any]) -> list[str]:
-    """What ``config.json`` should say and does not."""
+    """Return the dotted names of required keys that ``config.json`` lacks or that have a wrong type."""
 
-    def look(form: Any, needed: dict[str, Any], above: str) -> Iterator[str]:
-        for name, kind in needed.items():
+    def find(form: dict[str, Any], required: dict[str, Any], above: str) -> Iterator[str]:
+        for name, kind in required.items():
             value = form.get(name)
             if isinstance(kind, dict) and isinstance(value, dict):
-                yield from look(value, kind, f"{above}{name}.")
+                yield from find(value, kind, f"{above}{name}.")
             elif isinstance(kind, dict) or not isinstance(value, int | float if kind is float else kind):
                 yield f"{above}{name}"
 
-    return list(look(config, _NEEDED, ""))
+    return list(find(config, _REQUIRED, ""))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """``config.json`` of a recording; an error says what is wrong with the folder."""
+    """Return the content of ``config.json``.
+
+    Raises:
+        DatasetError: the folder does not exist or holds no recording, or ``config.json`` is damaged or too new.
+    """
     if not folder.is_dir():
-        raise DatasetError(f"there is no folder {str(folder)!r}")
-    path = folder / "config.json"
+        raise DatasetError(f"the folder {str(folder)!r} does not exist")
+    path = folder / CONFIG
     if not path.is_file():
         if was_begun(folder):
             raise DatasetError(
-                f"{folder} is a recording that was begun and has no step: its process ended before it wrote "
-                "config.json; remove it, or write another one in its place with --overwrite"
+                f"{folder} is a recording without steps: its process ended before it wrote {CONFIG}; remove the "
+                "folder, or write another recording there with --overwrite"
             )
-        raise DatasetError(f"{folder} is no recording: it has no config.json")
+        raise DatasetError(f"{folder} is not a recording: it has no {CONFIG}")
     try:
         config = json.loads(path.read_bytes())
     except (ValueError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}. Restore it from a copy of the recording") from None
+        raise DatasetError(f"cannot read {path}: {error}; restore it from a backup of the recording") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise DatasetError(f"{path} was not written by Sensorium; {folder} is no recording")
+        raise DatasetError(f"{folder} is not a recording: {path} was not written by Sensorium")
     version = config.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise DatasetError(
-            f"{path} has version {version} of the format, and this version of Sensorium reads up to {VERSION}; "
-            "install a newer one"
+            f"{path} has format version {version}, this version of Sensorium reads up to {VERSION}; "
+            "install a newer version"
         )
     return config

@@ -1,4 +1,4 @@
-"""Where a recording is written, and what it replaces: that is kept until there is a step."""
+"""The output folder of a recording, and the recording that it replaces."""
 
 from __future__ import annotations
 
@@ -8,80 +8,89 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import PART, named, sync, writing
+from sensorium.files import PART, explain_errors, lock_folder, sync
 from sensorium.recording.chunk import Chunk
 from sensorium.recording.folder import STATE, check_new
 
 
 class OutputFolder:
-    """A folder that is held for writing, until :meth:`release` or :meth:`abandon`.
+    """A folder that is locked for writing until :meth:`release` or :meth:`abandon`.
+
+    A recording that is replaced is renamed first, and removed only when the new one has a step on the disk
+    (:meth:`commit`).
 
     Args:
-        path: which folder: a new or an empty one.
-        overwrite: whether a recording that is there may be replaced. It is set aside, under another name.
+        path: a new or an empty folder.
+        overwrite: whether a recording in the folder may be replaced.
+
+    Attributes:
+        folder: the folder.
+        lock: file descriptor of the lock. A process that inherits it also holds the lock.
+
+    Raises:
+        DatasetError: the folder is not empty and may not be replaced, or another process writes into it.
     """
 
     def __init__(self, path: str | Path, overwrite: bool = False) -> None:
         self.folder = check_new(path, overwrite)
-        self._aside = aside_of(self.folder)
-        with named(self.folder):
+        self._replaced = replaced_path(self.folder)
+        with explain_errors(self.folder):
             self._set_aside(overwrite)
             self.folder.mkdir(parents=True, exist_ok=True)
         self._stack = ExitStack()
-        self.lock = self._stack.enter_context(writing(self.folder))
-        """Descriptor by which the folder is held; processes that inherit it hold it too."""
+        self.lock = self._stack.enter_context(lock_folder(self.folder))
 
     def _set_aside(self, overwrite: bool) -> None:
-        if self._aside.exists():
+        if self._replaced.exists():
             with ExitStack() as stack:
                 if self.folder.exists():
-                    stack.enter_context(writing(self.folder))
-                if not has_step(self.folder):  # a process was killed before
-                    put_back(self.folder)
+                    stack.enter_context(lock_folder(self.folder))
+                if not has_step(self.folder):  # an earlier process was killed while it replaced a recording
+                    restore_replaced(self.folder)
             check_new(self.folder, overwrite)
         if self.folder.exists() and any(self.folder.iterdir()):
-            with writing(self.folder):
-                shutil.rmtree(self._aside, ignore_errors=True)
-                os.rename(self.folder, self._aside)
+            with lock_folder(self.folder):
+                shutil.rmtree(self._replaced, ignore_errors=True)
+                os.rename(self.folder, self._replaced)
 
     @property
     def replaces(self) -> bool:
-        """Whether something was set aside."""
-        return self._aside.exists()
+        """Whether a replaced recording still exists beside the folder."""
+        return self._replaced.exists()
 
-    def keep(self) -> None:
-        """There is a step on the disk: what was set aside goes."""
+    def commit(self) -> None:
+        """Remove the replaced recording. Call this when a step of the new one is on the disk."""
         sync(self.folder)
-        shutil.rmtree(self._aside, ignore_errors=True)
+        shutil.rmtree(self._replaced, ignore_errors=True)
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the lock."""
         self._stack.close()
 
     def abandon(self) -> None:
-        """Leave everything as it was before: nothing was recorded."""
+        """Release the lock, and restore what was there before."""
         self.release()
         if self.replaces:
-            put_back(self.folder)
+            restore_replaced(self.folder)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)  # it was new or empty
 
 
-def aside_of(folder: Path) -> Path:
-    """Where a recording is while another is begun in its place."""
+def replaced_path(folder: Path) -> Path:
+    """Return where a recording is kept while another one replaces it: ``.NAME.replaced`` beside it."""
     folder = folder.absolute()
     return folder.with_name(f".{folder.name}.replaced")
 
 
-def put_back(folder: Path) -> None:
-    """Have the recording that was set aside again, instead of the one without a step."""
-    with named(folder):
+def restore_replaced(folder: Path) -> None:
+    """Remove a recording without steps, and move the one that it was to replace back in its place."""
+    with explain_errors(folder):
         shutil.rmtree(folder, ignore_errors=True)
-        os.rename(aside_of(folder), folder)
+        os.rename(replaced_path(folder), folder)
 
 
 def has_step(folder: Path) -> bool:
-    """Whether a recording has a step, be it in a file that was not finished."""
+    """Return whether a recording has a complete step, in a finished or an unfinished chunk."""
     if any((folder / STATE).glob("*.h5")):
         return True
     for part in (folder / STATE).glob(f"*.h5{PART}"):

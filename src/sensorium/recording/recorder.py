@@ -1,4 +1,4 @@
-"""The recorder: every step of a running scene, streamed to disk."""
+"""The recorder: streams every step of a running scene to disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from sensorium.errors import DatasetError, DivergenceError
 from sensorium.files import DiskFullError, package_versions
 from sensorium.recording.chunk import ChunkWriter
 from sensorium.recording.describe import save_scene
+from sensorium.recording.events import Event
 from sensorium.recording.folder import STATE, complete_config, write_config
 from sensorium.recording.output_folder import OutputFolder
-from sensorium.recording.rows import IMAGE_TAGS, Slot, StepSource, known_tags
-from sensorium.worlds import MujocoWorld, Scene
+from sensorium.recording.rows import IMAGE_TAGS, Slot, StepSource, check_tags
+from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
 from sensorium.worlds.journal import Call, Restart
 
@@ -32,37 +33,47 @@ if TYPE_CHECKING:
 
 
 _FIRST_BYTES = 1 << 20
-"""Size of the first file of steps."""
+"""Size of the first chunk."""
 
 
 class SavesMap(Protocol):
-    """An occupancy map, as far as the recorder is concerned."""
+    """An occupancy map that can be saved with a recording."""
 
-    def save(self, folder: Any) -> Any: ...
+    def save(self, folder: Path) -> object:
+        """Write the map into a folder."""
+        ...
 
 
 class Recorder:
-    """Records a running scene into a folder: call :meth:`step` after each ``scene.step()``.
+    """Records a running scene into a folder. Call :meth:`step` after each ``scene.step()``.
+
+    A step costs one copy of its buffers. A separate thread writes it while the scene continues. The next step is handed
+    over when the previous one is written: a slow disk slows the scene down, memory stays bounded, and a killed process
+    loses at most the step being written. If the sensors have stepped since the last restart of all envs, they are
+    restarted when recording begins, because replay cannot know what they remember.
+
+    Args:
+        scene: a built scene.
+        out: output folder, new or empty.
+        exclude_tags: buffers with any of these tags are skipped. Default: images, which replay renders again.
+        occupancy_map: a map to save with the recording.
+        metadata: any values with a JSON form, kept in ``config.json``.
+        chunk_bytes: maximum size of a chunk of steps, in bytes.
+        overwrite: whether a recording in the folder may be replaced. It is removed when this one has a step.
+
+    Attributes:
+        folder: the output folder.
+        n_steps: number of recorded steps.
+
+    Raises:
+        DatasetError: the folder cannot be written, a buffer cannot be recorded, or the scene is already being recorded.
+        OptionError: no buffer has one of ``exclude_tags``.
 
     Example:
         >>> with sn.recording.Recorder(scene, "runs/a") as recorder:
         ...     for _ in range(500):
         ...         scene.step()
         ...         recorder.step()
-
-    A step costs one copy of its buffers; a thread of its own writes them while the scene goes on. A step is handed over
-    when the one before is written: a disk that is slower holds the scene back, memory stays flat, and a process that is
-    killed loses at most the step in flight. If the sensors have stepped since all envs were last restarted, they start
-    afresh when recording begins, for otherwise replay could not know what they remember.
-
-    Args:
-        scene: a scene that was built.
-        out: folder to write: a new or an empty one.
-        exclude_tags: buffers with any of these tags are left out. Default: images, which replay renders again.
-        occupancy_map: saved with the recording, where there is one.
-        metadata: anything that has a JSON form, kept in ``config.json``.
-        chunk_bytes: how large a file of steps becomes.
-        overwrite: whether a recording that is there may be replaced. It is kept until there is a step of this one.
     """
 
     def __init__(
@@ -80,18 +91,18 @@ class Recorder:
         self.n_steps = 0
         self._world = scene.world
         if scene._journal.recording:
-            raise DatasetError("this scene is being recorded already; close that recorder first")
-        self._source = StepSource(scene, known_tags(scene, exclude_tags))
+            raise DatasetError("the scene is already being recorded; close the other recorder first")
+        self._source = StepSource(scene, check_tags(scene, exclude_tags))
         self._row = self._source.row
-        # files begin small, so that short recordings are small, and each has twice the room of the one before
-        self._most = max(1, chunk_bytes // self._row.n_bytes)
-        self._capacity = min(self._most, max(1, _FIRST_BYTES // self._row.n_bytes))
+        # chunks start small, so that short recordings are small, and each has twice the capacity of the one before
+        self._max_capacity = max(1, chunk_bytes // self._row.n_bytes)
+        self._capacity = min(self._max_capacity, max(1, _FIRST_BYTES // self._row.n_bytes))
 
-        self._place = OutputFolder(out, overwrite)
-        self.folder = self._place.folder
+        self._output = OutputFolder(out, overwrite)
+        self.folder = self._output.folder
         try:
             (self.folder / STATE).mkdir(parents=True)
-            described = save_scene(scene, self.folder)
+            scene_form = save_scene(scene, self.folder)
             if occupancy_map is not None:
                 occupancy_map.save(self.folder / "occupancy_map")
             write_config(
@@ -100,7 +111,7 @@ class Recorder:
                     "created": datetime.now(UTC).isoformat(timespec="seconds"),
                     "versions": package_versions(),
                     "dt": scene.dt,
-                    "scene": described,
+                    "scene": scene_form,
                     **self._source.config,
                     "start": scene.step_count,
                     "metadata": encode(dict(metadata or {})),
@@ -108,27 +119,27 @@ class Recorder:
             )
             self._start()
         except BaseException:
-            self._place.abandon()
+            self._output.abandon()
             raise
 
     def _start(self) -> None:
         journal = self.scene._journal
-        # values per env may be newer than what sensors started from; a replay on a GPU starts them afresh at every step
+        # model values per env may be newer than the state that the sensors started from; on a GPU that does not matter,
+        # since replay restarts the sensors at every step there
         exact = not self._world.is_gpu
         first = None if self._world.expanded and exact else journal.begin(anyhow=not exact)
         if first is None:
-            with suppress(DivergenceError):  # envs that have failed were reported when they did
-                self.scene.forward()  # the journal now begins with it
+            with suppress(DivergenceError):  # failed envs were reported when they failed
+                self.scene.forward()  # the journal now begins with this restart
             first = journal.begin() or []
         self._events: list[Restart | Call] = first
-        if isinstance(self._world, MujocoWorld):
-            self._world.keep_before(True)
-        self._at, self._warned = self.scene.step_count, False
-        # one step may be on its way while the next is filled in: more would be lost with the process
+        self._world.keep_before(True)
+        self._last_step, self._warned = self.scene.step_count, False
+        # one step may be in flight while the next is filled in: a killed process would lose more
         self._slots = (Slot(self._row), Slot(self._row))
-        self._written = threading.Lock()  # held while a step is on its way
-        self._filled: queue.SimpleQueue[tuple[Slot, list[Any], dict[str, Any]] | None] = queue.SimpleQueue()
-        self._done = 0
+        self._writing = threading.Lock()  # held while a step is in flight
+        self._queue: queue.SimpleQueue[tuple[Slot, list[Event], dict[str, Any]] | None] = queue.SimpleQueue()
+        self._n_written = 0
         self._error: BaseException | None = None
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="recorder", daemon=True)
@@ -137,41 +148,40 @@ class Recorder:
     # -- in the scene's thread ----------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Record the scene as it is. Waits only while the step before is not written yet.
+        """Record the current state of the scene. Waits only until the previous step is written.
 
         Raises:
-            DatasetError: writing failed, of this or an earlier step; what was written before is whole.
+            DatasetError: writing this or an earlier step failed. Everything written before is complete.
         """
         if self._closed:
-            raise DatasetError(f"the recorder of {self.folder} was closed; make another one")
+            raise DatasetError(f"the recorder of {self.folder} is closed; create another one")
         self._raise()
         self._source.update()
         slot = self._slots[self.n_steps % 2]
-        before = self._world.before if isinstance(self._world, MujocoWorld) else None
-        self._source.fill(slot, self.scene.step_count, before)
+        self._source.fill(slot, self.scene.step_count, self._world.before)
         self._events += self.scene._journal.take()
-        skipped = self.scene.step_count - self._at - 1
-        self._at = self.scene.step_count
+        skipped = self.scene.step_count - self._last_step - 1
+        self._last_step = self.scene.step_count
         if skipped > 0 and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{skipped} step(s) of the scene were not recorded: sensors that remember (delay, drift, filters) will "
-                "not read the same when this is replayed; call recorder.step() after every scene.step()",
+                f"{skipped} step(s) of the scene were not recorded: sensors with memory (delay, drift, filters) will "
+                "read other values in a replay; call recorder.step() after every scene.step()",
                 stacklevel=2,
             )
-        forms = [_event_form(event) for event in self._events]
-        while not self._written.acquire(timeout=0.2):
+        events = [_event_form(event) for event in self._events]
+        while not self._writing.acquire(timeout=0.2):
             self._raise()
         self._events = []
-        self._filled.put((slot, forms, self._source.changes()))
+        self._queue.put((slot, events, self._source.changes()))
         self.n_steps += 1
 
-    def record(self, n_steps: int, before: Callable[[], Any] | None = None) -> None:
-        """Make ``n_steps`` steps of the scene and record each.
+    def record(self, n_steps: int, before: Callable[[], object] | None = None) -> None:
+        """Step the scene ``n_steps`` times and record each step.
 
         Args:
-            n_steps: how many.
-            before: called before each step: what drives the robots, for example ``scenario.step``.
+            n_steps: number of steps.
+            before: called before each step, to drive the robots, e.g. ``scenario.step``.
         """
         for _ in range(n_steps):
             if before is not None:
@@ -186,7 +196,11 @@ class Recorder:
             raise error
 
     def close(self) -> None:
-        """Wait until everything is written, and complete the last file."""
+        """Wait until all steps are written, and complete the last chunk.
+
+        Raises:
+            DatasetError: writing failed. Everything written before is complete.
+        """
         if self._closed:
             return
         self._stop()
@@ -196,19 +210,18 @@ class Recorder:
 
     def _stop(self) -> None:
         self._closed = True
-        self._filled.put(None)
+        self._queue.put(None)
         self._writer.join()
         self.scene._journal.end()
-        if isinstance(self._world, MujocoWorld):
-            self._world.keep_before(False)
-        if self._done or not self._place.replaces:
+        self._world.keep_before(False)
+        if self._n_written or not self._output.replaces:
             try:
                 if self._error is None:
-                    complete_config(self.folder, self._done)
+                    complete_config(self.folder, self._n_written)
             finally:
-                self._place.release()
+                self._output.release()
         else:
-            self._place.abandon()
+            self._output.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -224,19 +237,19 @@ class Recorder:
         chunk: ChunkWriter | None = None
         values: dict[str, Any] = {}
         closing: Future[None] | None = None
-        closer = ThreadPoolExecutor(1, thread_name_prefix="recorder")  # the disk takes its time to have all of a file
+        closer = ThreadPoolExecutor(1, thread_name_prefix="recorder")  # flushing a chunk to the disk takes long
         try:
-            while (item := self._filled.get()) is not None:
+            while (item := self._queue.get()) is not None:
                 slot, events, changes = item
                 values |= changes
                 if chunk is None:
-                    chunk, changes = self._open(), values  # a file can be read without those before
+                    chunk, changes = self._open(), values  # so that a chunk can be read without those before
                 chunk.write(slot.block, [*events, {"values": changes}] if changes else events)
-                if not self._done and self._place.replaces:
+                if not self._n_written and self._output.replaces:
                     chunk.sync()
-                    self._place.keep()
-                self._done += 1
-                self._written.release()
+                    self._output.commit()
+                self._n_written += 1
+                self._writing.release()
                 if chunk.full:
                     if closing is not None:
                         closing.result()
@@ -247,31 +260,31 @@ class Recorder:
                 chunk.close()
         except BaseException as error:
             if chunk is not None:
-                chunk.drop()  # its whole steps are there for `sensorium check` to complete
+                chunk.release()  # `sensorium validate` completes it from its whole steps
             self._error = error
         finally:
             closer.shutdown()
 
     def _open(self) -> ChunkWriter:
-        """A file for the next steps: of as many as there is room for on the disk."""
+        """Create the next chunk, smaller if the disk is too full for the usual size."""
         while True:
             try:
-                chunk = ChunkWriter(self.folder / STATE, self._row, self._done, self._capacity)
+                chunk = ChunkWriter(self.folder / STATE, self._row, self._n_written, self._capacity)
             except DiskFullError:
                 if self._capacity == 1:
                     raise
-                self._capacity = self._most = self._capacity // 2
+                self._capacity = self._max_capacity = self._capacity // 2
             else:
-                self._capacity = min(self._most, 2 * self._capacity)
+                self._capacity = min(self._max_capacity, 2 * self._capacity)
                 return chunk
 
 
-def _event_form(event: Restart | Call) -> dict[str, Any]:
+def _event_form(event: Restart | Call) -> Event:
     if isinstance(event, Call):
         arguments = {name: encode(value) for name, value in event.arguments.items()}
         return {"stepped": event.stepped, "uuid": event.uuid, "method": event.method, "arguments": arguments}
     envs = None if event.envs is None else event.envs.tolist()
-    form: dict[str, Any] = {"stepped": event.stepped, "restart": event.call, "envs": envs}
+    form: Event = {"stepped": event.stepped, "restart": event.call, "envs": envs}
     if event.state is not None:
         form["state"] = base64.b64encode(np.ascontiguousarray(event.state, "<f8").tobytes()).decode("ascii")
     return form

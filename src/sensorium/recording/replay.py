@@ -1,4 +1,4 @@
-"""Replay: a recording brought back to life and sensed again, with the same sensors or with others."""
+"""Replay: sense a recording again, with the recorded sensors or with others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import named, writing
-from sensorium.recording.folder import STATE, read_config
+from sensorium.files import explain_errors, lock_folder
+from sensorium.recording.folder import CONFIG, STATE, read_config
 from sensorium.recording.output_folder import OutputFolder, has_step
 from sensorium.recording.recording import Recording
 from sensorium.recording.replay_job import Progress, ReplayJob
@@ -33,126 +33,138 @@ def replay(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Recording:
-    """Sense a recording again, and write what is sensed as another one.
+    """Sense a recording again, and write the result as another recording.
 
-    Steps that lie between frames are sensed too, so that sensors that remember read what they would have read. With the
-    sensors of the recording, on the CPU, the readings are the recorded ones, bit by bit; a warning says where they
-    cannot be.
+    Steps between frames are sensed too, so that sensors with memory read the same values as in a full replay. With the
+    recorded sensors, on the CPU backend, all readings are identical to the recorded ones, to the bit. A warning is
+    issued where they cannot be.
 
     Args:
         source: folder of the recording.
-        out: folder to write: a new or an empty one.
-        options: what to sense.
-        resume: go on with a replay that was interrupted. Frames that are whole are kept; those of files that are
-            missing or damaged are rendered again.
+        out: output folder, new or empty.
+        options: what to sense. Default: the recorded sensors, without images.
+        resume: continue an interrupted replay. Complete frames are kept; frames with missing or damaged files are
+            rendered again.
         overwrite: whether a recording in ``out`` may be replaced.
-        workers: processes that share the frames.
-        progress: called when further frames are whole on the disk.
+        workers: number of processes that share the frames.
+        progress: called with the number of frames that were completed since the last call.
+
+    Returns:
+        The replay, opened for reading.
+
+    Raises:
+        OptionError: an option has an invalid value.
+        NameNotFoundError: a camera does not exist.
+        DatasetError: the recording is damaged, or the output folder cannot be written or resumed.
+
+    Example:
+        >>> options = sn.recording.ReplayOptions(images=("rgb",), interval=5)
+        >>> sn.recording.replay("runs/a", "runs/a-seen", options).read_rgb("robot.rig.front_left", 0)
     """
     options = options or ReplayOptions()
     if workers < 1:
-        raise OptionError(f"workers must be at least 1, got {workers}")
-    episode = Recording(source)
+        raise OptionError(f"workers must be >= 1, got {workers}")
+    recording = Recording(source)
     folder = Path(out)
     if folder.resolve() == Path(source).resolve():
-        raise DatasetError(f"a replay cannot be written into {folder}, which it is read from; give another folder")
-    form = encode(options)
-    resumed = resume and (folder / "config.json").exists()
+        raise DatasetError(f"cannot write a replay into {folder}, which holds its source; choose another folder")
+    options_form = encode(options)
+    resumed = resume and (folder / CONFIG).exists()
     if resumed:
-        _check_resumed(folder, form, episode)
-    job = ReplayJob(episode, options)  # before anything is written: names and options are checked by it
+        _check_resumed(folder, options_form, recording)
+    job = ReplayJob(recording, options)  # before anything is written: it checks names and options
     try:
-        _warn_of_limits(episode, job.device)
-        with _held(folder, overwrite, resumed, progress) as (lock, progress):
+        _warn_of_limits(recording, job.device)
+        with _locked(folder, overwrite, resumed, progress) as (lock, progress):
             if not resumed:
-                with named(folder):
+                with explain_errors(folder):
                     (folder / STATE).mkdir(parents=True)
-                job.write_config(folder, form)
+                job.write_config(folder, options_form)
             layout = ReplayLayout.of(folder, read_config(folder))
             recover_runs(layout)
             whole, broken = whole_runs(layout)
             for first, count in broken:
-                frames = f"frames {first} to {first + count - 1}" if count else f"frames from {first} on"
+                frames = f"frames {first} to {first + count - 1}" if count else f"the frames from {first} on"
                 warnings.warn(
-                    f"{folder}: files of the {frames} are missing or damaged; they are made again", stacklevel=2
+                    f"{folder}: files of {frames} are missing or damaged; they are rendered again", stacklevel=2
                 )
             if progress is not None:
                 progress(sum(count for _, count in whole))
             missing = missing_runs(whole, job.n_frames)
-            shares = share(missing, workers, options.segment_frames, job.unit) if missing else []
+            shares = share(missing, workers, options.segment_frames, job.key_interval) if missing else []
             if len(shares) == 1:
                 job.run(folder, shares[0], progress)
             elif shares:
                 job.close()
-                run_in_processes(episode, folder, form, shares, lock, progress)
+                run_in_processes(recording, folder, options_form, shares, lock, progress)
     finally:
         job.close()
     return Recording(folder)
 
 
 @contextmanager
-def _held(
+def _locked(
     folder: Path, overwrite: bool, resumed: bool, progress: Progress | None
 ) -> Iterator[tuple[int, Progress | None]]:
-    """Hold a folder for writing. What is replaced is kept until there is a frame, and comes back if there is none."""
+    """Lock the output folder. A replaced recording is kept until there is a frame, and restored if there is none."""
     if resumed:
-        with writing(folder) as lock:
+        with lock_folder(folder) as lock:
             yield lock, progress
         return
-    place = OutputFolder(folder, overwrite)
+    output = OutputFolder(folder, overwrite)
 
     def count(frames: int) -> None:
-        if frames and place.replaces:
-            place.keep()
+        if frames and output.replaces:
+            output.commit()
         if progress is not None:
             progress(frames)
 
     try:
-        yield place.lock, count
+        yield output.lock, count
     except BaseException:
         if has_step(folder):
-            place.release()
+            output.release()
         else:
-            place.abandon()
+            output.abandon()
         raise
-    place.keep()
-    place.release()
+    output.commit()
+    output.release()
 
 
-def _check_resumed(folder: Path, form: dict[str, Any], episode: Recording) -> None:
-    config = read_config(folder).get("replay")
-    if config is None:
-        raise DatasetError(f"{folder} is a recording, not a replay that could be resumed; give another folder")
-    if config["options"] != json.loads(json.dumps(form)):
+def _check_resumed(folder: Path, options_form: dict[str, Any], recording: Recording) -> None:
+    header = read_config(folder).get("replay")
+    if header is None:
+        raise DatasetError(f"{folder} is a recording, not a replay that can be resumed; choose another folder")
+    if header["options"] != json.loads(json.dumps(options_form)):
         changed = sorted(
             name
-            for name in {*config["options"]["options"], *form["options"]}
-            if config["options"]["options"].get(name) != json.loads(json.dumps(form["options"].get(name)))
+            for name in {*header["options"]["options"], *options_form["options"]}
+            if header["options"]["options"].get(name) != json.loads(json.dumps(options_form["options"].get(name)))
         )
         raise DatasetError(f"{folder} was begun with another {', '.join(changed)}; resume it with the same options")
-    if config["source_created"] != episode.config.get("created") or config["source_steps"] != len(episode):
-        raise DatasetError(f"{folder} is a replay of another recording, {config['source']}; give another folder")
+    if header["source_created"] != recording.config.get("created") or header["source_steps"] != len(recording):
+        raise DatasetError(f"{folder} is a replay of another recording, {header['source']}; choose another folder")
 
 
-def _warn_of_limits(episode: Recording, device: str) -> None:
-    """Say where readings will not be the recorded ones, to the bit."""
-    made = episode.config.get("replay")
-    if made is not None and made["interval"] > 1:
+def _warn_of_limits(recording: Recording, device: str) -> None:
+    """Warn where readings will differ from the recorded ones."""
+    header = recording.config.get("replay")
+    if header is not None and header["interval"] > 1:
         warnings.warn(
-            f"{episode.folder} has one step in {made['interval']} of {made['source']}: sensors that remember (drift, "
-            "filters, delays) will not read the same from it; replay that recording instead for exact readings",
+            f"{recording.folder} has only one step in {header['interval']} of {header['source']}: sensors with memory "
+            "(drift, filters, delays) will read other values; replay the original recording for exact readings",
             stacklevel=3,
         )
-    recorded, now = str(episode.config["scene"]["device"]), device.split(":")[0]
+    recorded, now = str(recording.config["scene"]["device"]), device.split(":")[0]
     if recorded != now:
         warnings.warn(
-            f"{episode.folder} was recorded on {recorded} and is replayed on {now}: readings agree to single precision "
-            "at best, and not to the bit",
+            f"{recording.folder} was recorded on {recorded} and is replayed on {now}: readings agree to single "
+            "precision at best, not to the bit",
             stacklevel=3,
         )
     if now != "cpu":
         warnings.warn(
-            f"{episode.folder} is replayed on {now}, where sensors start afresh at every step: those that remember "
-            "(drift, filters, delays) will not read the same",
+            f"{recording.folder} is replayed on {now}, where sensors restart at every step: sensors with memory "
+            "(drift, filters, delays) will read other values",
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""What to sense of a recording."""
+"""Options of a replay."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from sensorium.sensors.options import SensorOptions
 
 
 class ReplayOptions(Options):
-    """What to sense of a recording.
+    """What a replay senses.
 
     Example:
         >>> sn.recording.ReplayOptions(images=("rgb", "depth"), interval=5)
     """
 
     images: tuple[ImageKind, ...] = ()
-    """What cameras render: "rgb", "depth", "segmentation", "instance", "normals". Default: no images."""
+    """Image kinds that the cameras render: "rgb", "depth", "segmentation", "instance", "normals". Default: none."""
     cameras: tuple[str, ...] | None = None
     """Dotted names or uuids of the cameras to render. Default: all."""
     sensors: tuple[SensorOptions, ...] = ()
-    """Further sensors and cameras. One that has the uuid of a recorded sensor ("robot_imu"), or its name in the rig of
-    a robot ("imu"), takes its place."""
+    """Additional sensors and cameras. A sensor that has the uuid of a recorded one ("robot_imu"), or its name in the
+    rig of a robot ("imu"), replaces it."""
     only_sensors: bool = False
-    """Whether the recorded sensors that ``sensors`` does not replace are left out. Default: they stay."""
+    """Remove the recorded sensors that ``sensors`` does not replace. Default: they stay."""
     renderer: str | None = None
-    """Renderer of all cameras, instead of the one that they were recorded with."""
+    """Renderer of all cameras. Default: the recorded one of each camera."""
     resolution: tuple[int, int] | None = None
-    """Width and height of all images in pixels, likewise."""
+    """Width and height of all images in pixels. Default: the recorded ones of each camera."""
     device: str | None = None
-    """Where the scene is built: "cpu" or "cuda". Default: the kind of device that it was recorded on."""
+    """Device on which the scene is built, "cpu" or "cuda". Default: the kind of device it was recorded on."""
     interval: int = Field(default=1, ge=1)
-    """Every how many steps a frame is taken, beginning with the first."""
+    """Number of steps from one frame to the next. The first step is always a frame."""
     max_frames: int | None = Field(default=None, ge=1)
-    """How many frames at most."""
+    """Maximum number of frames. Default: no limit."""
     segment_frames: int = Field(default=100, ge=1)
-    """Frames in a file, at most."""
+    """Maximum number of frames in a file."""

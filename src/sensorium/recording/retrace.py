@@ -1,40 +1,48 @@
-"""Bringing a scene through the steps of a recording."""
+"""Retracing: taking a scene through the steps of a recording."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
 
 import numpy as np
 import torch
 
 from sensorium.errors import DatasetError, DivergenceError
-from sensorium.recording.recording import Recording, Step, event_state
+from sensorium.recording.events import Event, restart_state
+from sensorium.recording.recording import Recording, Step
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
 
-_CHANGES = frozenset({"set", "set_pose", "attach", "set_intrinsics"})
-"""Methods of sensors that are recorded."""
+_METHODS = frozenset({"set", "set_pose", "attach", "set_intrinsics"})
+"""Methods of sensors that a recording may call: a file must not choose what code runs."""
 
 
 class Retracer:
-    """Makes a scene go through a recording, step by step, and sense on the way.
+    """Takes a scene through a recording step by step, and senses every step.
 
-    Sensors remember (drift, filters, delays), so every step is sensed, also where only some are looked at. Restarts of
-    envs and changes of sensors are done again where they happened.
+    Sensors have memory (drift, filters, delays), so every step is sensed, including those that nothing reads. Restarts
+    of envs and changes of sensors are repeated where they happened.
 
     Args:
-        episode: the recording.
-        scene: made from it and built; it may have other sensors.
-        replaced: uuids of sensors that are others than the recorded ones, though they are called the same. What was
-            changed in the recorded ones is none of their business.
+        recording: the recording.
+        scene: a scene made from it and built. It may have other sensors.
+        replaced: uuids of sensors that replace recorded ones of the same name. Recorded changes of the original sensors
+            are not applied to them.
+
+    Attributes:
+        index: the current step; -1 before the first one.
+
+    Example:
+        >>> scene = recording.build_scene()
+        >>> sn.recording.Retracer(recording, scene).to(45)
+        >>> scene.sensors["imu"].read()  # as recorded at step 45
     """
 
-    def __init__(self, episode: Recording, scene: Scene, replaced: Collection[str] = ()) -> None:
-        self.episode, self.scene = episode, scene
+    def __init__(self, recording: Recording, scene: Scene, replaced: Collection[str] = ()) -> None:
+        self.recording, self.scene = recording, scene
         self._known = scene.sensors.keys() - set(replaced)
         self.index = -1
-        self._number = int(episode.config.get("start", 0))
+        self._number = int(recording.config.get("start", 0))
         entities = {id(buffer) for entity in scene.entities.values() for _, buffer in entity.named_buffers()}
         self._plain = {
             name: buffer
@@ -45,55 +53,64 @@ class Retracer:
         self._updates = scene.unrolled("update_state")
 
     def to(self, index: int) -> Step:
-        """Go on to a step, at or after the present one; what was recorded of it."""
+        """Advance to a step and return what was recorded of it.
+
+        Args:
+            index: number of the step, at or after the current one.
+
+        Raises:
+            IndexError: the step lies before the current one.
+        """
         if index < self.index:
-            raise IndexError(f"recordings are retraced forwards; {index} comes before {self.index}")
+            raise IndexError(f"a recording is retraced forwards only; step {index} is before step {self.index}")
         if index == self.index:
             return self._step(index)
         while self.index < index:
             self.index += 1
             step = self._step(self.index)
-            self._make(step)
+            self._apply(step)
         return step
 
     def check(self, steps: range) -> None:
-        """See whether all changes of sensors that were recorded can be made again.
+        """Check that all recorded changes of sensors in some steps can be repeated.
 
         Raises:
-            DatasetError: one of them is of something that the sensor does not have.
+            DatasetError: a change is not possible with the sensor that the scene has now.
         """
-        for index, event in self.episode.events(steps):
+        for index, event in self.recording.events(steps):
             if event.get("uuid") in self._known:
                 self._change(index, event)
 
-    def _change(self, index: int, event: dict[str, Any]) -> Any:
-        """The method that makes a recorded change again."""
-        sensor: Any = self.scene.sensors[event["uuid"]]
-        method, what = event["method"], f"{event['method']}()"
-        if method in _CHANGES and hasattr(sensor, method):  # a file must not choose what code runs
-            unknown = set(event["arguments"]) - {"envs", *sensor.parameter_names} if method == "set" else ()
+    def _change(self, index: int, event: Event) -> Callable[..., object]:
+        """Return the method that repeats a recorded change of a sensor."""
+        sensor = self.scene.sensors[event["uuid"]]
+        method, call = event["method"], f"{event['method']}()"
+        if method in _METHODS and hasattr(sensor, method):
+            known = {"envs", *getattr(sensor, "parameter_names", ())}
+            unknown = set(event["arguments"]) - known if method == "set" else set()
             if not unknown:
-                return getattr(sensor, method)
-            what = f"set({', '.join(f'{name}=...' for name in sorted(unknown))})"
+                change: Callable[..., object] = getattr(sensor, method)
+                return change
+            call = f"set({', '.join(f'{name}=...' for name in sorted(unknown))})"
         raise DatasetError(
-            f"{self.episode.folder}: step {index} has {what} of the sensor {event['uuid']!r}, and "
-            f"{type(sensor.options).__name__} has no such thing; give another sensor in its place"
+            f"{self.recording.folder}: step {index} calls {call} of the sensor {event['uuid']!r}, which "
+            f"{type(sensor.options).__name__} does not support; replace it with another sensor"
         )
 
     def _step(self, index: int) -> Step:
-        """A step without the changes of sensors that are not there."""
-        step = self.episode.step(index)
+        """Return a step without the changes of sensors that the scene does not have."""
+        step = self.recording.step(index)
         if not any("uuid" in event for event in step.events):
             return step
         return step._replace(
             events=[event for event in step.events if "uuid" not in event or event["uuid"] in self._known]
         )
 
-    def _make(self, step: Step) -> None:
+    def _apply(self, step: Step) -> None:
         scene = self.scene
         try:
-            self._happen(step, after=False)
-            # what modules keep beside the physics; the physics itself follows
+            self._apply_events(step, after=False)
+            # buffers that modules keep beside the physics; the physics state follows
             self._load(step)
             for write in self._writes:
                 write()
@@ -101,9 +118,9 @@ class Retracer:
             if step.number > self._number or step.before is None:
                 scene.retrace(step.before, physics, step.number)
             self._number = step.number
-            self._happen(step, after=True)
+            self._apply_events(step, after=True)
         except DivergenceError:
-            pass  # it was reported when it was recorded
+            pass  # it was raised when the step was recorded
         for update in self._updates:
             update()
         self._load(step)
@@ -115,7 +132,8 @@ class Retracer:
                 buffer.load(value)
                 buffer.loaded = True
 
-    def _happen(self, step: Step, after: bool) -> None:
+    def _apply_events(self, step: Step, after: bool) -> None:
+        """Repeat the events that came before the physics of a step, or after it."""
         scene = self.scene
         for event in step.events:
             if event.get("stepped") is not after:
@@ -126,7 +144,7 @@ class Retracer:
                 if event["restart"] == "reset":
                     scene.reset(envs)
                 else:
-                    state = event_state(event, step.values["physics"].shape[1])
+                    state = restart_state(event, step.values["physics"].shape[1])
                     scene.set_state(torch.from_numpy(np.array(state)), envs)
             elif "uuid" in event:
                 change = self._change(self.index, event)

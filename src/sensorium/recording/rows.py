@@ -1,8 +1,8 @@
-"""What one recorded step holds: every array at its place in one block of memory.
+"""The row of one recorded step: every buffer at a fixed offset in one block of memory.
 
-A :class:`Row` is laid out once, when recording begins; taking a step then is one copy per buffer, and its check sum
-one pass over the block. What seldom changes goes into the events of the step where it does: values that are not arrays
-(text, None), and fields of the model that differ per env.
+A :class:`Row` is laid out once, when recording begins. Capturing a step then takes one copy per buffer, and its
+checksum one pass over the block. Values that seldom change are stored in the events of the step where they change:
+values that are not arrays (text, None), and model fields with a value per env.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, tag_set
-from sensorium.worlds import MujocoWorld, Scene
+from sensorium.worlds import Scene
 from sensorium.worlds.model_fields import MODEL_TAG, ModelFields
 
 IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
-"""Tags of what replay renders again, and recording leaves out."""
+"""Tags of image buffers, which are not recorded because replay renders them again."""
 STEP, BEFORE = "@step", "@before"
-"""Fields beside the buffers: the number of the step, and the physics before its last substep."""
+"""Fields of a row that are not buffers: the step number, and the physics state before the last substep."""
 _SCALARS = {bool: "bool", int: "int64", float: "float64"}
 
 
@@ -42,20 +42,20 @@ class RowField(NamedTuple):
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
 
     def to_json(self) -> dict[str, Any]:
-        """As in ``config.json``."""
+        """Return the JSON form in ``config.json``."""
         return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "tags": list(self.tags)} | (
             {"scalar": True} if self.scalar else {}
         )
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> RowField:
-        """The other way."""
+        """Return the field of a JSON form: the inverse of :meth:`to_json`."""
         shape = tuple(int(extent) for extent in form["shape"])
         return cls(form["name"], form["dtype"], shape, tuple(form["tags"]), bool(form.get("scalar", False)))
 
 
 class Row:
-    """Where the fields of a step lie in its block of ``n_bytes``."""
+    """The layout of a step: each field starts at a multiple of 8 bytes in a block of ``n_bytes``."""
 
     def __init__(self, fields: Iterable[RowField]) -> None:
         self.fields = list(fields)
@@ -66,24 +66,28 @@ class Row:
             end += -(-field.n_bytes // 8) * 8
         self.n_bytes = max(end, 8)
 
-    def parts(self, block: np.ndarray) -> list[np.ndarray]:
-        """The fields of a block of bytes, as bytes."""
+    def slices(self, block: np.ndarray) -> list[np.ndarray]:
+        """Return views of the fields of a block, as bytes."""
         return [block[start : start + field.n_bytes] for field, start in zip(self.fields, self.starts, strict=True)]
 
     def arrays(self, block: np.ndarray) -> list[np.ndarray]:
-        """The same as arrays of their shapes."""
+        """Return views of the fields of a block, as arrays of their dtypes and shapes."""
         return [
             part.view(field.dtype).reshape(field.shape)
-            for field, part in zip(self.fields, self.parts(block), strict=True)
+            for field, part in zip(self.fields, self.slices(block), strict=True)
         ]
 
 
-def field_of(name: str, buffer: Buffer) -> RowField | None:
-    """The field of a buffer; None for a value that is no array and no number."""
+def row_field(name: str, buffer: Buffer) -> RowField | None:
+    """Return the field for a buffer, or None if its value is text or None.
+
+    Raises:
+        DatasetError: the value cannot be recorded.
+    """
     value, tags = buffer.value, tuple(sorted(buffer.tags))
     if isinstance(value, torch.Tensor):
         if value.dtype == torch.bfloat16:
-            raise DatasetError(f"the buffer {name!r} is bfloat16, which files do not have; use another dtype")
+            raise DatasetError(f"the buffer {name!r} is bfloat16, which HDF5 cannot store; use another dtype")
         return RowField(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), tags)
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
@@ -97,9 +101,9 @@ def field_of(name: str, buffer: Buffer) -> RowField | None:
 
 
 def copier(field: RowField, buffer: Buffer) -> Callable[[np.ndarray], None]:
-    """A call that copies what a buffer holds now into an array of a row.
+    """Return a function that copies the current value of a buffer into an array of a row.
 
-    By NumPy, in this thread alone: torch would share the copy with threads that the physics keeps busy.
+    It copies with NumPy, in the calling thread. torch would split the copy over threads that the physics keeps busy.
     """
 
     def copy(target: np.ndarray) -> None:
@@ -107,8 +111,8 @@ def copier(field: RowField, buffer: Buffer) -> Callable[[np.ndarray], None]:
         if isinstance(value, torch.Tensor | np.ndarray):
             if tuple(value.shape) != field.shape:
                 raise DatasetError(
-                    f"the buffer {field.name!r} changed its shape from {field.shape} to {tuple(value.shape)} while it "
-                    "was recorded; keep shapes, or start another recording"
+                    f"the shape of the buffer {field.name!r} changed from {field.shape} to {tuple(value.shape)} during "
+                    "recording; keep the shape, or start another recording"
                 )
             target[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
         elif value is None or isinstance(value, str):
@@ -128,12 +132,16 @@ class Slot:
 
 
 class StepSource:
-    """The buffers of a running scene, as what is recorded of each step.
+    """The buffers of a running scene, copied into a row at each step.
+
+    Args:
+        scene: a built scene.
+        exclude_tags: buffers with any of these tags are skipped.
 
     Attributes:
-        row: how a step is laid out.
-        others: name -> buffer of those whose values are no arrays.
-        config: what ``config.json`` says of them.
+        row: layout of a step.
+        others: name -> buffer whose value is stored in the events instead of the row.
+        config: the part of ``config.json`` that describes the buffers.
     """
 
     def __init__(self, scene: Scene, exclude_tags: frozenset[str]) -> None:
@@ -141,24 +149,24 @@ class StepSource:
         buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude_tags)}
         fields = [RowField(STEP, "int64", ())]
         self._updates = scene.unrolled("update_state")
-        self._before = isinstance(scene.world, MujocoWorld)
-        if self._before:
+        self._has_before = not scene.world.is_gpu
+        if self._has_before:
             fields.append(RowField(BEFORE, "float64", tuple(scene.get_state().shape)))
-        self._own = len(fields)
+        self._n_own = len(fields)
         self._copies: list[Callable[[np.ndarray], None]] = []
         self.others: dict[str, Buffer] = {}
         for name, buffer in buffers.items():
             if name.startswith("@"):
-                raise DatasetError(f"the buffer {name!r}: names that begin with '@' are the recording's own; rename it")
-            field = None if MODEL_TAG in buffer.tags else field_of(name, buffer)
+                raise DatasetError(f"the name of the buffer {name!r} begins with '@', which is reserved; rename it")
+            field = None if MODEL_TAG in buffer.tags else row_field(name, buffer)
             if field is None:
                 self.others[name] = buffer
             else:
                 fields.append(field)
                 self._copies.append(copier(field, buffer))
         self.row = Row(fields)
-        self._model = next(one for _, one in scene.named_modules() if isinstance(one, ModelFields))
-        self._last: dict[str, Any] = {}
+        self._model = next(module for _, module in scene.named_modules() if isinstance(module, ModelFields))
+        self._last: dict[str, object] = {}
         self._forms: dict[str, Any] = {}
         self._with_model = MODEL_TAG not in exclude_tags
         self._n_model = len(self._model.fields)
@@ -171,26 +179,32 @@ class StepSource:
         }
 
     def update(self) -> None:
-        """Bring the buffers up to date, as ``scene.update_state()`` does."""
+        """Copy the simulation's state into the buffers, as ``scene.update_state()`` does."""
         for update in self._updates:
             update()
 
     def fill(self, slot: Slot, step: int, before: np.ndarray | None) -> None:
-        """Copy what the buffers hold."""
+        """Copy the current values of the buffers into a slot.
+
+        Args:
+            slot: where to copy them.
+            step: number of the step.
+            before: physics state before the last substep, (B, n_state); None for GPU worlds.
+        """
         slot.arrays[0][...] = step
-        if self._before and before is not None:
+        if self._has_before and before is not None:
             slot.arrays[1][...] = before
-        for copy, target in zip(self._copies, slot.arrays[self._own :], strict=True):
+        for copy, target in zip(self._copies, slot.arrays[self._n_own :], strict=True):
             copy(target)
 
     def values(self) -> dict[str, Any]:
-        """Name -> JSON form of what is not in the row."""
+        """Return the JSON forms of all values outside the row: name -> form."""
         self.changes()
         return dict(self._forms)
 
     def changes(self) -> dict[str, Any]:
-        """Those that are new or have changed since the last call."""
-        if self._with_model and len(self._model.fields) > self._n_model:  # some were given values per env since
+        """Return the JSON forms of the values outside the row that are new or changed since the last call."""
+        if self._with_model and len(self._model.fields) > self._n_model:  # fields were expanded since
             self._n_model = len(self._model.fields)
             self.others |= {f"world.{name}": buffer for name, buffer in self._model.fields.items()}
         changed = {}
@@ -201,34 +215,38 @@ class StepSource:
             if name in self._last and _same(self._last[name], value):
                 continue
             self._last[name] = value.copy() if isinstance(value, np.ndarray) else value
-            changed[name] = self._forms[name] = array_form(value) if isinstance(value, np.ndarray) else value
+            changed[name] = self._forms[name] = array_to_json(value) if isinstance(value, np.ndarray) else value
         return changed
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.shape == other.shape and one.tobytes() == other.tobytes()
     return type(one) is type(other) and bool(one == other)
 
 
-def array_form(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON, bit by bit."""
+def array_to_json(array: np.ndarray) -> dict[str, Any]:
+    """Return the exact JSON form of an array: its bytes as base64, with dtype and shape."""
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
     return {"base64": data, "dtype": str(array.dtype), "shape": list(array.shape)}
 
 
-def value_of(form: Any) -> Any:
-    """What a JSON form of a value that is not in the rows stands for."""
+def from_json_value(form: dict[str, Any] | str | float | None) -> np.ndarray | str | float | None:
+    """Return the value of a JSON form: an array for the form of :func:`array_to_json`, else the form itself."""
     if not isinstance(form, dict):
         return form
     return np.frombuffer(base64.b64decode(form["base64"]), form["dtype"]).reshape(form["shape"]).copy()
 
 
-def known_tags(scene: Scene, exclude_tags: Iterable[str]) -> frozenset[str]:
-    """Tags that are to be left out; an error for one that no buffer has."""
+def check_tags(scene: Scene, exclude_tags: Iterable[str]) -> frozenset[str]:
+    """Return ``exclude_tags`` as a set.
+
+    Raises:
+        OptionError: no buffer of the scene has one of the tags.
+    """
     tags = tag_set("exclude_tags", exclude_tags)
     known = {tag for _, buffer in scene.named_buffers() for tag in buffer.tags} | set(IMAGE_TAGS)
     for tag in sorted(tags - known):
-        hint = did_you_mean(tag, known) or f"; there are {shorten(sorted(known))}"
-        raise OptionError(f"exclude_tags: nothing in the scene has the tag {tag!r}{hint}")
+        hint = did_you_mean(tag, known) or f"; known tags: {shorten(sorted(known))}"
+        raise OptionError(f"exclude_tags: no buffer of the scene has the tag {tag!r}{hint}")
     return tags

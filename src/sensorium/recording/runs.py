@@ -1,4 +1,4 @@
-"""The runs of frames that a replay has on disk: which are whole, and completing those that were interrupted."""
+"""Runs of frames of a replay on disk: which are complete, and how interrupted ones are completed."""
 
 from __future__ import annotations
 
@@ -9,63 +9,65 @@ from typing import Any, NamedTuple
 
 from sensorium.errors import DatasetError
 from sensorium.files import PART, quote
-from sensorium.recording import chunk, media
+from sensorium.recording import chunk, image_writer
 from sensorium.recording.drafts import records
 from sensorium.recording.folder import STATE
+from sensorium.recording.image_files import FORMATS, ImageHeader, draft_path
+from sensorium.recording.image_reader import forget, verify
 
 Run = tuple[int, int]
-"""First frame, and how many."""
+"""First frame, and number of frames."""
 
 
 class ReplayLayout(NamedTuple):
-    """Where the files of a replay are."""
+    """The files of a replay."""
 
     folder: Path
-    images: dict[str, dict[str, Any]]
-    """Dotted name -> what it is, as ``config.json`` says."""
+    images: dict[str, ImageHeader]
+    """Dotted name -> header, as in ``config.json``."""
     n_envs: int
     version: int
-    """Of the recording's format."""
+    """Version of the recording's format."""
 
     @classmethod
     def of(cls, folder: Path, config: dict[str, Any]) -> ReplayLayout:
-        """As ``config.json`` says."""
+        """Return the layout of a replay from the content of its ``config.json``."""
         return cls(folder, config["replay"]["images"], int(config["scene"]["n_envs"]), int(config["version"]))
 
-    def steps(self, first: int) -> Path:
-        """The file of steps of a run of frames, which comes last."""
+    def chunk_path(self, first: int) -> Path:
+        """Return the chunk of a run of frames. It is written after the images, so its existence marks the run."""
         return self.folder / STATE / f"{first:08d}.h5"
 
-    def files(self, first: int) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """The files of images of a run, and what each holds: one after the other the envs of each buffer."""
-        for name, about in self.images.items():
+    def files(self, first: int) -> Iterator[tuple[Path, ImageHeader]]:
+        """Yield the image files of a run with their headers: for each buffer, one file per env."""
+        for name, header in self.images.items():
             for env in range(self.n_envs):
-                stem = self.folder / about["kind"] / quote(name) / f"env{env:04d}" / f"{first:08d}"
-                yield stem.with_name(stem.name + media.KINDS[about["kind"]]["file"]), about
+                stem = self.folder / header["kind"] / quote(name) / f"env{env:04d}" / f"{first:08d}"
+                yield stem.with_name(stem.name + FORMATS[header["kind"]].suffix), header
 
 
 def finish_run(layout: ReplayLayout, first: int, count: int) -> None:
-    """Make files of the first ``count`` frames of a run out of what was written; may be done again."""
-    path = layout.steps(first)
+    """Complete the files of a run from the drafts of its first ``count`` frames. Calling it again is safe."""
+    path = layout.chunk_path(first)
     if count and layout.images:
-        for image, about in layout.files(first):
-            media.finish(image, about, count)
+        for image, header in layout.files(first):
+            image_writer.finish(image, header, count)
     chunk.finish(path.with_name(path.name + PART), path, count)
     for image, _ in layout.files(first):
-        media.draft_of(image).unlink(missing_ok=True)
+        draft_path(image).unlink(missing_ok=True)
 
 
 def recover_runs(layout: ReplayLayout) -> list[Run]:
-    """Complete what a replay that was killed had begun; the runs of frames that were kept."""
+    """Complete the runs of an interrupted replay; return the runs that were kept."""
     kept = []
     for part in sorted((layout.folder / STATE).glob(f"*.h5{PART}")):
         first = part.name.removesuffix(f".h5{PART}")
-        if first.isdigit() and not layout.steps(int(first)).exists():
+        if first.isdigit() and not layout.chunk_path(int(first)).exists():
             count = 0
-            with suppress(DatasetError):  # it was being made
+            with suppress(DatasetError):  # the process was killed while it created the file
                 count = chunk.whole_steps(part)
             for image, _ in layout.files(int(first)):
-                count = min(count, len(records(media.draft_of(image))))
+                count = min(count, len(records(draft_path(image))))
             finish_run(layout, int(first), count)
             if count:
                 kept.append((int(first), count))
@@ -75,7 +77,7 @@ def recover_runs(layout: ReplayLayout) -> list[Run]:
 
 
 def whole_runs(layout: ReplayLayout) -> tuple[list[Run], list[Run]]:
-    """The runs of frames that are whole; and those of which a file is missing or damaged, whose files are removed."""
+    """Return the complete runs, and the runs with missing or damaged files. The files of the latter are removed."""
     whole: list[Run] = []
     broken: list[Run] = []
     for path in sorted((layout.folder / STATE).glob("*.h5")):
@@ -89,15 +91,15 @@ def whole_runs(layout: ReplayLayout) -> tuple[list[Run], list[Run]]:
             good = False
         (whole if good else broken).append((first, count))
         if not good:
-            path.unlink()  # before the others: without it, they are not looked at
+            path.unlink()  # first: without it, the other files of the run are ignored
             for file in (chunk.events_path(path), *(image for image, _ in layout.files(first))):
-                media.forget(file)
+                forget(file)
                 file.unlink(missing_ok=True)
     return whole, broken
 
 
 def missing_runs(whole: Sequence[Run], n_frames: int) -> list[Run]:
-    """What is not there between the first frame and the last."""
+    """Return the runs that are missing from ``n_frames`` frames."""
     out, end = [], 0
     for first, count in [*whole, (n_frames, 0)]:
         if first > end:
@@ -106,35 +108,44 @@ def missing_runs(whole: Sequence[Run], n_frames: int) -> list[Run]:
     return out
 
 
-def share(runs: Sequence[Run], workers: int, most: int, unit: int) -> list[list[Run]]:
-    """Runs of frames for each of several workers, about as many frames each, in runs of at most ``most``.
+def share(runs: Sequence[Run], workers: int, max_frames: int, key_interval: int) -> list[list[Run]]:
+    """Split runs of frames between workers, about the same number of frames for each.
 
-    Runs begin and end where a multiple of ``most`` or ``unit`` is, so that videos have their key frames at the same
-    places whoever writes them; but for runs that are too short to give everybody some.
+    Runs begin and end at multiples of ``max_frames`` or ``key_interval``, so that key frames do not depend on the
+    number of workers. They are cut elsewhere only if they are too short to give every worker a part.
+
+    Args:
+        runs: the runs to split.
+        workers: number of workers. The result can be shorter if there are fewer frames.
+        max_frames: maximum length of a run.
+        key_interval: frames from one key frame to the next.
+
+    Returns:
+        The runs of each worker.
     """
-    pieces = _cut(runs, most, unit)
+    pieces = _cut(runs, max_frames, key_interval)
     if len(pieces) < workers:
-        pieces = _cut(runs, most, 1)
+        pieces = _cut(runs, max_frames, 1)
     workers = min(workers, len(pieces))
     shares = [pieces[len(pieces) * i // workers : len(pieces) * (i + 1) // workers] for i in range(workers)]
-    return [_join(each, most) for each in shares]
+    return [_join(each, max_frames) for each in shares]
 
 
-def _cut(runs: Sequence[Run], most: int, unit: int) -> list[Run]:
+def _cut(runs: Sequence[Run], max_frames: int, key_interval: int) -> list[Run]:
     out = []
     for first, count in runs:
         end = first + count
         while first < end:
-            stop = min(end, (first // unit + 1) * unit, (first // most + 1) * most)
+            stop = min(end, (first // key_interval + 1) * key_interval, (first // max_frames + 1) * max_frames)
             out.append((first, stop - first))
             first = stop
     return out
 
 
-def _join(runs: Sequence[Run], most: int) -> list[Run]:
+def _join(runs: Sequence[Run], max_frames: int) -> list[Run]:
     out: list[Run] = []
     for first, count in runs:
-        if out and sum(out[-1]) == first and first % most:
+        if out and sum(out[-1]) == first and first % max_frames:
             out[-1] = (out[-1][0], out[-1][1] + count)
         else:
             out.append((first, count))
@@ -143,6 +154,6 @@ def _join(runs: Sequence[Run], most: int) -> list[Run]:
 
 def _images_are_whole(layout: ReplayLayout, first: int, count: int) -> bool:
     try:
-        return all(media.verify(image, layout.version) == count for image, _ in layout.files(first))
+        return all(verify(image, layout.version) == count for image, _ in layout.files(first))
     except DatasetError:
         return False

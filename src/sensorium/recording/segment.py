@@ -1,37 +1,44 @@
-"""A run of frames that replay writes: their images, and a file of their steps, which comes last and makes it count."""
+"""A segment of a replay: the images of a run of frames and the chunk of their steps, which is completed last."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
 from sensorium.cameras.camera import CameraSensor
-from sensorium.recording import media
 from sensorium.recording.chunk import ChunkWriter
+from sensorium.recording.events import Event
 from sensorium.recording.folder import STATE
+from sensorium.recording.image_files import image_header
+from sensorium.recording.image_writer import ImageWriter, image_writer
 from sensorium.recording.recording import Step
 from sensorium.recording.rows import Slot, StepSource
 from sensorium.recording.runs import ReplayLayout, finish_run
 
-_AHEAD = 1
-"""Frames that may be on their way to the disk while the next is rendered: those are what a killed process loses."""
+_MAX_PENDING = 1
+"""Frames that may be on their way to the disk while the next one is rendered. A killed process loses them."""
 
 
 class ImageStream:
-    """One buffer of images of a camera: its dotted name, and what it is."""
+    """One image buffer of a camera.
+
+    Args:
+        name: dotted name of the buffer.
+        camera: the camera.
+        kind: image kind, "rgb", "depth", ...
+        fps: frames per second of the replay.
+    """
 
     def __init__(self, name: str, camera: CameraSensor, kind: str, fps: float) -> None:
         self.name, self.camera, self.kind = name, camera, kind
         image = self.read()
-        how = {key: value for key, value in media.KINDS[kind].items() if key != "file"}
-        self.about = {"kind": kind, **how, "dtype": str(image.dtype), "shape": list(image.shape[1:]), "fps": fps}
+        self.header = image_header(kind, str(image.dtype), image.shape[1:], fps)
 
     def read(self) -> np.ndarray:
-        """The images of now, (B, H, W, ...); what is stale is rendered."""
+        """Return the current images, (B, H, W, ...). Outdated images are rendered."""
         image = getattr(self.camera.read(), self.kind)
         if self.camera.options.history_length:
             image = image[:, 0]
@@ -39,20 +46,24 @@ class ImageStream:
 
 
 class SegmentEncoders:
-    """Threads that write images, those of one file always in the same; and one that completes files."""
+    """Threads that encode images, each file always in the same thread, and one thread that completes files.
+
+    Args:
+        count: number of encoding threads.
+    """
 
     def __init__(self, count: int) -> None:
         self._threads = [ThreadPoolExecutor(1, thread_name_prefix="encoder") for _ in range(count)]
         self._finisher = ThreadPoolExecutor(1, thread_name_prefix="finisher")
         self._finishing: Future[None] | None = None
 
-    def submit(self, jobs: list[tuple[media.Writer, np.ndarray]], key: bool) -> list[Future[None]]:
-        """Have writers write the images of a frame, some time."""
+    def submit(self, jobs: list[tuple[ImageWriter, np.ndarray]], key: bool) -> list[Future[None]]:
+        """Queue the images of one frame; return the futures of their writes."""
         step = len(self._threads)
         return [thread.submit(_write, jobs[number::step], key) for number, thread in enumerate(self._threads)]
 
     def finish(self, call: Callable[[], None]) -> None:
-        """Have a run of frames completed, while the next is rendered; waits for the one before."""
+        """Complete a run of frames in the background. Waits for the run before."""
         self.wait()
         self._finishing = self._finisher.submit(call)
 
@@ -63,28 +74,28 @@ class SegmentEncoders:
             finishing.result()
 
     def close(self) -> None:
-        """Wait for all."""
+        """Wait for all threads and end them."""
         for thread in (*self._threads, self._finisher):
             thread.shutdown(wait=True)
 
 
-def _write(jobs: list[tuple[media.Writer, np.ndarray]], key: bool) -> None:
+def _write(jobs: list[tuple[ImageWriter, np.ndarray]], key: bool) -> None:
     for writer, image in jobs:
         writer.write(image, key)
 
 
 class ReplaySegment:
-    """The frames ``first`` to ``first + capacity - 1`` of a replay.
+    """Frames ``first`` to ``first + capacity - 1`` of a replay.
 
     Args:
-        layout: where files are.
-        source: what is kept of a step.
-        streams: what is kept of images.
-        encoders: who writes them.
+        layout: the files of the replay.
+        source: buffers of the scene.
+        streams: image buffers.
+        encoders: threads that encode the images.
         first: number of the first frame.
-        capacity: how many there are.
-        is_key: whether a frame, by its number, is a key frame of videos.
-        done: called when a further frame is whole on the disk.
+        capacity: number of frames.
+        is_key: returns whether a frame, given by its number, is a key frame of videos.
+        progress: called with 1 when another frame is complete on the disk.
     """
 
     def __init__(
@@ -96,28 +107,28 @@ class ReplaySegment:
         first: int,
         capacity: int,
         is_key: Callable[[int], bool],
-        done: Callable[[int], None],
+        progress: Callable[[int], None],
     ) -> None:
         self._layout, self._source, self._streams, self._encoders = layout, source, streams, encoders
-        self._first, self._is_key, self._done = first, is_key, done
+        self._first, self._is_key, self._progress = first, is_key, progress
         self._slot = Slot(source.row)
         self._pending: deque[list[Future[None]]] = deque()
-        self._writers: list[media.Writer] = []
+        self._writers: list[ImageWriter] = []
         self._chunk = ChunkWriter(layout.folder / STATE, source.row, first, capacity)
         try:
-            for path, about in layout.files(first):
-                self._writers.append(media.writer(path, about))
+            for path, header in layout.files(first):
+                self._writers.append(image_writer(path, header))
         except BaseException:
-            self.leave()
+            self.release()
             raise
 
-    def write(self, step: Step, events: list[Any]) -> None:
-        """Add a frame: the scene as it is."""
+    def write(self, step: Step, events: list[Event]) -> None:
+        """Add the current state of the scene as a frame."""
         key = self._is_key(self._first + self._chunk.count)
-        # copied, for the renderer writes its images anew
+        # copied, since the renderer overwrites its images
         images = [image for stream in self._streams for image in stream.read().copy()]
         self._source.fill(self._slot, step.number, step.before)
-        while len(self._pending) >= _AHEAD:
+        while len(self._pending) >= _MAX_PENDING:
             self._wait()
         self._pending.append(self._encoders.submit(list(zip(self._writers, images, strict=True)), key))
         others = self._source.values()
@@ -127,23 +138,23 @@ class ReplaySegment:
         for future in self._pending[0]:
             future.result()
         self._pending.popleft()
-        self._done(1)
+        self._progress(1)
 
     def close(self) -> None:
-        """Complete all files, by and by; without a frame, there are none."""
+        """Complete all files in the background. A segment without frames leaves no files."""
         try:
             while self._pending:
                 self._wait()
         finally:
-            self.leave()
+            self.release()
         count = self._chunk.count
         self._encoders.finish(lambda: finish_run(self._layout, self._first, count))
 
-    def leave(self) -> None:
-        """Leave everything as it is: the frames that are whole are kept when the replay is resumed."""
+    def release(self) -> None:
+        """Close the files and leave their drafts, from which a resumed replay keeps the complete frames."""
         for future in [future for futures in self._pending for future in futures]:
             future.cancel() or future.exception()
         self._pending.clear()
         for writer in self._writers:
             writer.close()
-        self._chunk.drop()
+        self._chunk.release()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from sensorium.errors import OptionError, SensoriumError
 from sensorium.robots.rig import sensor_type
@@ -12,20 +11,23 @@ from sensorium.sensors.options import SensorOptions
 
 
 def load_sensors(path: str | Path) -> list[SensorOptions]:
-    """The sensors in a YAML or JSON file: a list, or a mapping with the list under ``sensors``.
+    """Return the sensors in a YAML or JSON file: a list, or a mapping with the list under ``sensors``.
 
-    Each is a mapping of its ``type`` ("Camera", "Lidar", ..., or ``package.module:Class``) and its options::
+    Each entry is a mapping of its ``type`` ("Camera", "Lidar", ..., or ``package.module:Class``) and its options::
 
         - {type: Camera, uuid: top, pos: [0, 0, 6], lookat: [0, 0.01, 0], resolution: [640, 480]}
         - {type: Lidar, uuid: roof, link: robot/base, pos: [0, 0, 0.5], pattern: {kind: RingPattern}}
+
+    Raises:
+        OptionError: the file does not exist, cannot be parsed, or an entry is invalid.
     """
     path = Path(path)
     if not path.is_file():
-        raise OptionError(f"there is no file {str(path)!r} of sensors")
+        raise OptionError(f"the sensor file {str(path)!r} does not exist")
     try:
         entries = _read(path)
     except ValueError as error:
-        raise OptionError(f"{path} cannot be read: {error}") from error
+        raise OptionError(f"cannot read {path}: {error}") from error
     if isinstance(entries, dict):
         entries = entries.get("sensors")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -43,7 +45,7 @@ def load_sensors(path: str | Path) -> list[SensorOptions]:
     return found
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> object:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return json.loads(text)

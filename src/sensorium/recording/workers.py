@@ -1,4 +1,4 @@
-"""Several processes that share the frames of a replay."""
+"""Worker processes that share the frames of a replay."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import queue
 import signal
 import sys
 from collections.abc import Sequence
+from multiprocessing.queues import Queue
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sensorium._system import end_with_parent
 from sensorium.errors import DatasetError
@@ -19,47 +20,54 @@ from sensorium.recording.replay_job import Progress, ReplayJob
 from sensorium.recording.runs import Run
 from sensorium.worlds.contents import decode
 
+if TYPE_CHECKING:
+    from multiprocessing.resource_sharer import DupFd
+
 
 class _Lock:
-    """The lock of a folder that is written, held by another process too: it is free when the last has ended."""
+    """The lock of an output folder, shared with a worker: the folder stays locked until the last process has ended."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
-    def __reduce__(self) -> Any:
-        if sys.platform == "win32":  # where a lock cannot be shared: the parent alone holds the folder
+    def __reduce__(self) -> tuple[object, ...]:
+        if sys.platform == "win32":  # locks cannot be shared there: only the parent holds the lock
             return _Lock, (-1,)
-        from multiprocessing.reduction import DupFd  # which Windows lacks
+        from multiprocessing.reduction import DupFd  # not available on Windows
 
         return _Lock._detach, (DupFd(self.descriptor),)
 
     @staticmethod
-    def _detach(held: Any) -> _Lock:
-        return _Lock(held.detach())
+    def _detach(descriptor: DupFd) -> _Lock:
+        return _Lock(descriptor.detach())
 
 
 def run_in_processes(
-    episode: Recording,
+    recording: Recording,
     folder: Path,
-    form: dict[str, Any],
+    options_form: dict[str, Any],
     shares: Sequence[Sequence[Run]],
     lock: int,
     progress: Progress | None,
 ) -> None:
-    """Give each process its share of the frames.
+    """Write the frames of a replay in several worker processes.
 
     Args:
-        episode: the recording.
-        folder: where to write.
-        form: the options of the replay, as JSON.
-        shares: runs of frames for each process.
-        lock: descriptor of the folder's lock.
-        progress: called when frames are whole.
+        recording: the recording.
+        folder: output folder.
+        options_form: options of the replay, as JSON.
+        shares: runs of frames of each worker.
+        lock: file descriptor of the folder's lock.
+        progress: called with the number of frames that were completed since the last call.
+
+    Raises:
+        DatasetError: a worker failed. Complete frames are kept.
     """
     context = multiprocessing.get_context("spawn")
-    reports: Any = context.Queue()
-    modules = sorted({name for name in _modules(episode.config) if name in sys.modules and name != "__main__"})
-    arguments = [(str(episode.folder), str(folder), form, share, modules, _Lock(lock), reports) for share in shares]
+    reports: Queue[int | str] = context.Queue()
+    modules = sorted({name for name in _modules(recording.config) if name in sys.modules and name != "__main__"})
+    source, out = str(recording.folder), str(folder)
+    arguments = [(source, out, options_form, runs, modules, _Lock(lock), reports) for runs in shares]
     processes = [context.Process(target=_work, args=each, daemon=True) for each in arguments]
     error: str | None = None
     try:
@@ -77,18 +85,18 @@ def run_in_processes(
     finally:
         for process in processes:
             if process.is_alive():
-                process.terminate()  # it completes what it has
+                process.terminate()  # the worker completes the frames that it has
         for process in processes:
             if process.pid is not None:
                 process.join()
     if error is None and any(process.exitcode for process in processes):
-        error = "a process of the replay ended before its work was done; run it again with --resume"
+        error = "a worker process ended before it was done; run the replay again with --resume"
     if error is not None:
         raise DatasetError(error)
 
 
-def _modules(form: Any) -> set[str]:
-    """The modules whose classes a JSON form names."""
+def _modules(form: object) -> set[str]:
+    """Return the names of the modules whose classes a JSON form refers to."""
     if isinstance(form, list):
         return {name for item in form for name in _modules(item)}
     if not isinstance(form, dict):
@@ -97,20 +105,29 @@ def _modules(form: Any) -> set[str]:
     return own | {name for item in form.values() for name in _modules(item)}
 
 
-def _work(source: str, out: str, form: Any, share: Any, modules: list[str], lock: _Lock, reports: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one tells the others
+def _work(
+    source: str,
+    out: str,
+    options_form: dict[str, Any],
+    runs: Sequence[Run],
+    modules: list[str],
+    lock: _Lock,
+    reports: Queue[int | str],
+) -> None:
+    """Run a worker: write its share of the frames and report progress and errors to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the workers
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _end_with_parent()
         for name in modules:
             importlib.import_module(name)
-        job = ReplayJob(Recording(source), decode(form))
+        job = ReplayJob(Recording(source), decode(options_form))
         try:
-            job.run(Path(out), share, reports.put)
+            job.run(Path(out), runs, reports.put)
         finally:
             job.close()
     except KeyboardInterrupt:
-        if _is_orphan():  # nobody reads the reports: do not wait for that
+        if _is_orphan():  # the parent no longer reads the reports: do not wait until they are sent
             reports.cancel_join_thread()
         sys.exit(1)
     except DatasetError as error:
@@ -125,9 +142,9 @@ def _work(source: str, out: str, form: Any, share: Any, modules: list[str], lock
 
 
 def _end_with_parent() -> None:
-    """Let the end of the first process, be it killed, end this one: it must not write where the next one will."""
+    """End this process when its parent ends or is killed: it must not write into a folder that another one uses."""
     end_with_parent()
-    if _is_orphan():  # before that was said
+    if _is_orphan():  # the parent ended before the call
         raise KeyboardInterrupt
 
 
@@ -136,6 +153,6 @@ def _is_orphan() -> bool:
     return parent is not None and not parent.is_alive()
 
 
-def _interrupt(*_: Any) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: what is whole is being kept
+def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the completion of the frames
     raise KeyboardInterrupt

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import named, sync, sync_tree
+from sensorium.files import explain_errors, sync, sync_tree
 
 _MANIFEST = "manifest.json"
 _N_KEPT = 2
@@ -40,7 +40,7 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
     for leftover in folder.glob(".[0-9]*-*"):  # of a process that was killed while it wrote
         shutil.rmtree(leftover, ignore_errors=True)
     path = folder / f"{steps:012d}"
-    with named(path):
+    with explain_errors(path):
         new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=folder))
         try:
             write(new)

@@ -31,7 +31,7 @@ from gymnasium import spaces
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import write_whole, writing
+from sensorium.files import lock_folder, write_whole
 from sensorium.training import checkpoints
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
 from sensorium.training.log import Log
@@ -288,7 +288,7 @@ def train(
             raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
         raise OptionError(f"{folder} is not empty and holds no training; train in a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder):
+    with lock_folder(folder):
         try:
             trainer = Trainer(options, folder, resume, tensorboard)
         except BaseException:

@@ -1,4 +1,4 @@
-"""Windows on a running scene: in the browser (viser), or MuJoCo's own where there is a display."""
+"""Viewers of a running scene: in the browser (viser), or MuJoCo's own window on a machine with a display."""
 
 from sensorium.viewer.base import Viewer
 from sensorium.viewer.control import Control

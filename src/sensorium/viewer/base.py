@@ -1,31 +1,32 @@
-"""What all windows share: when they are drawn, and how they hold and drive the scene."""
+"""The base of all viewers: when they draw, and how they pause and drive the scene."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from sensorium.errors import OptionError
-from sensorium.viewer.control import Control, Pace
+from sensorium.viewer.control import Control, Pace, Request
 
 if TYPE_CHECKING:
     from sensorium.worlds import Scene
 
 FRAME = 1 / 30
-"""Seconds between two pictures."""
+"""Seconds between two frames."""
 _UNWATCHED = 1.0
-"""The same, when nobody is looking."""
+"""Seconds between two frames while no client is connected."""
 
 
 class Viewer:
-    """A window on a scene. Made by ``scene.view()``.
+    """A window on a running scene, opened by ``scene.view()``.
 
-    It is drawn by the thread that steps the scene, after a step, at most 30 times a second. While paused,
-    ``scene.step()`` does not return.
+    The thread that steps the scene draws it, after a step, at most 30 times a second. While paused, ``scene.step()``
+    does not return.
 
     Attributes:
+        scene: the scene.
         env: the env that is shown.
-        control: pause, step and speed.
+        control: pause, single steps and speed.
     """
 
     env: int
@@ -41,10 +42,10 @@ class Viewer:
         self._closed = False
         self._drawing = threading.RLock()
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- called by users ----------------------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Show the scene as it is now. Called after steps by itself; call it after changes without a step."""
+        """Show the current state of the scene. Steps do this automatically; call it after changes without a step."""
         self._show(everything=True)
 
     def _show(self, everything: bool) -> None:
@@ -56,7 +57,7 @@ class Viewer:
             self._due = self._pace.clock() + (FRAME if self._watched() else _UNWATCHED)
 
     def run(self) -> None:
-        """Step the scene, in real time unless another speed was chosen, until the window is closed."""
+        """Step the scene until the window is closed, in real time unless another speed is set."""
         if self.control.speed is None:
             self.set_speed(1.0)
         self._pace.restart()
@@ -64,28 +65,32 @@ class Viewer:
             self.scene.step()
 
     def set_speed(self, speed: float | None) -> None:
-        """Simulated seconds a second from now on, also where a program of yours steps; None: as fast as it goes."""
+        """Set the simulated seconds per second, also for steps of your program; None removes the limit.
+
+        Raises:
+            OptionError: the speed is not finite and positive.
+        """
         if speed is not None and not 0 < speed < float("inf"):
-            raise OptionError(f"speed must be finite and greater than 0, or None, got {speed!r}")
+            raise OptionError(f"speed must be finite and > 0, or None, got {speed!r}")
         self.control.set_speed(speed)
         self._pace.restart()
 
     def close(self) -> None:
-        """Close the window; the scene goes on without it."""
+        """Close the window. The scene continues without it."""
         if self._closed:
             return
         self._closed = True
-        self.control.wake()  # lets a held step go at once
+        self.control.wake()  # releases a paused step at once
         with self._drawing:
             self.scene._viewer = None
             self._shut()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, here or by the person at the window."""
+        """Whether the window was closed, by the program or by the user."""
         return self._closed
 
-    def __enter__(self) -> Viewer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +99,7 @@ class Viewer:
     # -- called by the scene ------------------------------------------------------------------------------------------
 
     def after_step(self) -> None:
-        """A step was taken: show it if it is time, and wait where the person at the window wants it."""
+        """Draw if a frame is due, and wait if the window is paused or has a speed. The scene calls it after a step."""
         self._pace.tick()
         self._record()
         if self._pace.clock() >= self._due:
@@ -103,21 +108,21 @@ class Viewer:
             self._hold()
 
     def after_restart(self) -> None:
-        """Envs were reset, or their state was written."""
+        """Draw if a frame is due. The scene calls it after envs were reset or their state was written."""
         if self._pace.clock() >= self._due:
             self._show(self._watched())
 
     def _hold(self) -> None:
-        """Wait until the next step may come; meanwhile, serve the window."""
-        control, stood = self.control, False
+        """Wait until the next step may start, and keep drawing meanwhile."""
+        control, was_paused = self.control, False
         while not self.closed:
             if control.paused:
-                stood = True
+                was_paused = True
                 if control.take_step():
                     break
                 seconds = FRAME
             else:
-                if stood:
+                if was_paused:
                     break
                 seconds = self._pace.delay(control.speed)
                 if seconds <= 0:
@@ -127,30 +132,30 @@ class Viewer:
             control.wait(min(seconds, FRAME))
         self._pace.restart()
 
-    # -- what a window fills in ---------------------------------------------------------------------------------------
+    # -- implemented by windows ---------------------------------------------------------------------------------------
 
     def _draw(self, everything: bool) -> None:
-        """Show the scene as it is now; without what is dear (images) unless ``everything``."""
+        """Show the current state of the scene; camera images, which are expensive, only with ``everything``."""
         raise NotImplementedError
 
     def _shut(self) -> None:
-        """Free what the window holds."""
+        """Free the resources of the window."""
         raise NotImplementedError
 
     def _record(self) -> None:
-        """Called after every step."""
+        """Record what plots need. Called after every step."""
 
     def _serve(self) -> None:
-        """Act on what was asked for; called by the thread that steps."""
-        asked = self.control.take()
-        if "reset" in asked:
+        """Act on the requests of the user. Called by the thread that steps."""
+        requests = self.control.take()
+        if "reset" in requests:
             self.scene.reset(envs=[self.env])
-        for what in asked.keys() - {"reset"}:
-            self._answer(what, asked[what])
+        for what in requests.keys() - {"reset"}:
+            self._answer(what, requests[what])
 
-    def _answer(self, what: str, value: object) -> None:
-        """Act on a request of the window's own."""
+    def _answer(self, what: str, value: Request) -> None:
+        """Act on a request that is specific to the window."""
 
     def _watched(self) -> bool:
-        """Whether anybody is looking."""
+        """Return whether a user is looking at the window."""
         return True

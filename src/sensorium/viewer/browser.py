@@ -1,20 +1,22 @@
-"""The window in the browser: a viser server with the scene in 3D and a panel of controls, images and plots."""
+"""The viewer in the browser: a viser server with the scene in 3D and a panel of controls, images and plots."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import viser
 
 from sensorium.cameras import CameraSensor
 from sensorium.cameras.plotting import as_picture
 from sensorium.sensors.base import Sensor
 from sensorium.viewer import page
 from sensorium.viewer.base import Viewer
+from sensorium.viewer.control import Request
 from sensorium.viewer.mirror import Mirror
-from sensorium.viewer.plots import Recording, add_plot, fields_of, update_plot
+from sensorium.viewer.plots import SensorHistory, add_plot, fields_of, update_plot
 from sensorium.viewer.stage import Stage
 from sensorium.worlds import Painter
 
@@ -23,10 +25,10 @@ if TYPE_CHECKING:
 
 _PANEL = 0.1
 """Seconds between two updates of the panel."""
-_SHARE = 0.25
-"""Share of the time that may go into camera images."""
+_MAX_IMAGE_SHARE = 0.25
+"""Maximum fraction of the time that is spent on camera images."""
 _MODEL = 1.0
-"""Seconds between two looks at what differs from env to env in the model."""
+"""Seconds between two updates of the model fields that have values per env."""
 _SPEEDS: dict[str, float | None] = {
     "0.1 ×": 0.1,
     "0.25 ×": 0.25,
@@ -41,7 +43,7 @@ class BrowserViewer(Viewer):
     """A window in the browser.
 
     Attributes:
-        address: where it is, e.g. "http://127.0.0.1:8080".
+        address: address of the page, e.g. "http://127.0.0.1:8080".
     """
 
     def __init__(self, scene: Scene, env: int, host: str, port: int, open_browser: bool) -> None:
@@ -58,9 +60,9 @@ class BrowserViewer(Viewer):
         }
         self._follow = -1
         self._panel_due = self._images_due = self._model_due = 0.0
-        self._recording: Recording | None = None
+        self._history: SensorHistory | None = None
         self._recorded = False
-        self._plot: Any = None
+        self._plot: viser.GuiImageHandle | viser.GuiUplotHandle | None = None
         self._server = page.start_server(host, port)
         self.address = f"http://{host}:{self._server.get_port()}"
         try:
@@ -71,7 +73,7 @@ class BrowserViewer(Viewer):
         except BaseException:
             self._shut()
             raise
-        page.tell_address("the scene", self.address, open_browser)
+        page.print_address("the scene", self.address, open_browser)
 
     def set_speed(self, speed: float | None) -> None:
         super().set_speed(speed)
@@ -80,11 +82,11 @@ class BrowserViewer(Viewer):
             self._speed.options = tuple(self._speeds)
         self._speed.value = next(label for label, value in self._speeds.items() if value == speed)
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- the panel ----------------------------------------------------------------------------------------------------
 
     def _build_panel(self) -> None:
         self._status = self._server.gui.add_html("")
-        with self._server.gui.add_folder("Simulation"):  # in folders, for what is beside them lies under the scroll bar
+        with self._server.gui.add_folder("Simulation"):  # elements outside of folders are hidden by the scroll bar
             self._build_controls()
         self._build_plot()
         self._build_images()
@@ -123,7 +125,7 @@ class BrowserViewer(Viewer):
                 switch.on_update(lambda event, name=name: self.control.ask(name, bool(event.target.value)))
 
     def _build_images(self) -> None:
-        self._images: list[tuple[CameraSensor, str, Any]] = []
+        self._images: list[tuple[CameraSensor, str, viser.GuiImageHandle]] = []
         if not self._cameras:
             return
         self._image_folder = self._server.gui.add_folder("Cameras")
@@ -132,7 +134,7 @@ class BrowserViewer(Viewer):
         self._list_images()
 
     def _list_images(self) -> None:
-        """An image for each output that cameras have now: outputs can be switched while running."""
+        """Add an image for each current output of the cameras, which can be switched on and off while running."""
         wanted = [(camera, output) for camera in self._cameras for output in camera.outputs]
         if [(camera, output) for camera, output, _ in self._images] == wanted:
             return
@@ -161,46 +163,46 @@ class BrowserViewer(Viewer):
         self._start_plot()
 
     def _start_plot(self) -> None:
-        """Record and draw the chosen field from now on."""
+        """Record and plot the chosen field from now on."""
         sensor = self._plotted[self._sensor.value]
         fields = fields_of(sensor)
         if tuple(self._field.options) != tuple(fields):
             self._field.options = tuple(fields)
             self._field.value = fields[0]
         field = self._field.value if self._field.value in fields else fields[0]
-        old = self._recording
+        old = self._history
         if old is not None and (old.sensor, old.field, old.env) == (sensor, field, self.env):
             return
         if self._plot is not None:
             self._plot.remove()
-        self._recording = Recording(sensor, field, self.env, self.scene.dt)
-        self._recording.take()
+        self._history = SensorHistory(sensor, field, self.env, self.scene.dt)
+        self._history.take()
         with self._plot_folder:
-            self._plot = add_plot(self._server.gui, self._recording)
+            self._plot = add_plot(self._server.gui, self._history)
 
     # -- called by the thread that steps ------------------------------------------------------------------------------
 
     def _record(self) -> None:
-        if self._recording is not None and self._recorded:
-            self._recording.take()
+        if self._history is not None and self._recorded:
+            self._history.take()
 
     def _watched(self) -> bool:
         return bool(self._server.get_clients())
 
-    def _answer(self, what: str, value: Any) -> None:
+    def _answer(self, what: str, value: Request) -> None:
         if what == "env":
-            self.env = min(max(value, 0), self.scene.n_envs - 1)
+            self.env = min(max(int(value), 0), self.scene.n_envs - 1)
             self._model_due = 0.0
-            if self._recording is not None:
+            if self._history is not None:
                 self._start_plot()
         elif what == "follow":
-            self._follow = value
+            self._follow = int(value)
         elif what in ("sensor", "field"):
             self._start_plot()
         elif what.startswith("show_"):
-            setattr(self._stage, what, value)
+            setattr(self._stage, what, bool(value))
             self._stage.set_visible()
-        self._panel_due = self._images_due = 0.0  # show the answer at once
+        self._panel_due = self._images_due = 0.0  # update the panel at once
 
     def _draw(self, everything: bool) -> None:
         now = self._pace.clock()
@@ -220,8 +222,8 @@ class BrowserViewer(Viewer):
             self._panel_due = now + _PANEL
         if everything and self._cameras and now >= self._images_due and self._images_on.value:
             self._draw_images()
-            took = self._pace.clock() - now
-            self._images_due = self._pace.clock() + max(_PANEL, took * (1 / _SHARE - 1))
+            duration = self._pace.clock() - now
+            self._images_due = self._pace.clock() + max(_PANEL, duration * (1 / _MAX_IMAGE_SHARE - 1))
 
     def _draw_panel(self) -> None:
         paused = self.control.paused
@@ -232,8 +234,8 @@ class BrowserViewer(Viewer):
         if failed is not None:
             text += f"<br><span style='color:#b3261e'>physics failed: {html.escape(failed)}</span>"
         self._status.content = f"<div style='padding:0.5em 1em;font-size:0.9em'>{text}</div>"
-        if self._recording is not None:
-            update_plot(self._plot, self._recording)
+        if self._history is not None:
+            update_plot(self._plot, self._history)
 
     def _draw_images(self) -> None:
         self._list_images()

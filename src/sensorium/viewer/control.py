@@ -1,4 +1,4 @@
-"""What the person at the window asks for, and how simulated time goes with the time on the wall."""
+"""Requests of the user at a window, and the pace of simulated time against real time."""
 
 from __future__ import annotations
 
@@ -6,45 +6,47 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 _WINDOW = 1.0
-"""Seconds over which the real-time factor is taken."""
-_LOST = 0.25
-"""Seconds of lag from which on lost time is given up rather than caught up with."""
+"""Seconds over which the real-time factor is averaged."""
+_MAX_LAG = 0.25
+"""Seconds of lag beyond which lost time is dropped instead of caught up."""
+
+Request = bool | int | str
+"""Value of a request: a switch, a number or a choice."""
 
 
 class Control:
-    """Pause, step, speed and choices. Any thread may set them; the thread that steps the scene acts on them.
+    """Pause, single steps, speed and requests. Any thread can set them; the thread that steps the scene acts on them.
 
     Attributes:
-        paused: whether time stands still.
-        speed: simulated seconds a second; None for as fast as it goes.
+        paused: whether time is stopped.
+        speed: simulated seconds per second; None for unlimited.
     """
 
     def __init__(self, speed: float | None = None) -> None:
         self.paused = False
         self.speed = speed
         self._steps = 0
-        self._asked: dict[str, Any] = {}
+        self._requests: dict[str, Request] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
 
     def pause(self, paused: bool = True) -> None:
-        """Stop time, or let it go on."""
+        """Stop time, or continue with ``paused=False``."""
         with self._lock:
             self.paused, self._steps = paused, 0
         self._wake.set()
 
     def step(self) -> None:
-        """Stop time, but for one step."""
+        """Pause; if already paused, let one step through."""
         with self._lock:
             self._steps = self._steps + 1 if self.paused else 0
             self.paused = True
         self._wake.set()
 
     def take_step(self) -> bool:
-        """Whether one step was asked for while paused; it counts as taken."""
+        """Return whether a single step was requested while paused, and count it as taken."""
         with self._lock:
             if self._steps:
                 self._steps -= 1
@@ -52,24 +54,24 @@ class Control:
             return False
 
     def set_speed(self, speed: float | None) -> None:
-        """Simulated seconds a second from now on; None for as fast as it goes."""
+        """Set the simulated seconds per second; None removes the limit."""
         self.speed = speed
         self._wake.set()
 
-    def ask(self, what: str, value: Any = True) -> None:
-        """Leave a request for the thread that steps; a later one of the same name replaces it."""
+    def ask(self, what: str, value: Request = True) -> None:
+        """Leave a request for the thread that steps. A later request of the same name replaces it."""
         with self._lock:
-            self._asked[what] = value
+            self._requests[what] = value
         self._wake.set()
 
-    def take(self) -> dict[str, Any]:
-        """The requests that were left since the last call."""
+    def take(self) -> dict[str, Request]:
+        """Return the requests since the last call, and clear them."""
         with self._lock:
-            asked, self._asked = self._asked, {}
-        return asked
+            requests, self._requests = self._requests, {}
+        return requests
 
     def wait(self, seconds: float) -> None:
-        """Sleep, until anything is asked for."""
+        """Sleep for some seconds, or until a request arrives."""
         self._wake.wait(seconds)
         self._wake.clear()
 
@@ -79,7 +81,12 @@ class Control:
 
 
 class Pace:
-    """Counts steps, and says how long the next one has to wait, and how fast simulated time goes."""
+    """Counts steps, and computes how long to wait before the next one and the real-time factor.
+
+    Args:
+        dt: simulated seconds per step.
+        clock: returns the current time in seconds.
+    """
 
     def __init__(self, dt: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self.dt = dt
@@ -89,24 +96,24 @@ class Pace:
         self.restart()
 
     def restart(self) -> None:
-        """Time stood still, or goes at another speed from now on."""
+        """Measure from now on: after a pause or a change of speed."""
         self._start, self._first = self.clock(), self.steps
 
     def tick(self) -> None:
-        """A step was taken."""
+        """Count a step."""
         self.steps += 1
 
     def delay(self, speed: float | None) -> float:
-        """Seconds until the step that was taken is over at that speed."""
+        """Return the seconds to wait after the last step for a speed; 0 for None."""
         if speed is None:
             return 0.0
         ahead = (self.steps - self._first) * self.dt / speed - (self.clock() - self._start)
-        if ahead < -_LOST:
+        if ahead < -_MAX_LAG:
             self.restart()
         return max(0.0, ahead)
 
     def factor(self) -> float:
-        """Simulated seconds a second, over the last second or so."""
+        """Return the real-time factor: simulated seconds per second, over about the last second."""
         now = self.clock()
         self._marks.append((now, self.steps))
         while len(self._marks) > 2 and now - self._marks[1][0] > _WINDOW:

@@ -1,16 +1,16 @@
-"""A page of recorded data: the scene at any step, its images, and plots of what was sensed."""
+"""A page of recorded data: the scene at any step, images, and plots of the recorded arrays."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Self
 
 from sensorium.cameras import CameraSensor
 from sensorium.errors import OptionError, SensoriumError, did_you_mean, shorten
 from sensorium.viewer import page
 from sensorium.viewer.base import FRAME
-from sensorium.viewer.control import Control
+from sensorium.viewer.control import Control, Request
 from sensorium.viewer.data_panel import SPEEDS, SWITCHES, Panel
 from sensorium.viewer.data_source import PageSource
 from sensorium.viewer.mirror import Mirror
@@ -18,18 +18,18 @@ from sensorium.viewer.stage import Stage
 from sensorium.worlds import Painter, Scene
 
 _PANEL = 0.1
-"""Seconds between two updates of images and plots while it plays."""
+"""Seconds between two updates of images and plots during playback."""
 
 
 class DataViewer:
-    """A page that shows a data set or a recording. Made by ``sn.datasets.view(folder)``.
+    """A page that shows a dataset or a recording, opened by ``sn.datasets.view(folder)``.
 
-    A thread of its own draws it, and plays; nothing has to be called for it.
+    A separate thread draws it and plays it.
 
     Attributes:
-        address: where it is, e.g. "http://127.0.0.1:8080".
-        step: which step is shown.
-        control: pause and speed of playing.
+        address: address of the page, e.g. "http://127.0.0.1:8080".
+        step: the step that is shown.
+        control: pause and speed of playback.
     """
 
     def __init__(self, source: PageSource, host: str, port: int, open_browser: bool) -> None:
@@ -45,7 +45,7 @@ class DataViewer:
         self._switches = {name: name == "show_sensors" for name in SWITCHES}
         self._follow = -1
         self._panel_due = 0.0
-        self._began, self._first = 0.0, 0
+        self._start, self._first = 0.0, 0
         try:
             self._server = page.start_server(host, port)
         except BaseException:
@@ -61,30 +61,30 @@ class DataViewer:
             raise
         self._thread = threading.Thread(target=self._run, name="sensorium-view", daemon=True)
         self._thread.start()
-        page.tell_address(source.title, self.address, open_browser)
+        page.print_address(source.title, self.address, open_browser)
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- called by users ----------------------------------------------------------------------------------------------
 
     @property
     def episode(self) -> int:
-        """Number of the episode that is shown; of a recording, the env."""
+        """Number of the episode that is shown; for a recording, of the env."""
         return self._source.key
 
     @property
     def n_steps(self) -> int:
-        """How many steps it has, the first included."""
+        """Number of steps of the episode, including the first."""
         return self._source.n_steps
 
     def show(self, episode: int | None = None, step: int = 0, array: str | None = None) -> None:
-        """Go to a step, and stay there.
+        """Show a step and pause.
 
         Args:
-            episode: number of the episode, or of the env of a recording; None for the one that is shown.
-            step: which of its steps, from 0; negative ones count from the end.
-            array: name of what is plotted, as in the list; None leaves it.
+            episode: number of the episode, or of the env of a recording. Default: the one that is shown.
+            step: number of the step, from 0; negative numbers count from the end.
+            array: name of the array to plot, as in the list of the page. Default: unchanged.
 
         Raises:
-            OptionError: there is no such episode, step or array. The page stays as it was.
+            OptionError: there is no such episode, step or array. The page is unchanged.
         """
         with self._drawing:
             source, before = self._source, self._source.key
@@ -94,7 +94,7 @@ class DataViewer:
                 raise OptionError(f"{source.title} has no {source.kind.lower()} {key!r}; it has {known}")
             if key != before:
                 source.choose(key)
-            problem = self._wrong(step, array)
+            problem = self._problem(step, array)
             if problem:
                 if key != before:
                     source.choose(before)
@@ -102,7 +102,7 @@ class DataViewer:
             self.control.pause()
             self._enter(step % source.n_steps, array)
 
-    def _wrong(self, step: int, array: str | None) -> str:
+    def _problem(self, step: int, array: str | None) -> str:
         source, count = self._source, self._source.n_steps
         where = f"{source.kind.lower()} {source.key} of {source.title}"
         if not isinstance(step, int) or not -count <= step < count:
@@ -112,7 +112,7 @@ class DataViewer:
         return ""
 
     def run(self) -> None:
-        """Wait until it is closed."""
+        """Wait until the page is closed."""
         while not self._closed.wait(1.0):
             pass
 
@@ -131,16 +131,16 @@ class DataViewer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the page was closed."""
         return self._closed.is_set()
 
-    def __enter__(self) -> DataViewer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- the thread that draws ----------------------------------------------------------------------------------------
+    # -- in the thread that draws -------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -150,36 +150,41 @@ class DataViewer:
             with self._drawing:
                 try:
                     self._serve()
-                except (SensoriumError, OSError, ValueError, KeyError) as error:  # a damaged file must not end the page
+                except (
+                    SensoriumError,
+                    OSError,
+                    ValueError,
+                    KeyError,
+                ) as error:  # damaged files do not end the thread
                     self.control.pause()
-                    self._panel.tell(self.step, str(error))
+                    self._panel.set_status(self.step, str(error))
 
     def _serve(self) -> None:
-        asked = self.control.take()
-        for what, value in asked.items():
+        requests = self.control.take()
+        for what, value in requests.items():
             self._answer(what, value)
         if not self.control.paused:
             self._play()
-        elif asked:
+        elif requests:
             self._draw()
 
-    def _answer(self, what: str, value: Any) -> None:
+    def _answer(self, what: str, value: Request) -> None:
         source = self._source
         if what == "choice":
-            self._choose(self._panel.number_of(value))
+            self._choose(self._panel.number_of(str(value)))
         elif what == "number":
             self._choose(min(source.keys, key=lambda key: abs(key - int(value))))
-        elif what == "step":  # the slider is there already, and may be further: it is not set back
+        elif what == "step":  # the slider itself is not set: it may have moved on
             self._go(int(value))
         elif what == "button":
-            self._press(value)
+            self._press(str(value))
         elif what == "speed":
-            self.control.set_speed(SPEEDS[value])
+            self.control.set_speed(SPEEDS[str(value)])
             self._go(self.step)
         elif what == "follow":
-            self._follow = page.bodies_to_follow(source.scene.model).get(value, -1)
+            self._follow = page.bodies_to_follow(source.scene.model).get(str(value), -1)
         elif what == "array":
-            self._panel.show_array(value)
+            self._panel.show_array(str(value))
         else:
             self._switches[what] = bool(value)
             self._switch()
@@ -198,12 +203,12 @@ class DataViewer:
         self._panel.set_step(self.step)
 
     def _go(self, step: int) -> None:
-        """Be at a step; where it plays, it goes on from there."""
+        """Go to a step. Playback continues from there."""
         self.step = min(max(step, 0), self.n_steps - 1)
-        self._began, self._first = time.perf_counter(), self.step
+        self._start, self._first = time.perf_counter(), self.step
 
     def _play(self) -> None:
-        passed = (time.perf_counter() - self._began) * (self.control.speed or 1.0)
+        passed = (time.perf_counter() - self._start) * (self.control.speed or 1.0)
         self.step = min(self._first + int(passed / self._source.dt), self.n_steps - 1)
         self._panel.set_step(self.step)
         if self.step == self.n_steps - 1:
@@ -213,14 +218,14 @@ class DataViewer:
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def _enter(self, step: int = 0, array: str | None = None) -> None:
-        """Show an episode that was chosen."""
+        """Show the chosen episode."""
         self._go(step)
         self._panel.enter(array)
         self._panel.set_step(self.step)
         self._draw()
 
     def _draw(self) -> None:
-        """Show the present step: the scene always, images and plots now and then while it plays."""
+        """Show the current step: always the scene, and images and plots at a lower rate during playback."""
         source, now = self._source, time.perf_counter()
         source.pose(self.step)
         self._set_up_stage()
@@ -232,7 +237,7 @@ class DataViewer:
             self._panel.draw(self.step)
 
     def _set_up_stage(self) -> None:
-        """Have the source's scene on the stage, as it looks in its env."""
+        """Put the source's scene on the stage, with the model values of its env."""
         source = self._source
         if self._staged is source.scene:
             if self._mirror.update_model(source.env):
@@ -244,7 +249,7 @@ class DataViewer:
         self._mirror.update(source.env)
         sensors = source.scene.sensors.items()
         cameras = [each for uuid, each in sensors if isinstance(each, CameraSensor) and uuid not in source.hidden]
-        self._stage = Stage(self._server, self._mirror, cameras, self._mirror.middle())
+        self._stage = Stage(self._server, self._mirror, cameras, self._mirror.visible_region())
         self._switch()
         self._follow = -1
         self._panel.list_bodies(list(page.bodies_to_follow(source.scene.model)))

@@ -1,4 +1,4 @@
-"""The episodes of a data set, to be looked at: poses from the files, in the scene of the task made again."""
+"""The episodes of a dataset as the source of a page: recorded poses in the rebuilt scene of the task."""
 
 from __future__ import annotations
 
@@ -10,75 +10,75 @@ import torch
 
 from sensorium import tasks
 from sensorium.datasets import Dataset, Episode
-from sensorium.datasets.video_streams import from_stored, kind_of
+from sensorium.datasets.header import FAILED, episode_number
+from sensorium.datasets.video_streams import from_stored, image_kind, pixel_format
 from sensorium.errors import DatasetError, SensoriumError
-from sensorium.generation.unit import FAILED
-from sensorium.recording.media import VideoReader
-from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, names_of
+from sensorium.recording.image_reader import VideoReader
+from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, column_names
 from sensorium.worlds import Entity, Scene
 
 _ORDER = ("obs/agent", "actions/action", "obs/extra", "actions", "env_states", "", "obs/sensor_param")
-"""How arrays are sorted in the list, by what their paths begin with; the longest that fits counts."""
-_LONG = 60
-"""Letters of an instruction that are shown in the list."""
+"""Order of the arrays in the list, by the beginning of their paths; the longest match counts."""
+_MAX_TEXT = 60
+"""Maximum number of characters of an instruction in the list."""
 
 
 class EpisodeSource:
     """See :class:`sensorium.viewer.data_source.PageSource`.
 
-    The scene comes from the options of the data set; an episode is begun in it as it was, which puts everything in its
-    place that does not move and gives it its look. What moves is put where the file says.
+    The task is rebuilt from the options of the dataset and reset to the start of the episode, which sets the pose and
+    the look of everything that does not move. Moving bodies are set to the recorded poses.
     """
 
     kind = "Episode"
     hidden: frozenset[str] = frozenset()
 
     def __init__(self, data: Dataset) -> None:
-        self.title = f"the data set {data.folder}"
+        self.title = f"the dataset {data.folder}"
         self._paths = {
-            int(path.stem.removeprefix("episode_")): path
+            episode_number(path): path
             for folder in (data.folder / FAILED, data.folder)
             for path in folder.glob("episode_*.h5")
         }
         if not self._paths:
-            raise DatasetError(f"{data.folder} has no episodes yet: generate some (`sensorium generate --help`)")
+            raise DatasetError(f"{data.folder} has no episodes; generate some first (`sensorium generate --help`)")
         self.keys = sorted(self._paths)
-        self._options = data.about["options"]
+        self._options = data.header["options"]
         self._readers: dict[str, VideoReader] = {}
         self._task: tasks.Task[Any] | None = None
         self.choose(self.keys[0])
 
-    # -- choosing -----------------------------------------------------------------------------------------------------
+    # -- choosing an episode ------------------------------------------------------------------------------------------
 
     def label(self, key: int) -> str:
-        """Number, whether it succeeded, how long it is, and what was to be done."""
+        """Return the number, success, length and instruction of an episode."""
         try:
             episode = Episode(self._paths[key])
         except SensoriumError:
-            return f"{key} · cannot be read"
-        told = str(episode.scene.get("instruction", ""))
+            return f"{key} · unreadable"
+        text = str(episode.scene.get("instruction", ""))
         parts = [f"{key}", "success" if episode.success else "failure", f"{episode.length} steps"]
-        return " · ".join([*parts, told if len(told) <= _LONG else f"{told[:_LONG]}…"]).removesuffix(" · ")
+        return " · ".join([*parts, text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"]).removesuffix(" · ")
 
     def choose(self, key: int) -> None:
-        """Open an episode, and begin it in the scene."""
+        """Open an episode, and reset the scene to its start."""
         episode = Episode(self._paths[key])
         states = {path: episode[path] for path in episode.paths() if path.startswith("env_states/")}
-        scene, env = self._begin(key)
+        scene, env = self._reset(key)
         self.close_videos()
         self.key, self._episode, self._states, self.scene, self.env = key, episode, states, scene, env
         self.n_steps, self.dt = episode.length + 1, float(1 / episode.fps)
-        self.images = {name: kind_of(name) for name in episode.cameras}
+        self.images = {name: image_kind(name) for name in episode.cameras}
         self.names = sorted(episode.paths(), key=_rank)
 
-    def _begin(self, number: int) -> tuple[Scene, int]:
-        """Reset the task to the start of an episode; the scene and the env in which it is."""
+    def _reset(self, number: int) -> tuple[Scene, int]:
+        """Reset the task to the start of an episode; return its scene and env."""
         options = self._options
         if self._task is None:
-            several = options["task"] == tasks.MultiTask.name  # of which the env, in which it was, decides on one
-            set_here = {"n_envs": options["envs"] if several else 1, "use_sensors": False, "keep_history": False}
+            several = options["task"] == tasks.MultiTask.name  # the env of the episode selects one of its tasks
+            fixed = {"n_envs": options["envs"] if several else 1, "use_sensors": False, "keep_history": False}
             self._task = tasks.make(
-                options["task"], robot=options["robot"], seed=options["seed"], **{**options["options"], **set_here}
+                options["task"], robot=options["robot"], seed=options["seed"], **{**options["options"], **fixed}
             )
         task, env = self._task, number % self._task.n_envs
         task.reset(envs=[env], numbers=[number])
@@ -90,7 +90,7 @@ class EpisodeSource:
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def pose(self, step: int) -> None:
-        """Put everything where the file says."""
+        """Set all bodies to the recorded poses of a step."""
         world, env = self.scene.world, self.env
         for name, entity in self.scene.entities.items():
             poses = self._states.get(f"env_states/actors/{name}")
@@ -111,30 +111,30 @@ class EpisodeSource:
             world.bind("mocap_quat")[env, mocap] = torch.from_numpy(quat.astype(np.float64))
 
     def image(self, name: str, step: int) -> np.ndarray:
-        """A frame of a video."""
+        """Return a frame of a video."""
         kind = self.images[name]
         path = self._episode.video_path(name)
         try:
             if name not in self._readers:
-                self._readers[name] = VideoReader(path, "rgb24" if kind == "rgb" else "gray16le")
+                self._readers[name] = VideoReader(path, pixel_format(kind))
             return from_stored(self._readers[name].read(step), kind)
         except (OSError, EOFError, ValueError, IndexError) as error:
-            raise DatasetError(f"{path} has no image of step {step} ({error}); see `sensorium validate`") from None
+            raise DatasetError(f"cannot read step {step} of {path} ({error}); run `sensorium validate`") from None
 
-    # -- over time ----------------------------------------------------------------------------------------------------
+    # -- arrays over time ---------------------------------------------------------------------------------------------
 
     def series(self, name: str) -> Series | Texts:
-        """What an array holds, or what a sensor said, where that is more than numbers.
+        """Return an array over time, or texts if a sensor reads more than numbers.
 
-        What was told is at the step before which it was told, rewards are at the step with which they were given.
+        An action is at the step before it is applied, a reward at the step that earned it.
         """
         episode, values = self._episode, self._episode[name]
-        if name in {about["at"] for about in episode.suite.values() if about["text"]}:
-            told = episode.text(name)
-            numbers = [_numbers(each) for each in told]
+        if name in {entry["at"] for entry in episode.suite.values() if entry["text"]}:
+            readings = episode.text(name)
+            numbers = [_numbers(reading) for reading in readings]
             known = list(next(filter(None, numbers), ()))
-            if not known or any(list(row) != known for row, each in zip(numbers, told, strict=True) if each):
-                return Texts([json.dumps(each, indent=1, ensure_ascii=False) for each in told])
+            if not known or any(list(row) != known for row, reading in zip(numbers, readings, strict=True) if reading):
+                return Texts([json.dumps(reading, indent=1, ensure_ascii=False) for reading in readings])
             values = np.array([list(row.values()) or [np.nan] * len(known) for row in numbers])
         else:
             known = self._column_names(name)
@@ -142,7 +142,7 @@ class EpisodeSource:
         every = max(1, len(values) // POINTS)
         columns = as_columns(values[::every])
         times = (first + every * np.arange(len(columns))) * self.dt
-        return Series(times, columns, None, names_of(columns.shape[1], known))
+        return Series(times, columns, None, column_names(columns.shape[1], known))
 
     def _column_names(self, name: str) -> list[str]:
         if name in ("obs/agent/qpos", "obs/agent/qvel"):
@@ -155,7 +155,7 @@ class EpisodeSource:
             return [*joints, *(f"d/dt {joint}" for joint in joints)]
         return []
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def close_videos(self) -> None:
         """Close the videos of the episode."""
@@ -164,7 +164,7 @@ class EpisodeSource:
         self._readers = {}
 
     def close(self) -> None:
-        """Free the scene, and close the files."""
+        """Free the scene and close the files."""
         self.close_videos()
         if self._task is not None:
             self._task.close()
@@ -174,10 +174,10 @@ def _rank(path: str) -> int:
     return _ORDER.index(max((begin for begin in _ORDER if path.startswith(begin)), key=len))
 
 
-def _numbers(said: dict[str, Any], name: str = "") -> dict[str, float]:
-    """Name -> number, of what a sensor said that says numbers alone, nested as it may be; else nothing."""
+def _numbers(reading: dict[str, Any], name: str = "") -> dict[str, float]:
+    """Return the numbers of a nested reading by name; an empty dict if it holds anything else."""
     found: dict[str, float] = {}
-    for key, value in said.items():
+    for key, value in reading.items():
         label = f"{name} {key}".strip()
         parts = dict(enumerate(value)) if isinstance(value, list) else value
         if isinstance(parts, dict):

@@ -1,28 +1,28 @@
-"""What is in a folder, and opening a page on it."""
+"""Opening a page on a folder of recorded data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sensorium.datasets.dataset import ABOUT, Dataset
+from sensorium.datasets import Dataset, is_dataset
+from sensorium.datasets.header import HEADER
 from sensorium.errors import DatasetError, DeviceError, shorten
-from sensorium.recording.recording import Recording
+from sensorium.recording import Recording
+from sensorium.recording.folder import CONFIG
 from sensorium.viewer.opening import find_port
 
 if TYPE_CHECKING:
     from sensorium.viewer.data import DataViewer
     from sensorium.viewer.data_source import PageSource
 
-_CONFIG = "config.json"
-
 
 def open_data(path: str | Path, port: int | None, host: str, open_browser: bool) -> DataViewer:
-    """See :func:`sensorium.datasets.view`."""
+    """Open a page on a dataset or a recording; see :func:`sensorium.datasets.view`."""
     try:
         import viser  # noqa: F401
     except ImportError as error:
-        raise DeviceError("the page in the browser needs viser: pip install 'sensorium[view]'") from error
+        raise DeviceError("the browser viewer needs viser: pip install 'sensorium[view]'") from error
     from sensorium.viewer.data import DataViewer
 
     free = find_port(host, port)
@@ -30,23 +30,21 @@ def open_data(path: str | Path, port: int | None, host: str, open_browser: bool)
 
 
 def open_source(folder: Path) -> PageSource:
-    """What is in a folder, to be looked at.
+    """Return the dataset or the recording in a folder, for a page.
 
     Raises:
-        DatasetError: it is neither a data set nor a recording, or is damaged.
+        DatasetError: the folder is neither, or is damaged.
     """
     if not folder.is_dir():
-        raise DatasetError(f"there is no folder {folder}; give that of a data set or of a recording")
-    if (folder / ABOUT).is_file():
+        raise DatasetError(f"the folder {folder} does not exist; give the folder of a dataset or a recording")
+    if is_dataset(folder):
         from sensorium.viewer.data_episodes import EpisodeSource
 
         return EpisodeSource(Dataset(folder))
-    if (folder / _CONFIG).is_file():
-        from sensorium.viewer.data_runs import RunSource
+    if (folder / CONFIG).is_file():
+        from sensorium.viewer.data_recordings import RecordingSource
 
-        return RunSource(Recording(folder))
-    held = [str(each) for each in sorted(folder.iterdir()) if (each / ABOUT).is_file() or (each / _CONFIG).is_file()]
-    hint = f"; in it are {shorten(held)}" if held else ""
-    raise DatasetError(
-        f"{folder} is neither a data set (it has no {ABOUT}) nor a recording (it has no {_CONFIG}){hint}"
-    )
+        return RecordingSource(Recording(folder))
+    inside = [str(each) for each in sorted(folder.iterdir()) if is_dataset(each) or (each / CONFIG).is_file()]
+    hint = f"; it contains {shorten(inside)}" if inside else ""
+    raise DatasetError(f"{folder} is neither a dataset (no {HEADER}) nor a recording (no {CONFIG}){hint}")

@@ -1,11 +1,12 @@
-"""The panel beside recorded data: which episode, which step, plots and images."""
+"""The panel beside recorded data: choice of the episode and the step, plots and images."""
 
 from __future__ import annotations
 
 import html
-from typing import Any
+from typing import TypeVar
 
 import torch
+import viser
 
 from sensorium.cameras.plotting import as_picture
 from sensorium.viewer import page
@@ -14,21 +15,32 @@ from sensorium.viewer.data_plots import PlotPanel
 from sensorium.viewer.data_source import PageSource
 
 LISTED = 200
-"""Episodes that the list has at once."""
+"""Number of episodes in the list at a time."""
 SPEEDS = {"0.1 ×": 0.1, "0.25 ×": 0.25, "0.5 ×": 0.5, "real time": 1.0, "2 ×": 2.0, "5 ×": 5.0}
 SWITCHES = {"show_sensors": "Sensor frames", "show_collision": "Collision geoms"}
 """Attribute of the stage -> label."""
 
+InputT = TypeVar("InputT")
+"""An input element of viser."""
+
 
 class Panel:
-    """What the person chooses is left to ``control``, by name: "choice" and "number" (of episodes), "step", "button",
-    "speed", "follow", "array", and the switches."""
+    """The elements of the panel. Choices of the user become requests to ``control``.
 
-    def __init__(self, gui: Any, source: PageSource, control: Control) -> None:
+    The requests are "choice" and "number" (of an episode), "step", "button", "speed", "follow", "array", and the
+    switches.
+
+    Args:
+        gui: the panel of a viser server.
+        source: the recorded data.
+        control: receives the requests.
+    """
+
+    def __init__(self, gui: viser.GuiApi, source: PageSource, control: Control) -> None:
         self._gui, self._source, self._control = gui, source, control
         self._listed: list[int] = []
         self._numbers: dict[str, int] = {}
-        self._images: dict[str, Any] = {}
+        self._images: dict[str, viser.GuiImageHandle] = {}
         self._status = gui.add_html("")
         self._build_choice()
         self._build_time()
@@ -41,21 +53,21 @@ class Panel:
             for name, label in SWITCHES.items():
                 self._asking(name, gui.add_checkbox(label, name == "show_sensors"))
 
-    def _asking(self, what: str, element: Any) -> Any:
-        """Leave what the person chose to the thread that draws; what this program sets is none of that."""
+    def _asking(self, what: str, element: InputT) -> InputT:
+        """Turn changes of an element by the user, but not by the program, into requests."""
 
-        def ask(event: Any) -> None:
+        def ask(event: viser.GuiEvent) -> None:
             if event.client is not None:
                 self._control.ask(what, event.target.value)
 
-        element.on_update(ask)
+        element.on_update(ask)  # type: ignore[attr-defined]
         return element
 
     def _build_choice(self) -> None:
         gui, source = self._gui, self._source
         with gui.add_folder(source.kind):
             self._choice = self._asking("choice", gui.add_dropdown(source.kind, ("",)))
-            self._number: Any = None
+            self._number: viser.GuiInputHandle | None = None
             if len(source.keys) > LISTED:
                 first, last = source.keys[0], source.keys[-1]
                 number = gui.add_number("Number", source.key, min=first, max=last, step=1)
@@ -70,14 +82,14 @@ class Panel:
             self._asking("speed", gui.add_dropdown("Speed", tuple(SPEEDS), initial_value="real time"))
             self._follow = self._asking("follow", gui.add_dropdown("Follow", ("nothing",)))
 
-    # -- what is shown ------------------------------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------------------------------
 
     def number_of(self, choice: str) -> int | None:
-        """The episode of a line of the list."""
+        """Return the number of the episode of a line of the list."""
         return self._numbers.get(choice)
 
     def enter(self, array: str | None) -> None:
-        """Another episode is shown; of its arrays, ``array`` is plotted, or the one of before."""
+        """Show another episode, with a plot of ``array``, or of the same array as before."""
         source = self._source
         self._list()
         self._slider.max = max(source.n_steps - 1, 1)
@@ -94,7 +106,7 @@ class Panel:
         self.show_array(array if array in source.names else source.names[0])
 
     def _list(self) -> None:
-        """The episodes around the present one."""
+        """List the episodes around the current one."""
         keys, key = self._source.keys, self._source.key
         first = keys.index(key) // LISTED * LISTED
         listed = keys[first : first + LISTED]
@@ -107,7 +119,7 @@ class Panel:
             self._number.value = key
 
     def list_bodies(self, names: list[str]) -> None:
-        """What can be followed; nothing is."""
+        """List the bodies that can be followed, and follow none."""
         self._follow.options = ("nothing", *names)
         self._follow.value = "nothing"
 
@@ -117,11 +129,11 @@ class Panel:
         self.plot.show(self._source.series(name))
 
     def set_step(self, step: int) -> None:
-        """Have the slider at a step."""
+        """Set the slider to a step."""
         self._slider.value = step
 
-    def tell(self, step: int, problem: str = "") -> None:
-        """Say where the page is, and what is wrong."""
+    def set_status(self, step: int, problem: str = "") -> None:
+        """Show the step, the time, the episode and a problem."""
         source = self._source
         text = f"<b>{step * source.dt:.3f} s</b> &nbsp;·&nbsp; step {step} of {source.n_steps - 1}"
         text += f"<br>{source.kind.lower()} {html.escape(self._choice.value)}"
@@ -130,9 +142,9 @@ class Panel:
         self._status.content = f"<div style='padding:0.5em 1em;font-size:0.9em'>{text}</div>"
 
     def draw(self, step: int) -> None:
-        """Show plot and images of a step."""
+        """Show the plot and the images of a step."""
         self.plot.mark(step, step * self._source.dt)
-        self.tell(step)
+        self.set_status(step)
         for name, kind in self._source.images.items():
             picture = page.displayed(as_picture(kind, torch.from_numpy(self._source.image(name, step))))
             if name in self._images:

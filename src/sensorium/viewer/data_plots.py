@@ -1,4 +1,4 @@
-"""Arrays over time in a panel: lines, or a picture where there are many columns; and where in them the page is."""
+"""Plots of arrays over time: lines, or an image for many columns, with a mark at the current step."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import html
 from typing import Any
 
 import numpy as np
+import viser
 
 from sensorium.viewer.data_source import Series, Texts
 
-_LINES = 16
-"""Columns up to which an array is drawn as lines."""
+_MAX_LINES = 16
+"""Maximum number of columns that are drawn as lines."""
 _WIDTH, _HEIGHT = 480, 200
-"""Pixels of a picture of many columns, of one of its halves."""
+"""Size in pixels of an image of many columns; with ground truth there are two."""
 _NOW = "#111111"
 _LEGEND = "<div style='padding:0.2em 1em 0.6em;font-size:0.75em;line-height:1.5'>{}</div>"
 
 
 class PlotPanel:
-    """One array in a folder of the panel, with a mark at the present step, and the values there below it."""
+    """Plot of one array in a folder of the panel, with a mark at the current step and its values below.
 
-    def __init__(self, gui: Any, folder: Any) -> None:
+    Args:
+        gui: the panel of a viser server.
+        folder: folder of the panel.
+    """
+
+    def __init__(self, gui: viser.GuiApi, folder: viser.GuiFolderHandle) -> None:
         self._gui, self._folder = gui, folder
-        self._drawn: Any = None
-        self._legend: Any = None
+        self._drawn: viser.GuiUplotHandle | viser.GuiImageHandle | None = None
+        self._legend: viser.GuiHtmlHandle | None = None
         self.shown: Series | Texts | None = None
 
     def show(self, shown: Series | Texts) -> None:
-        """Draw another array."""
+        """Plot another array."""
         for element in (self._drawn, self._legend):
             if element is not None:
                 element.remove()
@@ -38,25 +44,25 @@ class PlotPanel:
             self._legend = self._gui.add_html("")
 
     def mark(self, step: int, time: float) -> None:
-        """Show where the page is."""
-        shown = self.shown
-        if isinstance(shown, Texts):
-            said = html.escape(shown.said[min(step, len(shown.said) - 1)])
-            self._legend.content = _LEGEND.format(f"<pre style='white-space:pre-wrap;margin:0'>{said}</pre>")
-        elif shown is not None:
+        """Mark a step, at a time in seconds."""
+        shown, legend, drawn = self.shown, self._legend, self._drawn
+        if isinstance(shown, Texts) and legend is not None:
+            text = html.escape(shown.entries[min(step, len(shown.entries) - 1)])
+            legend.content = _LEGEND.format(f"<pre style='white-space:pre-wrap;margin:0'>{text}</pre>")
+        elif isinstance(shown, Series) and legend is not None and drawn is not None:
             row = int(np.searchsorted(shown.times, time + 1e-9, side="right")) - 1
             if _is_lines(shown):
-                self._drawn.data = _marked(shown, self._range, time)
+                drawn.data = _marked(shown, self._range, time)
             else:
-                self._drawn.image = _with_mark(self._picture, shown.times, time)
-            self._legend.content = _LEGEND.format(self._describe(shown, row))
+                drawn.image = _with_mark(self._picture, shown.times, time)
+            legend.content = _LEGEND.format(self._describe(shown, row))
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def _add_lines(self, shown: Series) -> Any:
+    def _add_lines(self, shown: Series) -> viser.GuiUplotHandle:
         low, high = _limits(shown)
-        room = 0.05 * (high - low) or 0.5
-        self._range = low - room, high + room
+        margin = 0.05 * (high - low) or 0.5
+        self._range = low - margin, high + margin
         series: list[Any] = [{"label": "s"}]
         for column, label in enumerate(shown.labels):
             series.append({"label": label or "measured", "stroke": _colour(column), "width": 1.5})
@@ -76,16 +82,16 @@ class PlotPanel:
             aspect=1.6,
         )
 
-    # -- pictures -----------------------------------------------------------------------------------------------------
+    # -- images -------------------------------------------------------------------------------------------------------
 
-    def _add_picture(self, shown: Series) -> Any:
+    def _add_picture(self, shown: Series) -> viser.GuiImageHandle:
         self._range = _limits(shown)
         self._picture = _picture(shown, *self._range)
         text = "columns over time" if shown.truth is None else "columns over time: measured, ground truth below"
         return self._gui.add_image(self._picture, label=text, format="png")
 
     def _describe(self, shown: Series, row: int) -> str:
-        """The values now, each beside its colour."""
+        """Return the current values as HTML, each beside its colour."""
         low, high = self._range
         if not _is_lines(shown):
             return f"{shown.measured.shape[1]} columns, from {low:.4g} (dark) to {high:.4g} (light)"
@@ -97,11 +103,11 @@ class PlotPanel:
             dot = f"<span style='color:{_colour(column)}'>●</span>"
             parts.append(f"<span style='white-space:nowrap'>{dot} {html.escape(label)} <b>{value}</b></span>")
         text = " &nbsp; ".join(parts)
-        return text if shown.truth is None else f"{text}<br>in brackets and dashed: ground truth"
+        return text if shown.truth is None else f"{text}<br>in parentheses and dashed: ground truth"
 
 
 def _is_lines(shown: Series) -> bool:
-    return shown.measured.shape[1] <= _LINES
+    return shown.measured.shape[1] <= _MAX_LINES
 
 
 def _number(value: float) -> str:
@@ -109,14 +115,14 @@ def _number(value: float) -> str:
 
 
 def _limits(shown: Series) -> tuple[float, float]:
-    """The least and the greatest value."""
+    """Return the minimum and the maximum of the finite values."""
     both = (shown.measured,) if shown.truth is None else (shown.measured, shown.truth)
     finite = np.concatenate([values[np.isfinite(values)] for values in both])
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def _marked(shown: Series, limits: tuple[float, float], time: float) -> tuple[np.ndarray, ...]:
-    """Times, columns, and the mark: a line that runs below what can be seen, and once up and down, at ``time``."""
+    """Return times, columns and the mark: a line below the visible range with a peak at ``time``."""
     low, high = limits
     below, above = 2 * low - high, 2 * high - low
     at = int(np.searchsorted(shown.times, time, side="right"))
@@ -131,7 +137,7 @@ def _marked(shown: Series, limits: tuple[float, float], time: float) -> tuple[np
 
 
 def _picture(shown: Series, low: float, high: float) -> np.ndarray:
-    """Columns from top to bottom, time from left to right, as colours, (H, W, 3) uint8."""
+    """Return the values as colours, (H, W, 3) uint8: columns from top to bottom, time from left to right."""
     from matplotlib import colormaps
 
     across = np.linspace(0, len(shown.times) - 1, _WIDTH).round().astype(int)

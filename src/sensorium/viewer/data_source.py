@@ -1,4 +1,4 @@
-"""What a page of recorded data shows: a thing that can be brought to any step, with images and arrays beside it."""
+"""The source of a page: recorded data that can be shown at any step, with images and arrays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from sensorium.worlds import Scene
 
 POINTS = 1000
-"""Points of a line over time, about."""
+"""Approximate number of points of a line."""
 _POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
-_NAMED: dict[int, tuple[str, ...]] = {
+_COLUMN_NAMES: dict[int, tuple[str, ...]] = {
     1: ("",),
     3: _POSE[:3],
     4: _POSE[3:],
     7: _POSE,
     13: (*_POSE, "vx", "vy", "vz", "wx", "wy", "wz"),
 }
-"""What columns are called where nothing else says so."""
+"""Number of columns -> their default names."""
 
 
 class Series(NamedTuple):
@@ -28,77 +28,77 @@ class Series(NamedTuple):
     times: np.ndarray
     """Seconds since the first step, (n,)."""
     measured: np.ndarray
-    """(n, columns) float64."""
+    """Values, (n, columns) float64."""
     truth: np.ndarray | None
-    """Ground truth of the same shape, where it was recorded beside."""
+    """Ground truth of the same shape, if it was recorded."""
     labels: Sequence[str]
     """Names of the columns."""
 
 
 class Texts(NamedTuple):
-    """What a sensor said in words, one entry for each step."""
+    """The texts of a sensor, one per step."""
 
-    said: list[str]
+    entries: list[str]
 
 
 class PageSource(Protocol):
-    """A data set or a recording, at one of its episodes or envs. One thread at a time may use it."""
+    """A dataset or a recording, at one of its episodes or envs. Not thread-safe."""
 
     title: str
-    """What it is, in words: "the data set data/pick"."""
+    """What it is, in words: "the dataset data/pick"."""
     kind: str
-    """What one chooses from: "Episode" or "Env"."""
+    """What the user chooses from: "Episode" or "Env"."""
     keys: list[int]
-    """Their numbers, in order."""
+    """Numbers of the episodes or envs, in order."""
     key: int
-    """The one that is chosen."""
+    """The chosen episode or env."""
     scene: Scene
-    """The scene of it, built; may be another one after :meth:`choose`."""
+    """Its scene, built. It can be another one after :meth:`choose`."""
     env: int
-    """Which env of that scene."""
+    """The env of that scene."""
     hidden: frozenset[str]
-    """uuids of cameras whose place is not known at every step."""
+    """uuids of cameras whose pose is not known at every step."""
     n_steps: int
-    """How many steps can be shown."""
+    """Number of steps that can be shown."""
     dt: float
-    """Seconds from one to the next."""
+    """Seconds from one step to the next."""
     images: dict[str, str]
-    """Name -> kind ("rgb", "depth", ...) of the images."""
+    """Image name -> kind ("rgb", "depth", ...)."""
     names: list[str]
-    """Of the arrays and texts."""
+    """Names of the arrays and texts."""
 
     def label(self, key: int) -> str:
-        """A line about an episode or env, unlike those of all others."""
+        """Return a unique line of text about an episode or env."""
         ...
 
     def choose(self, key: int) -> None:
-        """Go to an episode or env."""
+        """Switch to another episode or env."""
         ...
 
     def pose(self, step: int) -> None:
-        """Put everything in the scene where it was at a step."""
+        """Set the scene to a step."""
         ...
 
     def image(self, name: str, step: int) -> np.ndarray:
-        """An image as it was recorded, (H, W, ...)."""
+        """Return a recorded image, (H, W, ...)."""
         ...
 
     def series(self, name: str) -> Series | Texts:
-        """An array over all steps."""
+        """Return an array or the texts over all steps."""
         ...
 
     def close(self) -> None:
-        """Free the scene, and close files."""
+        """Free the scene and close the files."""
         ...
 
 
 def as_columns(values: np.ndarray) -> np.ndarray:
-    """Rows of any shape as (n, columns) float64."""
+    """Return rows of any shape as (n, columns) float64."""
     return np.asarray(values, np.float64).reshape(len(values), -1)
 
 
-def names_of(count: int, known: Sequence[str] = ()) -> Sequence[str]:
-    """Names of that many columns: those that are known, if they are as many."""
+def column_names(count: int, known: Sequence[str] = ()) -> Sequence[str]:
+    """Return names for ``count`` columns: the known ones if their number matches, else default names."""
     if len(known) == count:
         return known
-    return _NAMED.get(count, tuple(map(str, range(count))))
+    return _COLUMN_NAMES.get(count, tuple(map(str, range(count))))

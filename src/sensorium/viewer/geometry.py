@@ -1,4 +1,4 @@
-"""The geoms of a model as triangle meshes: one mesh for all geoms of one form, which differ in pose, scale, colour."""
+"""The geoms of a model as triangle meshes. Geoms of one shape share a mesh and differ in pose, scale and colour."""
 
 from __future__ import annotations
 
@@ -8,74 +8,74 @@ import mujoco
 import numpy as np
 
 _G = mujoco.mjtGeom
-_AROUND = 64
-"""Corners of what is round."""
+_N_AROUND = 64
+"""Number of vertices around round shapes."""
 _SMOOTH = 0.8
-"""Cosine of the angle between a face and the normal of its corner beyond which there is an edge, as in MuJoCo."""
+"""Minimum cosine of the angle between a face and the normal of its vertex for smooth shading, as in MuJoCo."""
 _DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0])
-"""What MuJoCo gives geoms that name no colour: then the material's counts."""
+"""MuJoCo's default colour of geoms, for which the colour of the material is used."""
 _RGB_ROLE = int(mujoco.mjtTextureRole.mjTEXROLE_RGB)
 
 
 class Mesh(NamedTuple):
-    """Triangles. Vertices are shared where the surface is smooth, and only there."""
+    """A triangle mesh. Vertices are shared only where the surface is smooth."""
 
     vertices: np.ndarray
-    """(n, 3), m."""
+    """Positions in metres, (n, 3)."""
     faces: np.ndarray
-    """Corners of the triangles, counter-clockwise seen from outside, (m, 3)."""
+    """Vertices of the triangles, counter-clockwise seen from outside, (m, 3)."""
     uv: np.ndarray | None = None
-    """Where each vertex lies in the texture, from its lower left corner, (n, 2)."""
+    """Texture coordinates of the vertices from the lower left corner, (n, 2)."""
 
 
 class GeomBatch(NamedTuple):
-    """Geoms of one form."""
+    """Geoms that share a mesh."""
 
     mesh: Mesh
     geoms: np.ndarray
-    """Numbers of the geoms, (k,)."""
+    """Ids of the geoms, (k,)."""
     scales: np.ndarray
     """Scale of the mesh along its axes, (k, 3)."""
     rgba: np.ndarray
-    """(k, 4) in [0, 1]."""
+    """Colours in [0, 1], (k, 4)."""
     collision: bool
-    """Whether they are of the groups that MuJoCo does not draw by default."""
+    """Whether they are in the groups that MuJoCo does not draw by default."""
     flat: bool
-    """Whether faces are flat."""
+    """Whether faces are shaded flat."""
     texture: np.ndarray | None
-    """(H, W, 3) uint8, for all of them."""
+    """Texture of all of them, (H, W, 3) uint8."""
 
 
 def infinite_planes(model: mujoco.MjModel) -> np.ndarray:
-    """Numbers of the planes that have no end."""
+    """Return the ids of infinite planes."""
     plane = (model.geom_type == int(_G.mjGEOM_PLANE)) & (model.geom_size[:, :2] <= 0).any(axis=1)
     return np.flatnonzero(plane)
 
 
-def parts(model: mujoco.MjModel) -> list[GeomBatch]:
-    """All geoms but endless planes, grouped by form."""
-    endless = set(infinite_planes(model).tolist())
+def geom_batches(model: mujoco.MjModel) -> list[GeomBatch]:
+    """Return all visible geoms except infinite planes, grouped by shape."""
+    infinite = set(infinite_planes(model).tolist())
     groups: dict[tuple, list[int]] = {}
     for geom in range(model.ngeom):
-        if geom not in endless and geom_rgba(model, geom)[3] > 0:
-            groups.setdefault((*_form(model, geom), bool(model.geom_group[geom] > 2)), []).append(geom)
-    return [_part(model, np.array(geoms)) for geoms in groups.values()]
+        if geom not in infinite and geom_rgba(model, geom)[3] > 0:
+            groups.setdefault((*_shape(model, geom), bool(model.geom_group[geom] > 2)), []).append(geom)
+    return [_batch(model, np.array(geoms)) for geoms in groups.values()]
 
 
-def _form(model: mujoco.MjModel, geom: int) -> tuple:
-    """What geoms must have in common to share a mesh."""
+def _shape(model: mujoco.MjModel, geom: int) -> tuple:
+    """Return a key that geoms must have in common to share a mesh."""
     kind, size = int(model.geom_type[geom]), model.geom_size[geom]
     if kind in (_G.mjGEOM_MESH, _G.mjGEOM_SDF):
         number = _texture_of(model, geom) if model.mesh_texcoordadr[model.geom_dataid[geom]] >= 0 else -1
         return kind, int(model.geom_dataid[geom]), number
     if kind == _G.mjGEOM_HFIELD:
         return kind, int(model.geom_dataid[geom]), -1
-    if kind == _G.mjGEOM_CAPSULE:  # its ends would not stay round if it were scaled
+    if kind == _G.mjGEOM_CAPSULE:  # scaling would deform its round ends
         return kind, float(size[0]), float(size[1])
     return int(_G.mjGEOM_ELLIPSOID if kind == _G.mjGEOM_SPHERE else kind), 0, 0
 
 
-def _part(model: mujoco.MjModel, geoms: np.ndarray) -> GeomBatch:
+def _batch(model: mujoco.MjModel, geoms: np.ndarray) -> GeomBatch:
     first = int(geoms[0])
     kind, data = int(model.geom_type[first]), int(model.geom_dataid[first])
     sizes = model.geom_size[geoms]
@@ -110,7 +110,7 @@ def _part(model: mujoco.MjModel, geoms: np.ndarray) -> GeomBatch:
 
 
 def geom_rgba(model: mujoco.MjModel, geom: int, textured: bool = False) -> np.ndarray:
-    """A geom's colour; a texture that is not drawn as such counts by its mean."""
+    """Return the colour of a geom, (4,). A texture that is not drawn contributes its mean colour."""
     rgba, material = model.geom_rgba[geom].astype(float), int(model.geom_matid[geom])
     if material >= 0:
         if np.allclose(rgba, _DEFAULT_RGBA):
@@ -127,7 +127,7 @@ def _texture_of(model: mujoco.MjModel, geom: int) -> int:
 
 
 def _texels(model: mujoco.MjModel, number: int) -> np.ndarray:
-    """A texture, (H, W, 3) uint8; the faces of a cube lie below one another."""
+    """Return a texture, (H, W, 3) uint8; the faces of a cube are below one another."""
     height, width = int(model.tex_height[number]), int(model.tex_width[number])
     channels, start = int(model.tex_nchannel[number]), int(model.tex_adr[number])
     texels = model.tex_data[start : start + height * width * channels].reshape(height, width, channels)
@@ -138,7 +138,7 @@ def _texels(model: mujoco.MjModel, number: int) -> np.ndarray:
 
 
 def box() -> Mesh:
-    """From -1 to 1 along all axes."""
+    """Return a box from -1 to 1 along all axes."""
     corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
     sides = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
     faces = np.arange(24).reshape(6, 4)[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)
@@ -146,18 +146,18 @@ def box() -> Mesh:
 
 
 def plane() -> Mesh:
-    """A square from -1 to 1 in x and y, seen from above."""
+    """Return a square from -1 to 1 in x and y that faces up."""
     return Mesh(np.array([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], float), np.array([[0, 1, 2], [0, 2, 3]]))
 
 
 def cylinder() -> Mesh:
-    """Of radius 1 about z, from -1 to 1."""
-    angle = np.arange(_AROUND) * 2 * np.pi / _AROUND
+    """Return a cylinder of radius 1 around z, from -1 to 1."""
+    angle = np.arange(_N_AROUND) * 2 * np.pi / _N_AROUND
     ring = np.column_stack([np.cos(angle), np.sin(angle)])
-    low, high = (np.column_stack([ring, np.full(_AROUND, z)]) for z in (-1.0, 1.0))
-    here = np.arange(_AROUND)
-    there = (here + 1) % _AROUND
-    n = _AROUND
+    low, high = (np.column_stack([ring, np.full(_N_AROUND, z)]) for z in (-1.0, 1.0))
+    here = np.arange(_N_AROUND)
+    there = (here + 1) % _N_AROUND
+    n = _N_AROUND
     wall = np.vstack([np.column_stack([here, there, n + there]), np.column_stack([here, n + there, n + here])])
     fan = np.column_stack([np.zeros(n - 2, int), here[1:-1], here[2:]])
     faces = np.vstack([wall, 2 * n + fan[:, ::-1], 3 * n + fan])
@@ -165,31 +165,31 @@ def cylinder() -> Mesh:
 
 
 def capsule(radius: float, half: float) -> Mesh:
-    """About z, its cylinder from -half to half; a ball where ``half`` is 0."""
-    rows = _AROUND // 4
+    """Return a capsule around z, with its cylinder from -half to half; a ball if ``half`` is 0."""
+    rows = _N_AROUND // 4
     up = np.linspace(0, np.pi / 2, rows + 1)
     height = np.concatenate([-np.sin(up[::-1]), np.sin(up)] if half else [-np.sin(up[::-1]), np.sin(up[1:])])
     around = np.concatenate([np.cos(up[::-1]), np.cos(up)] if half else [np.cos(up[::-1]), np.cos(up[1:])])
     shift = np.where(np.arange(len(height)) <= rows, -half, half)
-    angle = np.arange(_AROUND) * 2 * np.pi / _AROUND
+    angle = np.arange(_N_AROUND) * 2 * np.pi / _N_AROUND
     grid = np.stack(
         [
             radius * np.outer(around, np.cos(angle)),
             radius * np.outer(around, np.sin(angle)),
-            np.repeat((radius * height + shift)[:, None], _AROUND, axis=1),
+            np.repeat((radius * height + shift)[:, None], _N_AROUND, axis=1),
         ],
         axis=2,
     )
-    row, here = np.meshgrid(np.arange(len(height) - 1), np.arange(_AROUND), indexing="ij")
-    there = (here + 1) % _AROUND
-    a, b = row * _AROUND + here, row * _AROUND + there
-    c, d = a + _AROUND, b + _AROUND
+    row, here = np.meshgrid(np.arange(len(height) - 1), np.arange(_N_AROUND), indexing="ij")
+    there = (here + 1) % _N_AROUND
+    a, b = row * _N_AROUND + here, row * _N_AROUND + there
+    c, d = a + _N_AROUND, b + _N_AROUND
     faces = np.concatenate([np.stack([a, b, d], -1).reshape(-1, 3), np.stack([a, d, c], -1).reshape(-1, 3)])
     return Mesh(grid.reshape(-1, 3), faces)
 
 
 def height_field(model: mujoco.MjModel, number: int) -> Mesh:
-    """The surface of a height field, in the frame of its geom."""
+    """Return the surface of a height field in the frame of its geom."""
     rows, columns = int(model.hfield_nrow[number]), int(model.hfield_ncol[number])
     start, (x, y, top, _) = int(model.hfield_adr[number]), model.hfield_size[number]
     heights = model.hfield_data[start : start + rows * columns].reshape(rows, columns) * top
@@ -202,7 +202,7 @@ def height_field(model: mujoco.MjModel, number: int) -> Mesh:
 
 
 def model_mesh(model: mujoco.MjModel, number: int) -> Mesh:
-    """A mesh of the model: corners that share a place but not a normal stay apart, so that edges stay sharp."""
+    """Return a mesh of the model. Vertices at one position with different normals are separate, so edges are sharp."""
     part = slice(int(model.mesh_faceadr[number]), int(model.mesh_faceadr[number] + model.mesh_facenum[number]))
     faces, normals = model.mesh_face[part], model.mesh_facenormal[part].astype(np.int64)
     places = model.mesh_vert[int(model.mesh_vertadr[number]) + faces].astype(float)

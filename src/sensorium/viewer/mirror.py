@@ -1,4 +1,4 @@
-"""One env of a world on the host, to be drawn."""
+"""A copy of one env on the host, for drawing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from sensorium.worlds import World
 
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _LOOKS = ("geom_", "mat_", "site_")
-"""Model fields by which geometry looks as it does."""
-_ASIDE = 4.0
-"""How much larger the model is than where most geoms are, if some are put aside."""
+"""Beginnings of the model fields that affect the appearance."""
+_PARKED = 4.0
+"""Ratio of the model's extent to that of most geoms above which some geoms are assumed to be parked far away."""
 
 
 class Mirror:
-    """A copy of one env: its model with the values of its own, and its poses. Costs nothing until it is updated.
+    """A copy of one env: its model with the values of this env, and its poses. Costs nothing until it is updated.
 
-    The world itself is left alone: nothing is bound in it that every step would have to fill.
+    It binds no fields of the world, which would slow down every step.
+
+    Args:
+        world: the world.
+
+    Attributes:
+        model: copy of the model, with the per-env values of the last :meth:`update_model`.
+        data: state and poses of the last :meth:`update`.
     """
 
     def __init__(self, world: World) -> None:
@@ -28,17 +35,17 @@ class Mirror:
         self.data = mujoco.MjData(self.model)
 
     def update(self, env: int) -> None:
-        """Take over state and poses of an env as they are now."""
+        """Copy the current state of an env, and compute its poses."""
         state = self.world.get_state()[env].double().numpy(force=True)
         mujoco.mj_setState(self.model, self.data, state, _STATE)
         mujoco.mj_kinematics(self.model, self.data)
 
     def update_model(self, env: int) -> bool:
-        """Take over the fields of the model that have a value per env; whether anything looks different now."""
+        """Copy the model fields that have values per env; return whether the appearance changed."""
         changed = False
         for name, values in self.world.expanded.items():
             target = getattr(self.model, name, None)
-            if not isinstance(target, np.ndarray):  # an option of the engine
+            if not isinstance(target, np.ndarray):  # an option of the physics engine
                 continue
             own = values[env].numpy(force=True).reshape(target.shape)
             if not np.array_equal(target, own.astype(target.dtype)):
@@ -46,32 +53,32 @@ class Mirror:
                 changed |= name.startswith(_LOOKS)
         return changed
 
-    def middle(self) -> tuple[np.ndarray, float]:
-        """Middle and size, m, of what there is to see; things that are put aside, far away, do not count."""
+    def visible_region(self) -> tuple[np.ndarray, float]:
+        """Return the center (3,) and the extent of the visible geoms in metres, without objects parked far away."""
         model = self.model
         center, extent = np.array(model.stat.center), float(model.stat.extent)
         shown = (model.geom_rbound > 0) & (model.geom_group <= 2)
         if shown.any():
-            places, radii = self.data.geom_xpos[shown], model.geom_rbound[shown]
-            crowd = np.median(places, axis=0)
-            away = np.linalg.norm(places - crowd, axis=1)
-            size = float(max(4 * np.quantile(away, 0.8), 4 * np.median(radii)))
-            if extent > _ASIDE * size:
-                return crowd, size
+            positions, radii = self.data.geom_xpos[shown], model.geom_rbound[shown]
+            median = np.median(positions, axis=0)
+            distances = np.linalg.norm(positions - median, axis=1)
+            size = float(max(4 * np.quantile(distances, 0.8), 4 * np.median(radii)))
+            if extent > _PARKED * size:
+                return median, size
         return center, extent
 
     @property
     def geom_quats(self) -> np.ndarray:
-        """Orientations of all geoms in the world, (n, 4)."""
+        """Orientations of all geoms in the world frame, (n, 4)."""
         return multiply(self.data.xquat[self.model.geom_bodyid], self.model.geom_quat)
 
     def site_quats(self, sites: np.ndarray) -> np.ndarray:
-        """Orientations of some sites in the world, (n, 4)."""
+        """Return the orientations of some sites in the world frame, (n, 4)."""
         return multiply(self.data.xquat[self.model.site_bodyid[sites]], self.model.site_quat[sites])
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Products of quaternions (n, 4)."""
+    """Return the products of quaternions, (n, 4)."""
     w, x, y, z = a.T
     v, i, j, k = b.T
     return np.stack(

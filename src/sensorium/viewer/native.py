@@ -1,4 +1,4 @@
-"""MuJoCo's own viewer, as a window on one env."""
+"""MuJoCo's own viewer as a window on one env."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPACE, _RIGHT, _BACKSPACE = 32, 262, 259
 
 
 class NativeViewer(Viewer):
-    """MuJoCo's passive viewer. Keys: space pauses and resumes, the right arrow steps, backspace resets the env."""
+    """MuJoCo's passive viewer. Space pauses and resumes, the right arrow makes one step, backspace resets the env."""
 
     def __init__(self, scene: Scene, env: int) -> None:
         super().__init__(scene, env)
@@ -29,7 +29,7 @@ class NativeViewer(Viewer):
         try:
             self._window = mujoco.viewer.launch_passive(self._mirror.model, self._mirror.data, key_callback=self._key)
         except RuntimeError as error:
-            raise DeviceError(f"MuJoCo's viewer does not open: {error}; use scene.view() for the browser") from error
+            raise DeviceError(f"cannot open MuJoCo's viewer: {error}; use scene.view() for the browser") from error
 
     @property
     def closed(self) -> bool:
@@ -49,7 +49,7 @@ class NativeViewer(Viewer):
         with self._window.lock():
             self._mirror.update_model(self.env)
             self._mirror.update(self.env)
-            mujoco.mj_forward(self._mirror.model, self._mirror.data)  # contacts and forces, which it can show
+            mujoco.mj_forward(self._mirror.model, self._mirror.data)  # contacts and forces, which the viewer can show
             self._window.user_scn.ngeom = 0
             painter.add_to(self._window.user_scn)
         self._window.sync()

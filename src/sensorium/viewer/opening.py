@@ -1,4 +1,4 @@
-"""Which window opens, and what is wrong when none can."""
+"""Opening the right window, and the errors if none can be opened."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sensorium.worlds import Scene
 
 _PORT = 8080
-_TRIED = 100
-"""Ports that are tried one after the other."""
+_MAX_TRIED = 100
+"""Number of ports that are tried."""
 
 
 def open_viewer(scene: Scene, port: int | None, host: str, env: int, open_browser: bool, native: bool) -> Viewer:
@@ -28,36 +28,42 @@ def open_viewer(scene: Scene, port: int | None, host: str, env: int, open_browse
     try:
         import viser  # noqa: F401
     except ImportError as error:
-        raise DeviceError("the window in the browser needs viser: pip install 'sensorium[view]'") from error
+        raise DeviceError("the browser viewer needs viser: pip install 'sensorium[view]'") from error
     from sensorium.viewer.browser import BrowserViewer
 
     return BrowserViewer(scene, env, host, find_port(host, port), open_browser)
 
 
 def find_port(host: str, port: int | None) -> int:
-    """A port that is free: the one that was asked for, or the next from 8080 on."""
+    """Return a free port: the given one, or the first free one from 8080 on.
+
+    Raises:
+        OptionError: the port is invalid or in use.
+    """
     if port is not None:
         if not isinstance(port, int) or not 1 <= port <= 65535:
             raise OptionError(f"port must be an integer in [1, 65535], got {port!r}")
         problem = _problem(host, port)
         if problem is not None:
             raise OptionError(
-                f"port {port} of {host} cannot be used: {problem}; give another, or none to find a free one"
+                f"port {port} of {host} cannot be used: {problem}; choose another port, or omit it to find a free one"
             )
         return port
-    for candidate in range(_PORT, _PORT + _TRIED):
+    for candidate in range(_PORT, _PORT + _MAX_TRIED):
         problem = _problem(host, candidate)
         if problem is None:
             return candidate
-    raise OptionError(f"no port from {_PORT} to {_PORT + _TRIED - 1} of {host} can be used: {problem}; give a port")
+    raise OptionError(
+        f"no port from {_PORT} to {_PORT + _MAX_TRIED - 1} of {host} can be used: {problem}; choose a port"
+    )
 
 
 def _problem(host: str, port: int) -> str | None:
-    """Why a port cannot be listened on; None if it can."""
+    """Return why a port cannot be listened on, or None if it can."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: not those just left
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the server: recently closed ports are ok
             trial.bind(address)
     except OSError as error:
         return error.strerror or str(error)
@@ -67,6 +73,6 @@ def _problem(host: str, port: int) -> str | None:
 def _check_display() -> None:
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise DeviceError(
-            "MuJoCo's viewer needs a display, and this machine has none (neither DISPLAY nor WAYLAND_DISPLAY is set); "
-            "use scene.view(), and open the address that it prints in a browser"
+            "MuJoCo's viewer needs a display, but neither DISPLAY nor WAYLAND_DISPLAY is set; "
+            "use scene.view() without native, and open the printed address in a browser"
         )

@@ -1,11 +1,11 @@
-"""What pages in the browser share: the server, where the person stands at first, and pictures to look at."""
+"""Common parts of the pages in the browser: the server, the initial camera, and displayable images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+import mujoco
 import numpy as np
 import rich
 import viser
@@ -14,19 +14,19 @@ from sensorium.viewer.stage import Stage
 
 
 def start_server(host: str, port: int) -> viser.ViserServer:
-    """Serve an empty page."""
+    """Start a server with an empty page."""
     with _quiet():
         return viser.ViserServer(host=host, port=port, label="Sensorium", verbose=False)
 
 
 def stop_server(server: viser.ViserServer) -> None:
-    """Stop serving it."""
+    """Stop a server."""
     with _quiet():
         server.stop()
 
 
-def tell_address(what: str, address: str, open_browser: bool) -> None:
-    """Print where something is shown, and open it in this machine's browser if that is wanted."""
+def print_address(what: str, address: str, open_browser: bool) -> None:
+    """Print the address of a page; with ``open_browser`` also open it in the browser of this machine."""
     print(f"Sensorium: {what} is shown at {address}", flush=True)
     if open_browser:
         import webbrowser
@@ -35,7 +35,7 @@ def tell_address(what: str, address: str, open_browser: bool) -> None:
 
 
 def arrange(server: viser.ViserServer, stage: Stage) -> None:
-    """Light, theme, and where the person stands at first."""
+    """Set lights, theme and the initial camera."""
     server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
     server.gui.main_panel.dock_right()
     server.scene.configure_default_lights(cast_shadow=True)
@@ -46,14 +46,14 @@ def arrange(server: viser.ViserServer, stage: Stage) -> None:
     camera.near, camera.far = stage.extent / 200, stage.extent * 200
 
 
-def bodies_to_follow(model: Any) -> dict[str, int]:
-    """Name -> body, of those that have a name."""
+def bodies_to_follow(model: mujoco.MjModel) -> dict[str, int]:
+    """Return the named bodies: name -> id."""
     return {model.body(i).name: i for i in range(1, model.nbody) if model.body(i).name}
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep viser's own messages from the terminal."""
+    """Suppress the terminal output of viser during the block."""
     console = rich.get_console()
     quiet, console.quiet = console.quiet, True
     try:
@@ -63,7 +63,7 @@ def _quiet() -> Iterator[None]:
 
 
 def displayed(picture: np.ndarray) -> np.ndarray:
-    """What ``as_picture`` gives, as (H, W, 3) uint8: depth as colours, white where there is none."""
+    """Return the result of ``as_picture`` as (H, W, 3) uint8. Depth is coloured, white where it is not finite."""
     if picture.dtype == np.uint8:
         return picture
     if picture.ndim == 2:

@@ -1,4 +1,4 @@
-"""A live plot of one sensor: what it measured over the last seconds, beside ground truth."""
+"""Live plot of one sensor: its measurements over the last seconds beside ground truth."""
 
 from __future__ import annotations
 
@@ -6,41 +6,50 @@ from typing import Any
 
 import numpy as np
 import torch
+import viser
 
 from sensorium.sensors.base import Sensor
 from sensorium.sensors.plotting import _flat
 
 SECONDS = 5.0
-_POINTS = 500
-"""Points of a line, at most."""
-_LINES = 6
-"""Columns up to which a field is drawn as lines; beyond, its values now are an image."""
+_MAX_POINTS = 500
+"""Maximum number of points of a line."""
+_MAX_LINES = 6
+"""Maximum number of columns that are drawn as lines; fields with more are shown as an image of their current values."""
 _TRUTH = "#30343b"
 _COLOURS = ("#c8502d", "#2f6fb0", "#3a8f4d", "#8d5bb5", "#b98a1d", "#4d5560")
 
 
-class Recording:
-    """What one field of a sensor read in one env over the last seconds. Kept where the sensor's readings are."""
+class SensorHistory:
+    """The readings of one field of a sensor in one env over the last seconds, kept on the sensor's device.
+
+    Args:
+        sensor: the sensor.
+        field: name of the field; "value" for a sensor that reads a plain tensor.
+        env: number of the env.
+        dt: seconds per step.
+        seconds: duration of the history.
+    """
 
     def __init__(self, sensor: Sensor[Any], field: str, env: int, dt: float, seconds: float = SECONDS) -> None:
         self.sensor, self.field, self.env = sensor, field, env
         self.shape = tuple(self._values(sensor.read()).shape)
         self.n_columns = int(np.prod(self.shape, dtype=int))
-        self.stride = max(1, round(seconds / dt / _POINTS))
+        self.stride = max(1, round(seconds / dt / _MAX_POINTS))
         self.dt = dt * self.stride
         self._ring: torch.Tensor | None = None
         self._taken = self._skipped = 0
-        if self.n_columns <= _LINES:
+        if self.n_columns <= _MAX_LINES:
             length = max(2, round(seconds / self.dt))
             self._ring = torch.zeros(length, 2, self.n_columns, device=self._values(sensor.read()).device)
 
     @property
     def is_image(self) -> bool:
-        """Whether it has too many columns for lines."""
+        """Whether the field has too many columns for lines."""
         return self._ring is None
 
     def take(self) -> None:
-        """Keep what is read now. Never waits for the device."""
+        """Store the current reading. Does not synchronise with the device."""
         if self._ring is None:
             return
         self._skipped += 1
@@ -53,7 +62,7 @@ class Recording:
         self._taken += 1
 
     def lines(self) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds before now, (n,), and values (n, 2, columns): measured and ground truth, oldest first."""
+        """Return times relative to now in seconds, (n,), and measured and true values (n, 2, columns), oldest first."""
         assert self._ring is not None
         length = len(self._ring)
         count = min(self._taken, length)
@@ -61,7 +70,7 @@ class Recording:
         return -self.dt * np.arange(count - 1, -1, -1), values
 
     def image(self) -> np.ndarray:
-        """What is read now: measured above ground truth, as colours, (H, W, 3) uint8."""
+        """Return the current reading as colours, (H, W, 3) uint8: measured above ground truth."""
         from matplotlib import colormaps
 
         vectors = self.field in self.sensor.vector_fields
@@ -77,37 +86,37 @@ class Recording:
         rows = max(times, min(12, 240 // values.shape[0]))
         return np.repeat(np.repeat((colours * 255).astype(np.uint8), times, axis=1), rows, axis=0)
 
-    def _values(self, reading: Any) -> torch.Tensor:
-        tensor = reading if isinstance(reading, torch.Tensor) else getattr(reading, self.field)
+    def _values(self, reading: object) -> torch.Tensor:
+        tensor: torch.Tensor = reading if isinstance(reading, torch.Tensor) else getattr(reading, self.field)
         own = tensor[self.env]
         return own[0] if self.sensor.options.history_length else own
 
 
 def fields_of(sensor: Sensor[Any]) -> list[str]:
-    """Names of what a sensor reads; a plain tensor is "value"."""
+    """Return the names of the fields that a sensor reads; ["value"] for a plain tensor."""
     reading = sensor.read()
     if isinstance(reading, torch.Tensor):
         return ["value"]
     return [name for name, value in reading._asdict().items() if value is not None]
 
 
-def add_plot(gui: Any, recording: Recording) -> Any:
-    """The element that shows a recording."""
-    if recording.is_image:
-        return gui.add_image(recording.image(), label="measured, ground truth below", format="png")
-    labels = "xyz" if recording.n_columns == 3 else [str(i) for i in range(recording.n_columns)]
+def add_plot(gui: viser.GuiApi, history: SensorHistory) -> viser.GuiImageHandle | viser.GuiUplotHandle:
+    """Add the element that shows a history to the panel."""
+    if history.is_image:
+        return gui.add_image(history.image(), label="measured, ground truth below", format="png")
+    labels = "xyz" if history.n_columns == 3 else [str(i) for i in range(history.n_columns)]
     series: list[Any] = [{"label": "s"}]
-    for truth in (False, True):  # truth last, on top: measured is noisier and would hide it
+    for truth in (False, True):  # ground truth last, on top of the noisier measurements
         for column, label in enumerate(labels):
             name = "truth" if truth else "measured"
-            text = name if recording.n_columns == 1 else f"{label} {name}"
-            look = (
+            text = name if history.n_columns == 1 else f"{label} {name}"
+            style = (
                 {"stroke": _TRUTH, "width": 1, "dash": [4, 4]} if truth else {"stroke": _COLOURS[column], "width": 1.5}
             )
-            series.append({"label": text, **look})
-    start = -recording.dt * (len(recording._ring) - 1) if recording._ring is not None else -SECONDS
+            series.append({"label": text, **style})
+    start = -history.dt * (len(history._ring) - 1) if history._ring is not None else -SECONDS
     return gui.add_uplot(
-        _data(recording),
+        _data(history),
         tuple(series),
         scales={"x": {"time": False, "auto": False, "range": (start, 0.0)}, "y": {"auto": True}},
         title="measured; dashed: ground truth",
@@ -116,15 +125,15 @@ def add_plot(gui: Any, recording: Recording) -> Any:
     )
 
 
-def update_plot(element: Any, recording: Recording) -> None:
-    """Show what the recording has now."""
-    if recording.is_image:
-        element.image = recording.image()
+def update_plot(element: viser.GuiImageHandle | viser.GuiUplotHandle, history: SensorHistory) -> None:
+    """Show the current content of a history."""
+    if history.is_image:
+        element.image = history.image()
     else:
-        element.data = _data(recording)
+        element.data = _data(history)
 
 
-def _data(recording: Recording) -> tuple[np.ndarray, ...]:
-    times, values = recording.lines()
+def _data(history: SensorHistory) -> tuple[np.ndarray, ...]:
+    times, values = history.lines()
     columns = values.reshape(len(times), -1).T.astype(np.float64)
     return (times.astype(np.float64), *(np.ascontiguousarray(column) for column in columns))

@@ -1,30 +1,46 @@
-"""The scene in 3D: geoms, sensors, and what sensors paint, as nodes of a viser scene."""
+"""The scene in 3D: geoms, sensors and debug drawings of sensors, as nodes of a viser scene."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
+import viser
 
 from sensorium.cameras import CameraSensor
 from sensorium.cameras.tone import decode_srgb
-from sensorium.viewer.geometry import GeomBatch, capsule, geom_rgba, infinite_planes, parts
+from sensorium.viewer.geometry import GeomBatch, capsule, geom_batches, geom_rgba, infinite_planes
 from sensorium.viewer.mirror import Mirror
 from sensorium.worlds import Painter
 
+if TYPE_CHECKING:
+    import trimesh
+
 _FRAME = 0.08
-"""Length of the axes of a sensor's frame, m."""
+"""Length of the axes of a sensor's frame in metres."""
 _BALL = capsule(1.0, 0.0)
 
 
 class Stage:
-    """Nodes under "/world"; that one is moved to follow a body, so that the person's own view stays as it is."""
+    """The nodes below "/world". To follow a body, that node moves, so that the user's camera stays unchanged.
+
+    Args:
+        server: the viser server.
+        mirror: the env to draw.
+        cameras: cameras whose frusta are drawn.
+        around: center (3,) and extent of the scene in metres. Default: those of the model.
+
+    Attributes:
+        show_collision: whether collision geoms (groups 3 to 5) are drawn.
+        show_sensors: whether frames of sensors and frusta of cameras are drawn.
+        show_debug: whether debug drawings of sensors are drawn.
+    """
 
     def __init__(
         self,
-        server: Any,
+        server: viser.ViserServer,
         mirror: Mirror,
         cameras: Sequence[CameraSensor],
         around: tuple[np.ndarray, float] | None = None,
@@ -36,9 +52,9 @@ class Stage:
         self.center, self.extent = around or (np.array(model.stat.center), float(model.stat.extent))
         self._root = self._api.add_frame("/world", show_axes=False)
         self._sites = np.array([i for i in range(model.nsite) if model.site(i).name.endswith(":site")], int)
-        self._geoms: list[tuple[Any, GeomBatch]] = []
-        self._planes: list[tuple[Any, int]] = []
-        self._painted: dict[str, tuple[Any, int]] = {}
+        self._geoms: list[tuple[viser.BatchedMeshHandle, GeomBatch]] = []
+        self._planes: list[tuple[viser.GridHandle, int]] = []
+        self._painted: dict[str, tuple[viser.SceneNodeHandle, int]] = {}
         self.show_collision = False
         self.show_sensors = True
         self.show_debug = True
@@ -48,14 +64,14 @@ class Stage:
     # -- geoms --------------------------------------------------------------------------------------------------------
 
     def build_geoms(self) -> None:
-        """Make the nodes of all geoms anew."""
+        """Create the nodes of all geoms again."""
         for node, _ in (*self._geoms, *self._planes):
             node.remove()
         model = self._mirror.model
-        self._geoms = [(self._add_part(i, part), part) for i, part in enumerate(parts(model))]
+        self._geoms = [(self._add_part(i, part), part) for i, part in enumerate(geom_batches(model))]
         self._planes = [(self._add_plane(int(geom)), int(geom)) for geom in infinite_planes(model)]
 
-    def _add_part(self, number: int, part: GeomBatch) -> Any:
+    def _add_part(self, number: int, part: GeomBatch) -> viser.BatchedMeshHandle:
         name = f"/world/geoms/{number}"
         count = len(part.geoms)
         poses = {
@@ -77,11 +93,11 @@ class Stage:
             **poses,
         )
 
-    def _add_plane(self, geom: int) -> Any:
+    def _add_plane(self, geom: int) -> viser.GridHandle:
         rgba = geom_rgba(self._mirror.model, geom)
-        towards = 1.0 if rgba[:3].mean() < 0.5 else 0.0  # lines that stand out from the plane, not too much
+        towards = 1.0 if rgba[:3].mean() < 0.5 else 0.0  # lines that stand out slightly from the plane
         fine, coarse = (rgba[:3] + amount * (towards - rgba[:3]) for amount in (0.12, 0.25))
-        cell = 10.0 ** np.floor(np.log10(max(self.extent, 1e-3)))  # so that some lines are in sight at every scale
+        cell = 10.0 ** np.floor(np.log10(max(self.extent, 1e-3)))  # so that some lines are visible at every scale
         return self._api.add_grid(
             f"/world/planes/{geom}",
             infinite_grid=True,
@@ -124,7 +140,7 @@ class Stage:
             self._frusta.append(node)
 
     def set_visible(self) -> None:
-        """Show and hide what the switches say."""
+        """Apply the switches."""
         for node, part in self._geoms:
             node.visible = not part.collision or self.show_collision
         for node in (*self._frusta, *([self._frames] if self._frames is not None else [])):
@@ -133,7 +149,13 @@ class Stage:
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self, env: int, painter: Painter, follow: int) -> None:
-        """Put everything where it is now; ``follow`` is a body, or -1."""
+        """Move all nodes to the current poses.
+
+        Args:
+            env: number of the env.
+            painter: debug drawings.
+            follow: id of the body to follow, or -1.
+        """
         mirror = self._mirror
         data = mirror.data
         quats = mirror.geom_quats
@@ -155,7 +177,10 @@ class Stage:
         self._root.position = np.zeros(3) if follow < 0 else self.center - data.xpos[follow]
 
     def _paint(self, painter: Painter) -> None:
-        """Lines and arrows of one width together, and all balls; nodes are made anew where their number changes."""
+        """Draw shapes: one node for all balls, and one per width of lines and of arrows.
+
+        A node is created again if the number of its shapes changes.
+        """
         groups: dict[str, list[Any]] = {}
         for shape in painter.shapes:
             ball = shape.kind == mujoco.mjtGeom.mjGEOM_SPHERE
@@ -209,7 +234,7 @@ class Stage:
         self._painted[kind] = (node, len(shapes))
 
 
-def _textured(part: GeomBatch) -> Any:
+def _textured(part: GeomBatch) -> trimesh.Trimesh:
     import trimesh
     from PIL import Image
 
@@ -217,12 +242,12 @@ def _textured(part: GeomBatch) -> Any:
     material = trimesh.visual.material.PBRMaterial(
         baseColorTexture=Image.fromarray(part.texture), baseColorFactor=rgba, metallicFactor=0.0, roughnessFactor=0.8
     )
-    looks = trimesh.visual.TextureVisuals(uv=part.mesh.uv, material=material)
-    return trimesh.Trimesh(part.mesh.vertices, part.mesh.faces, visual=looks, process=False)
+    visual = trimesh.visual.TextureVisuals(uv=part.mesh.uv, material=material)
+    return trimesh.Trimesh(part.mesh.vertices, part.mesh.faces, visual=visual, process=False)
 
 
 def _light(colours: np.ndarray) -> np.ndarray:
-    """Colours of sRGB as amounts of light, which is what viser takes the colours of batched meshes for."""
+    """Return sRGB colours as linear light, in which viser interprets the colours of batched meshes."""
     return _bytes(decode_srgb(colours))
 
 

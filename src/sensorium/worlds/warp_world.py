@@ -80,6 +80,7 @@ class WarpWorld:
     """
 
     is_gpu = True
+    before: np.ndarray | None = None
 
     def __init__(
         self,
@@ -291,6 +292,9 @@ class WarpWorld:
         else:
             self.changes.write()
         return self._watch.report() if self._told[0] else {}
+
+    def keep_before(self, keep: bool) -> None:
+        """Do nothing: the substeps of a step are inside one CUDA graph."""
 
     def check(self) -> dict[int, str]:
         """Wait for the device, and return env -> message of what failed and was not reported yet."""

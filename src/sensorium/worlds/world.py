@@ -41,6 +41,9 @@ class World(Protocol):
     """What ``scene.add_light`` added, which the model has as lights too."""
     expanded: dict[str, torch.Tensor]
     """Model field -> what :meth:`expand` gave for it."""
+    before: np.ndarray | None
+    """Physics states before the last substep of the last step, (B, n_state), while :meth:`keep_before` is on. Always
+    None on the GPU backend."""
 
     @property
     def time(self) -> torch.Tensor:
@@ -81,6 +84,10 @@ class World(Protocol):
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
         """Set the full physics state of envs, and recompute what is derived from it; likewise."""
+        ...
+
+    def keep_before(self, keep: bool) -> None:
+        """Store the states before the last substep of each step in :attr:`before`. The GPU backend ignores this."""
         ...
 
     def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:

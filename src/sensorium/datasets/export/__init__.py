@@ -1,4 +1,4 @@
-"""Data sets in the formats of other projects."""
+"""Export of datasets to the formats of other projects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from sensorium.errors import DatasetError, OptionError, SensoriumError, did_you_
 
 class _Format(NamedTuple):
     module: str
+    """Module with a function ``write(source, folder, progress)``."""
     package: str | None
+    """Package that the module needs."""
     extra: str | None
+    """Extra of Sensorium that installs the package."""
 
 
 FORMATS = {
@@ -27,7 +30,7 @@ FORMATS = {
     "minari": _Format("sensorium.datasets.export.minari", "minari", "export"),
     "rerun": _Format("sensorium.datasets.export.rerun", "rerun", "rerun"),
 }
-"""Name -> what writes it, the package that this needs, and the extra that brings it."""
+"""Name -> format."""
 
 
 def export(
@@ -38,39 +41,39 @@ def export(
     images: bool = True,
     progress: Callable[[int], None] = lambda count: None,
 ) -> Path:
-    """Write a data set in the format of another project.
+    """Write a dataset in the format of another project.
 
-    Observation i goes with action i; formats with no place for the observation after the last action leave it out.
-    Episodes are read one after the other. The folder appears when it is complete, with ``sensorium.json``, which says
-    what every sensor became and what was left out, and why.
+    Observation i is paired with action i. Formats that have no place for the observation after the last action skip it.
+    Episodes are read one at a time. The output folder gets its name when it is complete. It contains
+    ``sensorium.json``, which lists what every sensor became, and what was skipped and why.
 
     Args:
-        dataset: a data set that ``validate`` found fine, or its folder.
-        format: "lerobot" (v3.0), "robomimic" (HDF5), "minari" or "rerun" (one .rrd an episode).
-        out: folder to write; it does not exist, or is empty.
-        images: whether to export what cameras saw.
-        progress: called with 1 when an episode is done.
+        dataset: a valid dataset (see :func:`sensorium.datasets.validate`), or its folder.
+        format: "lerobot" (version 3.0), "robomimic" (HDF5), "minari" or "rerun" (one .rrd file per episode).
+        out: output folder. It must not exist, or be empty.
+        images: whether to export camera images.
+        progress: called with 1 after each episode.
 
     Returns:
-        The folder.
+        The output folder.
 
     Raises:
-        OptionError: there is no such format, or a package that it needs is missing.
-        DatasetError: the data set was not found valid, is not complete, or the folder is not empty.
+        OptionError: the format does not exist, or a package that it needs is not installed.
+        DatasetError: the dataset is not valid or not complete, or the output folder is not empty.
 
     Example:
         >>> sn.datasets.export("data/pick", "lerobot", "data/pick-lerobot")
     """
     if format not in FORMATS:
-        hint = did_you_mean(format, FORMATS) or f"; there are {', '.join(FORMATS)}"
-        raise OptionError(f"there is no format {format!r} to export to{hint}")
+        hint = did_you_mean(format, FORMATS) or f"; the formats are {', '.join(FORMATS)}"
+        raise OptionError(f"there is no export format {format!r}{hint}")
     module, package, extra = FORMATS[format]
     if package is not None and importlib.util.find_spec(package) is None:
         raise OptionError(f"the format {format!r} needs {package}: pip install 'sensorium[{extra}]'")
     out = Path(out)
     check_free(out)
     dataset = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    with _explained(dataset.folder, out):
+    with _explain_errors(dataset.folder, out):
         source = ExportSource.of(dataset, images)
         with whole_folder(out) as folder:
             importlib.import_module(module).write(source, folder, progress)
@@ -78,8 +81,8 @@ def export(
 
 
 @contextmanager
-def _explained(folder: Path, out: Path) -> Iterator[None]:
-    """Turn what the system or a library says into an error that says what to do."""
+def _explain_errors(folder: Path, out: Path) -> Iterator[None]:
+    """Turn errors of the system or of a library into a ``DatasetError`` that says what to do."""
     import av
 
     try:
@@ -88,6 +91,6 @@ def _explained(folder: Path, out: Path) -> Iterator[None]:
         raise
     except (OSError, RuntimeError, av.FFmpegError) as error:
         raise DatasetError(
-            f"cannot export {folder} to {out}: {error}. If the disk is not full, a file of the data set is broken: "
+            f"cannot export {folder} to {out}: {error}. If the disk is not full, a file of the dataset is damaged: "
             f"run `sensorium validate {folder}`"
         ) from error

@@ -1,4 +1,4 @@
-"""A folder that is there whole or not at all."""
+"""Output folders that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -10,31 +10,42 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import PART, sync, sync_tree, writing
+from sensorium.files import PART, lock_folder, sync, sync_tree
 
 
 def check_free(out: Path) -> None:
-    """Whether a folder may be written: it does not exist, or is empty."""
+    """Check that a folder can be written: it does not exist, or is empty.
+
+    Raises:
+        DatasetError: it is a file, or is not empty.
+    """
     if out.exists() and not out.is_dir():
-        raise DatasetError(f"{out} is a file; give another folder to write into")
+        raise DatasetError(f"{out} is a file; choose another output folder")
     if out.exists() and any(out.iterdir()):
-        raise DatasetError(f"{out} is not empty; give another folder to write into, or remove it")
+        raise DatasetError(f"{out} is not empty; choose another output folder, or remove it")
 
 
 @contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """A folder under another name, which becomes ``out`` if nothing goes wrong, and is removed otherwise."""
+    """Write a folder atomically.
+
+    Args:
+        out: the folder. It must not exist, or be empty.
+
+    Yields:
+        A temporary folder to write into. It is renamed to ``out`` at the end of the block, and removed after an error.
+    """
     check_free(out)
     out = out.absolute()
     part = out.with_name(out.name + PART)
     part.mkdir(parents=True, exist_ok=True)
-    with writing(part):
+    with lock_folder(part):
         try:
-            _empty(part)  # what a killed process left
+            _empty(part)  # files that a killed process left
             yield part
             sync_tree(part)
             if sys.platform == "win32" and out.exists():
-                out.rmdir()  # it is empty; Windows puts nothing in the place of a folder
+                out.rmdir()  # it is empty; Windows cannot replace a folder
             os.replace(part, out)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)

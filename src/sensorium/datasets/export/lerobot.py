@@ -1,12 +1,12 @@
-"""LeRobot data sets, version 3.0: Parquet, MP4 and JSON.
+"""LeRobot datasets, version 3.0: Parquet, MP4 and JSON.
 
 ::
 
-    data/chunk-000/file-000.parquet             one row a step, of many episodes
-    videos/KEY/chunk-000/file-000.mp4           one frame a step, of many episodes
+    data/chunk-000/file-000.parquet             one row per step, of many episodes
+    videos/KEY/chunk-000/file-000.mp4           one frame per step, of many episodes
     meta/info.json, stats.json, tasks.parquet   features, statistics of all steps, instructions
-    meta/episodes/chunk-000/file-000.parquet    one row an episode: where its steps and frames are; its statistics
-    meta/sensorium.json, scenes.jsonl           what became of every sensor; the scenes
+    meta/episodes/chunk-000/file-000.parquet    one row per episode: location of its steps and frames, its statistics
+    meta/sensorium.json, scenes.jsonl           what every sensor became; the scenes
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sensorium.datasets.dataset import Episode
 from sensorium.datasets.export.parquet import ParquetFiles, column, column_type, write_tasks
 from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, dotted, image_note, scene_line
 from sensorium.datasets.export.stats import ImageStats, RunningStats, Statistics
-from sensorium.datasets.export.videos import VideoJoiner, VideoSpan
+from sensorium.datasets.export.videos import VideoJoiner, VideoSpan, frame_ticks
 
 VERSION = "v3.0"
 _FILES = 1000
-"""In a chunk."""
+"""Files per chunk folder."""
 _DATA_MB, _VIDEO_MB = 100, 200
-"""At which size a file is full."""
+"""Sizes at which a new file begins."""
 _INDICES = {"timestamp": "float32", **dict.fromkeys(["frame_index", "episode_index", "index", "task_index"], "int64")}
 _STATE = "obs/agent/qpos"
 _STEPS = {
@@ -39,11 +39,11 @@ _STEPS = {
     "next.terminated": "terminated",
     "next.truncated": "truncated",
 }
-"""Feature -> array of the data set, of which there is one row a step."""
+"""Feature -> array of the dataset with one row per step; "" for terminated or truncated."""
 
 
 def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
-    """Write a data set into an empty folder."""
+    """Write a dataset into an empty folder."""
     _Writer(source, folder).write(progress)
 
 
@@ -52,8 +52,8 @@ class _Writer:
         self._source, self._folder = source, folder
         self._cameras = {
             f"observation.images.{dotted(camera.uuid)}": camera
-            for camera in source.leave_out(
-                ("depth", "segmentation"), "a video of LeRobot has 8 bits and loses some; read it from the source"
+            for camera in source.skip_images(
+                ("depth", "segmentation"), "videos of LeRobot are lossy, with 8 bits; read it from the source dataset"
             )
         }
         self._signals = _name_signals(source)
@@ -62,7 +62,7 @@ class _Writer:
         self._videos = {
             key: VideoJoiner(folder / "videos" / key, source.fps, _VIDEO_MB << 20, _FILES) for key in self._cameras
         }
-        numbers = [name for name, about in self._features.items() if about["dtype"] not in ("video", "string")]
+        numbers = [name for name, feature in self._features.items() if feature["dtype"] not in ("video", "string")]
         self._stats = {name: RunningStats(self._features[name]["shape"], source.n_steps) for name in numbers}
         self._images = {key: ImageStats() for key in self._cameras}
         self._tasks: dict[str, int] = {}
@@ -72,13 +72,13 @@ class _Writer:
         meta.mkdir()
         types = {n: column_type(f["dtype"], f["shape"]) for n, f in self._features.items() if f["dtype"] != "video"}
         data = ParquetFiles(self._folder / "data", types, _DATA_MB << 20, _FILES)
-        episodes = ParquetFiles(meta / "episodes", self._episode_types(), _DATA_MB << 20, _FILES, together=100)
+        episodes = ParquetFiles(meta / "episodes", self._episode_types(), _DATA_MB << 20, _FILES, batch=100)
         start = 0
         with open(meta / "scenes.jsonl", "w") as scenes:
             for number, episode in enumerate(source.episodes()):
                 rows = self._rows(episode, number, start)
                 chunk, file = data.add({name: column(rows[name]) for name in types})
-                about: dict[str, Any] = {
+                entry: dict[str, Any] = {
                     "episode_index": number,
                     "tasks": [_instruction(episode)],
                     "length": episode.length,
@@ -88,13 +88,13 @@ class _Writer:
                     "dataset_to_index": start + episode.length,
                 }
                 for key, camera in self._cameras.items():
-                    place = self._videos[key].add(episode.video_path(camera.uuid), episode.length)
-                    about |= _place(key, place)
+                    span = self._videos[key].add(episode.video_path(camera.uuid), episode.length)
+                    entry |= _span_columns(key, span)
                 for name, stats in self._episode_stats(episode, rows).items():
-                    about |= {f"stats/{name}/{which}": value.tolist() for which, value in stats.items()}
+                    entry |= {f"stats/{name}/{which}": value.tolist() for which, value in stats.items()}
                 chunk, file = episodes.place
-                about |= {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
-                episodes.add({name: [value] for name, value in about.items()})
+                entry |= {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
+                episodes.add({name: [value] for name, value in entry.items()})
                 scenes.write(scene_line(number, episode))
                 start += episode.length
                 progress(1)
@@ -104,7 +104,7 @@ class _Writer:
             video.close()
         self._write_meta(meta)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- features -----------------------------------------------------------------------------------------------------
 
     def _describe(self) -> dict[str, dict[str, Any]]:
         source = self._source
@@ -116,7 +116,7 @@ class _Writer:
             features[key] = _video_feature(camera, source)
         names = source.action_names
         features["action"] = {"dtype": "float32", "shape": (len(names),), "names": names}
-        features["action"]["unit"] = "as the robot's controllers take them"
+        features["action"]["unit"] = "units of the robot's controllers"
         for name in _STEPS:
             kind = "float32" if name == "next.reward" else "bool"
             features[name] = {"dtype": kind, "shape": (1,), "names": None}
@@ -127,9 +127,9 @@ class _Writer:
         return features
 
     def _episode_types(self) -> dict[str, Any]:
-        types = {"episode_index": column_type("int64"), "tasks": column_type("string", (0,), of_any_length=True)}
-        whole = ["length", "data/chunk_index", "data/file_index", "dataset_from_index", "dataset_to_index"]
-        types |= {name: column_type("int64") for name in whole}
+        types = {"episode_index": column_type("int64"), "tasks": column_type("string", (0,), variable=True)}
+        integers = ["length", "data/chunk_index", "data/file_index", "dataset_from_index", "dataset_to_index"]
+        types |= {name: column_type("int64") for name in integers}
         for key in self._cameras:
             for name in ("chunk_index", "file_index"):
                 types[f"videos/{key}/{name}"] = column_type("int64")
@@ -139,13 +139,13 @@ class _Writer:
         for name, shape in shapes.items():
             for which in ("min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"):
                 kind, form = ("int64", (1,)) if which == "count" else ("float64", shape)
-                types[f"stats/{name}/{which}"] = column_type(kind, form, of_any_length=True)
+                types[f"stats/{name}/{which}"] = column_type(kind, form, variable=True)
         return types | {f"meta/episodes/{name}": column_type("int64") for name in ("chunk_index", "file_index")}
 
     # -- one episode --------------------------------------------------------------------------------------------------
 
     def _rows(self, episode: Episode, number: int, start: int) -> dict[str, Any]:
-        """Feature -> values of each step (T, *shape), or texts."""
+        """Return the values of each feature, (T, *shape), or a list of texts."""
         length, source = episode.length, self._source
         rows: dict[str, Any] = {name: source.read(episode, signal)[:length] for name, signal in self._signals.items()}
         rows["action"] = episode[ACTION]
@@ -153,7 +153,7 @@ class _Writer:
             values = episode[path] if path else episode["terminated"] | episode["truncated"]
             rows[name] = values.reshape(length, 1)
         for name, uuid in self._texts.items():
-            rows[name] = [json.dumps(said) for said in episode.text(uuid)[:length]]
+            rows[name] = [json.dumps(reading) for reading in episode.text(uuid)[:length]]
         task = self._tasks.setdefault(_instruction(episode), len(self._tasks))
         steps = np.arange(length).reshape(length, 1)
         rows["timestamp"] = (steps / float(source.fps)).astype(np.float32)
@@ -166,17 +166,17 @@ class _Writer:
     def _episode_stats(self, episode: Episode, rows: dict[str, Any]) -> dict[str, Statistics]:
         found = {}
         for name, running in self._stats.items():
-            alone = RunningStats(self._features[name]["shape"], episode.length)
-            alone.add(rows[name])
+            own = RunningStats(self._features[name]["shape"], episode.length)
+            own.add(rows[name])
             running.add(rows[name])
-            found[name] = alone.get()
+            found[name] = own.get()
         for key, camera in self._cameras.items():
             images = _sample(episode.video_path(camera.uuid), episode.length)
             self._images[key].merge(images)
             found[key] = images.get()
         return found
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- metadata -----------------------------------------------------------------------------------------------------
 
     def _write_meta(self, meta: Path) -> None:
         source = self._source
@@ -215,7 +215,7 @@ class _Writer:
 
 
 def _name_signals(source: ExportSource) -> dict[str, Signal]:
-    """Feature -> signal. LeRobot takes every name with "image" in it for that of images, so no other may have it."""
+    """Return feature -> signal. LeRobot treats every name that contains "image" as images, so others must not."""
     names: dict[str, Signal] = {}
     for signal in sorted(source.signals, key=lambda signal: signal.path != _STATE):
         name = "observation.state" if signal.path == _STATE else f"observation.{signal.name.replace('image', 'img')}"
@@ -229,26 +229,26 @@ def _instruction(episode: Episode) -> str:
     return str(episode.scene.get("instruction") or episode.attributes["task"])
 
 
-def _place(key: str, place: VideoSpan) -> dict[str, Any]:
+def _span_columns(key: str, span: VideoSpan) -> dict[str, float]:
     return {
-        f"videos/{key}/chunk_index": place.chunk,
-        f"videos/{key}/file_index": place.file,
-        f"videos/{key}/from_timestamp": place.start,
-        f"videos/{key}/to_timestamp": place.end,
+        f"videos/{key}/chunk_index": span.chunk,
+        f"videos/{key}/file_index": span.file,
+        f"videos/{key}/from_timestamp": span.start,
+        f"videos/{key}/to_timestamp": span.end,
     }
 
 
 def _sample(path: Path, length: int) -> ImageStats:
-    """Statistics of the key frames of a video: every twelfth image."""
+    """Return the statistics of the key frames of a video, which are at most 12 frames apart."""
     import av
 
     stats = ImageStats()
     with av.open(str(path)) as file:
-        stream: Any = file.streams.video[0]
+        stream = file.streams.video[0]
         stream.codec_context.skip_frame = "NONKEY"
-        end = length / (stream.average_rate * stream.time_base)
+        end = length * frame_ticks(stream)
         for frame in file.decode(stream):
-            if frame.pts < end:
+            if (frame.pts or 0) < end:
                 stats.add(frame.to_ndarray(format="rgb24"))
     return stats
 
@@ -257,13 +257,13 @@ def _video_feature(camera: ImageSource, source: ExportSource) -> dict[str, Any]:
     import av
 
     with av.open(str(source.dataset[0].video_path(camera.uuid))) as file:
-        stream: Any = file.streams.video[0]
-        codec, form = stream.codec_context.codec.canonical_name, stream.pix_fmt
+        stream = file.streams.video[0]
+        codec, pixels = stream.codec_context.codec.canonical_name, stream.pix_fmt
     info = {
         "video.height": camera.height,
         "video.width": camera.width,
         "video.codec": codec,
-        "video.pix_fmt": form,
+        "video.pix_fmt": pixels,
         "video.is_depth_map": False,
         "video.fps": float(source.fps) if source.fps.denominator != 1 else source.fps.numerator,
         "video.channels": 3,

@@ -1,9 +1,9 @@
-"""Data sets of Minari, for offline reinforcement learning with Gymnasium's spaces.
+"""Minari datasets, for offline reinforcement learning with Gymnasium's spaces.
 
 ::
 
     sensorium/TASK/ROBOT-POLICY-v0/data/        what ``minari.load_dataset`` reads below ``MINARI_DATASETS_PATH``
-        observations        a Dict of Boxes: numbers by name; images of cameras, as JPEG
+        observations        a Dict of Boxes: arrays by name; camera images as JPEG
         infos               success, fail; texts as JSON
 """
 
@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import gymnasium
 import numpy as np
@@ -22,18 +22,21 @@ from sensorium import __version__
 from sensorium.datasets.dataset import Episode
 from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, image_note, scene_line
 
+if TYPE_CHECKING:
+    from minari.data_collector import EpisodeBuffer
+
 _NAMESPACE = "namespace_metadata.json"
-_LEAST = 32
-"""Pixels along the shorter side below which Minari takes an image for a plain array."""
+_MIN_IMAGE = 32
+"""Pixels along the shorter side below which Minari treats an image as a plain array."""
 
 
 def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
-    """Write a data set into an empty folder."""
+    """Write a dataset into an empty folder."""
     import minari
     from minari.dataset.minari_storage import MinariStorage
 
-    why = "Minari keeps arrays of this size uncompressed; read it from the source"
-    source.cameras = source.leave_out(("depth", "segmentation"), why)
+    why = "Minari stores arrays of this size uncompressed; read it from the source dataset"
+    source.cameras = source.skip_images(("depth", "segmentation"), why)
     name = dataset_id(source)
     data = folder / name / "data"
     data.mkdir(parents=True)
@@ -41,13 +44,13 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
         if parent.name:
             (folder / parent / _NAMESPACE).write_text("{}")
     storage = MinariStorage.new(data, _observation_space(source), _action_space(source))
-    about = source.options
+    options = source.options
     storage.update_metadata(
         {
             "dataset_id": name,
             "minari_version": minari.__version__,
-            "algorithm_name": str(about["policy"]),
-            "description": f"{about['task']} by {about['robot']}, seed {about['seed']}, of Sensorium {__version__}",
+            "algorithm_name": str(options["policy"]),
+            "description": f"{options['task']} by {options['robot']}, seed {options['seed']}, Sensorium {__version__}",
             "requirements": [f"sensorium=={__version__}"],
         }
     )
@@ -57,13 +60,13 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
 
 
 def dataset_id(source: ExportSource) -> str:
-    """What ``minari.load_dataset`` is given: "sensorium/pick/franka-planner-v0"."""
+    """Return the name for ``minari.load_dataset``: "sensorium/pick/franka-planner-v0"."""
     task, robot, policy = (re.sub(r"[^\w]", "_", str(source.options[name])) for name in ("task", "robot", "policy"))
     return f"sensorium/{task}/{robot}-{policy}-v0"
 
 
 class _Frames:
-    """The images of a video, decoded while they are iterated."""
+    """The images of a video, decoded during iteration."""
 
     def __init__(self, source: ExportSource, episode: Episode, camera: ImageSource) -> None:
         self._source, self._episode, self._camera = source, episode, camera
@@ -72,19 +75,19 @@ class _Frames:
         return self._source.frames(self._episode, self._camera)
 
 
-def _buffers(source: ExportSource, scenes: Any, progress: Callable[[int], None]) -> Iterator[Any]:
-    """One episode after the other, in the form that Minari stores."""
+def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], None]) -> Iterator[EpisodeBuffer]:
+    """Yield the episodes in the form that Minari stores."""
     from minari.data_collector import EpisodeBuffer
 
     for index, episode in enumerate(source.episodes()):
         observations: dict[str, Any] = {signal.name: source.read(episode, signal) for signal in source.signals}
         for camera in source.cameras:
             frames = _Frames(source, episode, camera)
-            large = min(camera.height, camera.width) >= _LEAST
+            large = min(camera.height, camera.width) >= _MIN_IMAGE
             observations[camera.uuid] = frames if large else np.stack(list(frames))
         infos: dict[str, Any] = {
             name: np.concatenate([[False], episode[name]]) for name in ("success", "fail")
-        }  # at the reset nothing had happened
+        }  # False at reset
         infos |= {name: [json.dumps(each) for each in episode.text(uuid)] for uuid, name in source.texts.items()}
         scenes.write(scene_line(index, episode))
         yield EpisodeBuffer(

@@ -1,34 +1,43 @@
-"""Parquet files that grow by episodes."""
+"""Parquet files that are written episode by episode."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import pyarrow
 
-def column_type(dtype: str, shape: tuple[int, ...] = (1,), of_any_length: bool = False) -> Any:
-    """The Arrow type of a feature: one number has no list around it, unless lists may be of any length."""
+
+def column_type(dtype: str, shape: tuple[int, ...] = (1,), variable: bool = False) -> pyarrow.DataType:
+    """Return the Arrow type of a feature.
+
+    Args:
+        dtype: NumPy type, or "string".
+        shape: shape of a row. A row of one number is a scalar, others are lists.
+        variable: whether lists can have any length; then a row of one number is a list too.
+    """
     import pyarrow as pa
 
     kind = {"string": pa.string(), "bool": pa.bool_()}.get(dtype) or pa.from_numpy_dtype(np.dtype(dtype))
-    if shape == (1,) and not of_any_length:
+    if shape == (1,) and not variable:
         return kind
     for position, size in enumerate(reversed(shape)):
-        fixed = position == len(shape) - 1 and len(shape) == 1 and not of_any_length
+        fixed = position == len(shape) - 1 and len(shape) == 1 and not variable
         kind = pa.list_(kind, size) if fixed else pa.list_(kind)
     return kind
 
 
-def column(values: Any) -> Any:
-    """Rows (n, *shape) of a feature, as an Arrow array or as what becomes one."""
+def column(values: np.ndarray | list[str]) -> pyarrow.Array | list[str]:
+    """Return the rows (n, *shape) of a feature as an Arrow array. Lists of text are returned unchanged."""
     import pyarrow as pa
 
     if isinstance(values, list):
         return values
-    array: Any = pa.array(np.ascontiguousarray(values).reshape(-1))
+    array: pyarrow.Array = pa.array(np.ascontiguousarray(values).reshape(-1))
     if values.shape[1:] == (1,):
         return array
     if values.ndim == 2:
@@ -39,38 +48,38 @@ def column(values: Any) -> Any:
 
 
 class ParquetFiles:
-    """``chunk-000/file-000.parquet``, ...: tables one behind the other, a new file when one is full.
+    """Files ``chunk-000/file-000.parquet``, ... with tables appended one after the other.
 
     Args:
-        folder: where to.
+        folder: output folder.
         types: column -> Arrow type.
-        most_bytes: at which size a file is full.
-        most_files: in a chunk.
-        together: how many tables are written at once.
+        max_bytes: size at which a new file begins.
+        max_files: files per chunk folder.
+        batch: number of tables that are written together.
     """
 
     def __init__(
-        self, folder: Path, types: dict[str, Any], most_bytes: int, most_files: int, together: int = 1
+        self, folder: Path, types: dict[str, pyarrow.DataType], max_bytes: int, max_files: int, batch: int = 1
     ) -> None:
         import pyarrow as pa
 
         self._folder, self._schema = folder, pa.schema(types)
-        self._most_bytes, self._most_files = most_bytes, most_files
-        self._together, self._waiting = together, list[Any]()
+        self._max_bytes, self._max_files = max_bytes, max_files
+        self._batch, self._waiting = batch, list["pyarrow.Table"]()
         self._number = 0
         self._path = folder
-        self._writer: Any = None
+        self._writer: pyarrow.parquet.ParquetWriter | None = None
 
     @property
     def place(self) -> tuple[int, int]:
-        """Chunk and file that the next table goes to."""
-        if self._writer is not None and not self._waiting and self._path.stat().st_size >= self._most_bytes:
+        """Chunk and file number of the next table."""
+        if self._writer is not None and not self._waiting and self._path.stat().st_size >= self._max_bytes:
             self.close()
             self._number += 1
-        return divmod(self._number, self._most_files)
+        return divmod(self._number, self._max_files)
 
     def add(self, columns: dict[str, Any]) -> tuple[int, int]:
-        """Write a table; the chunk and file where it is."""
+        """Append a table; return its chunk and file number."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -80,19 +89,19 @@ class ParquetFiles:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
         self._waiting.append(pa.table(columns, schema=self._schema))
-        if len(self._waiting) >= self._together:
+        if len(self._waiting) >= self._batch:
             self._flush()
         return chunk, file
 
     def _flush(self) -> None:
         import pyarrow as pa
 
-        if self._waiting:
+        if self._waiting and self._writer is not None:
             self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
     def close(self) -> None:
-        """Complete the file."""
+        """Complete the current file."""
         if self._writer is not None:
             self._flush()
             self._writer.close()
@@ -100,15 +109,15 @@ class ParquetFiles:
 
 
 def write_tasks(path: Path, tasks: dict[str, int]) -> None:
-    """Instructions and their numbers. Readers with pandas find the instructions as the index of the table."""
+    """Write the table of instructions and their numbers. For pandas, the instructions are the index of the table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.table({"task_index": pa.array(tasks.values(), pa.int64()), "task": pa.array(tasks.keys(), pa.string())})
-    about = [
+    columns = [
         {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": stored, "metadata": None}
         for name, kind, stored in (("task_index", "int64", "int64"), ("task", "unicode", "object"))
     ]
     nameless = {"name": None, "field_name": None, "pandas_type": "unicode", "numpy_type": "object", "metadata": None}
-    pandas = {"index_columns": ["task"], "column_indexes": [nameless], "columns": about, "pandas_version": "2.2.0"}
+    pandas = {"index_columns": ["task"], "column_indexes": [nameless], "columns": columns, "pandas_version": "2.2.0"}
     pq.write_table(table.replace_schema_metadata({"pandas": json.dumps(pandas)}), path)

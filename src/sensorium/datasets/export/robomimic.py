@@ -1,4 +1,4 @@
-"""Data sets of robomimic: one HDF5 file, ``demos.hdf5``.
+"""robomimic datasets: one HDF5 file, ``demos.hdf5``.
 
 ::
 
@@ -6,10 +6,10 @@
         demo_0/                  attributes: num_samples, number, seed, success, scene (JSON)
             actions (T, n), rewards (T,), dones (T,)
             states               (T, m): poses and velocities of all bodies, joint positions and velocities
-            obs/NAME             (T, n) numbers; NAME_image (T, H, W, 3) uint8; NAME_depth (T, H, W, 1) m, 0 is nothing
+            obs/NAME             (T, n) numbers; NAME_image (T, H, W, 3) uint8; NAME_depth (T, H, W, 1) m, 0: no hit
             next_obs/NAME        the same, one step later
             info/NAME            success, fail, terminated, truncated; texts as JSON
-    mask/train, mask/valid       names of demos: every tenth is for validation, or the last of a few
+    mask/train, mask/valid       names of demos: every tenth one is for validation, or the last of fewer
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATES = "env_states/"
 
 
 def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
-    """Write a data set into an empty folder."""
+    """Write a dataset into an empty folder."""
     states = [signal for signal in source.signals if signal.path.startswith(_STATES)]
     low, high = np.full(len(source.action_names), np.inf), np.full(len(source.action_names), -np.inf)
     with h5py.File(folder / FILE, "w", libver="v110") as file:
@@ -69,8 +69,8 @@ def _write_steps(demo: h5py.Group, source: ExportSource, episode: Episode, state
     for name in ("success", "fail", "terminated", "truncated"):
         demo[f"info/{name}"] = episode[name]
     for uuid, name in source.texts.items():
-        said = [json.dumps(each) for each in episode.text(uuid)]
-        demo.create_dataset(f"info/{name}", data=said[:-1], dtype=h5py.string_dtype())
+        texts = [json.dumps(each) for each in episode.text(uuid)]
+        demo.create_dataset(f"info/{name}", data=texts[:-1], dtype=h5py.string_dtype())
 
 
 def _write_both(demo: h5py.Group, name: str, rows: np.ndarray) -> None:
@@ -80,7 +80,7 @@ def _write_both(demo: h5py.Group, name: str, rows: np.ndarray) -> None:
 
 
 def _write_images(demo: h5py.Group, source: ExportSource, episode: Episode, camera: ImageSource) -> None:
-    """Images are in the file once: obs and next_obs are two views of them."""
+    """Write images once, with obs and next_obs as two virtual datasets of them."""
     name, length = _image_name(camera), episode.length
     shape, dtype = _image_form(camera)
     stored = demo.create_dataset(

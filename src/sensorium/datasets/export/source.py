@@ -1,4 +1,4 @@
-"""What is exported: the arrays, texts and images that every episode of a data set has, and what they are called."""
+"""The source of an export: the arrays, texts and images that all episodes of a dataset have in common."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
 
-from sensorium.datasets.dataset import INDEX, Dataset, Episode
-from sensorium.datasets.video_streams import KINDS, from_stored, kind_of
+from sensorium.datasets.dataset import Dataset, Episode
+from sensorium.datasets.header import INDEX
+from sensorium.datasets.validate import IndexEntry
+from sensorium.datasets.video_streams import VIDEO_FORMATS, from_stored, image_kind, pixel_format
 from sensorium.errors import DatasetError
 from sensorium.files import write_whole
 
 STEPS = ("rewards", "terminated", "truncated", "success", "fail")
-"""Arrays with one row a step, beside the actions."""
+"""Arrays with one row per step, besides the actions."""
 ACTION = "actions/action"
 _BASE_FRAME = "frame of the robot's base"
 _UNITS_BELOW = {
@@ -27,22 +29,25 @@ _UNITS_BELOW = {
     "env_states/actors/": "m, (w, x, y, z), m/s and rad/s, world frame",
     "env_states/articulations/": "rad or m, then rad/s or m/s",
 }
-"""Units of nested sensors, of which the files do not say any."""
+"""Units of nested sensors, which the files do not store: beginning of the path -> unit."""
 _POSE = ["x", "y", "z", "qw", "qx", "qy", "qz"]
 _BODY = [*_POSE, "vx", "vy", "vz", "wx", "wy", "wz"]
+
+Content: TypeAlias = "tuple[tuple[int, ...], np.dtype] | str"
+"""Shape of a row and dtype of an array; "text", "nothing", or the space of images for a sensor."""
 
 
 @dataclass(frozen=True)
 class Signal:
-    """One array of numbers that all episodes have, one row an observation.
+    """One numeric array that all episodes have, with one row per observation.
 
     Attributes:
-        path: where it lies below ``traj_i``.
-        name: its sensor's uuid and what is below it, with dots: "env_states.actors.red_cube".
-        shape: of a row, at least one axis.
-        dtype: of its numbers.
-        unit: as the data set says, or "".
-        columns: what each number of a row is called; empty where nobody says.
+        path: path below ``traj_i``.
+        name: dotted name, the uuid of the sensor and the keys below it: "env_states.actors.red_cube".
+        shape: shape of a row, with at least one axis.
+        dtype: type of the numbers.
+        unit: unit, or "" if it is not known.
+        columns: names of the numbers of a row; empty if they are not known.
     """
 
     path: str
@@ -59,13 +64,13 @@ class Signal:
 
     @property
     def in_base_frame(self) -> bool:
-        """Whether it is told in the frame of the robot's base, and not of the world."""
+        """Whether it is expressed in the frame of the robot's base instead of the world frame."""
         return self.unit.endswith(_BASE_FRAME)
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """The images of one camera: ``kind`` is "rgb", "depth" or "segmentation"."""
+    """The images of one camera. ``kind`` is "rgb", "depth" or "segmentation"; the size is in pixels."""
 
     uuid: str
     kind: str
@@ -75,162 +80,169 @@ class ImageSource:
 
 @dataclass
 class ExportSource:
-    """A data set that was validated, seen as what all of its episodes have.
+    """The common content of all episodes of a validated dataset.
 
     Attributes:
-        dataset: where it comes from.
-        entries: of the index, one an episode, in the order of their numbers.
-        fps: steps in a second.
-        signals: numbers observed, T + 1 rows an episode.
-        texts: uuid -> name, of sensors that read as dicts.
-        cameras: images, T + 1 frames an episode.
-        action_names: what each number of an action is called.
-        left_out: what cannot be exported, by path or uuid -> why. Formats add to it.
+        dataset: the dataset.
+        entries: index entries of the episodes, ordered by number.
+        fps: steps per second.
+        signals: observed arrays, T + 1 rows per episode.
+        texts: uuid -> dotted name, of sensors that read dicts.
+        cameras: images, T + 1 frames per episode.
+        action_names: names of the numbers of an action.
+        skipped: path or uuid -> why it is not exported. Formats add to it.
     """
 
     dataset: Dataset
-    entries: list[dict[str, Any]]
+    entries: list[IndexEntry]
     fps: Fraction
     signals: list[Signal]
     texts: dict[str, str]
     cameras: list[ImageSource]
     action_names: list[str]
-    left_out: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, dataset: Dataset, images: bool = True) -> ExportSource:
-        """Look at every episode of a data set.
+        """Return the source for a dataset, after reading the headers of all episodes.
+
+        Args:
+            dataset: the dataset.
+            images: whether images are exported.
 
         Raises:
-            DatasetError: it is empty, not complete, or was not found valid.
+            DatasetError: the dataset is empty, not complete or not valid.
         """
         entries = _entries(dataset)
         first = dataset[0]
-        found, left_out = _contents(first), dict[str, str]()
+        found, skipped = _contents(first), dict[str, str]()
         for episode in dataset:
             if episode.fps != first.fps:
                 raise DatasetError(f"{episode.path} has {episode.fps} steps/s, and {first.path} {first.fps}")
-            _compare(found, _contents(episode), left_out)
-        common = {name: what for name, what in found.items() if name not in left_out}
+            _compare(found, _contents(episode), skipped)
+        common = {name: content for name, content in found.items() if name not in skipped}
         cameras = [_camera(first, name) for name in common if name in first.cameras]
-        texts = {name: dotted(name) for name, what in common.items() if what == "text"}
+        texts = {name: dotted(name) for name, content in common.items() if content == "text"}
         signals = []
-        for path, what in common.items():
-            if isinstance(what, tuple) and what[1].kind in "fiub":
-                signals.append(_signal(first, path, *what))
-            elif isinstance(what, tuple):
-                left_out[path] = f"it has no numbers, but {what[1]}"
-            elif what == "nothing":
-                left_out[path] = "it has nothing to say in this data set"
+        for path, content in common.items():
+            if isinstance(content, tuple) and content[1].kind in "fiub":
+                signals.append(_signal(first, path, *content))
+            elif isinstance(content, tuple):
+                skipped[path] = f"it holds {content[1]} instead of numbers"
+            elif content == "nothing":
+                skipped[path] = "it has no data in this dataset"
         if not images:
-            left_out |= {camera.uuid: "images were not asked for" for camera in cameras}
+            skipped |= {camera.uuid: "images were not requested" for camera in cameras}
             cameras = []
         names = json.loads(first.attributes["action_names"])
-        return cls(dataset, entries, first.fps, signals, texts, cameras, names, left_out)
+        return cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
 
-    def leave_out(self, kinds: tuple[str, ...], why: str) -> list[ImageSource]:
-        """The cameras whose images are of other kinds; those of these are noted as left out."""
-        self.left_out |= {camera.uuid: why for camera in self.cameras if camera.kind in kinds}
+    def skip_images(self, kinds: tuple[str, ...], why: str) -> list[ImageSource]:
+        """Skip images of some kinds; return the cameras of the other kinds."""
+        self.skipped |= {camera.uuid: why for camera in self.cameras if camera.kind in kinds}
         return [camera for camera in self.cameras if camera.kind not in kinds]
 
     @property
     def n_steps(self) -> int:
-        """Of all episodes."""
+        """Total number of steps of all episodes."""
         return sum(entry["length"] for entry in self.entries)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the data set was generated with: task, robot, policy, seed, ..."""
-        options: dict[str, Any] = self.dataset.about["options"]
+        """Options that the dataset was generated with: task, robot, policy, seed, ..."""
+        options: dict[str, Any] = self.dataset.header["options"]
         return options
 
     def episodes(self) -> Iterator[Episode]:
-        """One after the other; each is as long as the index says."""
+        """Yield the episodes in order.
+
+        Raises:
+            DatasetError: an episode changed since the dataset was validated.
+        """
         for episode, entry in zip(self.dataset, self.entries, strict=True):
             if episode.number != entry["number"] or episode.length != entry["length"]:
                 raise _changed(self.dataset.folder, f"{episode.path.name} has {episode.length} steps")
             yield episode
 
     def read(self, episode: Episode, signal: Signal) -> np.ndarray:
-        """A signal of an episode: (T + 1, *shape)."""
+        """Return a signal of an episode, (T + 1, *shape)."""
         values = episode[signal.path]
         if len(values) != episode.length + 1:
             raise _changed(self.dataset.folder, f"{episode.path.name}: {signal.path} has {len(values)} rows")
         return values.reshape(len(values), *signal.shape)
 
     def frames(self, episode: Episode, camera: ImageSource) -> Iterator[np.ndarray]:
-        """The T + 1 images of an episode one after the other: see :meth:`Episode.video`."""
+        """Yield the T + 1 images of an episode, as :meth:`Episode.video` returns them."""
         import av
 
         path, count = episode.video_path(camera.uuid), 0
-        form = "rgb24" if camera.kind == "rgb" else "gray16le"
         with av.open(str(path)) as file:
             for frame in file.decode(video=0):
-                yield from_stored(frame.to_ndarray(format=form), camera.kind)
+                yield from_stored(frame.to_ndarray(format=pixel_format(camera.kind)), camera.kind)
                 count += 1
         if count != episode.length + 1:
             raise _changed(self.dataset.folder, f"{path.name} has {count} frames")
 
     def note(self, folder: Path, kept: dict[str, dict[str, Any]]) -> None:
-        """Write what became of everything: ``sensorium.json``.
+        """Write ``sensorium.json``: the header of the dataset, what was exported and what was skipped.
 
         Args:
-            folder: where to.
-            kept: path or uuid in the data set -> what it is in the export.
+            folder: output folder.
+            kept: path or uuid in the dataset -> its name and properties in the export.
         """
-        about = {"source": self.dataset.about, "kept": kept, "left_out": self.left_out}
-        write_whole(folder / "sensorium.json", json.dumps(about, indent=1).encode())
+        content = {"source": self.dataset.header, "kept": kept, "left_out": self.skipped}
+        write_whole(folder / "sensorium.json", json.dumps(content, indent=1).encode())
 
 
 def dotted(path: str) -> str:
-    """A name without slashes."""
+    """Return a path as a dotted name."""
     return path.replace("%2F", ".").replace("/", ".")
 
 
 def scene_line(index: int, episode: Episode) -> str:
-    """One line of ``scenes.jsonl``: what no array says of an episode."""
-    about = {
+    """Return the line of ``scenes.jsonl`` of an episode: what is not in its arrays."""
+    line = {
         "episode_index": index,
         "number": episode.number,
         "seed": int(episode.attributes["seed"]),
         "success": episode.success,
         "scene": episode.scene,
     }
-    return json.dumps(about) + "\n"
+    return json.dumps(line) + "\n"
 
 
-def _entries(dataset: Dataset) -> list[dict[str, Any]]:
+def _entries(dataset: Dataset) -> list[IndexEntry]:
     folder = dataset.folder
-    advice = f"run `sensorium validate {folder}`, which says what is wrong"
+    advice = f"run `sensorium validate {folder}`, which reports the problems"
     try:
         entries = json.loads((folder / INDEX).read_bytes())["episodes"]
         entries = sorted(entries, key=lambda entry: entry["number"])
     except FileNotFoundError:
-        raise DatasetError(f"{folder} was not validated yet: there is no {INDEX}; {advice}") from None
+        raise DatasetError(f"{folder} was not validated: it has no {INDEX}; {advice}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{folder / INDEX} cannot be read ({error}); {advice}") from None
+        raise DatasetError(f"cannot read {folder / INDEX} ({error}); {advice}") from None
     if not len(dataset):
-        raise DatasetError(f"{folder} has no episodes: generate some")
-    wanted = dataset.about["options"]["episodes"]
+        raise DatasetError(f"{folder} has no episodes; generate some first")
+    wanted = dataset.header["options"]["episodes"]
     if [entry["number"] for entry in entries] != dataset.numbers:
-        raise DatasetError(f"{folder} has {len(dataset)} episodes, of which {len(entries)} were found valid; {advice}")
+        raise DatasetError(f"{folder} has {len(dataset)} episodes, but {len(entries)} valid ones; {advice}")
     if len(dataset) != wanted:
-        raise DatasetError(f"{folder} has {len(dataset)} episodes of the {wanted} that were asked for; {advice}")
+        raise DatasetError(f"{folder} has {len(dataset)} of {wanted} episodes; {advice}")
     return list(entries)
 
 
 def _changed(folder: Path, what: str) -> DatasetError:
-    return DatasetError(f"{what}, unlike when it was validated; run `sensorium validate {folder}`")
+    return DatasetError(f"{what}, which changed since the validation; run `sensorium validate {folder}`")
 
 
-def _contents(episode: Episode) -> dict[str, Any]:
-    """All that was observed: path -> shape of a row and dtype; of texts and images uuid -> what is told of them."""
-    found: dict[str, Any] = {}
-    of_texts = {entry["at"] for entry in episode.suite.values() if entry["text"]}
+def _contents(episode: Episode) -> dict[str, Content]:
+    """Return the observations of an episode: path of an array, or uuid of a text or image sensor -> content."""
+    found: dict[str, Content] = {}
+    text_paths = {entry["at"] for entry in episode.suite.values() if entry["text"]}
     with h5py.File(episode.path, "r", locking=False) as file:
         group = file[f"traj_{episode.number}"]
         for path in episode.paths():
-            if path not in of_texts and path not in (*STEPS, ACTION):
+            if path not in text_paths and path not in (*STEPS, ACTION):
                 found[path] = (group[path].shape[1:], group[path].dtype)
     for uuid, entry in episode.suite.items():
         if entry["text"]:
@@ -242,12 +254,12 @@ def _contents(episode: Episode) -> dict[str, Any]:
     return found
 
 
-def _compare(known: dict[str, Any], other: dict[str, Any], left_out: dict[str, str]) -> None:
+def _compare(known: dict[str, Content], other: dict[str, Content], skipped: dict[str, str]) -> None:
     for name in known.keys() ^ other.keys():
-        left_out[name] = "not every episode has it"
+        skipped[name] = "not every episode has it"
     for name in known.keys() & other.keys():
         if known[name] != other[name]:
-            left_out[name] = "its shape or type differs between episodes"
+            skipped[name] = "its shape or type differs between episodes"
 
 
 def _signal(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dtype) -> Signal:
@@ -278,12 +290,12 @@ def _columns(episode: Episode, path: str, shape: tuple[int, ...]) -> list[str]:
 def _camera(episode: Episode, uuid: str) -> ImageSource:
     import av
 
-    kind = kind_of(uuid)
+    kind = image_kind(uuid)
     with av.open(str(episode.video_path(uuid))) as file:
         stream = file.streams.video[0]
         return ImageSource(uuid, kind, stream.height // (2 if kind == "segmentation" else 1), stream.width)
 
 
 def image_note(camera: ImageSource, name: str) -> dict[str, Any]:
-    """What is noted of a camera's images."""
-    return {"name": name, "unit": KINDS[camera.kind]["unit"], "shape": [camera.height, camera.width]}
+    """Return the entry of a camera in ``sensorium.json``."""
+    return {"name": name, "unit": VIDEO_FORMATS[camera.kind].unit, "shape": [camera.height, camera.width]}

@@ -1,7 +1,8 @@
 """Statistics of signals and images over episodes, in bounded memory.
 
-Means, deviations and extremes are exact, and so are quantiles over up to 65,536 steps; over more they are those of
-every k-th step. Numbers that are not finite (a ray that hit nothing) do not count; a column of nothing else has zeros.
+Mean, standard deviation, minimum and maximum are exact. Quantiles are exact for up to 65,536 steps; for more steps they
+are those of every k-th step. Values that are not finite (a ray without a hit) are ignored; the statistics of a column
+without finite values are zero.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ import numpy as np
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 Statistics = dict[str, np.ndarray]
-"""Name (min, max, mean, std, count, q01, ...) -> value, of the shape of a row; count (1,) is that of steps."""
-_MOST = 1 << 16
+"""Name (min, max, mean, std, q01, ...) -> array of the shape of a row; count -> number of steps, (1,)."""
+_MAX_SAMPLES = 1 << 16
 
 
 class RunningStats:
     """Statistics of one signal.
 
     Args:
-        shape: of a row.
-        n_rows: how many there will be in all.
+        shape: shape of a row.
+        n_rows: total number of rows that will be added.
     """
 
     def __init__(self, shape: tuple[int, ...], n_rows: int) -> None:
-        self._shape, self._every = shape, -(-n_rows // _MOST)
+        self._shape, self._every = shape, -(-n_rows // _MAX_SAMPLES)
         width = int(np.prod(shape))
         self._rows = 0
         self._count = np.zeros(width)
@@ -32,7 +33,7 @@ class RunningStats:
         self._sample: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Take in the next rows (n, *shape)."""
+        """Add rows, (n, *shape)."""
         values = rows.reshape(len(rows), -1)
         chosen = np.arange(-self._rows % self._every, len(rows), self._every)
         self._sample.append(np.array(values[chosen]))
@@ -51,7 +52,7 @@ class RunningStats:
         self._max = np.maximum(self._max, np.where(finite, values, -np.inf).max(axis=0))
 
     def get(self) -> Statistics:
-        """Statistics of all rows so far."""
+        """Return the statistics of all rows so far."""
         some = self._count > 0
         found = {
             "min": np.where(some, self._min, 0.0),
@@ -66,7 +67,7 @@ class RunningStats:
 
 
 def _quantiles(values: np.ndarray) -> np.ndarray:
-    """Of each column: (quantiles, columns)."""
+    """Return the quantiles of each column, (quantiles, columns)."""
     wanted = list(QUANTILES.values())
     finite = np.isfinite(values)
     if finite.all():
@@ -78,26 +79,26 @@ def _quantiles(values: np.ndarray) -> np.ndarray:
 
 
 class ImageStats:
-    """Statistics of the channels of 8-bit images, from counts of each value: 0 to 1, of shape (3, 1, 1)."""
+    """Statistics of the channels of 8-bit images, scaled to [0, 1], of shape (3, 1, 1). Made from histograms."""
 
     def __init__(self) -> None:
         self._counts = np.zeros((3, 256), np.int64)
         self._frames = 0
 
     def add(self, image: np.ndarray) -> None:
-        """Take in an image (H, W, 3) uint8; of a large one every few pixels."""
+        """Add an image, (H, W, 3) uint8. Large images are subsampled to about 150 pixels along the longer side."""
         every = max(1, max(image.shape[:2]) // 150)
         for channel in range(3):
             self._counts[channel] += np.bincount(image[::every, ::every, channel].ravel(), minlength=256)
         self._frames += 1
 
     def merge(self, other: ImageStats) -> None:
-        """Take in what another has seen."""
+        """Add the images of another instance."""
         self._counts += other._counts
         self._frames += other._frames
 
     def get(self) -> Statistics:
-        """Statistics of all images so far."""
+        """Return the statistics of all images so far."""
         value, total = np.arange(256.0), self._counts.sum(axis=1)
         mean = self._counts @ value / total
         found = {
@@ -107,7 +108,7 @@ class ImageStats:
             "std": np.sqrt((self._counts * (value - mean[:, None]) ** 2).sum(axis=1) / total),
         }
         reached = np.cumsum(self._counts, axis=1)
-        for name, wanted in QUANTILES.items():  # the value of that rank, as numpy's "lower" has it
+        for name, wanted in QUANTILES.items():  # the value of that rank, like NumPy's method "lower"
             rank = np.floor(wanted * (total - 1)).astype(np.int64)
             found[name] = np.argmax(reached > rank[:, None], axis=1)
         result = {name: (each / 255.0).reshape(3, 1, 1) for name, each in found.items()}

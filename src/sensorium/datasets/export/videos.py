@@ -1,7 +1,7 @@
-"""Videos of episodes one behind the other in one file, without a second loss of quality.
+"""Concatenation of the videos of episodes into one file, without encoding them again.
 
-The packets of an episode's video are copied as they are, but for its last frame, which no action follows. Where frames
-before it were predicted from that one, the last run of frames from a key frame on (at most a dozen) is encoded again.
+The packets of an episode's video are copied, except for its last frame, which no action follows. If earlier frames were
+predicted from that frame, the frames since the last key frame (at most 12) are encoded again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sensorium.datasets.video_streams import VideoStream
 from sensorium.errors import DatasetError
 
+if TYPE_CHECKING:
+    from av import Packet, VideoFrame
+    from av.container import OutputContainer
+    from av.video.stream import VideoStream as Stream
+
 
 @dataclass(frozen=True)
 class VideoSpan:
-    """Where an episode's frames are: in which file, and from when to when, in seconds."""
+    """Location of an episode's frames: chunk and file number, start and end time in the file in seconds."""
 
     chunk: int
     file: int
@@ -29,45 +34,50 @@ class VideoSpan:
 
 @dataclass
 class _Piece:
-    """Packets in the order of decoding, which frame each is, and what a decoder must know beforehand."""
+    """Packets in decoding order, the frame number of each, and the codec parameters (extradata)."""
 
-    packets: list[Any]
+    packets: list[Packet]
     frames: list[int]
     parameters: bytes
 
 
 class VideoJoiner:
-    """Joins the videos of one camera.
+    """Concatenates the videos of one camera.
 
     Args:
-        folder: of the camera; files are ``chunk-000/file-000.mp4``, ...
-        rate: frames in a second.
-        most_bytes: a file that has grown to this gets no further episode.
-        most_files: in a chunk.
+        folder: output folder of the camera; the files are ``chunk-000/file-000.mp4``, ...
+        rate: frames per second.
+        max_bytes: size at which a new file begins.
+        max_files: files per chunk folder.
     """
 
-    def __init__(self, folder: Path, rate: Fraction, most_bytes: int, most_files: int) -> None:
+    def __init__(self, folder: Path, rate: Fraction, max_bytes: int, max_files: int) -> None:
         self._folder, self._rate = folder, rate
-        self._most_bytes, self._most_files = most_bytes, most_files
+        self._max_bytes, self._max_files = max_bytes, max_files
         self._number = -1
-        self._output: Any = None
+        self._output: OutputContainer | None = None
+        self._stream: Stream
         self._parameters = b""
         self._count = self._bytes = 0
 
     def add(self, path: Path, n_frames: int) -> VideoSpan:
-        """Append the first ``n_frames`` of a video."""
+        """Append the first ``n_frames`` frames of a video that has one frame more; return where they are.
+
+        Raises:
+            DatasetError: the video has another number of frames.
+        """
         pieces = _cut(path, n_frames, self._rate)
         fits = self._parameters == pieces[0].parameters
-        if self._output is None or not fits or self._bytes >= self._most_bytes:
+        if self._output is None or not fits or self._bytes >= self._max_bytes:
             self._next(path, pieces[0])
         first = self._count
         for piece in pieces:
             self._write(piece)
-        chunk, file = divmod(self._number, self._most_files)
+        chunk, file = divmod(self._number, self._max_files)
         return VideoSpan(chunk, file, float(first / self._rate), float(self._count / self._rate))
 
     def close(self) -> None:
-        """Complete the file."""
+        """Complete the current file."""
         if self._output is not None:
             self._output.close()
             self._output = None
@@ -77,7 +87,7 @@ class VideoJoiner:
 
         self.close()
         self._number += 1
-        chunk, file = divmod(self._number, self._most_files)
+        chunk, file = divmod(self._number, self._max_files)
         target = self._folder / f"chunk-{chunk:03d}" / f"file-{file:03d}.mp4"
         target.parent.mkdir(parents=True, exist_ok=True)
         self._output = av.open(str(target), "w", format="mp4")
@@ -90,11 +100,12 @@ class VideoJoiner:
 
     def _write(self, piece: _Piece) -> None:
         first = self._count
+        assert self._output is not None
         for packet, frame in zip(piece.packets, piece.frames, strict=True):
             packet.stream = self._stream
             packet.time_base = 1 / (self._rate * _TICKS)
             packet.pts = (first + frame) * _TICKS
-            packet.dts = (self._count - _WAIT) * _TICKS
+            packet.dts = (self._count - _DECODE_DELAY) * _TICKS
             packet.duration = _TICKS
             self._output.mux(packet)
             self._count += 1
@@ -102,64 +113,73 @@ class VideoJoiner:
 
 
 _TICKS = 256
-"""Of the file's clock, in a frame."""
-_WAIT = 2
-"""Frames by which decoding begins before showing: what x264 needs, as the recorder uses it."""
-_FINE = 16
-"""Quantiser of frames that are encoded once more; the recorder's is about 23, and 6 less is twice as fine."""
+"""Ticks of the file's clock per frame."""
+_DECODE_DELAY = 2
+"""Frames from decoding to display that x264 needs with the settings of ``VideoStream``."""
+_QUANTIZER = 16
+"""Quantizer of frames that are encoded again. ``VideoStream`` has about 23; a value 6 lower is twice as fine."""
 
 
 def _cut(path: Path, n_frames: int, rate: Fraction) -> list[_Piece]:
-    """The first frames of a video that has one more."""
+    """Return the packets of the first frames of a video that has one frame more."""
     whole = _packets(path)
     if sorted(whole.frames) != list(range(n_frames + 1)):
         folder = path.parent
         raise DatasetError(
             f"{path} has {len(whole.frames)} frames instead of {n_frames + 1}; run `sensorium validate {folder}`"
         )
-    if whole.frames[-1] == n_frames:  # nothing was predicted from it
+    if whole.frames[-1] == n_frames:  # no other frame was predicted from it
         return [_Piece(whole.packets[:-1], whole.frames[:-1], whole.parameters)]
     keys = [position for position, packet in enumerate(whole.packets) if packet.is_keyframe]
     start = keys[-1]
-    tail = _encoded(path, whole.frames[start], n_frames, rate)
+    tail = _reencode(path, whole.frames[start], n_frames, rate)
     closed = sorted(whole.frames[:start]) == list(range(start))
     if closed and tail.parameters == whole.parameters:
         return [_Piece(whole.packets[:start], whole.frames[:start], whole.parameters), tail]
-    return [_encoded(path, 0, n_frames, rate)]  # another encoder wrote it: its packets cannot stand beside new ones
+    return [_reencode(path, 0, n_frames, rate)]  # written by another encoder: old and new packets cannot be mixed
 
 
 def _packets(path: Path) -> _Piece:
     import av
 
     with av.open(str(path)) as file:
-        stream: Any = file.streams.video[0]
+        stream = file.streams.video[0]
         packets = [packet for packet in file.demux(stream) if packet.size]
-        tick = 1 / (stream.average_rate * stream.time_base)
-        frames = [round(packet.pts / tick) for packet in packets]
+        tick = frame_ticks(stream)
+        frames = [round((packet.pts or 0) / tick) for packet in packets]
         return _Piece(packets, frames, bytes(stream.codec_context.extradata or b""))
 
 
-def _encoded(path: Path, start: int, stop: int, rate: Fraction) -> _Piece:
-    """Some frames of a video, encoded once more as the recorder does, but so finely that they lose next to nothing."""
-    fine = f"zones=0,{stop - start - 1},q={_FINE}"
+def _reencode(path: Path, start: int, stop: int, rate: Fraction) -> _Piece:
+    """Encode frames ``start`` to ``stop - 1`` of a video again, with a fine quantizer that loses almost nothing."""
+    from av.video.frame import PictureType
+
+    fine = f"zones=0,{stop - start - 1},q={_QUANTIZER}"
     with tempfile.TemporaryDirectory() as folder:
         stream: VideoStream | None = None
         for frame in _decoded(path, start, stop):
             stream = stream or VideoStream(Path(folder) / path.name, "rgb", (frame.height, frame.width), rate, fine)
-            frame.pict_type = 0  # the encoder's choice, as it was
+            frame.pict_type = PictureType.NONE  # let the encoder choose
             stream.write_frame(frame)
         assert stream is not None
         stream.close(Path(folder))
         return _packets(Path(folder) / path.name)
 
 
-def _decoded(path: Path, start: int, stop: int) -> Iterator[Any]:
+def _decoded(path: Path, start: int, stop: int) -> Iterator[VideoFrame]:
     import av
 
     with av.open(str(path)) as file:
-        stream: Any = file.streams.video[0]
-        tick = 1 / (stream.average_rate * stream.time_base)
+        stream = file.streams.video[0]
+        tick = frame_ticks(stream)
         file.seek(int(start * tick), stream=stream, backward=True)
         for frame in file.decode(stream):
-            if start <= round(frame.pts / tick) < stop:
+            if start <= round((frame.pts or 0) / tick) < stop:
                 yield frame
+
+
+def frame_ticks(stream: Stream) -> Fraction:
+    """Return the duration of a frame in units of the stream's time base."""
+    assert stream.average_rate is not None  # every video has both
+    assert stream.time_base is not None
+    return 1 / (stream.average_rate * stream.time_base)
