@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 
 from sensorium.cameras import CameraSensor
-from sensorium.cameras.tone import decode_srgb
+from sensorium.cameras.srgb import decode_srgb
 from sensorium.viewer.geometry import GeomBatch, capsule, geom_rgba, infinite_planes, parts
 from sensorium.viewer.mirror import Mirror
 from sensorium.worlds import Painter
