@@ -70,7 +70,7 @@ def wall(distance=3.0, turn=0.0, n_envs=1, **options):
     return scene, camera
 
 
-# -- geometry -----------------------------------------------------------------------------------------------------------
+# -- geometry ---------------------------------------------------------------------------------------------------------
 
 
 def test_depth_of_a_wall_is_exact_to_a_millimetre():
@@ -86,7 +86,7 @@ def test_depth_of_an_oblique_wall():
     turn = 0.4
     _, camera = wall(turn=turn, principal_point=(20.0, 30.0), focal_length=(50.0, 70.0), fov=None)
     x = (torch.arange(64) + 0.5 - 20.0) / 50.0
-    # a ray with slope x points to the right; it advances cos(turn) + x sin(turn) along the wall's normal per metre of depth
+    # a ray with slope x points right; per metre of depth it advances cos(turn) + x sin(turn) along the wall's normal
     expected = 3.0 / (math.cos(turn) + x * math.sin(turn))
     assert float((camera.read().depth[0] - expected).abs().max()) < 1e-3
 
@@ -301,7 +301,7 @@ def test_gpu_backend_reads_the_arrays_of_the_engine():
     backend.close()
 
 
-# -- appearance -------------------------------------------------------------------------------------------------------------
+# -- appearance -------------------------------------------------------------------------------------------------------
 
 
 def test_colours_and_sizes_can_differ_per_env():

@@ -121,7 +121,7 @@ class TestImages:
         data = camera.read()
         focal = float(camera.intrinsics[0, 0, 0])
         x = (torch.arange(64) + 0.5 - 20.0) / focal
-        # a ray with slope x points to the right; per metre of depth it advances cos(turn) + x sin(turn) along the normal
+        # a ray with slope x points right; per metre of depth it advances cos(turn) + x sin(turn) along the normal
         expected = 3.0 / (math.cos(turn) + x * math.sin(turn))
         assert float((data.depth[0] - expected).abs().max()) < 1e-3
         assert float((data.points[0, ..., 0] - 3.0).abs().max()) < 1e-3

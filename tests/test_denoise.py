@@ -128,7 +128,7 @@ def test_pixels_that_are_not_finite_do_not_spread(bad, mixed):
     assert np.isfinite(clean(np.full((3, 5, 3), bad), wall(viewpoint(5, 3)))).all()
 
 
-def test_surfaces_without_albedo_are_filter_radiance():
+def test_surfaces_without_albedo_are_filtered():
     out = clean(0.3 + noise(0.05), wall(viewpoint(), albedo=0.0), sigma=0.05)
     assert out.std() < 0.05 / 8
 
