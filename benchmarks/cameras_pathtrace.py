@@ -1,9 +1,9 @@
-"""The path tracer against bare Mitsuba: the same scene, the same samples, from the second frame on; and its denoisers.
+"""The path tracer compared with bare Mitsuba (same scene, same samples, without the first frame), and its denoisers.
 
 .venv/bin/python benchmarks/cameras_pathtrace.py [--json out/cameras_pathtrace.json] [--reference out/reference.npz]
 
-Denoisers are compared with an image of many samples. Errors are RMSE in linear light, before tone mapping, divided by
-that of the image that is not denoised. Tracing the reference takes minutes to an hour.
+Denoisers are compared with a reference image of many samples. Errors are RMSE in linear light, before tone mapping,
+divided by that of the image without denoising. Tracing the reference takes minutes to an hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HAS_OIDN = importlib.util.find_spec("pyoidn") is not None
 
 
 def table() -> sn.Scene:
-    """A floor on which 28 boxes and balls have fallen, in the light of the sun and the sky."""
+    """Return a scene with a floor, on which 28 boxes and balls fall, lit by the sun and the sky."""
     scene = sn.Scene(dt=0.01, substeps=2, sky=((0.4, 0.6, 0.9), (0.8, 0.8, 0.8)))
     scene.add_object(sn.Plane(), name="floor")
     scene.add_light(direction=(-0.4, 0.3, -1), intensity=0.6)
@@ -38,14 +38,14 @@ def table() -> sn.Scene:
 
 
 def bare(camera: Any) -> Callable[[], np.ndarray]:
-    """What renders the camera's view of its scene by Mitsuba alone, standing still."""
+    """Return a function that renders the camera's current view with Mitsuba alone."""
     import mitsuba as mi
 
-    from sensorium.cameras.pathtrace.renderer import _using
+    from sensorium.cameras.pathtrace.renderer import _use_variant
 
-    renderer = camera._block._renderer
+    renderer = camera._render_pass._renderer
     tracer = renderer._tracer
-    with _using(renderer._variant):
+    with _use_variant(renderer._variant):
         view = camera.view
         pose = np.eye(4)
         pose[:3, :3] = view.rotation[0].numpy() * [-1, 1, -1]
@@ -62,7 +62,7 @@ def bare(camera: Any) -> Callable[[], np.ndarray]:
     seed = iter(range(1 << 30))
 
     def render() -> np.ndarray:
-        with _using(renderer._variant):
+        with _use_variant(renderer._variant):
             image = mi.render(tracer._scene, sensor=sensor, integrator=tracer._integrator, spp=SAMPLES, seed=next(seed))
             return np.array(image)
 
@@ -70,7 +70,7 @@ def bare(camera: Any) -> Callable[[], np.ndarray]:
 
 
 def frames(report: Report) -> None:
-    """Every frame shows a new state: what moved is written, light is traced, tones are mapped."""
+    """Time frames of changing states: the update of the scene, tracing and tone mapping."""
     scene = table()
     camera = scene.add_sensor(
         sn.RaytracerCamera(pos=(2.2, -1.5, 1.5), lookat=(0, 0, 0.2), resolution=(SIDE, SIDE), samples=SAMPLES)
@@ -89,13 +89,13 @@ def frames(report: Report) -> None:
 
 
 def rmse(image: np.ndarray, truth: np.ndarray, where: np.ndarray | None = None) -> float:
-    """In linear light."""
+    """Return the root mean square error in linear light, optionally only where a mask is True."""
     square = (image.astype(np.float64) - truth) ** 2
     return float(np.sqrt((square if where is None else square[where]).mean()))
 
 
 def silhouettes(shape: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """Pixels at most 2 from where the shape changes, or the depth by more than 5%."""
+    """Return a mask of the pixels within 2 pixels of a change of the shape, or of the depth by more than 5%."""
     near = 1 / depth
     edge = np.zeros(shape.shape, bool)
     for axis in (0, 1):
@@ -108,26 +108,26 @@ def silhouettes(shape: np.ndarray, depth: np.ndarray) -> np.ndarray:
     return np.any([wide[i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=0)
 
 
-def sight(camera: Any) -> tuple[Any, Any, Any]:
-    """The tracer of a camera, its lens, and its Mitsuba variant, after a first frame."""
-    from sensorium.cameras.pathtrace.renderer import _pose
-    from sensorium.cameras.pathtrace.tracers import Lens
+def viewpoint_of(camera: Any) -> tuple[Any, Any, Any]:
+    """Return the tracer of a camera, its viewpoint, and its Mitsuba variant, after a first frame."""
+    from sensorium.cameras.pathtrace.renderer import _host_arrays
+    from sensorium.cameras.pathtrace.tracers import Viewpoint
 
     camera.read()
-    renderer, view = camera._block._renderer, camera.view
-    pose: dict[str, Any] = {name: values[0] for name, values in _pose(view).items()}
+    renderer, view = camera._render_pass._renderer, camera.view
+    pose: dict[str, Any] = {name: values[0] for name, values in _host_arrays(view).items()}
     pose |= {name: float(pose[name]) for name in ("fx", "fy", "cx", "cy")}
-    lens = Lens(view.width, view.height, near=view.near, far=view.far, aperture=0.0, focus=1e4, **pose)
-    return renderer._tracer, lens, renderer._variant
+    viewpoint = Viewpoint(view.width, view.height, near=view.near, far=view.far, aperture=0.0, focus=1e4, **pose)
+    return renderer._tracer, viewpoint, renderer._variant
 
 
-def reference(tracer: Any, lens: Any, samples: int, path: Path | None) -> np.ndarray:
-    """An image of many samples: from a file where there is one, else traced, and kept in the file."""
+def reference(tracer: Any, viewpoint: Any, samples: int, path: Path | None) -> np.ndarray:
+    """Return an image of many samples, from a file if it exists; otherwise trace it, and write the file."""
     if path is not None and path.exists():
         stored = np.load(path)
         print(f"  reference of {int(stored['samples'])} samples from {path}")
         return np.asarray(stored["light"])
-    light = tracer.radiance(lens, samples, 12345)
+    light = tracer.radiance(viewpoint, samples, 12345)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, light=light, samples=samples)
@@ -135,33 +135,35 @@ def reference(tracer: Any, lens: Any, samples: int, path: Path | None) -> np.nda
 
 
 def denoisers(report: Report, samples: int, path: Path | None) -> None:
-    """What the denoisers leave of the error, and how long the à-trous filter takes."""
-    from sensorium.cameras.pathtrace.denoise import atrous, oidn
-    from sensorium.cameras.pathtrace.renderer import _using
+    """Measure the error that the denoisers leave, and the time that they take."""
+    from sensorium.cameras.pathtrace.denoise import denoise_oidn, trace_atrous
+    from sensorium.cameras.pathtrace.renderer import _use_variant
 
     gallery = runpy.run_path(str(Path(__file__).parent.parent / "docs/gallery/camera_pathtrace.py"))
     (camera,) = gallery["room"](gallery["photo"]("photo", samples=SAMPLES, resolution=(SIDE, SIDE), denoise="atrous"))
-    tracer, lens, variant = sight(camera)
-    with _using(variant):
-        truth = reference(tracer, lens, samples, path)
-        surfaces = tracer.surfaces(lens)
-        edge = silhouettes(surfaces.shape, surfaces.depth)
+    tracer, viewpoint, variant = viewpoint_of(camera)
+    with _use_variant(variant):
+        truth = reference(tracer, viewpoint, samples, path)
+        hits = tracer.first_hits(viewpoint)
+        edge = silhouettes(hits.shape, hits.depth)
         rows: dict[str, list[list[float]]] = {"atrous": []} | ({"oidn": []} if HAS_OIDN else {})
         for seed in range(SEEDS):
-            noisy = tracer.radiance(lens, SAMPLES, seed)
-            images = {"atrous": atrous(tracer, lens, SAMPLES, seed)}
+            noisy = tracer.radiance(viewpoint, SAMPLES, seed)
+            images = {"atrous": trace_atrous(tracer, viewpoint, SAMPLES, seed)}
             if HAS_OIDN:
-                images["oidn"] = oidn(noisy, surfaces)
+                images["oidn"] = denoise_oidn(noisy, hits)
             for name, image in images.items():
                 rows[name].append([rmse(image, truth, where) / rmse(noisy, truth, where) for where in (None, edge)])
                 print(f"  seed {seed}, {name}: {rows[name][-1][0]:.3f}, at silhouettes {rows[name][-1][1]:.3f}")
         seeds = iter(range(1 << 30))
         contenders: dict[str, Callable[[], Any]] = {
-            "trace": lambda: tracer.radiance(lens, SAMPLES, next(seeds)),
-            "atrous": lambda: atrous(tracer, lens, SAMPLES, next(seeds)),
+            "trace": lambda: tracer.radiance(viewpoint, SAMPLES, next(seeds)),
+            "atrous": lambda: trace_atrous(tracer, viewpoint, SAMPLES, next(seeds)),
         }
         if HAS_OIDN:
-            contenders["oidn"] = lambda: oidn(tracer.radiance(lens, SAMPLES, next(seeds)), tracer.surfaces(lens))
+            contenders["oidn"] = lambda: denoise_oidn(
+                tracer.radiance(viewpoint, SAMPLES, next(seeds)), tracer.first_hits(viewpoint)
+            )
         times = interleave(contenders, rounds=3, calls=1)
     for name, ratios in rows.items():
         bounds = (0.5, 1.0, 1.0) if name == "atrous" else (None, None, None)
@@ -175,10 +177,12 @@ def denoisers(report: Report, samples: int, path: Path | None) -> None:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    parser.add_argument("--reference", type=Path, help="read the reference from here, or write it if there is no file")
-    parser.add_argument("--reference-samples", type=int, default=4096)
-    parser.add_argument("--only", choices=("frames", "denoisers"))
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--reference", type=Path, help="file of the reference: read it, or create it if it does not exist"
+    )
+    parser.add_argument("--reference-samples", type=int, default=4096, help="samples per pixel of the reference")
+    parser.add_argument("--only", choices=("frames", "denoisers"), help="run only this part")
     arguments = parser.parse_args()
     report = Report("path tracer", ("mujoco", "mitsuba", "drjit", *(["pyoidn"] if HAS_OIDN else [])))
     if arguments.only != "denoisers":

@@ -1,4 +1,4 @@
-"""Whether cameras can be tested here."""
+"""The mark ``needs_gl``, which skips camera tests on machines without OpenGL."""
 
 import pytest
 import torch

@@ -53,6 +53,20 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sn.Scene(substeps=0), ("substeps", "0")),
         (lambda: sn.Scene(gravty=(0, 0, 0)), ("gravty", "did you mean 'gravity'")),
         (lambda: sn.Scene(integrator="midpoint"), ("integrator", "midpoint")),
+        (
+            lambda: sn.RaytracerCamera(denoise="oidnn"),
+            ("RaytracerCamera.denoise must be True, False, 'oidn' or 'atrous', got 'oidnn' (did you mean 'oidn'?)",),
+        ),
+        (
+            lambda: sn.Camera(quality="hihg"),
+            ("Camera.quality must be 'fast', 'balanced', 'high' or None, got 'hihg' (did you mean 'high'?)",),
+        ),
+        (
+            lambda: sn.Camera(outputs=("rgb", "dept")),
+            ("Camera.outputs[1] must be 'rgb', 'depth', ", "got 'dept' (did you mean 'depth'?)"),
+        ),
+        (lambda: sn.RasterizerCamera(renderer="batch"), ("RasterizerCamera.renderer must be 'raster', got 'batch'",)),
+        (lambda: sn.Camera(outputs=3), ("Camera.outputs", "got 3")),
     ],
 )
 def test_bad_options_raise(make, words):
@@ -355,3 +369,11 @@ def test_joints_of_a_robot_can_be_given_by_full_name():
     scene.forward()
     assert torch.equal(by_full.read().positions, by_own.read().positions)
     assert by_own.read().positions.item() == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("value", ["oidnn", 3.5, None])
+def test_error_of_a_union_with_literals_is_one_line(value):
+    with pytest.raises(sn.OptionError) as caught:
+        sn.RaytracerCamera(denoise=value)
+    assert "\n" not in str(caught.value)
+    assert repr(value) in str(caught.value)

@@ -1,4 +1,4 @@
-"""The batch renderer (MuJoCo Warp's ray tracer) on the CPU: against closed forms, and against OpenGL."""
+"""The batch renderer (MuJoCo Warp's ray tracer) on the CPU, compared with closed forms and with OpenGL."""
 
 import gc
 import math
@@ -15,7 +15,7 @@ from gl import needs_gl
 
 import sensorium as sn
 from sensorium.cameras import project
-from sensorium.cameras.batch.renderer import BatchRenderer, _OnDevice, is_out_of_memory, too_large
+from sensorium.cameras.batch.renderer import BatchRenderer, _GpuBackend, describe_shortage, is_out_of_memory
 from sensorium.cameras.batch.tracer import sample_positions
 from sensorium.cameras.raster.renderer import RasterRenderer
 from sensorium.cameras.renderer import CameraView
@@ -43,7 +43,7 @@ ROOM = """
 
 
 def room(renderer="batch", n_envs=3, lights=False, **options):
-    """A room with a box and a capsule that fly about, and a camera that looks at them from a corner."""
+    """Build a room with a free box and a free capsule, and a camera that looks at them from a corner."""
     scene = sn.Scene(dt=0.01, substeps=2, sky=((0.5, 0.6, 0.8), (0.1, 0.2, 0.4)))
     scene.add_object(ROOM, name="room")
     scene.add_object(sn.Box(size=(0.3, 0.2, 0.1)), name="box", pos=(0.2, -0.3, 0.6), free=True)
@@ -54,14 +54,14 @@ def room(renderer="batch", n_envs=3, lights=False, **options):
     camera = scene.add_sensor(sn.Camera(uuid="eye", renderer=renderer, **{**defaults, **options}))
     scene.build(n_envs=n_envs)
     generator = np.random.default_rng(5)
-    turns = generator.normal(size=(8, 4))[:n_envs]
-    places = generator.uniform((-0.3, -0.5, 0.4), (0.3, 0.5, 0.9), (8, 3))[:n_envs]
-    scene["box"].set_pose(pos=places, quat=turns / np.linalg.norm(turns, axis=1, keepdims=True))
+    quats = generator.normal(size=(8, 4))[:n_envs]
+    positions = generator.uniform((-0.3, -0.5, 0.4), (0.3, 0.5, 0.9), (8, 3))[:n_envs]
+    scene["box"].set_pose(pos=positions, quat=quats / np.linalg.norm(quats, axis=1, keepdims=True))
     return scene, camera
 
 
 def wall(distance=3.0, turn=0.0, n_envs=1, **options):
-    """A wall across the x axis, and a camera at the origin."""
+    """Build a wall across the x axis, and a camera at the origin."""
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.2, 60, 60)), name="wall", pos=(distance + 0.1, 0, 0))
     defaults = {"lookat": (math.cos(turn), math.sin(turn), 0), "resolution": (64, 48), "fov": 50}
@@ -70,27 +70,29 @@ def wall(distance=3.0, turn=0.0, n_envs=1, **options):
     return scene, camera
 
 
-# -- where things are -------------------------------------------------------------------------------------------------
+# -- geometry ---------------------------------------------------------------------------------------------------------
 
 
-def test_depth_of_a_wall_to_a_millimetre():
+def test_depth_of_a_wall_is_exact_to_a_millimetre():
     _, camera = wall()
     data = camera.read()
-    assert float((data.depth - 3.0).abs().max()) < 1e-3  # centre and corners: along the optical axis
+    assert (
+        float((data.depth - 3.0).abs().max()) < 1e-3
+    )  # along the optical axis, so the same at the centre and in the corners
     assert data.depth.shape == (1, 48, 64)
 
 
-def test_depth_of_a_wall_seen_askew():
+def test_depth_of_an_oblique_wall():
     turn = 0.4
     _, camera = wall(turn=turn, principal_point=(20.0, 30.0), focal_length=(50.0, 70.0), fov=None)
     x = (torch.arange(64) + 0.5 - 20.0) / 50.0
-    # a ray with slope x turns right; it advances cos(turn) + x sin(turn) along the wall's normal per metre of depth
+    # a ray with slope x points right; per metre of depth it advances cos(turn) + x sin(turn) along the wall's normal
     expected = 3.0 / (math.cos(turn) + x * math.sin(turn))
     assert float((camera.read().depth[0] - expected).abs().max()) < 1e-3
 
 
 @pytest.mark.parametrize("envs", [None, [0]], ids=["all envs", "one env"])
-def test_a_lens_can_be_changed_while_running(envs):
+def test_intrinsics_can_change_at_run_time(envs):
     _, camera = wall(turn=0.4, n_envs=2)
     before = camera.read().depth.clone()
     camera.set_intrinsics(focal_length=(50.0, 70.0), principal_point=(20.0, 30.0), envs=envs)
@@ -101,7 +103,7 @@ def test_a_lens_can_be_changed_while_running(envs):
     assert torch.equal(depth[1], before[1]) == (envs is not None)
 
 
-def test_what_is_outside_near_and_far_is_nothing():
+def test_surfaces_outside_near_and_far_are_not_rendered():
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.2, 1, 1)), pos=(3.1, 0, 0))
     lens = {"lookat": (1, 0, 0), "resolution": (8, 8), "fov": 10, "renderer": "batch", "outputs": ALL}
@@ -130,7 +132,7 @@ def test_what_is_outside_near_and_far_is_nothing():
     ],
     ids=["fov", "oblong", "off-centre", "rolled"],
 )
-def test_a_projected_point_lands_on_its_pixel(options):
+def test_projected_points_match_rendered_pixels(options):
     generator = np.random.default_rng(3)
     places = generator.uniform((1.5, -0.8, -0.6), (3.0, 0.8, 0.6), (12, 3))
     scene = sn.Scene()
@@ -155,7 +157,7 @@ def test_a_projected_point_lands_on_its_pixel(options):
 
 
 @needs_gl
-def test_it_agrees_with_opengl():
+def test_images_agree_with_opengl():
     images = {}
     for renderer in ("batch", "raster"):
         scene, camera = room(renderer, n_envs=4, quality="fast", anti_aliasing=0)
@@ -170,13 +172,13 @@ def test_it_agrees_with_opengl():
     assert float(both.float().mean()) > 0.5
     error = (ours.depth - theirs.depth).abs()[both]
     assert float(torch.quantile(error, 0.99)) < 2e-3
-    # colours: the same light, textures and sky, up to how highlights are interpolated
+    # colours: same lights, textures and sky; only the interpolation of highlights differs
     colour = (ours.rgb.int() - theirs.rgb.int()).abs().amax(-1)
     assert float(colour.float().mean()) < 6
     assert float((colour < 16).float().mean()) > 0.93
 
 
-def test_round_shapes_agree_with_raster_as_its_facets_allow():
+def test_round_shapes_agree_with_raster_up_to_its_facets():
     images = {}
     for renderer, quality in (("batch", "fast"), ("raster", "high"), ("raster", "fast")):
         scene = sn.Scene(dt=0.01, substeps=2)
@@ -200,17 +202,17 @@ def test_round_shapes_agree_with_raster_as_its_facets_allow():
     assert worst["high"] < worst["fast"] < 0.03
 
 
-# -- which envs and views ---------------------------------------------------------------------------------------------
+# -- envs and views ---------------------------------------------------------------------------------------------------
 
 
-def test_an_image_does_not_depend_on_the_other_envs():
+def test_images_do_not_depend_on_other_envs():
     _, few = room(n_envs=2)
     _, many = room(n_envs=5)
     for output in ALL:
         assert torch.equal(getattr(few.read(), output), getattr(many.read(), output)[:2])
 
 
-def test_only_envs_that_changed_are_drawn():
+def test_only_changed_envs_are_drawn():
     scene, camera = room(n_envs=4)
     before = camera.read().depth.clone()
     camera.view.caches["depth"].fill_(7.0)
@@ -223,13 +225,13 @@ def test_only_envs_that_changed_are_drawn():
     scene["box"].set_pose(pos=(0.3, 0.0, 0.8), envs=[0, 3])
     depth = camera.read().depth
     assert bool((depth[[1, 2]] == 7.0).all())
-    # where the box now is in three envs, and was put with the same pose, they see the same box
+    # the box has the same pose in three envs, and all of them see it
     body = scene.model.body("box").id
     seen = [(camera.read().segmentation[env, ..., 0] == body).sum().item() for env in (0, 2, 3)]
     assert min(seen) > 50
 
 
-def test_cameras_of_several_sizes_and_outputs():
+def test_cameras_with_different_resolutions_and_outputs():
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.2, 60, 60)), pos=(3.1, 0, 0))
     small = scene.add_sensor(
@@ -256,8 +258,8 @@ def test_cameras_of_several_sizes_and_outputs():
     assert float((other.read().depth - 2).abs().max()) < 1e-3
 
 
-class OnWarp:
-    """What the renderer uses of a GPU world, on Warp's CPU device."""
+class FakeGpuWorld:
+    """The part of a GPU world that the renderer uses, on Warp's CPU device."""
 
     def __init__(self, scene):
         self.model, self.n_envs, self.device = scene.model, scene.n_envs, torch.device("cpu")
@@ -274,15 +276,15 @@ class OnWarp:
             body()
 
 
-def test_it_reads_the_gpu_engines_own_arrays():
+def test_gpu_backend_reads_the_arrays_of_the_engine():
     scene, camera = room(n_envs=3, lights=True, quality="balanced")
     scene.forward()
     expected = {name: image.clone() for name, image in camera.read()._asdict().items() if image is not None}
-    world = OnWarp(scene)
-    work = _OnDevice(world, [camera.view], shadows=True, samples=1)
+    world = FakeGpuWorld(scene)
+    backend = _GpuBackend(world, [camera.view], shadows=True, samples=1)
     for image in camera.view.caches.values():
         image.zero_()
-    work.draw([camera.view], None)
+    backend.draw([camera.view], None)
     same = (camera.view.caches["segmentation"] == expected["segmentation"]).all(-1)
     assert float(same.float().mean()) > 0.999
     seen = same & torch.isfinite(expected["depth"])
@@ -292,14 +294,14 @@ def test_it_reads_the_gpu_engines_own_arrays():
     many[1] = (0.0, 0.9, 0.0, 1.0)
     world.m.geom_rgba = wp.array(many, dtype=wp.vec4, device="cpu")  # as world.expand() does
     world.expanded["geom_rgba"] = wp.to_torch(world.m.geom_rgba)
-    work.draw([camera.view], None)
-    hit = seen[1] & (expected["segmentation"][1, ..., 1] > 0)  # all but the textured floor
+    backend.draw([camera.view], None)
+    hit = seen[1] & (expected["segmentation"][1, ..., 1] > 0)  # everything except the textured floor
     assert bool((camera.view.caches["rgb"][1][hit][:, 0] <= camera.view.caches["rgb"][1][hit][:, 1]).all())
     assert float((camera.view.caches["rgb"][0].int() - expected["rgb"][0].int()).abs().float().mean()) < 0.1
-    work.close()
+    backend.close()
 
 
-# -- look -------------------------------------------------------------------------------------------------------------
+# -- appearance -------------------------------------------------------------------------------------------------------
 
 
 def test_colours_and_sizes_can_differ_per_env():
@@ -313,13 +315,13 @@ def test_colours_and_sizes_can_differ_per_env():
     data = camera.read()
     assert torch.equal(data.rgb[0], plain_rgb[0])
     assert bool((data.rgb[1, ..., 0] > 100).all())
-    assert float((data.rgb[1, ..., 1:] < 60).float().mean()) > 0.9  # all but the highlight
+    assert float((data.rgb[1, ..., 1:] < 60).float().mean()) > 0.9  # everything except the highlight
     assert float((data.depth[2] - 2.5).abs().max()) < 1e-3
     assert float((data.depth[:2] - 3.0).abs().max()) < 1e-3
 
 
 @pytest.mark.parametrize(("quality", "dark"), [("fast", False), ("balanced", True)])
-def test_shadows_by_quality(quality, dark):
+def test_shadows_depend_on_quality(quality, dark):
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(4, 4, 0.2)), pos=(0, 0, -0.1))
     scene.add_object(sn.Box(size=(0.5, 0.5, 0.1)), pos=(0, 0, 1))
@@ -334,11 +336,11 @@ def test_shadows_by_quality(quality, dark):
     assert quality in str(camera.renderer_choice)
 
 
-def test_edges_are_smooth_by_coverage():
+def test_anti_aliased_edges_have_the_colour_of_their_coverage():
     scene = sn.Scene(sky=((0, 0, 0), (0, 0, 0)))
     scene.add_object(sn.Box(size=(0.2, 2, 4), rgba=(1, 1, 1, 1)), pos=(3.1, -1, 0))  # up to y = 0
     lens = {"lookat": (1, 0, 0), "resolution": (16, 16), "focal_length": 20.0, "renderer": "batch"}
-    # the box fills the image from column 8.3125 on: the pixel of column 8 by 11 of 16 parts
+    # the box fills the image from column 8.3125 on: 11/16 of the pixels in column 8
     camera = scene.add_sensor(sn.Camera(**lens, principal_point=(8.3125, 8), anti_aliasing=16, outputs=ALL))
     scene.build()
     data = camera.read()
@@ -346,20 +348,22 @@ def test_edges_are_smooth_by_coverage():
     assert float(full) > 200
     assert bool(((data.rgb[0, :, 8].float() / full - 11 / 16).abs() < 0.02).all())
     assert bool((data.rgb[0, :, 7] == 0).all())
-    assert float((data.depth[0, :, 8] - 3).abs().max()) < 1e-3  # that of the centre, not a mean with nothing
+    assert (
+        float((data.depth[0, :, 8] - 3).abs().max()) < 1e-3
+    )  # the depth of the centre, not averaged with the background
     assert torch.isinf(data.depth[0, :, 7]).all()
     assert bool((data.segmentation[0, :, 8:, 0] == 1).all())
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 16])
-def test_samples_lie_in_all_rows_and_columns_around_the_centre(count):
+def test_samples_cover_all_rows_and_columns_of_a_pixel(count):
     points = np.array(sample_positions(count))
     assert points.mean(axis=0) == pytest.approx(0, abs=1e-9)
     for axis in points.T:
         assert sorted(np.floor((axis + 0.5) * count)) == list(range(count))
 
 
-def test_flexes_are_drawn_where_they_are():
+def test_flexes_are_drawn_at_their_current_shape():
     cloth = """
     <mujoco><worldbody>
       <flexcomp name="cloth" type="grid" count="6 6 1" spacing="0.2 0.2 0.2" pos="0 0 1" radius="0.01" dim="2" mass="1">
@@ -373,7 +377,7 @@ def test_flexes_are_drawn_where_they_are():
     )
     scene.build(n_envs=2)
     first = camera.read().depth[:, 16, 16].clone()
-    assert float((first - 1.99).abs().max()) < 1e-3  # less its radius
+    assert float((first - 1.99).abs().max()) < 1e-3  # minus its radius
     assert camera.read().segmentation[0, 16, 16].tolist() == [0, -1]
     scene.step(20)
     fallen = float(scene.world.bind("flexvert_xpos")[1, :, 2].mean())
@@ -381,10 +385,10 @@ def test_flexes_are_drawn_where_they_are():
     assert float(camera.read().depth[1, 16, 16]) == pytest.approx(3 - fallen - 0.01, abs=2e-3)
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_the_choice_where_opengl_does_not_load(monkeypatch):
+def test_auto_chooses_batch_if_opengl_does_not_load(monkeypatch):
     monkeypatch.setattr(RasterRenderer, "missing", classmethod(lambda cls, device: "no OpenGL in this test"))
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.2, 60, 60)), pos=(3.1, 0, 0))
@@ -395,7 +399,7 @@ def test_it_is_the_choice_where_opengl_does_not_load(monkeypatch):
     assert float((camera.read().depth - 3).abs().max()) < 1e-3
 
 
-def test_a_model_that_it_cannot_take_is_named():
+def test_unsupported_model_raises():
     plate = """
     <mujoco><worldbody>
       <flexcomp name="plate" type="grid" count="3 3 1" spacing="0.2 0.2 0.2" radius="0.01" dim="2" rigid="true"/>
@@ -407,30 +411,32 @@ def test_a_model_that_it_cannot_take_is_named():
         scene.build()
 
 
-def test_resolution_beyond_its_limit():
+def test_resolution_above_the_limit_raises():
     scene = sn.Scene()
     scene.add_sensor(sn.Camera(renderer="batch", lookat=(1, 0, 0), resolution=(BatchRenderer.max_resolution + 1, 4)))
     with pytest.raises(sn.OptionError, match="at most 8192 pixels"):
         scene.build()
 
 
-def test_too_little_memory_says_the_size_per_env():
+def test_out_of_memory_error_names_the_size_per_env():
     one = torch.zeros(1)
     caches = {"rgb": torch.zeros(4, 512, 1024, 3, dtype=torch.uint8)}
     view = CameraView("a", 1024, 512, 0.01, 100, one, one, one, one, one, one, sn.Camera(), caches)
-    # half a million pixels: 3 bytes each in the image, 4 of colour and 4 of depth in the tracer's buffers
-    assert "images of 1 cameras in n_envs=8192: they take 5.50 MiB per env, 44.0 GiB in all" in too_large([view], 8192)
+    # half a million pixels: 3 bytes each in the image, and 4 for colour and 4 for depth in the tracer's buffers
+    assert "images of 1 cameras with n_envs=8192: they need 5.50 MiB per env, 44.0 GiB in total" in describe_shortage(
+        [view], 8192
+    )
     assert is_out_of_memory(RuntimeError("Failed to allocate 123 bytes on device 'cuda:0'"))
     assert is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))
     assert not is_out_of_memory(RuntimeError("something else"))
 
 
-def test_closing_frees_tracers_and_threads():
+def test_close_frees_tracers_and_threads():
     renderer = BatchRenderer()
-    renderer.close()  # of what was never built: harmless
+    renderer.close()  # harmless without a build
     scene, camera = room(n_envs=2)
     camera.read()
-    tracer = weakref.ref(camera._block._renderer._work._tracers[0])
+    tracer = weakref.ref(camera._render_pass._renderer._backend._tracers[0])
     scene.close()
     scene.close()
     del camera

@@ -1,4 +1,4 @@
-"""The path tracer against closed forms of light and geometry, and against the rasterizer."""
+"""The path tracer, compared with closed forms of light and geometry, and with the rasterizer."""
 
 import importlib.util
 import math
@@ -12,35 +12,36 @@ import torch
 
 import sensorium as sn
 from sensorium.cameras import Camera, RasterizerCamera, RaytracerCamera, project
-from sensorium.cameras.tone import decode_srgb, encode_srgb, picture, tone_map
+from sensorium.cameras.srgb import decode_srgb, encode_srgb
 
 pytest.importorskip("mitsuba", reason="Mitsuba is not installed: pip install 'sensorium[photoreal]'")
 
 from sensorium.cameras.pathtrace import renderer as pathtrace
-from sensorium.cameras.pathtrace.denoise import atrous
+from sensorium.cameras.pathtrace.denoise import trace_atrous
+from sensorium.cameras.pathtrace.tone import to_srgb8, tone_map
 
 ROOT = Path(__file__).parent.parent
-HAS_LLVM = pathtrace._variant()[0] == "llvm_ad_rgb"
-DULL = """<mujoco><asset><material name="dull" specular="0" rgba="{rgb} 1"/></asset><worldbody>
-<geom type="plane" size="{size} {size} .1" material="dull"/></worldbody></mujoco>"""
+HAS_LLVM = pathtrace._choose_variant()[0] == "llvm_ad_rgb"
+LAMBERTIAN = """<mujoco><asset><material name="matt" specular="0" rgba="{rgb} 1"/></asset><worldbody>
+<geom type="plane" size="{size} {size} .1" material="matt"/></worldbody></mujoco>"""
 
 
 @pytest.fixture(params=["llvm", "scalar"])
 def variant(request, monkeypatch):
-    """Both ways of tracing."""
+    """Run a test with the vector and the scalar tracer."""
     if request.param == "scalar":
-        monkeypatch.setattr(pathtrace, "_variant", lambda: ("scalar_rgb", "scalar, for a test"))
+        monkeypatch.setattr(pathtrace, "_choose_variant", lambda: ("scalar_rgb", "scalar, for a test"))
     elif not HAS_LLVM:
-        pytest.skip("there is no LLVM 19 or newer here: apt install libllvm19")
+        pytest.skip("LLVM 19 or newer is not installed: apt install libllvm19")
     return request.param
 
 
-def dull_floor(rgb, size=5):
-    return DULL.format(rgb=" ".join(map(str, rgb)), size=size)
+def matt_floor(rgb, size=5):
+    return LAMBERTIAN.format(rgb=" ".join(map(str, rgb)), size=size)
 
 
-def things(*cameras, lights=(), n_envs=1, **options):
-    """A floor with some of every shape, the box of which is free."""
+def build_shapes(*cameras, lights=(), n_envs=1, **options):
+    """Build a floor with one geom of every type; the box is free."""
     scene = sn.Scene(dt=0.01, **options)
     scene.add_object(sn.Plane(), name="floor")
     scene.add_object(sn.Box(size=(0.3, 0.3, 0.3), rgba=(0.8, 0.2, 0.1, 1)), name="box", pos=(0, 0, 0.15), free=True)
@@ -57,7 +58,7 @@ def things(*cameras, lights=(), n_envs=1, **options):
 ABOVE = {"pos": (1.6, -1.2, 1.2), "lookat": (0, 0, 0.2), "resolution": (96, 72)}
 
 
-def test_a_wall_is_as_far_as_it_is_and_a_point_lands_on_its_pixel(variant):
+def test_depth_of_a_wall_and_pixel_of_a_projected_point(variant):
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.1, 6, 6)), name="wall", pos=(3.05, 0, 1))
     scene.add_object(sn.Sphere(radius=0.02), name="dot", pos=(1.5, -0.31, 1.17))
@@ -78,7 +79,7 @@ def test_a_wall_is_as_far_as_it_is_and_a_point_lands_on_its_pixel(variant):
     torch.testing.assert_close(data.normals[0][~dot], torch.tensor([0.0, 0.0, -1.0]).expand(int((~dot).sum()), 3))
 
 
-def test_nothing_before_the_near_plane_or_beyond_the_far_one():
+def test_surfaces_outside_near_and_far_are_not_rendered():
     scene = sn.Scene(sky=((0, 0, 1), (0, 0, 1)))
     scene.add_object(sn.Box(size=(0.1, 0.2, 0.2)), name="near", pos=(0.5, 0, 1))
     scene.add_object(sn.Box(size=(0.1, 1, 1)), name="wall", pos=(2.05, 0, 1))
@@ -103,11 +104,11 @@ def test_nothing_before_the_near_plane_or_beyond_the_far_one():
     assert data.rgb[0, 0, 0].tolist() == [0, 0, 255]
 
 
-def test_what_is_seen_agrees_with_the_rasterizer(variant):
+def test_depth_and_segmentation_agree_with_the_rasterizer(variant):
     outputs = ("depth", "segmentation")
     ours, theirs = RaytracerCamera(**ABOVE, outputs=outputs), RasterizerCamera(**ABOVE, outputs=outputs)
     try:
-        _, traced, drawn = things(ours, theirs)
+        _, traced, drawn = build_shapes(ours, theirs)
     except sn.DeviceError as error:
         pytest.skip(f"the rasterizer does not run here: {error}")
     one, two = traced.read(), drawn.read()
@@ -118,19 +119,19 @@ def test_what_is_seen_agrees_with_the_rasterizer(variant):
     assert apart.quantile(0.95) < 2e-3
 
 
-def test_a_moved_body_is_seen_moved_in_its_env_without_building_anew(variant):
+def test_moved_body_is_updated_in_its_env_without_a_rebuild(variant):
     camera = RaytracerCamera(**ABOVE, outputs=("segmentation",))
-    scene, sensor = things(camera, n_envs=2)
+    scene, sensor = build_shapes(camera, n_envs=2)
     box = scene.model.body("box").id
     before = sensor.read().segmentation[..., 0].clone()
-    renderer = sensor._block._renderer
-    tracer, meshes = renderer._tracer, [part.mesh for part in renderer._parts]
+    renderer = sensor._render_pass._renderer
+    tracer, meshes = renderer._tracer, [mesh.mesh for mesh in renderer._meshes]
     state = scene.get_state()
     scene.world.bind("qpos")[1, :3] = torch.tensor([-1.2, 1.0, 0.15])
     scene.world.forward()
     after = sensor.read().segmentation[..., 0]
     assert renderer._tracer is tracer
-    assert [part.mesh for part in renderer._parts] == meshes
+    assert [mesh.mesh for mesh in renderer._meshes] == meshes
     assert (after[0] == before[0]).all()
     middle = [(mask == box).nonzero().double().mean(0) for mask in (before[1], after[1])]
     assert (middle[0] - middle[1]).norm() > 10
@@ -140,7 +141,7 @@ def test_a_moved_body_is_seen_moved_in_its_env_without_building_anew(variant):
     assert (sensor.read().segmentation[..., 0] == before).all()
 
 
-def test_normals_of_a_ball_are_smooth_wherever_it_rolls(variant):
+def test_normals_of_a_moved_ball_are_smooth(variant):
     scene = sn.Scene()
     scene.add_object(sn.Sphere(radius=0.3), name="ball", pos=(0, 0, 0), free=True)
     camera = scene.add_sensor(
@@ -159,9 +160,9 @@ def test_normals_of_a_ball_are_smooth_wherever_it_rolls(variant):
 
 
 def lit_floor(rgb, light):
-    """What a camera above the middle of a dull floor reads there, in the light of one lamp alone."""
+    """Return the mean colour that a camera above the centre of a Lambertian floor reads, lit by one lamp only."""
     scene = sn.Scene()
-    scene.add_object(dull_floor(rgb), name="floor")
+    scene.add_object(matt_floor(rgb), name="floor")
     scene.add_light(**light)
     camera = scene.add_sensor(
         RaytracerCamera(
@@ -176,12 +177,12 @@ def lit_floor(rgb, light):
     )
     scene.build()
     seen = camera.read().rgb[0].double().mean((0, 1)).numpy() / 255
-    scene.close()  # and what was compiled is used again by the next one
+    scene.close()  # the compiled code is reused by the next scene
     return seen
 
 
 @pytest.mark.parametrize("slope", [0.0, 40.0])
-def test_a_dull_floor_in_parallel_light_has_the_radiance_of_lambert(variant, slope):
+def test_lambertian_floor_in_directional_light_has_the_expected_radiance(variant, slope):
     albedo, intensity = np.array([0.9, 0.5, 0.25]), 0.8
     along = (math.sin(math.radians(slope)), 0, -math.cos(math.radians(slope)))
     seen = lit_floor(encode_srgb(albedo), {"type": "directional", "direction": along, "intensity": intensity})
@@ -190,7 +191,7 @@ def test_a_dull_floor_in_parallel_light_has_the_radiance_of_lambert(variant, slo
     assert decode_srgb(seen) == pytest.approx(expected, rel=0.02)
 
 
-def test_lamps_fade_with_the_square_of_the_distance_from_what_they_look_at():
+def test_light_of_lamps_falls_with_the_square_of_the_distance():
     albedo = 0.5
     for kind in ("point", "spot", "area"):
         light = {"type": kind, "pos": (0, 0, 4), "intensity": 0.5, "radius": 0.1}
@@ -201,14 +202,14 @@ def test_lamps_fade_with_the_square_of_the_distance_from_what_they_look_at():
         assert decode_srgb(nearer) == pytest.approx(np.full(3, albedo * 0.5 / 4), rel=0.03), kind
 
 
-def test_light_through_a_pane_and_from_a_glowing_thing(variant):
-    def seen(thing, lamp):
+def test_light_through_a_transparent_pane_and_from_an_emissive_geom(variant):
+    def floor_light(geom, lamp):
         scene = sn.Scene()
-        scene.add_object(dull_floor(encode_srgb(np.full(3, 0.5))), name="floor")
+        scene.add_object(matt_floor(encode_srgb(np.full(3, 0.5))), name="floor")
         scene.add_object(
-            f"""<mujoco><asset><material name="m" specular="0" {thing[0]}/></asset><worldbody>
-            <geom {thing[1]} material="m"/></worldbody></mujoco>""",
-            name="thing",
+            f"""<mujoco><asset><material name="m" specular="0" {geom[0]}/></asset><worldbody>
+            <geom {geom[1]} material="m"/></worldbody></mujoco>""",
+            name="object",
         )
         scene.add_light(type="directional", intensity=lamp)
         sight = {"pos": (0, 0, 0.5), "lookat": (0, 0, 0), "fov": 2, "resolution": (16, 16), "samples": 256}
@@ -219,13 +220,15 @@ def test_light_through_a_pane_and_from_a_glowing_thing(variant):
         return light
 
     pane = ('rgba="0 0 0 .4"', 'type="box" size="2 2 .01" pos="0 0 1"')
-    assert seen(pane, lamp=0.8) == pytest.approx(0.5 * 0.8 * (1 - 0.4) ** 2, rel=0.05)  # it has two faces
+    assert floor_light(pane, lamp=0.8) == pytest.approx(0.5 * 0.8 * (1 - 0.4) ** 2, rel=0.05)  # light passes two faces
     ball = ('rgba="1 1 1 1" emission="2"', 'type="sphere" size=".2" pos="0 0 1"')
-    assert seen(ball, lamp=0.0) == pytest.approx(0.5 * 2 * 0.2**2 / 1**2, rel=0.05)  # radiance 2, form factor (r / d)^2
+    assert floor_light(ball, lamp=0.0) == pytest.approx(
+        0.5 * 2 * 0.2**2 / 1**2, rel=0.05
+    )  # radiance 2, form factor (r / d)^2
 
 
 def test_white_furnace():
-    """In light that is the same from all sides a white thing cannot be told from what is around it."""
+    """In uniform light from all sides, a white object is as bright as its background."""
     scene = sn.Scene(sky=((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
     white = """<mujoco><asset><material name="w" specular="0" rgba="1 1 1 1"/></asset><worldbody>
     <geom type="sphere" size=".5" material="w"/><geom type="box" size=".2 .2 .2" pos=".5 0 .3" material="w"/>
@@ -243,10 +246,10 @@ def test_white_furnace():
     assert (image - 127.5).abs().max() < 14
 
 
-def test_an_area_light_has_a_soft_shadow():
+def test_area_light_casts_a_soft_shadow():
     def shadow(kind):
         scene = sn.Scene()
-        scene.add_object(dull_floor((0.8, 0.8, 0.8)), name="floor")
+        scene.add_object(matt_floor((0.8, 0.8, 0.8)), name="floor")
         scene.add_object(sn.Box(size=(0.5, 0.5, 0.02)), name="roof", pos=(0, 0, 1))
         scene.add_light(type=kind, pos=(0, 0, 3), lookat=(0, 0, 0), radius=0.4, intensity=0.6)
         camera = scene.add_sensor(
@@ -269,7 +272,7 @@ def test_an_area_light_has_a_soft_shadow():
     assert shadow("area") >= shadow("point") + 6
 
 
-def test_tone_mappers():
+def test_tone_mappers_and_srgb_match_their_formulas():
     light = np.array([[0.0, 0.0, 0.0], [0.18, 0.18, 0.18], [1.0, 1.0, 1.0], [4.0, 4.0, 4.0], [-1.0, 2.0, 0.5]])
     assert tone_map(light, "linear") == pytest.approx(np.clip(light, 0, 1))
     grey = light[:4, 0]
@@ -279,16 +282,16 @@ def test_tone_mappers():
     film = tone_map(light[:4], "filmic")[:, 0]
     assert film == pytest.approx([0, 0.26687, 0.80380, 0.97343], abs=1e-4)
     assert (np.diff(tone_map(np.linspace(0, 50, 999)[:, None].repeat(3, 1), "filmic"), axis=0) >= 0).all()
-    assert picture(np.array([0.0, 0.2159, 1.0]), "linear").tolist() == [0, 128, 255]
+    assert to_srgb8(np.array([0.0, 0.2159, 1.0]), "linear").tolist() == [0, 128, 255]
     values = np.linspace(0, 1, 101)
     assert encode_srgb(decode_srgb(values)) == pytest.approx(values)
 
 
 @pytest.mark.parametrize("denoiser", ["atrous", "oidn"])
-def test_denoising_comes_nearer_to_many_samples(denoiser, variant):
+def test_denoising_reduces_the_error(denoiser, variant):
     if denoiser == "oidn":
         if variant == "scalar":
-            pytest.skip("Open Image Denoise takes images of both variants alike")
+            pytest.skip("Open Image Denoise gets the same images from both variants")
         pytest.importorskip("pyoidn", reason="Open Image Denoise is not installed: pip install 'sensorium[photoreal]'")
     view = ABOVE | {"tone_mapper": "linear", "environment_multiplier": 1.0}
     lamp = {"type": "area", "pos": (0.5, -1, 2), "lookat": (0, 0, 0), "radius": 0.4, "intensity": 0.6}
@@ -296,7 +299,7 @@ def test_denoising_comes_nearer_to_many_samples(denoiser, variant):
         RaytracerCamera(**view, uuid=name, samples=samples, denoise=clean)
         for name, samples, clean in (("noisy", 4, False), ("clean", 4, denoiser), ("best", 256, False))
     ]
-    _, noisy, clean, best = things(*cameras, lights=[lamp])
+    _, noisy, clean, best = build_shapes(*cameras, lights=[lamp])
     truth = best.read().rgb.double()
     errors = [(camera.read().rgb.double() - truth).square().mean().sqrt() for camera in (noisy, clean)]
     assert errors[1] < 0.6 * errors[0]
@@ -304,25 +307,25 @@ def test_denoising_comes_nearer_to_many_samples(denoiser, variant):
     assert f"denoised by {name}" in clean.renderer_choice.why
 
 
-def test_denoising_falls_back_to_the_filter_without_open_image_denoise(monkeypatch):
+def test_denoise_true_uses_atrous_without_open_image_denoise(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "pyoidn" else find(name, *rest)
     )
     eye = {"pos": (1, 1, 1), "lookat": (0, 0, 0), "resolution": (5, 3)}
-    _, camera = things(RaytracerCamera(**eye, denoise=True, samples=1))
+    _, camera = build_shapes(RaytracerCamera(**eye, denoise=True, samples=1))
     assert camera.read().rgb.shape == (1, 3, 5, 3)
     assert "denoised by the à-trous filter" in camera.renderer_choice.why
     with pytest.raises(sn.DeviceError, match="denoise='atrous' works everywhere"):
-        things(RaytracerCamera(**eye, denoise="oidn"))
+        build_shapes(RaytracerCamera(**eye, denoise="oidn"))
 
 
 @pytest.mark.parametrize("samples", [1, 2, 7])
-def test_a_denoised_frame_has_the_same_pixels_again(variant, samples):
+def test_denoised_frames_are_reproducible(variant, samples):
     lamp = {"type": "area", "pos": (0.5, -1, 2), "lookat": (0, 0, 0), "radius": 0.4}
     images = []
     for _ in range(2):
-        scene, camera = things(
+        scene, camera = build_shapes(
             RaytracerCamera(**(ABOVE | {"resolution": (24, 16)}), uuid="eye", samples=samples, denoise="atrous"),
             lights=[lamp],
         )
@@ -331,23 +334,23 @@ def test_a_denoised_frame_has_the_same_pixels_again(variant, samples):
     assert (images[0] == images[1]).all()
 
 
-def test_guides_of_a_large_image_are_made_in_bands(monkeypatch):
+def test_guides_in_bands_equal_guides_of_the_whole_image(monkeypatch):
     from sensorium.cameras.pathtrace import denoise as path_denoise
 
-    scene, camera = things(RaytracerCamera(**ABOVE, samples=1))
+    scene, camera = build_shapes(RaytracerCamera(**ABOVE, samples=1))
     bench = script("benchmarks/cameras_pathtrace.py")
-    tracer, lens, kind = bench["sight"](camera)
-    with pathtrace._using(kind):
-        whole = path_denoise._guides(tracer, lens)
-        monkeypatch.setattr(path_denoise, "_MOST_RAYS", 16 * 96 * 10)
-        bands = path_denoise._guides(tracer, lens)
+    tracer, viewpoint, variant = bench["viewpoint_of"](camera)
+    with pathtrace._use_variant(variant):
+        whole = path_denoise._trace_guides(tracer, viewpoint)
+        monkeypatch.setattr(path_denoise, "_MAX_RAYS", 16 * 96 * 10)
+        bands = path_denoise._trace_guides(tracer, viewpoint)
     for name in whole._fields:
         np.testing.assert_allclose(getattr(whole, name), getattr(bands, name), atol=2e-4, err_msg=name)
     scene.close()
 
 
 def script(path):
-    """The functions of a script of the repository, which may import its neighbours."""
+    """Return the globals of a script of the repository, which may import modules beside it."""
     file = ROOT / path
     sys.path.insert(0, str(file.parent))
     try:
@@ -356,37 +359,37 @@ def script(path):
         sys.path.remove(str(file.parent))
 
 
-def bound(seeds, samples, view=None):
-    """Errors and edge errors with the filter, divided by those without it, in the gallery's scene."""
+def error_ratios(seeds, samples, view=None):
+    """Yield the error and the error at edges with the filter, divided by those without it, in the gallery's scene."""
     bench = script("benchmarks/cameras_pathtrace.py")
     gallery = script("docs/gallery/camera_pathtrace.py")
     (camera,) = gallery["room"](gallery["photo"]("photo", samples=1, resolution=(224, 224), **(view or {})))
-    tracer, lens, kind = bench["sight"](camera)
-    with pathtrace._using(kind):
-        truth, surfaces = tracer.radiance(lens, samples, 12345), tracer.surfaces(lens)
-        edge = bench["silhouettes"](surfaces.shape, surfaces.depth)
+    tracer, viewpoint, variant = bench["viewpoint_of"](camera)
+    with pathtrace._use_variant(variant):
+        truth, hits = tracer.radiance(viewpoint, samples, 12345), tracer.first_hits(viewpoint)
+        edge = bench["silhouettes"](hits.shape, hits.depth)
         for seed in seeds:
-            noisy, clean = tracer.radiance(lens, 16, seed), atrous(tracer, lens, 16, seed)
+            noisy, clean = tracer.radiance(viewpoint, 16, seed), trace_atrous(tracer, viewpoint, 16, seed)
             yield tuple(
                 bench["rmse"](clean, truth, where) / bench["rmse"](noisy, truth, where) for where in (None, edge)
             )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_LLVM, reason="there is no LLVM 19 or newer here: apt install libllvm19")
+@pytest.mark.skipif(not HAS_LLVM, reason="LLVM 19 or newer is not installed: apt install libllvm19")
 @pytest.mark.parametrize(
     "view", [{}, {"pos": (-0.9, -1.2, 0.35), "lookat": (0.2, 0.1, 0.25), "fov": 50}], ids=["gallery", "close"]
 )
-def test_the_filter_halves_the_error_and_keeps_silhouettes(view):
-    for everywhere, edges in bound(range(2), 128, view):
+def test_atrous_filter_halves_the_error_and_keeps_silhouettes(view):
+    for everywhere, edges in error_ratios(range(2), 128, view):
         assert everywhere <= 0.5
         assert edges <= 1
 
 
-def test_the_same_frame_has_the_same_pixels(variant):
-    def film(uuid="eye", seed=0, n_envs=1):
+def test_frames_are_reproducible_and_differ_by_env_step_seed_and_uuid(variant):
+    def frames(uuid="eye", seed=0, n_envs=1):
         scene = sn.Scene(dt=0.01)
-        scene.add_object(dull_floor((0.8, 0.8, 0.8)), name="floor")
+        scene.add_object(matt_floor((0.8, 0.8, 0.8)), name="floor")
         scene.add_light(type="area", pos=(0, 0, 2), radius=0.5)
         camera = scene.add_sensor(
             RaytracerCamera(uuid=uuid, pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(24, 16), samples=2)
@@ -398,20 +401,20 @@ def test_the_same_frame_has_the_same_pixels(variant):
         scene.close()
         return first, second
 
-    one, two = film(), film(n_envs=2)
+    one, two = frames(), frames(n_envs=2)
     for frame in range(2):
         assert (one[frame][0] == two[frame][0]).all()
         assert (two[frame][0] != two[frame][1]).any()
     assert (one[0] != one[1]).any()
-    assert (film(seed=1)[0] != one[0]).any()
-    assert (film(uuid="other")[0] != one[0]).any()
+    assert (frames(seed=1)[0] != one[0]).any()
+    assert (frames(uuid="other")[0] != one[0]).any()
 
 
-def test_out_of_focus_is_blurred_and_in_focus_is_not(variant):
-    def edge(focus):
+def test_depth_of_field_blurs_only_out_of_focus(variant):
+    def edge_width(focus):
         lens = sn.CameraProfile(focal_length=0.1, f_number=1.0, focus_distance=focus)
         scene = sn.Scene()
-        scene.add_object(dull_floor((1, 1, 1)), name="floor")
+        scene.add_object(matt_floor((1, 1, 1)), name="floor")
         scene.add_object(sn.Box(size=(2, 4, 0.01), rgba=(0, 0, 0, 1)), name="half", pos=(1, 0, 0))
         scene.add_light(type="directional", intensity=0.9)
         camera = scene.add_sensor(
@@ -433,14 +436,16 @@ def test_out_of_focus_is_blurred_and_in_focus_is_not(variant):
         low, high = light[-6:].mean(), light[:6].mean()
         return int(((light > low + 0.1 * (high - low)) & (light < low + 0.9 * (high - low))).sum())
 
-    blur = 0.1 * (2.0 - 0.7) / 0.7 / 2.0 * 200  # pixels across the circle of confusion; 0.69 of it from 10% to 90%
-    assert edge(2.0) <= 3
-    assert edge(0.7) == pytest.approx(0.69 * blur, abs=2)
+    blur = (
+        0.1 * (2.0 - 0.7) / 0.7 / 2.0 * 200
+    )  # diameter of the circle of confusion in pixels; 0.69 of it is from 10% to 90%
+    assert edge_width(2.0) <= 3
+    assert edge_width(0.7) == pytest.approx(0.69 * blur, abs=2)
 
 
-def test_colours_and_lights_can_differ_between_envs():
+def test_colours_and_lights_can_differ_per_env():
     scene = sn.Scene()
-    scene.add_object(dull_floor((1, 0, 0)), name="floor")
+    scene.add_object(matt_floor((1, 0, 0)), name="floor")
     scene.add_light(type="directional", name="sun", intensity=0.5)
     sight = {"pos": (0, 0, 3), "lookat": (0, 0, 0), "fov": 5, "resolution": (8, 8), "samples": 16}
     camera = scene.add_sensor(RaytracerCamera(**sight, tone_mapper="linear", environment_multiplier=0))
@@ -454,16 +459,16 @@ def test_colours_and_lights_can_differ_between_envs():
     assert decode_srgb(red[0].numpy() / 255) == pytest.approx(0.5, rel=0.02)
 
 
-def test_an_environment_map_is_seen_where_it_is(tmp_path, variant):
+def test_environment_map_orientation(tmp_path, variant):
     import mitsuba as mi
 
     sky = np.zeros((64, 128, 3), np.float32)
-    sky[:, 16:48, 0] = 1.0  # a quarter around the direction with longitude pi / 2
+    sky[:, 16:48, 0] = 1.0  # a quarter of the circle, around longitude pi / 2
     path = str(tmp_path / "sky.exr")
-    with pathtrace._using("scalar_rgb"):
+    with pathtrace._use_variant("scalar_rgb"):
         mi.Bitmap(sky).write(path)
 
-    def seen(**options):
+    def bright_directions(**options):
         scene = sn.Scene()
         scene.add_object(sn.Sphere(radius=0.01), name="ball", pos=(0, 0, -50))
         scene.add_light(type="directional", intensity=0.0)
@@ -479,23 +484,25 @@ def test_an_environment_map_is_seen_where_it_is(tmp_path, variant):
         scene.close()
         return bright
 
-    assert seen() == {"east"}
-    assert seen(environment_rotation=90) == {"north"}
-    assert seen(environment_multiplier=0) == set()
+    assert bright_directions() == {"east"}
+    assert bright_directions(environment_rotation=90) == {"north"}
+    assert bright_directions(environment_multiplier=0) == set()
 
 
-def test_bad_options_are_named():
+def test_invalid_options_are_named():
     with pytest.raises(sn.OptionError, match="tone_mapper"):
         RaytracerCamera(tone_mapper="technicolor")
-    with pytest.raises(sn.OptionError, match=r"environment: there is no file 'nowhere\.exr'"):
-        things(RaytracerCamera(environment="nowhere.exr"))
+    with pytest.raises(sn.OptionError, match=r"environment must be an existing file, got 'nowhere\.exr'"):
+        build_shapes(RaytracerCamera(environment="nowhere.exr"))
     cameras = RaytracerCamera(uuid="a", bounces=2), RaytracerCamera(uuid="b", bounces=3)
-    with pytest.raises(sn.OptionError, match=r"bounces: the cameras of the path tracer share one.*'a'.*2.*'b'.*3"):
-        things(*cameras)
+    with pytest.raises(
+        sn.OptionError, match=r"bounces must be the same for all path-traced cameras, got 2 for 'a' and 3 for 'b'"
+    ):
+        build_shapes(*cameras)
 
 
-def test_a_plain_camera_can_ask_for_it_and_is_told_what_it_runs_on():
-    _, camera = things(Camera(renderer="pathtrace", resolution=(8, 8), quality="fast", pos=(1, 1, 1)))
+def test_plain_camera_can_use_pathtrace_and_reports_what_it_runs_on():
+    _, camera = build_shapes(Camera(renderer="pathtrace", resolution=(8, 8), quality="fast", pos=(1, 1, 1)))
     assert camera.read().rgb.shape == (1, 8, 8, 3)
     assert "Mitsuba" in camera.renderer_choice.why
     assert "16 samples" in camera.renderer_choice.why
@@ -509,14 +516,14 @@ SHAPES = """<mujoco><asset>
 VOLUMES = (48, 4 / 3 * math.pi, 8 * math.pi, math.pi * (0.5 + 1 / 6), math.pi * 0.5, 1 / 6)
 
 
-def test_shapes_enclose_their_volume_and_face_outward():
+def test_triangles_enclose_the_volume_and_face_outward():
     import mujoco
 
-    from sensorium.cameras.pathtrace.shapes import triangles_of
+    from sensorium.cameras.pathtrace.shapes import triangulate
 
     model = mujoco.MjModel.from_xml_string(SHAPES)
     for geom, volume in enumerate(VOLUMES):
-        shape = triangles_of(model, geom, reach=10)
+        shape = triangulate(model, geom, reach=10)
         a, b, c = (shape.vertices[shape.faces[:, corner]] for corner in range(3))
         across = np.cross(b - a, c - a)
         assert (a * across).sum() / 6 == pytest.approx(volume, rel=0.006), model.geom_type[geom]
@@ -525,7 +532,7 @@ def test_shapes_enclose_their_volume_and_face_outward():
         assert len(np.unique(shape.faces)) == len(shape.vertices)
 
 
-def test_textures_and_terrain_lie_where_the_rasterizer_puts_them():
+def test_textures_and_terrain_agree_with_the_rasterizer():
     model = """<mujoco><asset>
     <texture name="check" type="2d" builtin="checker" rgb1="0 0 0" rgb2="1 1 1" width="64" height="64"/>
     <texture name="fade" type="2d" builtin="gradient" rgb1="1 1 1" rgb2="0 0 0" width="64" height="64"/>

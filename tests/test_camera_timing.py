@@ -1,4 +1,4 @@
-"""Cameras with a shutter: rate, delay, jitter, drop-outs and history, by the light of a thing that moves."""
+"""Timed cameras and shutters: rate, delay, jitter, drop-outs, history, motion blur, with a moving bar as a clock."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,16 @@ from sensorium.cameras.imager.lens import Intrinsics
 pytestmark = needs_gl
 DT = 0.01
 SPEED = 0.02
-"""Metres per step that the bar moves."""
+"""Speed of the bar, m per step."""
 
 
 def moving(n_envs=2, **options):
-    """A bar that crosses the view: one pixel a step, so that its column tells when the image was taken."""
+    """Build a bar that moves by one pixel per step, so that its column is the step at which an image was taken."""
     scene = sn.Scene(dt=DT, substeps=1, gravity=(0, 0, 0))
     model = f"""<mujoco><worldbody><body name="bar" pos="1 0 0"><joint name="y" type="slide" axis="0 -1 0"/>
     <geom type="box" size="0.0001 {SPEED / 2 * 0.9} 1"/></body></worldbody></mujoco>"""
     bar = scene.add_robot(model, name="rig")
-    # at 1 m a pixel is SPEED wide: after k steps the bar fills column k
+    # at 1 m a pixel is SPEED wide, so after k steps the bar fills column k
     defaults = {
         "uuid": "c",
         "lookat": (1, 0, 0),
@@ -36,25 +36,26 @@ def moving(n_envs=2, **options):
     return scene, camera
 
 
-def columns(image):
-    """Step at which each env's image (B, 2, 60, 2) was taken."""
+def captured_steps(image):
+    """Return the step at which each env's image (B, 2, 60, 2) was captured."""
     return (image[:, 0, :, 0] >= 0).int().argmax(dim=1).tolist()
 
 
 def run(scene, camera, steps=12):
-    taken = [columns(camera.read().segmentation)]
+    """Step the scene, and return the capture steps of all readings, (steps + 1, B)."""
+    taken = [captured_steps(camera.read().segmentation)]
     for _ in range(steps):
         scene.step()
-        taken.append(columns(camera.read().segmentation))
+        taken.append(captured_steps(camera.read().segmentation))
     return np.array(taken)
 
 
-def test_the_bar_tells_the_time():
+def test_column_of_the_bar_is_the_step():
     scene, camera = moving()
     assert run(scene, camera)[:, 1].tolist() == list(range(13))
 
 
-def test_rate_captures_at_its_instants_whoever_reads():
+def test_rate_captures_at_its_sample_times_independently_of_reads():
     scene, camera = moving(rate=30.0)
     expected, latest = [], 0
     for step in range(13):
@@ -63,26 +64,26 @@ def test_rate_captures_at_its_instants_whoever_reads():
         expected.append(latest)
     assert run(scene, camera)[:, 0].tolist() == expected
     scene, camera = moving(rate=30.0)
-    scene.step(count=9)  # nobody reads
-    assert columns(camera.read().segmentation) == [expected[9]] * 2
-    assert columns(camera.read_ground_truth().segmentation) == [9, 9]
+    scene.step(count=9)  # without reads
+    assert captured_steps(camera.read().segmentation) == [expected[9]] * 2
+    assert captured_steps(camera.read_ground_truth().segmentation) == [9, 9]
 
 
-def test_a_rate_renders_at_its_instants_alone():
+def test_rate_renders_only_at_its_sample_times():
     scene, camera = moving(rate=10.0)
-    start = camera._block.passes
+    start = camera._render_pass.passes
     scene.step(count=9)
-    assert camera._block.passes == start
+    assert camera._render_pass.passes == start
     scene.step()
-    assert camera._block.passes == start + 1
+    assert camera._render_pass.passes == start + 1
     camera.read(), camera.read_ground_truth()
-    assert camera._block.passes == start + 1
+    assert camera._render_pass.passes == start + 1
 
 
-def test_delay_shows_where_the_bar_was():
+def test_delay_returns_earlier_frames():
     scene, camera = moving(delay=0.03)
     assert run(scene, camera)[:, 0].tolist() == [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert columns(camera.read_ground_truth().segmentation) == [12, 12]
+    assert captured_steps(camera.read_ground_truth().segmentation) == [12, 12]
 
 
 def test_rate_and_delay_together():
@@ -96,8 +97,8 @@ def test_rate_and_delay_together():
     assert run(scene, camera)[:, 1].tolist() == [held[max(0, step - lag)] for step in range(13)]
 
 
-def test_jitter_is_that_of_other_sensors():
-    """The same words as for a sensor of that uuid: delay + U[0, jitter) in whole steps, per env and step."""
+def test_jitter_uses_the_random_words_of_other_sensors():
+    """The delay is delay + U[0, jitter), rounded up to steps, drawn per env and step from the key of the uuid."""
     from sensorium.pipeline import formula
     from sensorium.pipeline.kernels import threefry
 
@@ -108,14 +109,14 @@ def test_jitter_is_that_of_other_sensors():
     for step in range(1, 21):
         for env in range(4):
             word = threefry(np.uint32(k0), np.uint32(k1), np.uint32(env), np.uint32(step))[0]
-            late = 3.0 + (int(word) >> 8) * 2.0**-24 * 3.0
-            age = int(np.ceil(late - 1e-6))
+            latency = 3.0 + (int(word) >> 8) * 2.0**-24 * 3.0
+            age = int(np.ceil(latency - 1e-6))
             assert taken[step, env] == max(0, step - age)
             ages.add(age)
     assert len(ages) > 2
 
 
-def test_dropouts_hold_the_image_before():
+def test_dropouts_hold_the_previous_frame():
     scene, camera = moving(dropout=0.5)
     taken = run(scene, camera, 20)
     held = 0
@@ -126,7 +127,7 @@ def test_dropouts_hold_the_image_before():
     assert 5 < held < 35
 
 
-def test_history_is_what_was_read_newest_first():
+def test_history_contains_earlier_readings_newest_first():
     for options in ({}, {"delay": 0.02}, {"rate": 30.0}):
         plain = run(*moving(**options))
         scene, camera = moving(history_length=4, **options)
@@ -135,72 +136,72 @@ def test_history_is_what_was_read_newest_first():
             window = camera.read().segmentation
             assert window.shape == (2, 4, 2, 60, 2)
             for age in range(4):
-                assert columns(window[:, age]) == plain[max(0, step - age)].tolist()
+                assert captured_steps(window[:, age]) == plain[max(0, step - age)].tolist()
             assert torch.equal(camera.read(history_length=2).segmentation, window[:, :2])
             truth = camera.read_ground_truth().segmentation
-            assert [columns(truth[:, age])[0] for age in range(4)] == [max(0, step - age) for age in range(4)]
+            assert [captured_steps(truth[:, age])[0] for age in range(4)] == [max(0, step - age) for age in range(4)]
     with pytest.raises(sn.OptionError, match="history_length=9"):
         camera.read(history_length=9)
 
 
-def test_reset_starts_those_envs_afresh():
+def test_reset_restarts_only_the_given_envs():
     scene, camera = moving(delay=0.03, history_length=3, n_envs=3)
     scene.step(count=8)
     before = camera.read().segmentation.clone()
     scene.reset(envs=[1])
     after = camera.read().segmentation
     assert torch.equal(after[[0, 2]], before[[0, 2]])
-    assert [columns(after[:, age])[1] for age in range(3)] == [0, 0, 0]
+    assert [captured_steps(after[:, age])[1] for age in range(3)] == [0, 0, 0]
     scene["rig"].set_joint_velocities(SPEED / DT, envs=[1])
     scene.step(count=5)
-    assert columns(camera.read().segmentation[:, 0]) == [10, 2, 10]
+    assert captured_steps(camera.read().segmentation[:, 0]) == [10, 2, 10]
 
 
-def test_timing_changes_while_running():
+def test_timing_can_change_at_run_time():
     scene, camera = moving(max_delay=0.05)
     scene.step(count=3)
     camera.set(delay=0.02, envs=[1])
     scene.step(count=4)
-    assert columns(camera.read().segmentation) == [7, 5]
+    assert captured_steps(camera.read().segmentation) == [7, 5]
     with pytest.raises(sn.OptionError, match="max_delay"):
         camera.set(delay=0.2)
     scene, camera = moving()
     scene.step(count=2)
-    camera.set(rate=10.0)  # a camera without a shutter gets one
+    camera.set(rate=10.0)  # makes an untimed camera timed
     scene.step(count=5)
-    assert columns(camera.read().segmentation) == [2, 2]
+    assert captured_steps(camera.read().segmentation) == [2, 2]
     scene.step(count=5)
-    assert columns(camera.read().segmentation) == [10, 10]
+    assert captured_steps(camera.read().segmentation) == [10, 10]
 
 
-def test_outputs_that_are_switched_on_later_are_captured_too():
+def test_outputs_enabled_later_are_captured_too():
     scene, camera = moving(rate=10.0, delay=0.02)
     scene.step(count=4)
     camera.enable_rgb_rendering()
     assert camera.read().rgb.shape == (2, 2, 60, 3)
     scene.step(count=8)
-    assert columns(camera.read().segmentation) == [10, 10]
+    assert captured_steps(camera.read().segmentation) == [10, 10]
 
 
-def test_readings_do_not_depend_on_batch_size_or_readers():
+def test_readings_do_not_depend_on_batch_size_or_on_reads():
     options = {"rate": 50.0, "delay": 0.02, "jitter": 0.02, "dropout": 0.2}
     one, many = run(*moving(n_envs=1, **options)), run(*moving(n_envs=5, **options))
     assert one[:, 0].tolist() == many[:, 0].tolist()
     scene, camera = moving(n_envs=5, **options)
     scene.step(count=12)
-    assert columns(camera.read().segmentation) == many[-1].tolist()
+    assert captured_steps(camera.read().segmentation) == many[-1].tolist()
 
 
-# -- lens, imager and shutter, on the measured branch ---------------------------------------
+# -- profiles and shutters ---------------------------------------------------------------------------------------------
 
 
 def linear(image):
-    """sRGB to linear light."""
+    """Convert sRGB to linear light."""
     value = image.double() / 255
     return torch.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
 
 
-def test_a_profile_acts_on_what_is_measured_alone():
+def test_profile_changes_only_measured_images():
     noisy = sn.CameraProfile(full_well=2000, read_noise=5, vignette=0.5)
     options = {"outputs": ("rgb", "segmentation")}
     scene, camera = moving(profile=noisy, **options)
@@ -212,14 +213,14 @@ def test_a_profile_acts_on_what_is_measured_alone():
     first, address = measured.rgb.clone(), measured.rgb.data_ptr()
     assert torch.equal(camera.read().rgb, first)
     camera.set_pose(pos=(0, 0, 0.001), envs=[1])
-    assert torch.equal(camera.read().rgb[0], first[0])  # no new draw within a step
+    assert torch.equal(camera.read().rgb[0], first[0])  # no new noise within a step
     scene.step()
     assert camera.read().rgb.data_ptr() == address
     _, alone = moving(n_envs=1, profile=noisy, **options)
     assert torch.equal(alone.read().rgb[0], first[0])
 
 
-def test_noise_is_frozen_in_at_capture():
+def test_noise_is_drawn_at_capture():
     scene, camera = moving(profile=sn.CameraProfile(full_well=500, read_noise=20), rate=10.0, outputs=("rgb",))
     scene.step(count=3)
     first = camera.read().rgb.clone()
@@ -229,7 +230,7 @@ def test_noise_is_frozen_in_at_capture():
     assert not torch.equal(camera.read().rgb, first)
 
 
-def test_a_lens_that_bends_inwards_has_no_black_border():
+def test_barrel_distortion_has_no_black_border():
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.1, 20, 20), rgba=(1, 1, 1, 1)), pos=(1, 0, 0))
     camera = scene.add_sensor(
@@ -249,7 +250,7 @@ def test_a_lens_that_bends_inwards_has_no_black_border():
 
 @pytest.mark.parametrize("outputs", [("points",), ("depth", "points")])
 @pytest.mark.parametrize("lens", [{}, {"k1": -0.15}])
-def test_measured_points_are_those_of_measured_depth(outputs, lens):
+def test_measured_points_are_computed_from_measured_depth(outputs, lens):
     profile = sn.CameraProfile(depth_noise=(0.05, 0, 0), min_range=0.5, max_range=3.0, **lens)
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.1, 20, 20)), pos=(2.05, 0, 0))
@@ -264,7 +265,7 @@ def test_measured_points_are_those_of_measured_depth(outputs, lens):
     out = camera.extrinsics_cv
     own = measured.points @ out[:, None, :, :3].transpose(-1, -2) + out[:, None, None, :, 3]
     lost = torch.isnan(own[..., 2])
-    assert bool(lost.any(dim=(1, 2)).all())  # the near box, which is too near
+    assert bool(lost.any(dim=(1, 2)).all())  # the near box is below min_range
     z = own[..., 2]
     wall = torch.isfinite(z) & (truth.points[..., 0] > 1)
     assert float((measured.points - truth.points)[wall].norm(dim=-1).mean()) > 0.02
@@ -279,7 +280,7 @@ def test_measured_points_are_those_of_measured_depth(outputs, lens):
         assert torch.allclose(z[~lost], measured.depth[~lost], atol=1e-5)
     else:
         assert measured.depth is None
-    # the wall stands across the view: depth noise is all there is
+    # without a lens, the depth differs from the ground truth only by noise
     off = (z - twin.read_ground_truth().depth)[~lost] if not lens else None
     if off is not None:
         assert float(off[: len(off) // 2].std()) == pytest.approx(0.05, rel=0.1)
@@ -288,7 +289,7 @@ def test_measured_points_are_those_of_measured_depth(outputs, lens):
     assert torch.equal(camera.read().points[0].nan_to_num(), kept[0].nan_to_num())
 
 
-def test_points_of_a_lens_without_depth_noise_fit_the_depth():
+def test_points_of_a_distorting_lens_agree_with_depth():
     scene = sn.Scene()
     scene.add_object(sn.Box(size=(0.1, 20, 20)), pos=(2.05, 0, 0))
     camera = scene.add_sensor(
@@ -300,7 +301,7 @@ def test_points_of_a_lens_without_depth_noise_fit_the_depth():
     assert torch.allclose((data.points @ out[:, :3].T + out[:, 3])[..., 2], data.depth, atol=1e-5)
 
 
-def test_exposure_blurs_what_moves():
+def test_exposure_blurs_moving_objects():
     options = {"outputs": ("rgb", "segmentation")}
     scene, camera = moving(exposure=0.04, **options)
     twin, plain = moving(**options)
@@ -309,10 +310,10 @@ def test_exposure_blurs_what_moves():
     sharp = linear(plain.read().rgb)[0, 0, :, 0]
     assert torch.equal(camera.read_ground_truth().rgb, plain.read().rgb)
     blurred = linear(camera.read().rgb)[0, 0, :, 0]
-    # 8 sub-frames from 4 steps ago, where the bar was in column 6, until now; the first and the last count half
+    # 8 sub-frames from 4 steps ago (the bar in column 6) until now; the first and the last have half the weight
     assert blurred.nonzero().flatten().tolist() == [6, 7, 8, 9, 10]
     assert blurred[6:11].tolist() == pytest.approx([float(sharp[10]) * w / 7 for w in (0.5, 2, 2, 2, 0.5)], rel=0.2)
-    assert columns(camera.read().segmentation) == [10, 10]
+    assert captured_steps(camera.read().segmentation) == [10, 10]
     scene.step(count=3)
     twin.step(count=3)
     assert torch.equal(scene.get_state(), twin.get_state())
@@ -320,7 +321,7 @@ def test_exposure_blurs_what_moves():
     assert linear(camera.read().rgb)[1, 0, :, 0].nonzero().flatten().tolist() == [0]
 
 
-def test_rolling_shutter_takes_rows_one_after_the_other():
+def test_rolling_shutter_captures_rows_at_different_times():
     scene, camera = moving(
         rolling_shutter=0.08,
         profile=sn.CameraProfile(rolling_frames=9),
@@ -331,23 +332,23 @@ def test_rolling_shutter_takes_rows_one_after_the_other():
     scene.step(count=12)
     data = camera.read()
     rows = (data.segmentation[1, :, :, 0] >= 0).int().argmax(dim=1).tolist()
-    assert rows == list(range(4, 13))  # the bottom row is that of now
+    assert rows == list(range(4, 13))  # the bottom row shows the current state
     assert (data.rgb[1, :, :, 0] > 0).int().argmax(dim=1).tolist() == rows
     truth = camera.read_ground_truth().segmentation[1, :, :, 0]
     assert (truth >= 0).int().argmax(dim=1).tolist() == [12] * 9
 
 
-def draws(camera, monkeypatch):
-    """Numbers of envs that are drawn, one a drawing."""
-    asked, renderer = [], camera._block._renderer
-    draw = renderer.render
+def record_draws(camera, monkeypatch):
+    """Return a list to which every render call adds its number of envs."""
+    drawn, renderer = [], camera._render_pass._renderer
+    render = renderer.render
     n_envs = camera.group.n_envs
     count = lambda envs: n_envs if envs is None else len(envs)  # noqa: E731
-    monkeypatch.setattr(renderer, "render", lambda views, envs: (asked.append(count(envs)), draw(views, envs)))
-    return asked
+    monkeypatch.setattr(renderer, "render", lambda views, envs: (drawn.append(count(envs)), render(views, envs)))
+    return drawn
 
 
-def test_rolling_rows_share_the_frames_of_their_exposures(monkeypatch):
+def test_rows_of_a_rolling_shutter_share_sub_frames(monkeypatch):
     scene, camera = moving(
         n_envs=3,
         rolling_shutter=0.08,
@@ -357,30 +358,30 @@ def test_rolling_rows_share_the_frames_of_their_exposures(monkeypatch):
         principal_point=(0.5, 4.5),
         outputs=("rgb", "segmentation"),
     )
-    asked = draws(camera, monkeypatch)
+    drawn = record_draws(camera, monkeypatch)
     scene.step(count=14)
     data = camera.read()
-    assert asked == [3] * 12  # 9 + 4 - 1, of which one is what is there anyway; not 36
+    assert drawn == [3] * 12  # 9 + 4 - 1 including the current state; not 36
     light = linear(data.rgb)[1, :, :, 0]
     where = (light * torch.arange(60)).sum(1) / light.sum(1)
-    middle = torch.arange(6.0, 15.0) - 1  # a row a step, and half of an exposure of 2 steps
+    middle = torch.arange(6.0, 15.0) - 1  # one row per step, minus half of the exposure of 2 steps
     assert (where - middle).abs().max() < 0.5
     assert (where - middle).mean().abs() < 0.1
     assert (light > 0).sum(1).min() >= 2
-    row, column = (data.segmentation[1, :, :, 0] >= 0).nonzero().T  # between two columns it is in neither
+    row, column = (data.segmentation[1, :, :, 0] >= 0).nonzero().T  # between two columns the bar is in neither
     assert len(row) >= 8
     assert (column - (row + 6)).abs().max() <= 1
     truth = camera.read_ground_truth().segmentation[1, :, :, 0]
     assert (truth >= 0).int().argmax(dim=1).tolist() == [14] * 9
     before = data.rgb.clone()
-    asked.clear()
+    drawn.clear()
     scene.reset(envs=[2])
     assert torch.equal(camera.read().rgb[:2], before[:2])
-    assert asked == [1] * 12
+    assert drawn == [1] * 12
     assert linear(camera.read().rgb)[2, :, :, 0].nonzero()[:, 1].unique().tolist() == [0]
 
 
-def test_the_ray_tracer_keeps_its_plans_while_a_shutter_is_open(monkeypatch):
+def test_batch_renderer_reuses_its_plans_for_sub_frames(monkeypatch):
     from sensorium.cameras.batch.tracer import Tracer
 
     scene, camera = moving(n_envs=1, exposure=0.04, renderer="batch", outputs=("rgb", "segmentation"))
@@ -399,7 +400,7 @@ def test_the_ray_tracer_keeps_its_plans_while_a_shutter_is_open(monkeypatch):
     assert not made
 
 
-def test_a_rolling_shutter_can_be_that_of_colour_alone():
+def test_rolling_shutter_can_act_on_colour_only():
     options = {"resolution": (60, 9), "principal_point": (0.5, 4.5), "outputs": ("rgb", "depth", "segmentation")}
     profile = sn.CameraProfile(rolling_shutter=0.08, rolling_frames=9, rolling_depth=False)
     scene, camera = moving(profile=profile, **options)
@@ -413,10 +414,10 @@ def test_a_rolling_shutter_can_be_that_of_colour_alone():
     scene, camera = moving(profile=profile, **{**options, "outputs": ("depth",)})
     scene.step(count=12)
     assert torch.isfinite(camera.read().depth[1]).int().argmax(dim=1).tolist() == [12] * 9
-    assert camera._block.passes == 1
+    assert camera._render_pass.passes == 1
 
 
-def test_memory_of_shutters_and_lenses_is_counted():
+def test_memory_of_shutters_and_lenses_is_reported():
     _, plain = moving(outputs=("rgb",))
     _, lens = moving(outputs=("rgb",), profile=sn.CameraProfile(k1=0.1))
     scene, slow = moving(outputs=("rgb",), profile=sn.CameraProfile(k1=0.1), exposure=0.02)
@@ -425,11 +426,11 @@ def test_memory_of_shutters_and_lenses_is_counted():
     image = 2 * 2 * 60 * 3
     one, two, three = (camera._images.n_bytes for camera in (plain, lens, slow))
     assert one == image
-    assert two == 2 * image + 2 * 60 * 3 * 4  # what is measured, and the map of the lens
-    assert three == two + 2 * image + 4 * image  # a sub-frame, what is exposed, and the light
+    assert two == 2 * image + 2 * 60 * 3 * 4  # measured images, and the lens map
+    assert three == two + 2 * image + 4 * image  # a sub-frame, the exposed image, and the sum of light
 
 
-def test_a_camera_on_a_link_is_blurred_by_its_own_motion():
+def test_rolling_shutter_sees_the_motion_of_the_camera():
     scene = sn.Scene(dt=DT, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Box(size=(0.01, 0.018, 1)), pos=(1, -0.21, 0))
     carrier = scene.add_object(sn.Box(size=(0.01, 0.01, 0.01), collide=False), name="carrier", free=True)
@@ -444,17 +445,17 @@ def test_a_camera_on_a_link_is_blurred_by_its_own_motion():
         )
     )
     scene.build()
-    scene.world.bind("qvel")[:, 1] = -2.0  # a pixel a step to the right
+    scene.world.bind("qvel")[:, 1] = -2.0  # one pixel per step to the right
     scene.forward()
     scene.step(count=5)
     assert carrier.get_pose()[0][0, 1].item() == pytest.approx(-0.1)
-    # it was at 20 + 50 * 0.21 = 30.5, and goes left as the camera goes right; the top row is 2 steps old
+    # the box was at 20 + 50 * 0.21 = 30.5, and moves left as the camera moves right; the top row is 2 steps old
     rows = torch.isfinite(camera.read().depth[0]).int().argmax(dim=1).tolist()
     assert (rows[0], rows[-1]) == (27, 25)
     assert torch.isfinite(camera.read_ground_truth().depth[0]).int().argmax(dim=1).tolist() == [25] * 4
 
 
-def test_the_way_of_a_gpu_gives_the_same_images(monkeypatch):
+def test_graph_path_gives_the_same_images(monkeypatch):
     from test_graph_path import GraphWorld
 
     from sensorium.worlds import scene as scenes

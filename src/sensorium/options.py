@@ -70,6 +70,15 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield from _kinds(kind)
 
 
+def _choices(annotation: Any) -> list[str]:
+    """Return the texts of everything that an annotation with a ``Literal`` allows: "True", "'auto'", "a number"."""
+    texts: list[str] = []
+    names = {bool: ["True", "False"], NoneType: ["None"], float: ["a number"], int: ["an integer"], str: ["a string"]}
+    for kind in _kinds(annotation):
+        texts += names.get(kind, [repr(kind)])
+    return list(dict.fromkeys(texts))
+
+
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, list | tuple):
         for part in value:
@@ -80,13 +89,23 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _explain(options: type[Options], error: ValidationError) -> str:
     lines = []
-    for problem in error.errors(include_url=False):
+    problems = error.errors(include_url=False)
+    has_literals = {problem["loc"][0] for problem in problems if problem["type"] == "literal_error"}
+    for problem in problems:
         path = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("function-", "tuple[")))
         name = str(problem["loc"][0]) if problem["loc"] else ""
         if problem["type"] == "extra_forbidden":
             names = options.option_names()
             hint = did_you_mean(name, names) or f"; it has {shorten(names, 40)}"
             lines.append(f"{options.__name__} has no option {name!r}{hint}")
+        elif name in has_literals and name in options.model_fields:
+            # a union such as bool | Literal["a"] gives one problem per member, which become the same line
+            index = "".join(f"[{part}]" for part in problem["loc"][1:] if isinstance(part, int))
+            allowed = _choices(options.model_fields[name].annotation)
+            listed = " or ".join(part for part in (", ".join(allowed[:-1]), allowed[-1]) if part)
+            given = problem["input"]
+            hint = did_you_mean(given, [text.strip("'") for text in allowed]) if isinstance(given, str) else ""
+            lines.append(f"{options.__name__}.{name}{index} must be {listed}, got {given!r}{hint}")
         elif problem["type"] == "missing" and len(problem["loc"]) > 1:
             lines.append(f"{options.__name__}.{name}: too few values, got {problem['input']!r}")
         elif problem["type"] == "missing":

@@ -1,20 +1,20 @@
-"""``CameraSensor``: a camera of a scene, rendered when it is read."""
+"""``CameraSensor``: a camera of a scene, which is rendered when it is read."""
 
 from __future__ import annotations
 
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import mujoco
-import numpy as np
 import torch
 
-from sensorium.cameras.geometry import GL_TO_CV, camera_to_world, intrinsic_matrix, world_to_camera
-from sensorium.cameras.images import CameraData, Images
-from sensorium.cameras.mount import CameraMount
-from sensorium.cameras.options import OUTPUTS, Camera
-from sensorium.cameras.picking import Picked, pick
+from sensorium.cameras.backend import CameraBackend
+from sensorium.cameras.data import CameraData
+from sensorium.cameras.images import CameraImages
+from sensorium.cameras.mount import CameraMount, Numbers
+from sensorium.cameras.options import Camera
+from sensorium.cameras.properties import CameraProperties
 from sensorium.cameras.render_pass import RenderPass
 from sensorium.cameras.renderer import CameraView, RendererChoice
 from sensorium.cameras.switches import OutputSwitches
@@ -22,30 +22,34 @@ from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.describe import size
 from sensorium.sensors.base import Sensor
-from sensorium.tree import Buffer
-from sensorium.worlds import Changes, Envs, Names, Painter, env_index
+from sensorium.worlds import Changes, Envs, Names, env_ids, env_index
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_TIMED = ("rate", "delay", "jitter", "dropout", "stuck")
-_NEVER = Changes(1)
-"""What a camera that is not built compares its version with."""
+_TIMING_OPTIONS = ("rate", "delay", "jitter", "dropout", "stuck")
+_NO_CHANGES = Changes(1)
+"""Stands in for the world's changes while a camera is not built."""
 
 
-class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
-    """A camera. ``step()`` renders nothing: the first read after anything changed renders all cameras of the renderer,
-    for all envs whose state changed, in one pass; further reads are a look-up.
+class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options=Camera):
+    """A camera of a scene.
 
-    Buffers: one an output ("rgb", ...) of what ``read()`` returns, and ``ground_truth_rgb``, ...; tagged with the
-    output, "camera", and "measured" or "ground_truth". Looking at one renders what is stale.
+    ``step()`` does not render untimed cameras. The first read after a change renders all cameras of the same renderer,
+    in all envs whose state has changed, in one pass. Further reads return the stored images.
+
+    A camera is timed if ``rate``, ``delay``, ``jitter``, ``dropout``, ``stuck`` or ``history_length`` is set. Then the
+    steps at its sample times render and capture it, and ``read()`` returns captured frames.
+
+    Buffers: for each output (such as "rgb") one of that name with the result of ``read()``, and one of the name
+    ``ground_truth_<output>``. They are tagged with the output, "camera", and "measured" or "ground_truth". Getting a
+    buffer's value renders stale images.
 
     Attributes:
         view: the camera as the renderer sees it.
-        renderer_choice: which renderer draws it, and why.
     """
 
-    Data: ClassVar[Any] = CameraData
+    Data: ClassVar[type[CameraData]] = CameraData
     uses_ring_pipeline: ClassVar[bool] = False
     capturable: ClassVar[bool] = False
 
@@ -53,210 +57,159 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
     view: CameraView
 
     def __init__(self, options: Camera, uuid: str) -> None:
-        self._block: RenderPass | None = None
-        self._drawn = False  # since the last capture
-        self._images: Images
-        self._outputs: list[str] = []
+        self._render_pass: RenderPass | None = None
+        self._images: CameraImages
         super().__init__(options, uuid)
         del self.measured, self.ground_truth
-        for output in options.outputs:
-            self._add_output(output)
+        self._init_outputs(options.outputs)
 
     # -- what users call ----------------------------------------------------------------------------------------------
 
     def read(self, envs: Envs = None, history_length: int | None = None) -> CameraData:
-        """The image as the robot's software gets it: through lens and imager, late, held between captures.
+        """Return the images as the robot's software gets them: through lens and imager, delayed, held between captures.
 
-        Renders what is stale first, of all cameras that share the renderer. The same memory at every step, except for
-        windows of a history. Copy what must outlast the step. Arguments as those of other sensors. Several threads may
-        read between two steps.
-        """
-        if self._served == self._changes.version and envs is None and history_length is None:
-            return self._shown
-        self._serve()
-        return self._pick(self._shown, envs, history_length, truth=False)
-
-    def read_ground_truth(self, envs: Envs = None, history_length: int | None = None) -> CameraData:
-        """The image as the renderer draws it of the world as it is now: never late, without lens and imager."""
-        if self._fresh == self._changes.version and envs is None and history_length is None:
-            return self._true
-        self._refresh()
-        return self._pick(self._true, envs, history_length, truth=True)
-
-    def set(self, envs: Envs = None, **parameters: Any) -> None:
-        """Change rate, delay, jitter, dropout or stuck while running; see :meth:`Sensor.set`."""
-        super().set(envs, **parameters)
-        if self._images.snapshots is None and any(value is not None for value in parameters.values()):
-            self._open_shutter()
-
-    def set_pose(
-        self, pos: Any = None, quat: Any = None, lookat: Any = None, envs: Envs = None, up: Any = None
-    ) -> None:
-        """Put the camera somewhere in the world; it leaves its link in these envs.
-
-        The next read shows it; ``read()`` of a camera with a rate, a delay or a history, which shows what was captured,
-        shows it from the next capture on.
+        If images are stale, all cameras of the same renderer are rendered first. The images are the same memory in
+        every step, except for windows of a history: copy what must outlast the step. Several threads may read between
+        two steps.
 
         Args:
-            pos: position in the world, m, (3,) or one row per env (n, 3); None keeps it.
-            quat: orientation (w, x, y, z) in GL axes, (4,) or (n, 4); or
-            lookat: a point in the world to look at, (3,) or (n, 3). Neither keeps the orientation.
-            envs: which envs; None for all.
-            up: with ``lookat``: what points up in the image; default: the option ``up``.
+            envs: which envs, as a copy in that order; None for a view of all.
+            history_length: the last N frames, (B, N, ...), newest first; at most the option ``history_length``.
+
+        Raises:
+            NotBuiltError: the scene is not built, or is closed.
+            OptionError: ``history_length`` exceeds what was allocated.
         """
-        self._built("set_pose")
-        self._mount.place(pos, quat, lookat, up, envs)
-        self._tell("set_pose", pos=pos, quat=quat, lookat=lookat, envs=envs, up=up)
-        self._outdate(self._mount.ids(envs))
+        if self._measured_version == self._changes.version and envs is None and history_length is None:
+            return self._measured_data
+        self._update_measured()
+        return self._select_images(self._measured_data, envs, history_length, truth=False)
+
+    def read_ground_truth(self, envs: Envs = None, history_length: int | None = None) -> CameraData:
+        """Return the images as the renderer draws the current state: not delayed, without lens and imager.
+
+        Arguments and errors are those of :meth:`read`.
+        """
+        if self._truth_version == self._changes.version and envs is None and history_length is None:
+            return self._true_data
+        self._update_truth()
+        return self._select_images(self._true_data, envs, history_length, truth=True)
+
+    def set(self, envs: Envs = None, **parameters: object) -> None:
+        """Change ``rate``, ``delay``, ``jitter``, ``dropout`` or ``stuck`` at run time; see :meth:`Sensor.set`."""
+        super().set(envs, **parameters)
+        if self._images.snapshots is None and any(value is not None for value in parameters.values()):
+            self._start_capture(self._get_pass("set"))
+
+    def set_pose(
+        self,
+        pos: Numbers | None = None,
+        quat: Numbers | None = None,
+        lookat: Numbers | None = None,
+        envs: Envs = None,
+        up: Numbers | None = None,
+    ) -> None:
+        """Set the pose of the camera in the world, and detach it from its link, in some envs.
+
+        The next read of an untimed camera shows the change. ``read()`` of a timed camera returns captured frames, so it
+        shows the change from the next capture on.
+
+        Args:
+            pos: position in the world, m, (3,), or one row per env (n, 3); None keeps the position.
+            quat: orientation (w, x, y, z) in GL axes, (4,) or (n, 4).
+            lookat: point in the world to look at, m, (3,) or (n, 3), instead of ``quat``. Without either, the
+                orientation stays.
+            envs: which envs; None for all.
+            up: with ``lookat``: direction that points up in the image, (3,) or (n, 3). Default: the option ``up``.
+
+        Raises:
+            NotBuiltError: the scene is not built.
+            OptionError: a value has the wrong shape, or ``quat`` and ``lookat`` are both set.
+
+        Example:
+            >>> camera.set_pose(pos=(1, 0, 1), lookat=(0, 0, 0.3), envs=[0, 1])
+        """
+        render_pass = self._get_pass("set_pose")
+        self._mount.set_pose(pos, quat, lookat, up, envs)
+        self._report_change("set_pose", pos=pos, quat=quat, lookat=lookat, envs=envs, up=up)
+        self._mark_stale(render_pass, envs)
 
     update_camera_pose = set_pose
 
     def attach(self, link: str | None = None, envs: Envs = None) -> None:
-        """Put the camera (back) on a link in these envs, at the pose of its options there.
+        """Attach the camera to a link, at the pose of its options in the link's frame, in some envs.
 
         Args:
-            link: which link; default: that of the options.
+            link: name of the link; default: the link of the options.
             envs: which envs; None for all.
+
+        Raises:
+            NotBuiltError: the scene is not built.
+            NameNotFoundError: there is no link of that name, or it is ambiguous.
+            OptionError: ``link`` is None, and the options have no link.
         """
-        self._built("attach")
+        render_pass = self._get_pass("attach")
         self._mount.attach(link, envs)
-        self._tell("attach", link=link, envs=envs)
-        self._outdate(self._mount.ids(envs))
+        self._report_change("attach", link=link, envs=envs)
+        self._mark_stale(render_pass, envs)
 
     def set_intrinsics(
-        self, fov: Any = None, focal_length: Any = None, principal_point: Any = None, envs: Envs = None
+        self,
+        fov: Numbers | None = None,
+        focal_length: Numbers | None = None,
+        principal_point: Numbers | None = None,
+        envs: Envs = None,
     ) -> None:
-        """Change what the lens maps where, in these envs.
+        """Change the intrinsics of the camera in some envs.
+
+        If the lens then needs wider overscan margins than were allocated, the images are allocated again and the
+        renderer is restarted. To avoid repeated restarts, set the widest field of view first.
 
         Args:
-            fov: vertical field of view in degrees, a number or one per env (n,); or
-            focal_length: in pixels: a number, (2,) along x and y, or (n, 2).
-            principal_point: in pixels from the top left corner, (2,) or (n, 2).
+            fov: vertical field of view in degrees, a number or one per env (n,).
+            focal_length: focal length in pixels, instead of ``fov``: a number, (fx, fy), or (n, 2).
+            principal_point: pixels from the top left corner, (2,) or (n, 2).
             envs: which envs; None for all.
 
-        Where a lens then needs wider margins than were allocated, images are allocated anew, and the renderer is
-        started again: randomise from the widest field of view downwards.
+        Raises:
+            NotBuiltError: the scene is not built.
+            OptionError: a value is out of range, or ``fov`` and ``focal_length`` are both set.
         """
-        self._built("set_intrinsics")
-        assert self._block is not None
-        with self._block.lock:
-            if self._mount.focus(fov, focal_length, principal_point, envs):
+        render_pass = self._get_pass("set_intrinsics")
+        with render_pass.lock:
+            if self._mount.set_intrinsics(fov, focal_length, principal_point, envs):
                 self.view.caches, self._images.rendered = {}, {}
                 self._images.allocate()
-                self._block.renew()
-                self._outdate(None)
+                render_pass.rebuild()
+                self._mark_stale(render_pass, None)
                 if self._images.snapshots is not None:
-                    self._open_shutter()
+                    self._start_capture(render_pass)
             else:
-                self._outdate(self._mount.ids(envs))
-        self._tell("set_intrinsics", fov=fov, focal_length=focal_length, principal_point=principal_point, envs=envs)
-
-    def pick_pixel(self, env: int, x: float, y: float) -> Picked:
-        """What the pixel (column x, row y) of ``read()`` would show in one env now: the first surface along its ray,
-        through the lens if it has one.
-
-        Whole numbers mean the pixel's centre, as all do with a lens.
-        """
-        view = self._now("pick_pixel")
-        if not isinstance(env, Integral) or not 0 <= env < self.group.n_envs:
-            raise OptionError(f"env must be an integer in [0, {self.group.n_envs}), got {env!r}")
-        width, height = self.options.resolution
-        if not (0 <= x < width and 0 <= y < height):
-            raise OptionError(f"x and y must lie in [0, {width}) and [0, {height}), got {x!r} and {y!r}")
-        return pick(self.group.world, view, self._mount.intrinsics, int(env), x, y)
+                self._mark_stale(render_pass, envs)
+        arguments = {"fov": fov, "focal_length": focal_length, "principal_point": principal_point, "envs": envs}
+        self._report_change("set_intrinsics", **arguments)
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
-        """Draw its images in one env, ground truth beside what is measured."""
+        """Plot the images of one env: ground truth beside measured, one row per output.
+
+        Args:
+            env: id of the env.
+            path: file to save the figure to; None does not save it.
+        """
         from sensorium.cameras.plotting import plot_camera
 
-        self._built("plot")
+        self._get_pass("plot")
         return plot_camera(self, env, path)
-
-    # -- facts --------------------------------------------------------------------------------------------------------
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """What it gives now."""
-        return tuple(name for name in OUTPUTS if name in self._outputs)
 
     @property
     def renderer_choice(self) -> RendererChoice:
-        """Which renderer draws it, and why."""
-        self._built("renderer_choice")
-        assert self._block is not None
-        return self._block.choice
-
-    @property
-    def intrinsics(self) -> torch.Tensor:
-        """Camera matrices (B, 3, 3), in pixels; the centre of the top left pixel lies at (0.5, 0.5)."""
-        self._built("intrinsics")
-        return intrinsic_matrix(*self._mount.intrinsics)
-
-    @property
-    def resolution(self) -> tuple[int, int]:
-        """Width and height in pixels."""
-        return self.options.resolution
-
-    @property
-    def fov(self) -> torch.Tensor:
-        """Vertical field of view in degrees, (B,)."""
-        self._built("fov")
-        return torch.rad2deg(2 * torch.atan(self.resolution[1] / (2 * self._mount.intrinsics.fy)))
-
-    @property
-    def focal_length(self) -> torch.Tensor:
-        """Focal lengths along x and y in pixels, (B, 2)."""
-        self._built("focal_length")
-        return torch.stack([self._mount.intrinsics.fx, self._mount.intrinsics.fy], dim=1)
-
-    @property
-    def principal_point(self) -> torch.Tensor:
-        """Where the optical axis meets the image, pixels from its top left corner, (B, 2)."""
-        self._built("principal_point")
-        return torch.stack([self._mount.intrinsics.cx, self._mount.intrinsics.cy], dim=1)
-
-    @property
-    def extrinsics_gl(self) -> torch.Tensor:
-        """World to camera in GL axes (x right, y up, z backward), (B, 3, 4), now."""
-        view = self._now("extrinsics_gl")
-        return world_to_camera(view.position, view.rotation)
-
-    @property
-    def extrinsics_cv(self) -> torch.Tensor:
-        """World to camera in CV axes (x right, y down, z forward), (B, 3, 4), now."""
-        view = self._now("extrinsics_cv")
-        return world_to_camera(view.position, view.rotation @ GL_TO_CV.to(view.rotation))
-
-    @property
-    def cam2world_cv(self) -> torch.Tensor:
-        """Camera in CV axes to world, (B, 4, 4), now."""
-        view = self._now("cam2world_cv")
-        return camera_to_world(view.position, view.rotation @ GL_TO_CV.to(view.rotation))
-
-    @property
-    def cam2world_gl(self) -> torch.Tensor:
-        """Camera in GL axes (x right, y up, z backward) to world, (B, 4, 4), now."""
-        view = self._now("cam2world_gl")
-        return camera_to_world(view.position, view.rotation)
-
-    @property
-    def segmentation_names(self) -> dict[int, str]:
-        """Body id -> name."""
-        self._built("segmentation_names")
-        model = self.group.world.model
-        return {body: model.body(body).name for body in range(model.nbody)}
-
-    @property
-    def geom_names(self) -> dict[int, str]:
-        """Geom id -> name; empty where the model gives none."""
-        self._built("geom_names")
-        model = self.group.world.model
-        return {geom: model.geom(geom).name for geom in range(model.ngeom)}
+        """The renderer that draws this camera, and why it was chosen."""
+        return self._get_pass("renderer_choice").choice
 
     @property
     def instance_names(self) -> list[str]:
         """Names of the entities, by their number in "instance"."""
-        self._built("instance_names")
+        self._get_pass("instance_names")
         return list(self._images.entities)
 
     # -- build --------------------------------------------------------------------------------------------------------
@@ -266,219 +219,156 @@ class CameraSensor(OutputSwitches, Sensor[CameraData], options=Camera):
         self._link = None if link is None else names.body(link, f"Camera(uuid={self.uuid!r}).link").name
 
     @classmethod
-    def _build_group(cls, group: SensorGroup) -> None:
-        blocks: dict[str, RenderPass] = {}
+    def _build_group(cls, group: SensorGroup[CameraBackend]) -> CameraBackend:
+        backend = CameraBackend(group.world, group.seed)
         for camera in group.sensors:
-            kind = camera.options.renderer
-            if kind not in blocks:
-                block = RenderPass(kind, group.world, group.seed)
-                # "auto" and a name may mean the same renderer
-                blocks[kind] = next((one for one in blocks.values() if one.choice.name == block.choice.name), block)
-            camera._join(blocks[kind])
-        group.blocks = list(dict.fromkeys(blocks.values()))  # type: ignore[attr-defined]
-        for block in group.blocks:  # type: ignore[attr-defined]
-            block.start()
+            camera._join(backend.find_pass(camera.options.renderer))
+        backend.start()
         for camera in group.sensors:
-            if camera._has_shutter():
-                camera._images.open_shutter()
+            if camera._is_timed():
+                camera._images.start_capture()
+        return backend
 
-    def _join(self, block: RenderPass) -> None:
-        """Attach to the block of a renderer: the view, and memory for images."""
+    def _join(self, render_pass: RenderPass) -> None:
+        """Attach to the render pass of a renderer, and allocate images."""
         world = self.group.world
         self._mount = CameraMount(self.options, self.uuid, self._link, world)
         self.view = self._mount.view
-        self._block = block
-        block.attach(self)
-        self._images = Images(self, self._mount, block, self.group)
-        self._readings = self._images.data  # which says that it can be read
+        self._render_pass = render_pass
+        render_pass.attach(self)
+        self._images = CameraImages(self, self._mount, render_pass, self.group)
+        self._readings = self._images.data  # marks the sensor as readable
         self._changes = world.changes
 
     def _detach(self) -> None:
         super()._detach()
-        self._changes, self._served, self._fresh = _NEVER, -1, -1
-        self._shown = self._true = CameraData()
-        block, self._block = self._block, None
-        if block is not None:
-            block.close()
+        self._changes, self._measured_version, self._truth_version = _NO_CHANGES, -1, -1
+        self._measured_data = self._true_data = CameraData()
+        render_pass, self._render_pass = self._render_pass, None
+        if render_pass is not None:
+            render_pass.close()
             self.__dict__.pop("_images", None)
 
-    def _has_shutter(self) -> bool:
+    def _is_timed(self) -> bool:
         options = self.options
-        timed = any(getattr(options, name) for name in _TIMED)
+        timed = any(getattr(options, name) for name in _TIMING_OPTIONS)
         return timed or self.max_delay > 0 or options.history_length is not None
 
-    def _switch(self, output: str, on: bool) -> None:
-        if on == (output in self._outputs):
-            return
-        if on:
-            self._add_output(output)
-        else:
-            self._outputs.remove(output)
-            delattr(self, output)
-            delattr(self, f"ground_truth_{output}")
-        if self._block is not None:
+    def _get_output(self, output: str, truth: bool) -> torch.Tensor | None:
+        if self._render_pass is None:
+            return None
+        return getattr(self.read_ground_truth() if truth else self.read(), output)
+
+    def _on_outputs_changed(self) -> None:
+        if self._render_pass is not None:
             self._images.allocate()
-            self._outdate(None)
+            self._mark_stale(self._render_pass, None)
             if self._images.snapshots is not None:
-                self._open_shutter()
-
-    def _add_output(self, output: str) -> None:
-        self._outputs.append(output)
-        for name, truth in ((output, False), (f"ground_truth_{output}", True)):
-            tags = {self.kind, output, "ground_truth" if truth else "measured"}
-
-            def look(output: str = output, truth: bool = truth) -> torch.Tensor | None:
-                if self._block is None:
-                    return None
-                return getattr(self.read_ground_truth() if truth else self.read(), output)  # type: ignore[no-any-return]
-
-            setattr(self, name, Buffer(get=look, tags=tags, derived=True))
+                self._start_capture(self._render_pass)
 
     # -- rendering ----------------------------------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
-        """Bring ground truth up to date."""
-        self._built("read")
-        assert self._block is not None
-        with self._block.lock:
-            if self._fresh != self._changes.version:
-                self._block.render()
-                for camera in self._block.cameras:
-                    camera._is_fresh()
+    def _update_truth(self) -> None:
+        """Render what is stale, and update the ground truth of all cameras of the render pass."""
+        render_pass = self._get_pass("read")
+        with render_pass.lock:
+            if self._truth_version != self._changes.version:
+                render_pass.render()
+                for camera in render_pass.cameras:
+                    camera._note_rendered()
 
-    def _is_fresh(self) -> None:
-        """Everything that is wanted was rendered."""
-        snapshots = self._images.snapshots
-        self._true = self._images.true_data
-        if snapshots is None:
-            self._shown = self._images.data
-            self._served = self._changes.version
-        elif snapshots.history_length:
-            if self._drawn:
-                snapshots.amend(self.group.step, self._images.truth)
-                self._drawn = False
-            self._true = self._images.window(snapshots.history_length, truth=True)
-        self._fresh = self._changes.version  # last: another thread may look
+    def _note_rendered(self) -> None:
+        """Update what reads return, after the camera was rendered."""
+        self._true_data = self._images.latest_truth()
+        if self._images.snapshots is None:
+            self._measured_data = self._images.data
+            self._measured_version = self._changes.version
+        self._truth_version = self._changes.version  # last, because another thread may read it
 
-    def _serve(self) -> None:
-        """Bring what ``read()`` shows up to date."""
-        self._built("read")
-        assert self._block is not None
-        with self._block.lock:
-            if self._served == self._changes.version:
+    def _update_measured(self) -> None:
+        """Update what :meth:`read` returns."""
+        render_pass = self._get_pass("read")
+        with render_pass.lock:
+            if self._measured_version == self._changes.version:
                 return
             if self._images.snapshots is None:
-                self._refresh()  # which brings this up to date as well
+                self._update_truth()  # updates the measured images too
             else:
-                self._images.serve()
-                self._shown = self._images.data
-                self._served = self._changes.version
+                self._images.deliver()
+                self._measured_data = self._images.data
+                self._measured_version = self._changes.version
 
-    def _pick(self, now: CameraData, envs: Envs, history_length: int | None, truth: bool) -> CameraData:
+    def _select_images(self, images: CameraData, envs: Envs, history_length: int | None, truth: bool) -> CameraData:
         snapshots = self._images.snapshots
         length = 0 if snapshots is None else snapshots.history_length
         if history_length is not None:
             if not isinstance(history_length, Integral) or not 1 <= history_length <= length:
                 raise OptionError(
-                    f"read(history_length={history_length}) on {self.uuid!r}: {length or 'none'} were allocated; ask "
-                    "for 1 or more, and construct the camera with as large a history_length"
+                    f"read(history_length={history_length}) on {self.uuid!r}: history_length must be an integer from 1 "
+                    f"to the {length} that were allocated; set the camera's option history_length for more"
                 )
-            now = self._images.window(int(history_length), truth)
+            images = self._images.window(int(history_length), truth)
         if envs is None and history_length is None:
-            return now
+            return images
         index = env_index(envs, self.group.n_envs, self.group.device)
-        return CameraData(*(None if each is None else each.clone() if index is None else each[index] for each in now))
+        return CameraData(
+            *(None if each is None else each.clone() if index is None else each[index] for each in images)
+        )
 
-    def _outdate(self, envs: np.ndarray | None) -> None:
-        assert self._block is not None
-        self._block.outdate(self, envs)
-        self._served = self._fresh = -1
+    def _mark_stale(self, render_pass: RenderPass, envs: Envs) -> None:
+        """Mark the images of some envs (None: all) as stale."""
+        render_pass.mark_stale(self, env_ids(envs, self.group.n_envs))
+        self._measured_version = self._truth_version = -1
 
-    # -- the shutter --------------------------------------------------------------------------------------------------
+    def _mark_measured_stale(self) -> None:
+        """Make the next :meth:`read` deliver again."""
+        self._measured_version = -1
 
-    def _open_shutter(self) -> None:
-        """Capture from now on, beginning with what is there now."""
-        self._images.open_shutter()
-        self._restart({self: None})
+    # -- capture ------------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def _update_shared_cache(cls, group: SensorGroup, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        for block in group.blocks:  # type: ignore[attr-defined]
-            wanted: dict[CameraSensor, np.ndarray | None] = {}
-            for camera in block.cameras:
-                camera._images.record()
-                if camera._images.snapshots is not None and (mask := camera._images.wanted()) is not None:
-                    wanted[camera] = mask
-            if wanted:
-                block.render(wanted)
-            for camera in block.cameras:
-                if camera._images.snapshots is not None:
-                    camera._images.capture()
-                    camera._drawn = False
+    def _start_capture(self, render_pass: RenderPass) -> None:
+        """Capture frames from now on, beginning with the current state."""
+        self._images.start_capture()
+        render_pass.restart({self: None})
 
     @classmethod
-    def _reset_group(cls, group: SensorGroup, mask: torch.Tensor) -> None:
-        blocks = group.blocks  # type: ignore[attr-defined]
-        if not any(camera._has_past for block in blocks for camera in block.cameras):
-            return  # without waiting for the device
-        envs = mask.numpy(force=True)
-        for block in blocks:
-            for camera in block.cameras:
-                camera._images.stand_still(envs)
-            shutters: dict[CameraSensor, np.ndarray | None] = {
-                camera: envs for camera in block.cameras if camera._images.snapshots is not None
-            }
-            if shutters:
-                cls._restart(shutters)
+    def _update_shared_cache(
+        cls, group: SensorGroup[CameraBackend], ground_truth: torch.Tensor, measured: torch.Tensor
+    ) -> None:
+        group.backend.capture()
 
-    @staticmethod
-    def _restart(cameras: dict[CameraSensor, np.ndarray | None]) -> None:
-        """Begin anew with the images of the state as it is, for the envs of these masks."""
-        block = next(iter(cameras))._block
-        assert block is not None
-        block.render(cameras)
-        for camera, mask in cameras.items():
-            camera._images.restart(mask)
-            camera._served = -1
-
-    @property
-    def _has_past(self) -> bool:
-        """Whether its images depend on earlier states."""
-        return self._images.snapshots is not None or self._mount.exposure > 0 or self._mount.rolling_shutter > 0
-
-    def _tell(self, method: str, **arguments: Any) -> None:
-        assert self._manager is not None
-        self._manager.on_change(self.uuid, method, arguments)
+    @classmethod
+    def _reset_group(cls, group: SensorGroup[CameraBackend], mask: torch.Tensor) -> None:
+        group.backend.reset(mask)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
-    def _now(self, call: str) -> CameraView:
-        view = self._built(call)
-        self.group.world.settle()
-        self._mount.follow()
-        return view
+    def _get_pass(self, call: str) -> RenderPass:
+        """Return the render pass; raises ``NotBuiltError`` if there is none."""
+        return self._render_pass or self._unbuilt(call)
 
-    def _built(self, call: str) -> CameraView:
-        if self._block is None:
-            self._unbuilt(call)
-        return self.view
+    def _get_mount(self, call: str) -> CameraMount:
+        self._get_pass(call)
+        return self._mount
+
+    def _current_view(self, call: str) -> CameraView:
+        mount = self._get_mount(call)
+        self.group.world.settle()
+        mount.follow()
+        return mount.view
+
+    def _report_change(self, method: str, **arguments: object) -> None:
+        assert self._manager is not None
+        self._manager.on_change(self.uuid, method, arguments)
 
     def _describe(self) -> dict[str, str]:
-        if self._block is None:
+        if self._render_pass is None:
             return {}
         images = self._images
+        dtypes = dict.fromkeys(str(image.dtype).removeprefix("torch.") for image in images.measured.values())
         return {
             "shape": " ".join(f"{name} {tuple(image.shape)}" for name, image in images.measured.items()),
-            "dtype": " ".join(dict.fromkeys(str(i.dtype).removeprefix("torch.") for i in images.measured.values())),
+            "dtype": " ".join(dtypes),
             "memory": size(images.n_bytes),
-            "runs": f"on {'read' if images.snapshots is None else 'capture'}, {self._block.choice}",
+            "runs": f"on {'read' if images.snapshots is None else 'capture'}, {self._render_pass.choice}",
         }
-
-    def _draw(self, painter: Painter, env: int) -> None:
-        view = self._now("draw")
-        position, turned = (each[env].numpy(force=True).astype(float) for each in (view.position, view.rotation))
-        painter.frame(position, turned)
-        corners = [position + turned @ corner / 3 for corner in self._mount.corners(env)]  # to a third of a metre
-        for here, there in zip(corners, [*corners[1:], corners[0]], strict=True):
-            painter.line(position, here)
-            painter.line(here, there)

@@ -1,19 +1,19 @@
-"""The images of one camera: what is rendered, what is measured of it, and what has been captured."""
+"""``CameraImages``: the images of one camera, rendered, measured and captured."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from sensorium.cameras import derive
+from sensorium.cameras.data import OUTPUT_SHAPES, CameraData
 from sensorium.cameras.imager.exposure import Exposure, Shutter
 from sensorium.cameras.imager.lens import Intrinsics
 from sensorium.cameras.imager.motion import Motion
 from sensorium.cameras.imager.profile import CameraProfile
 from sensorium.cameras.mount import CameraMount
-from sensorium.cameras.renderer import BASE_OUTPUTS
 from sensorium.cameras.snapshots import Snapshots
 from sensorium.errors import DeviceError
 from sensorium.pipeline import SensorGroup
@@ -21,63 +21,49 @@ from sensorium.pipeline.describe import size
 from sensorium.pipeline.formula import delay_slots
 
 if TYPE_CHECKING:
+    from sensorium.cameras.backend import CameraBackend
     from sensorium.cameras.camera import CameraSensor
+    from sensorium.cameras.imager.imager import Imager
     from sensorium.cameras.render_pass import RenderPass
 
-_SHAPES: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
-    **BASE_OUTPUTS,
-    "instance": ((), torch.int32),
-    "points": ((3,), torch.float32),
-}
 
-
-class CameraData(NamedTuple):
-    """Images of a camera; None for what was not asked for. With a history, (B, N, H, W, ...)."""
-
-    rgb: torch.Tensor | None = None
-    """Colour, sRGB, (B, H, W, 3) uint8."""
-    depth: torch.Tensor | None = None
-    """Depth along the optical axis, m, (B, H, W) float32; inf where nothing lies before the far plane. With a profile
-    that measures depth, 0 where there is no reading."""
-    segmentation: torch.Tensor | None = None
-    """(body id, geom id), (B, H, W, 2) int32; -1 where nothing was hit. ``segmentation_names`` names them."""
-    instance: torch.Tensor | None = None
-    """Entity, (B, H, W) int32: a number in ``instance_names``; -1 where nothing was hit."""
-    normals: torch.Tensor | None = None
-    """Unit normals of surfaces, towards the camera, in CV axes (x right, y down, z forward), (B, H, W, 3) float32; 0
-    where nothing was hit."""
-    points: torch.Tensor | None = None
-    """Where each pixel's surface is in the world, m, (B, H, W, 3) float32; NaN where nothing was hit. With a profile
-    that measures depth, what that depth and the camera's pose make of it; NaN where there is no reading."""
-
-
-class Images:
-    """Memory and stages of one camera's images.
+class CameraImages:
+    """Memory and processing stages of one camera's images.
 
     ::
 
         renderer ──► caches ──► derived ──► rendered ──► (sub-frames) ──► lens and imager ──► measured ──► snapshots
                                                │                                                  │            │
-                                       read_ground_truth()                            read(), no shutter    read()
+                                       read_ground_truth()                              read(), untimed   read(), timed
 
-    Without profile and shutter ``measured`` is ``rendered``. What a lens bends inwards lies beyond the edges of the
-    image, so with such a profile more is rendered than is shown.
+    Without a profile, an exposure time and a rolling shutter, ``measured`` is ``rendered``. A lens that bends light
+    from beyond the image's edges into the image needs overscan margins, so more than the image is rendered.
 
     Attributes:
-        rendered: output -> (B, H, W, ...) as the renderer draws it, with margins.
-        truth: the same without margins, as views.
-        measured: output -> (B, H, W, ...) that ``read()`` shows.
-        snapshots: what the shutter has captured; None for a camera without one.
+        rendered: output -> (B, H, W, ...) as the renderer draws it, with overscan margins.
+        truth: the same without the margins, as views.
+        measured: output -> (B, H, W, ...) that ``read()`` returns.
+        true_data: ``truth`` as ``CameraData``.
+        data: ``measured`` as ``CameraData``.
+        snapshots: captured frames of a timed camera (rate, delay, history, ...); None for an untimed one.
+        entities: names of the entities, by their number in the output "instance".
     """
 
-    def __init__(self, camera: CameraSensor, mount: CameraMount, block: RenderPass, group: SensorGroup) -> None:
-        self._camera, self._mount, self._block, self._group = camera, mount, block, group
+    def __init__(
+        self,
+        camera: CameraSensor,
+        mount: CameraMount,
+        render_pass: RenderPass,
+        group: SensorGroup[CameraBackend],
+    ) -> None:
+        self._camera, self._mount, self._render_pass, self._group = camera, mount, render_pass, group
         self.view = mount.view
         self.snapshots: Snapshots | None = None
         self.rendered: dict[str, torch.Tensor] = {}
-        self.entities, of_body = derive.instances(group.world.model)
-        self._entity_of_body = of_body.to(group.device)
-        self._everyone = torch.arange(group.n_envs, device=group.device)
+        self.entities, entity_of_body = derive.list_entities(group.world.model)
+        self._entity_of_body = entity_of_body.to(group.device)
+        self._all_envs = torch.arange(group.n_envs, device=group.device)
+        self._rendered_since_capture = False
         profile = camera.options.profile
         self._motion: Motion | None = None
         exposure, rolling = mount.exposure, mount.rolling_shutter
@@ -86,19 +72,19 @@ class Images:
             profile = CameraProfile() if profile is None else profile
             self._shutter = Shutter(exposure, rolling, profile.motion_blur, profile.rolling_frames)
         self._profile: CameraProfile | None = profile
-        self._ranging: dict[str, torch.Tensor] = {}
+        self._measured_depth: dict[str, torch.Tensor] = {}
         self._rays: tuple[int, torch.Tensor, torch.Tensor] | None = None
         self.allocate()
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def allocate(self) -> None:
-        """Memory for all outputs of the camera; what there is of it is kept."""
-        view, outputs, given = self.view, self._camera.outputs, self._block.outputs
-        base = [name if name in given else derive.SOURCE[name] for name in outputs]
+        """Allocate images for all outputs of the camera, and keep those that exist."""
+        view, outputs, available = self.view, self._camera.outputs, self._render_pass.outputs
+        base = [name if name in available else derive.SOURCE[name] for name in outputs]
         view.caches = {name: self._image(name, True, view.caches.get(name)) for name in dict.fromkeys(base)}
         profile = self._profile
-        # points are made of measured depth, also where nobody asked for that
+        # points are computed from measured depth, even if depth is not an output
         hidden = ["depth"] if "points" in outputs and "depth" not in outputs and self._measures_depth else []
         old = self.rendered
         self.rendered = {
@@ -109,9 +95,9 @@ class Images:
         rows, columns = slice(top, view.height - bottom), slice(left, view.width - right)
         self.truth = {name: self.rendered[name][:, rows, columns] for name in outputs}
         self.measured = self.truth
-        self._imager: Any = None
+        self._imager: Imager | None = None
         self._exposure: Exposure | None = None
-        self._ranging = {name: self._image(name, False, self._ranging.get(name)) for name in hidden}
+        self._measured_depth = {name: self._image(name, False, self._measured_depth.get(name)) for name in hidden}
         if profile is not None:
             self.measured = {name: self._image(name, False) for name in outputs}
             self._imager = self._make_imager(profile)
@@ -128,7 +114,7 @@ class Images:
     def _image(self, output: str, margins: bool, old: torch.Tensor | None = None) -> torch.Tensor:
         if old is not None:
             return old
-        rest, dtype = _SHAPES[output]
+        rest, dtype = OUTPUT_SHAPES[output]
         width, height = (self.view.width, self.view.height) if margins else self._camera.options.resolution
         shape = (self._group.n_envs, height, width, *rest)
         try:
@@ -138,12 +124,12 @@ class Images:
                 raise
             each = size(int(np.prod(shape[1:])) * dtype.itemsize)
             raise DeviceError(
-                f"Camera(uuid={self._camera.uuid!r}): there is no memory on {self._group.device} for {output} of "
-                f"{self._group.n_envs} envs, {each} an env. Lower n_envs or the resolution, or leave outputs out"
+                f"Camera(uuid={self._camera.uuid!r}): cannot allocate the output {output!r} on {self._group.device}: "
+                f"{each} per env for {self._group.n_envs} envs. Lower n_envs or the resolution, or remove outputs"
             ) from error
 
-    def _make_imager(self, profile: CameraProfile) -> Any:
-        from sensorium.cameras.imager.imager import Imager  # which starts Warp
+    def _make_imager(self, profile: CameraProfile) -> Imager:
+        from sensorium.cameras.imager.imager import Imager  # imports Warp
 
         width, height = self._camera.options.resolution
         group, mount = self._group, self._mount
@@ -152,9 +138,10 @@ class Images:
 
     @property
     def n_bytes(self) -> int:
-        """Memory that the images take."""
+        """Memory of the images and their stages, bytes."""
         own = [*self.view.caches.values(), *self.rendered.values(), *self.measured.values()]
-        own += [*self._developed.values(), *self._ranging.values(), *(() if self._rays is None else self._rays[1:])]
+        own += [*self._developed.values(), *self._measured_depth.values()]
+        own += [] if self._rays is None else self._rays[1:]
         images = {image.untyped_storage().data_ptr(): image.untyped_storage().nbytes() for image in own}
         stages = (self._imager, self._exposure, self.snapshots)
         return sum(images.values()) + sum(stage.n_bytes for stage in stages if stage is not None)
@@ -162,11 +149,12 @@ class Images:
     # -- from the renderer to what is measured ------------------------------------------------------------------------
 
     def finish(self, envs: np.ndarray | None) -> None:
-        """The renderer has filled the caches for these envs: make what follows from them."""
+        """Compute everything that follows from the caches, which the renderer has filled for these envs (None: all)."""
         rows = None if envs is None else torch.from_numpy(envs).to(self._group.device)
         self._derive(rows)
         if self.snapshots is None and self._imager is not None:
             self._develop(rows)
+        self._rendered_since_capture = True
 
     def _derive(
         self,
@@ -174,8 +162,8 @@ class Images:
         caches: dict[str, torch.Tensor] | None = None,
         images: dict[str, torch.Tensor] | None = None,
     ) -> None:
-        """Fill ``images`` (default: those rendered) with what follows from ``caches`` (default: those of the view)."""
-        rows: Any = slice(None) if envs is None else envs
+        """Fill derived outputs in ``images`` (default: ``rendered``) from ``caches`` (default: those of the view)."""
+        rows: slice | torch.Tensor = slice(None) if envs is None else envs
         caches = self.view.caches if caches is None else caches
         for name, image in (self.rendered if images is None else images).items():
             if name in caches:
@@ -183,20 +171,20 @@ class Images:
             source = caches[derive.SOURCE[name]][rows]
             out = image if envs is None else image[rows]
             if name == "instance":
-                derive.instance(source, self._entity_of_body, out)
+                derive.fill_instance(source, self._entity_of_body, out)
             elif name == "points":
-                derive.points(self.view, source, rows, out)
+                derive.fill_points(self.view, source, rows, out)
             else:
-                derive.normals(self.view, source, rows, out)
+                derive.fill_normals(self.view, source, rows, out)
             if envs is not None:
                 image[rows] = out
 
     def _develop(self, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """What is measured of the rendered images, through shutter, lens and imager, for these envs."""
+        """Return the measured images: the rendered ones through shutter, lens and imager, for these envs."""
         if self._imager is None:
             return self.rendered
         images = self.rendered if self._exposure is None else self._expose(self._exposure, envs)
-        measured, points = {**self._developed, **self._ranging}, None
+        measured, points = {**self._developed, **self._measured_depth}, None
         if self._measures_depth:
             points = measured.pop("points", None)
         self._imager.apply(images, measured, self._group.step, envs)
@@ -205,8 +193,8 @@ class Images:
         return self._developed
 
     def _locate(self, depth: torch.Tensor, points: torch.Tensor, envs: torch.Tensor | None) -> None:
-        """Points of a measured depth, along the rays of the lens."""
-        rows: Any = slice(None) if envs is None else envs
+        """Compute points from measured depth, along the rays of the lens."""
+        rows: slice | torch.Tensor = slice(None) if envs is None else envs
         x, y = self._lens_rays()
         if envs is not None and len(x) > 1:
             x, y = x[envs], y[envs]
@@ -217,34 +205,39 @@ class Images:
             points[rows] = out
 
     def _lens_rays(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """x / z and y / z of the measured pixels, each (B, H, W), or (1, H, W) where all envs have the same."""
+        """Return x / z and y / z of the measured pixels, each (B, H, W), or (1, H, W) if all envs share them."""
         assert self._profile is not None
-        if self._rays is None or self._rays[0] != self.view.lens:
-            given = self._mount.intrinsics
-            shared = all(bool((value == value[0]).all()) for value in given)
-            chosen = Intrinsics(*(value[:1] for value in given)) if shared else given
-            self._rays = (self.view.lens, *self._profile.rays(chosen, self._camera.options.resolution))
+        if self._rays is None or self._rays[0] != self.view.lens_version:
+            intrinsics = self._mount.intrinsics
+            shared = all(bool((value == value[0]).all()) for value in intrinsics)
+            chosen = Intrinsics(*(value[:1] for value in intrinsics)) if shared else intrinsics
+            self._rays = (self.view.lens_version, *self._profile.rays(chosen, self._camera.options.resolution))
         return self._rays[1:]
 
     def _expose(self, exposure: Exposure, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """The rendered images as a shutter that takes its time sees them."""
+        """Return the rendered images as a shutter with an exposure time or rolling rows sees them."""
         ids = None if envs is None else envs.numpy(force=True)
 
         def redraw() -> None:
             self._mount.follow()
-            self._block.redraw(self._camera, ids)
+            self._render_pass.redraw(self._camera, ids)
 
         try:
             return exposure.take(envs, redraw, lambda caches, images: self._derive(envs, caches, images))
         finally:
             self._mount.follow()
 
-    # -- the shutter --------------------------------------------------------------------------------------------------
+    # -- capture of timed cameras -------------------------------------------------------------------------------------
 
-    def open_shutter(self) -> None:
-        """From now on images are captured at their instants, and reads show captured ones."""
+    @property
+    def depends_on_past(self) -> bool:
+        """Whether the images depend on earlier states, so that a reset must clear something."""
+        return self.snapshots is not None or self._motion is not None
+
+    def start_capture(self) -> None:
+        """Make the camera timed: frames are captured at its sample times, and reads return captured frames."""
         outputs, group = self._camera.outputs, self._group
-        self.due, self.lag = group.timing(self._camera)
+        self._due, self._lag = group.timing(self._camera)
         if self.measured is self.truth:
             self.measured = {name: self._image(name, False) for name in outputs}
             self.data = CameraData(**self.measured)
@@ -255,50 +248,63 @@ class Images:
         history = self._camera.options.history_length or 0
         self.snapshots = Snapshots(self.measured, slots, history, group.n_envs, group.device)
 
-    def wanted(self) -> np.ndarray | None:
-        """Envs (a mask) that must be rendered in this step; with a history all, since ground truth is kept as well."""
+    def due_envs(self) -> np.ndarray | None:
+        """Return the mask (B,) of the envs to render in this step; None for no env.
+
+        With a history it is all envs, since the history keeps the ground truth of every step.
+        """
         assert self.snapshots is not None
         if self.snapshots.history_length:
             return np.ones(self._group.n_envs, bool)
-        due: np.ndarray = self.due.numpy(force=True)
+        due: np.ndarray = self._due.numpy(force=True)
         return due if due.any() else None
 
-    def record(self) -> None:
-        """A step was made."""
+    def record_motion(self) -> None:
+        """Record the positions of this step, for motion blur and rolling shutters."""
         if self._motion is not None:
             self._motion.record()
 
     def capture(self) -> None:
-        """Take what is due in this step; it was rendered."""
+        """Capture the envs that are due in this step; they have been rendered."""
         assert self.snapshots is not None
         step = self._group.step
-        if bool(self.due.any()):
-            envs = None if bool(self.due.all()) else self.due.nonzero().flatten()
-            self.snapshots.take(self._develop(envs), envs)
+        if bool(self._due.any()):
+            envs = None if bool(self._due.all()) else self._due.nonzero().flatten()
+            self.snapshots.capture(self._develop(envs), envs)
         self.snapshots.advance(step)
         if self.snapshots.history_length:
-            self.snapshots.serve(step, self.lag)
-            self.snapshots.remember(step, self.truth)
+            self.snapshots.deliver(step, self._lag)
+            self.snapshots.append_history(step, self.truth)
+        self._rendered_since_capture = False
 
-    def stand_still(self, mask: np.ndarray) -> None:
-        """These envs were reset: nothing has moved."""
+    def forget_motion(self, mask: np.ndarray) -> None:
+        """Clear the recorded motion of the envs in ``mask``, which were reset."""
         if self._motion is not None:
             self._motion.restart(torch.from_numpy(np.flatnonzero(mask)).to(self._group.device))
 
     def restart(self, mask: np.ndarray | None) -> None:
-        """Begin anew with the images of the state as it is, which were rendered, for these envs."""
+        """Restart the capture from the current images, which have been rendered, in the envs of a mask (None: all)."""
         assert self.snapshots is not None
-        envs = self._everyone if mask is None else torch.from_numpy(np.flatnonzero(mask)).to(self._group.device)
+        envs = self._all_envs if mask is None else torch.from_numpy(np.flatnonzero(mask)).to(self._group.device)
         self.snapshots.restart(self._develop(envs), self.truth, envs)
 
-    def serve(self) -> None:
-        """Let ``data`` be what arrives now."""
+    def deliver(self) -> None:
+        """Fill ``data`` with the frames that have arrived by now."""
         assert self.snapshots is not None
-        self.snapshots.serve(self._group.step, self.lag)
+        self.snapshots.deliver(self._group.step, self._lag)
         if self.snapshots.history_length:
             self.data = self.window(self.snapshots.history_length, truth=False)
 
+    def latest_truth(self) -> CameraData:
+        """Return the ground truth, which has been rendered; with a history, that of the last steps."""
+        if self.snapshots is None or not self.snapshots.history_length:
+            return self.true_data
+        if self._rendered_since_capture:
+            self.snapshots.amend_history(self._group.step, self.truth)
+            self._rendered_since_capture = False
+        return self.window(self.snapshots.history_length, truth=True)
+
     def window(self, length: int, truth: bool) -> CameraData:
-        """The last images, newest first."""
+        """Return the last ``length`` frames, newest first."""
         assert self.snapshots is not None
         return CameraData(**self.snapshots.window(self._group.step, length, truth))

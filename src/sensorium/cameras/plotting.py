@@ -1,4 +1,4 @@
-"""Images of a camera as a figure."""
+"""Plots of camera images."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from sensorium.cameras.camera import CameraSensor
 
 _SHUFFLE = 2654435761
-"""Spreads neighbouring ids over the colours."""
+"""Multiplier that gives neighbouring ids different colours."""
 
 
 def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figure:
-    """All outputs of one env, a row each: ground truth, and what is measured; the newest of a history."""
+    """Plot all outputs of one env, one row each: ground truth and measured; of a history, the newest frame.
+
+    Raises:
+        OptionError: ``env`` is out of range, or the camera has no outputs.
+    """
     if not isinstance(env, int) or not 0 <= env < camera.group.n_envs:
-        raise OptionError(f"env must be an integer in [0, {camera.group.n_envs}), got {env!r}")
+        raise OptionError(f"plot: env must be an integer in [0, {camera.group.n_envs}), got {env!r}")
     if not camera.outputs:
-        raise OptionError(f"the camera {camera.uuid!r} has no outputs to draw: enable_rgb_rendering() or another one")
+        raise OptionError(
+            f"plot: camera {camera.uuid!r} has no outputs to plot; enable one, such as enable_rgb_rendering()"
+        )
     figure, grid = _figure(len(camera.outputs), 2, camera.uuid)
     truth, measured = camera.read_ground_truth(), camera.read()
     for name, row in zip(camera.outputs, grid, strict=True):
@@ -41,8 +47,11 @@ def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figu
 
 
 def as_picture(output: str, image: torch.Tensor) -> np.ndarray:
-    """One image (H, W, ...) of an output as something to look at: (H, W, 3) in [0, 1], or (H, W) for depth, NaN where
-    there is none."""
+    """Convert one image (H, W, ...) of an output to a picture for display.
+
+    Returns:
+        (H, W, 3): uint8 for "rgb", otherwise floats in [0, 1]. "depth" stays (H, W), in metres, NaN if there is none.
+    """
     values = image.numpy(force=True)
     if output == "rgb":
         return values

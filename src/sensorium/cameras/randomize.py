@@ -1,4 +1,4 @@
-"""Looks that differ per env, drawn from the scene's seed: lights, colours and materials."""
+"""Randomisation of the appearance per env: lights, colours and materials, drawn from the scene's seed."""
 
 from __future__ import annotations
 
@@ -27,51 +27,60 @@ def randomize_look(
     envs: Envs = None,
     seeds: Sequence[int] | None = None,
 ) -> None:
-    """Give every env a look of its own: its lights, and the colours and textures of things.
+    """Randomise lights, colours and textures separately in each env.
 
-    Values are drawn uniformly around those of the model, whatever was drawn before, from the scene's seed, the name of
-    the light, material or geom, the env, and ``draw`` alone. Cameras see it at once; physics is not touched.
+    Values are drawn uniformly around those of the model, independently of earlier calls. They depend only on the
+    scene's seed, the name of the light, material or geom, the env, and ``draw``. The next read of a camera shows them.
+    Physics is not changed.
 
     Args:
-        scene: a scene that was built.
-        intensity: range of the factor by which lights are brighter.
-        tint: most by which red, green and blue of a light change, relative: 0.1 is 10%.
-        direction: largest tilt of lights, rad.
-        position: most by which lights move along each axis, m.
-        colors: most by which red, green and blue of geoms and materials change, of 1; textures are tinted.
-        materials: names of materials of the model, as "robot/wood"; each geom takes one of them in each env, with its
-            texture. A geom that has a colour of its own keeps that, as a tint. The path tracer keeps the model's.
-        entities: whose colours and materials change; default: all.
-        draw: another number, from 0 to 2**32 - 1, gives another look.
+        scene: a scene that is built.
+        intensity: (min, max) of the factor for the brightness of lights.
+        tint: maximum relative change of red, green and blue of a light: 0.1 is 10%.
+        direction: maximum tilt of lights, rad, below pi / 2.
+        position: maximum displacement of lights along each axis, m.
+        colors: maximum change of red, green and blue of geoms and materials, where 1 is the full range; textures are
+            tinted.
+        materials: names of materials of the model, such as "robot/wood". In each env, every geom gets one of them, with
+            its texture. A geom with a colour of its own keeps it as a tint. The path tracer ignores this argument and
+            keeps the materials of the model.
+        entities: names of the entities whose colours and materials change; default: all.
+        draw: number of the draw, from 0 to 2**32 - 1; another number gives another appearance.
         envs: which envs; None for all.
-        seeds: one for each of those envs, from which its look is drawn, instead of the scene's seed and the env.
+        seeds: one seed for each of these envs, used instead of the scene's seed and the env.
+
+    Raises:
+        OptionError: a value is out of range, or the scene has no lights to randomise.
+        NameNotFoundError: a material or an entity does not exist.
 
     Example:
         >>> randomize_look(scene, intensity=(0.6, 1.4), tint=0.1, direction=0.3, colors=0.2, draw=episode)
     """
     world, model = scene.world, scene.model
     if len(intensity) != 2 or not 0 <= intensity[0] <= intensity[1]:
-        raise OptionError(f"intensity must be (least, most), not negative, got {intensity!r}")
+        raise OptionError(f"intensity must be (min, max) with 0 <= min <= max, got {intensity!r}")
     for name, value in (("tint", tint), ("direction", direction), ("position", position), ("colors", colors)):
-        if not 0 <= value < math.inf or (name == "direction" and value >= math.pi / 2):
-            raise OptionError(f"{name} must be a number that is not negative (direction: below pi / 2), got {value!r}")
+        limit = math.pi / 2 if name == "direction" else math.inf
+        if not 0 <= value < limit:
+            allowed = "in [0, pi / 2)" if name == "direction" else ">= 0 and finite"
+            raise OptionError(f"{name} must be {allowed}, got {value!r}")
     if not isinstance(draw, int) or not 0 <= draw < 2**32:
         raise OptionError(f"draw must be an integer in [0, 2**32), got {draw!r}")
-    choices = _materials(scene, materials)
+    choices = _find_materials(scene, materials)
     lit = tuple(intensity) != (1.0, 1.0) or tint or direction or position
     if lit and not model.nlight:
-        raise OptionError("the scene has no lights to randomise: add some by scene.add_light(...)")
-    geoms = _geoms(scene, entities) if colors or choices else []
+        raise OptionError("the scene has no lights to randomise; add one with scene.add_light(...)")
+    geoms = _find_geoms(scene, entities) if colors or choices else []
     index = env_index(envs, world.n_envs, world.device)
     ids = np.arange(world.n_envs) if index is None else index.numpy(force=True)
     if seeds is not None and len(seeds) != len(ids):
-        raise OptionError(f"seeds must be one for each of {len(ids)} envs, got {len(seeds)}")
+        raise OptionError(f"seeds must have one value for each of the {len(ids)} envs, got {len(seeds)}")
     rows = torch.from_numpy(ids).to(world.device)
 
-    def uniform(what: str, count: int) -> np.ndarray:
+    def uniform(name: str, count: int) -> np.ndarray:
         if seeds is None:
-            return _uniform(scene.seed, what, ids, draw, count)
-        return np.concatenate([_uniform(seed, what, np.zeros(1, np.int64), draw, count) for seed in seeds])
+            return _uniform(scene.seed, name, ids, draw, count)
+        return np.concatenate([_uniform(seed, name, np.zeros(1, np.int64), draw, count) for seed in seeds])
 
     def write(field: str, number: int, values: np.ndarray) -> None:
         target = world.expand(field)
@@ -95,14 +104,14 @@ def randomize_look(
         for geom in geoms:
             u = uniform(f"material:{model.geom(geom).name or geom}", 1)[:, 0]
             numbers[rows, geom] = torch.tensor(choices)[(u * len(choices)).astype(np.int64)].to(numbers)
-    for field, kind, number in _painted(scene, geoms, choices) if colors else ():
+    for field, kind, number in _colour_fields(scene, geoms, choices) if colors else ():
         u = uniform(f"{kind}:{getattr(model, kind)(number).name or number}", 3)
         write(field, number, np.clip(getattr(model, field)[number, :3] + colors * (2 * u - 1), 0, 1))
     world.changes.write(envs)
 
 
-def _painted(scene: Scene, geoms: Sequence[int], choices: Sequence[int]) -> list[tuple[str, str, int]]:
-    """Where the colours of geoms lie: in a material, or in the geom itself."""
+def _colour_fields(scene: Scene, geoms: Sequence[int], choices: Sequence[int]) -> list[tuple[str, str, int]]:
+    """Return (model field, kind, id) of the colours of geoms: those of their materials, or their own."""
     model = scene.model
     given = {int(model.geom_matid[geom]) for geom in geoms if model.geom_matid[geom] >= 0}
     materials = sorted(set(choices) or given)
@@ -110,19 +119,19 @@ def _painted(scene: Scene, geoms: Sequence[int], choices: Sequence[int]) -> list
     return [("mat_rgba", "mat", number) for number in materials] + [("geom_rgba", "geom", number) for number in own]
 
 
-def _materials(scene: Scene, names: Sequence[str]) -> list[int]:
+def _find_materials(scene: Scene, names: Sequence[str]) -> list[int]:
     model = scene.model
     known = [model.mat(number).name for number in range(model.nmat)]
     for name in names:
         if name not in known:
             raise NameNotFoundError(
                 f"the scene has no material {name!r}{did_you_mean(name, known)}; "
-                f"materials come with the models of robots and objects: {', '.join(known) or 'there are none'}"
+                f"its robots and objects define: {', '.join(known) or 'no materials'}"
             )
     return [known.index(name) for name in names]
 
 
-def _geoms(scene: Scene, entities: Iterable[str] | None) -> list[int]:
+def _find_geoms(scene: Scene, entities: Iterable[str] | None) -> list[int]:
     model, names = scene.model, None if entities is None else list(entities)
     for name in names or ():
         if name not in scene.entities:
@@ -131,13 +140,13 @@ def _geoms(scene: Scene, entities: Iterable[str] | None) -> list[int]:
     return [geom for geom in range(model.ngeom) if names is None or owner[model.geom_bodyid[geom]] in names]
 
 
-def _uniform(seed: int, what: str, envs: np.ndarray, draw: int, count: int) -> np.ndarray:
-    """(envs, count) numbers in [0, 1)."""
-    from sensorium.pipeline.kernels import threefry  # which starts Numba
+def _uniform(seed: int, name: str, envs: np.ndarray, draw: int, count: int) -> np.ndarray:
+    """Return (envs, count) numbers in [0, 1)."""
+    from sensorium.pipeline.kernels import threefry  # imports Numba
 
     words = np.empty((len(envs), 2 * -(-count // 2)), np.uint32)
     for pair in range(words.shape[1] // 2):
-        k0, k1 = (np.uint32(word) for word in formula.key(seed, f"look:{what}", pair))
+        k0, k1 = (np.uint32(word) for word in formula.key(seed, f"look:{name}", pair))
         for row, env in enumerate(envs):
             words[row, 2 * pair : 2 * pair + 2] = threefry(k0, k1, np.uint32(env), np.uint32(draw))
     return (words[:, :count] >> 8) * 2.0**-24

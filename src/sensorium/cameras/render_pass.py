@@ -1,5 +1,4 @@
-"""The shared block of a renderer: all cameras of a scene that use it, what of their images is stale, and the one pass
-that renews it."""
+"""``RenderPass``: all cameras of a scene that use one renderer, and the one call that renders their stale images."""
 
 from __future__ import annotations
 
@@ -8,78 +7,96 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sensorium.cameras.renderer import Renderer, RendererChoice, RenderSettings, choose
+from sensorium.cameras.renderer import Renderer, RendererChoice, RenderSettings, choose_renderer
 from sensorium.errors import OptionError
 from sensorium.worlds import World
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import CameraSensor
 
+EnvMasks = dict["CameraSensor", np.ndarray | None]
+"""Camera -> mask (B,) of envs; None for all envs."""
+
 
 class RenderPass:
-    """The cameras of one renderer. They attach in the order in which they were added; :meth:`start` comes last."""
+    """The cameras of one renderer. Cameras attach in the order in which they were added; then :meth:`start` is called.
 
-    def __init__(self, kind: str, world: World, seed: int) -> None:
-        self._cls, self.choice = choose(kind, world.device)
+    Args:
+        renderer: name of the renderer, or "auto".
+        world: the running engine.
+        seed: seed of the scene.
+
+    Attributes:
+        choice: the renderer that was chosen, and why.
+        cameras: the cameras, in the order in which they were added.
+        passes: number of times that the renderer was called.
+        lock: held while images are rendered or delivered, since several threads may read cameras.
+    """
+
+    def __init__(self, renderer: str, world: World, seed: int) -> None:
+        self._cls, self._initial_choice = choose_renderer(renderer, world.device)
+        self.choice = self._initial_choice
         self.world = world
         self.cameras: list[CameraSensor] = []
         self._renderer: Renderer | None = None
         self._seed = seed
         self._stale = np.zeros((0, world.n_envs), bool)
-        self._seen: list[int] = []
+        self._seen_version: list[int] = []
         self.passes = 0
-        """Times that the renderer was asked to draw."""
         self.lock = threading.RLock()
-        """Held by whoever renders or serves images: cameras may be read by several threads."""
 
     @property
     def outputs(self) -> frozenset[str]:
-        """The base outputs that the renderer gives."""
+        """Base outputs that the renderer provides."""
         return self._cls.outputs
 
     def attach(self, camera: CameraSensor) -> None:
-        """Take one more camera."""
-        most, view = self._cls.max_resolution, camera.view
-        if max(view.width, view.height) > most:
+        """Add a camera.
+
+        Raises:
+            OptionError: its resolution is too large, or its quality or anti-aliasing differs from another camera's.
+        """
+        limit, view, resolution = self._cls.max_resolution, camera.view, camera.options.resolution
+        if max(view.width, view.height) > limit:
             drawn = (view.width, view.height)
-            margins = "" if drawn == camera.options.resolution else f", with the margins that its lens needs {drawn}"
+            margins = "" if drawn == resolution else f" ({drawn} with the overscan margins of its lens)"
             raise OptionError(
-                f"Camera(uuid={camera.uuid!r}).resolution: the renderer {self.choice.name!r} draws at most {most} "
-                f"pixels a side, got {camera.options.resolution}{margins}"
+                f"Camera(uuid={camera.uuid!r}).resolution must be at most {limit} pixels per side for the renderer "
+                f"{self.choice.name!r}, got {resolution}{margins}"
             )
         for option in ("quality", "anti_aliasing"):
-            wanted = getattr(camera.options, option)
+            value = getattr(camera.options, option)
             for other in self.cameras:
-                theirs = getattr(other.options, option)
-                if None not in (wanted, theirs) and wanted != theirs:
+                other_value = getattr(other.options, option)
+                if None not in (value, other_value) and value != other_value:
                     raise OptionError(
-                        f"{option}: the cameras of one renderer share one, but {other.uuid!r} wants {theirs!r} and "
-                        f"{camera.uuid!r} wants {wanted!r}; give both the same, or another renderer"
+                        f"{option} must be the same for all cameras of one renderer, got {other_value!r} for "
+                        f"{other.uuid!r} and {value!r} for {camera.uuid!r}; set the same value, or another renderer"
                     )
         self.cameras.append(camera)
 
     def start(self) -> None:
-        """Start the renderer, for all cameras that are there."""
+        """Start the renderer for all attached cameras."""
         options = [camera.options for camera in self.cameras]
         quality = next((one.quality for one in options if one.quality is not None), None)
         samples = next((one.anti_aliasing for one in options if one.anti_aliasing is not None), None)
         self._stale = np.ones((len(self.cameras), self.world.n_envs), bool)
-        self._seen = [self.world.changes.version] * len(self.cameras)
-        look = RenderSettings(quality=quality, lights=self.world.lights, samples=samples, seed=self._seed)
+        self._seen_version = [self.world.changes.version] * len(self.cameras)
+        settings = RenderSettings(quality=quality, lights=self.world.lights, samples=samples, seed=self._seed)
         renderer = self._cls()
-        about = renderer.build(self.world, [camera.view for camera in self.cameras], look)
+        runs_on = renderer.build(self.world, [camera.view for camera in self.cameras], settings)
         self._renderer = renderer
-        self.choice = RendererChoice(self.choice.name, f"{self.choice.why}: {about}")
+        self.choice = RendererChoice(self._initial_choice.name, f"{self._initial_choice.why}: {runs_on}")
 
-    def outdate(self, camera: CameraSensor, envs: np.ndarray | None = None) -> None:
-        """The images of a camera in these envs (None: all) are not what it would see now."""
+    def mark_stale(self, camera: CameraSensor, envs: np.ndarray | None = None) -> None:
+        """Mark the images of a camera in these envs (None: all) as stale, because its pose or lens has changed."""
         self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = True
 
-    def render(self, wanted: dict[CameraSensor, np.ndarray | None] | None = None) -> None:
-        """Renew what is stale, in one pass.
+    def render(self, wanted: EnvMasks | None = None) -> None:
+        """Render the stale images in one call of the renderer.
 
         Args:
-            wanted: only these cameras, in the envs of these masks (None: all). Default: everything.
+            wanted: cameras to render, each in the envs of its mask (None: all envs). Default: all cameras.
         """
         changes = self.world.changes
         self.world.settle()
@@ -87,17 +104,17 @@ class RenderPass:
         todo: list[CameraSensor] = []
         union = np.zeros(self.world.n_envs, bool)
         for number, camera in enumerate(self.cameras):
-            ids = changes.since(self._seen[number])
-            self._seen[number] = changes.version
+            ids = changes.since(self._seen_version[number])
+            self._seen_version[number] = changes.version
             stale = self._stale[number]
             stale[slice(None) if ids is None else ids] = True
             if camera not in targets or not camera.view.caches:
                 continue
             mask = targets[camera]
-            asked = stale if mask is None else stale & mask
-            if asked.any():
+            needed = stale if mask is None else stale & mask
+            if needed.any():
                 todo.append(camera)
-                union |= asked
+                union |= needed
         if not todo:
             return
         envs = None if union.all() else np.flatnonzero(union)
@@ -109,16 +126,21 @@ class RenderPass:
         for camera in todo:
             self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = False
             camera._images.finish(envs)
-            camera._drawn = True
 
-    def renew(self) -> None:
-        """Start the renderer anew, for views whose size has changed."""
+    def restart(self, cameras: EnvMasks) -> None:
+        """Render these timed cameras, and restart their captures with the images, in the envs of their masks."""
+        self.render(cameras)
+        for camera, mask in cameras.items():
+            camera._images.restart(mask)
+            camera._mark_measured_stale()
+
+    def rebuild(self) -> None:
+        """Start the renderer again, for views whose size has changed."""
         self.close()
-        self.choice = RendererChoice(self.choice.name, self.choice.why.split(": ")[0])
         self.start()
 
     def redraw(self, camera: CameraSensor, envs: np.ndarray | None) -> None:
-        """Draw one camera once more, of the world as it is for the moment."""
+        """Render one camera from the world's temporary state, without changing what is stale."""
         assert self._renderer is not None
         self._renderer.render([camera.view], envs)
 

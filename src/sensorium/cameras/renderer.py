@@ -1,17 +1,17 @@
-"""What a renderer is: the small protocol behind which every way of making images lies, and how one is chosen.
+"""The renderer protocol, and the registry from which a renderer is chosen.
 
 A renderer serves all cameras of one scene that use it. It is started once, at the end of ``scene.build()``, with one
-:class:`CameraView` a camera, and fills the views' caches whenever it is asked to::
+:class:`CameraView` per camera, and fills the caches of the views on request::
 
-    renderer.build(world, views, look)     once: contexts, meshes, textures, launch buffers
-    renderer.render(views, envs)           often: these views, in these envs, from the world's state as it is now
-    renderer.close()                       free everything; twice is harmless
+    renderer.build(world, views, settings) once: contexts, meshes, textures, launch buffers
+    renderer.render(views, envs)           often: these views, in these envs, from the current state of the world
+    renderer.close()                       frees everything; calling it twice is harmless
 
-The camera has done all else before ``render``: poses of links are up to date in the engine's arrays, and
-``view.position`` and ``view.rotation`` are those of the attached camera in each env. After it, the camera makes
-``points``, ``instance`` (and ``normals``, where the renderer has none) from what was rendered.
+Before it calls ``render``, the camera brings everything else up to date: link poses in the engine's arrays, and
+``view.position`` and ``view.rotation`` of the camera in each env. Afterwards, the camera computes ``points``,
+``instance`` (and ``normals``, if the renderer does not provide them) from the rendered images.
 
-A new renderer registers where it lives by :func:`register`; nothing of it is imported before a scene uses it.
+:func:`register_renderer` adds a renderer by the name of its module. The module is imported when a scene first uses it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from sensorium.worlds.lights import Light
 
 Output = Literal["rgb", "depth", "segmentation", "instance", "normals", "points"]
-"""What a camera can give."""
+"""Name of an output of a camera."""
 Quality = Literal["fast", "balanced", "high"]
-"""How much work goes into the look of an image."""
+"""How much rendering time is spent on the appearance of an image."""
 
 BASE_OUTPUTS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "rgb": ((3,), torch.uint8),
@@ -42,89 +42,105 @@ BASE_OUTPUTS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "segmentation": ((2,), torch.int32),
     "normals": ((3,), torch.float32),
 }
-"""What renderers fill: output -> shape after (B, H, W), and dtype.
+"""Outputs that a renderer can fill: name -> shape after (B, H, W), and dtype.
 
 ======================== ==============================================================================================
 ``rgb``                  sRGB
-``depth``                metres along the optical axis; inf where nothing lies between near and far plane
-``segmentation``         (body id, geom id), both -1 where nothing was hit; geom -1 for what is no geom (flex, skin)
-``normals``              unit normals of surfaces, facing the camera, in OpenCV camera axes; 0 where nothing was hit
+``depth``                metres along the optical axis; inf if there is no surface between the near and the far plane
+``segmentation``         (body id, geom id), both -1 if nothing was hit; geom -1 for surfaces that are not geoms (flex,
+                         skin)
+``normals``              unit surface normals that face the camera, in CV camera axes; 0 if nothing was hit
 ======================== ==============================================================================================
 """
 
 
 @dataclass
 class CameraView:
-    """One camera, as a renderer sees it. Tensors lie on the world's device; their content changes, they do not."""
+    """One camera, as a renderer sees it.
+
+    The tensors are on the world's device. Their content changes; the tensors themselves stay the same.
+    """
 
     uuid: str
     """Name of the camera."""
     width: int
-    """Pixels in a row."""
+    """Pixels per row."""
     height: int
-    """Rows."""
+    """Number of rows."""
     near: float
     """Distance of the near plane, m."""
     far: float
     """Distance of the far plane, m."""
     position: torch.Tensor
-    """Where the camera is in the world, (B, 3) float32."""
+    """Position in the world, m, (B, 3) float32."""
     rotation: torch.Tensor
-    """World from camera, (B, 3, 3) float32, in OpenGL axes: columns are right, up and backward."""
+    """World from camera, (B, 3, 3) float32, in GL axes: the columns are right, up and backward."""
     fx: torch.Tensor
     """Focal length along x in pixels, (B,) float32."""
     fy: torch.Tensor
-    """Focal length along y in pixels, (B,)."""
+    """Focal length along y in pixels, (B,) float32."""
     cx: torch.Tensor
-    """Principal point, pixels from the left edge of the image, (B,); the centre of pixel i lies at i + 0.5."""
+    """Principal point, pixels from the left edge of the image, (B,); the centre of pixel i is i + 0.5."""
     cy: torch.Tensor
-    """Principal point, pixels from the top edge, (B,)."""
+    """Principal point, pixels from the top edge of the image, (B,)."""
     options: Camera
-    """The options of the camera, for what only some renderers know."""
+    """Options of the camera, for those that only some renderers use."""
     caches: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Base output -> (B, H, W, ...) to fill, see ``BASE_OUTPUTS``. The keys are what is wanted now: outputs can be
-    switched on and off while running, so look at them in every ``render``. Rows from the top."""
-    lens: int = 0
-    """Goes up whenever ``fx``, ``fy``, ``cx`` or ``cy`` change: on a GPU, looking at them would wait."""
+    """Base output -> (B, H, W, ...) image to fill, top row first; see ``BASE_OUTPUTS``. The keys are the outputs that
+    are enabled now. Outputs can be switched on and off at run time, so read the keys in every ``render``."""
+    lens_version: int = 0
+    """Is incremented whenever ``fx``, ``fy``, ``cx`` or ``cy`` change. Comparing it avoids reading them from a GPU,
+    which would wait for the device."""
 
 
 @dataclass(frozen=True)
 class RenderSettings:
-    """What all views of a renderer share."""
+    """Settings that all views of a renderer share."""
 
     quality: Quality | None = None
-    """None: the renderer chooses by what it finds, and says so in what ``build`` returns."""
+    """None: the renderer chooses, and names its choice in the text that ``build`` returns."""
     lights: tuple[Light, ...] = ()
-    """What ``scene.add_light`` added, in order. All of them are lights of the compiled model too (``name`` is the
-    same), which knows no area lights: there they are points."""
+    """Lights that ``scene.add_light`` added, in order. The compiled model has a light of the same ``name`` for each of
+    them. It has no area lights: there they are point lights."""
     samples: int | None = None
-    """Anti-aliasing samples a pixel; None: by quality."""
+    """Anti-aliasing samples per pixel; None: set by the quality."""
     seed: int = 0
-    """The scene's seed."""
+    """Seed of the scene."""
 
 
 class Renderer(Protocol):
-    """A way of making images. Its class is made without arguments."""
+    """Protocol of a renderer. The class is instantiated without arguments."""
 
     name: ClassVar[str]
     outputs: ClassVar[frozenset[str]]
-    """The base outputs that it can fill."""
+    """Base outputs that it can fill."""
     max_resolution: ClassVar[int]
-    """The most pixels along a side."""
+    """Maximum number of pixels along a side."""
 
     @classmethod
     def missing(cls, device: torch.device) -> str | None:
-        """Why it cannot run here for a world on ``device``, with what to install; None if it can. Leaves nothing."""
+        """Return why it cannot run here for a world on ``device``, and what to install; None if it can run.
+
+        Must free everything that it allocates for the check.
+        """
         ...
 
-    def build(self, world: World, views: Sequence[CameraView], look: RenderSettings) -> str:
-        """Start for these views; returns in a few words what it runs on ("EGL, llvmpipe, fast"). Leaves nothing if it
-        fails."""
+    def build(self, world: World, views: Sequence[CameraView], settings: RenderSettings) -> str:
+        """Start rendering for these views, and free everything if that fails.
+
+        Returns:
+            A few words about what it runs on, such as "EGL, llvmpipe, fast".
+        """
         ...
 
     def render(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
-        """Fill ``view.caches`` of these views (all of ``build``'s, or some) for the envs with these sorted ids (None:
-        all). It may fill more: caches always show the world as it is now."""
+        """Fill ``view.caches`` from the current state of the world.
+
+        Args:
+            views: some or all of the views that were passed to ``build``.
+            envs: sorted ids of the envs to render; None for all. The renderer may fill further envs too, since caches
+                always show the current state.
+        """
         ...
 
     def close(self) -> None:
@@ -134,7 +150,7 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True)
 class RendererChoice:
-    """Which renderer was taken, and why."""
+    """The renderer that was chosen, and why."""
 
     name: str
     why: str
@@ -144,61 +160,74 @@ class RendererChoice:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _RendererEntry:
     module: str
     cls: str
     install: str
 
 
-_REGISTRY: dict[str, _Entry] = {}
+_REGISTRY: dict[str, _RendererEntry] = {}
 
 
-def register(name: str, module: str, cls: str, install: str) -> None:
-    """Make a renderer known under ``name``: class ``cls`` of ``module``, which needs what ``install`` says."""
-    _REGISTRY[name] = _Entry(module, cls, install)
+def register_renderer(name: str, module: str, cls: str, install: str) -> None:
+    """Register a renderer, so that ``sn.Camera(renderer=name)`` uses it.
+
+    Args:
+        name: name of the renderer.
+        module: module that defines the renderer; it is imported when a scene first uses it.
+        cls: name of the class in ``module`` that implements :class:`Renderer`.
+        install: command or hint that installs what the renderer needs; error messages show it.
+    """
+    _REGISTRY[name] = _RendererEntry(module, cls, install)
 
 
-register("raster", "sensorium.cameras.raster.renderer", "RasterRenderer", "apt install libegl1 libgl1 (or libosmesa6)")
-register("batch", "sensorium.cameras.batch.renderer", "BatchRenderer", "pip install mujoco-warp")
-register("pathtrace", "sensorium.cameras.pathtrace.renderer", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
+register_renderer("raster", "sensorium.cameras.raster", "RasterRenderer", "apt install libegl1 libgl1 (or libosmesa6)")
+register_renderer("batch", "sensorium.cameras.batch", "BatchRenderer", "pip install mujoco-warp")
+register_renderer("pathtrace", "sensorium.cameras.pathtrace", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
 
 
 def renderer_names() -> list[str]:
-    """The renderers that are registered."""
+    """Return the names of the registered renderers."""
     return list(_REGISTRY)
 
 
-def choose(name: str, device: torch.device) -> tuple[type[Renderer], RendererChoice]:
-    """The renderer of that name, or for "auto" the first that runs here: on a GPU ``batch``, else ``raster``.
+def choose_renderer(name: str, device: torch.device) -> tuple[type[Renderer], RendererChoice]:
+    """Return a renderer by name; for "auto" the first that runs here.
+
+    Args:
+        name: name of a registered renderer, or "auto", which tries ``batch`` before ``raster`` on a GPU, and ``raster``
+            before ``batch`` on a CPU.
+        device: device of the world.
 
     Raises:
-        OptionError: there is no renderer of that name.
-        DeviceError: none runs here; lists what was tried and what to install.
+        OptionError: no renderer is registered under that name.
+        DeviceError: no renderer runs here; the message lists what was tried and what to install.
     """
     if name != "auto":
         if name not in _REGISTRY:
             names = ["auto", *_REGISTRY]
-            raise OptionError(f"there is no renderer {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
+            allowed = ", ".join(map(repr, names))
+            raise OptionError(f"renderer must be one of {allowed}, got {name!r}{did_you_mean(name, names)}")
         cls, why = _load(name, device)
         if cls is None:
-            raise DeviceError(f"renderer {name!r} does not run here: {why}; {_REGISTRY[name].install}")
-        return cls, RendererChoice(name, "asked for")
+            raise DeviceError(f"renderer {name!r} does not run here: {why}; to fix it: {_REGISTRY[name].install}")
+        return cls, RendererChoice(name, "set by the camera's options")
     order = ("batch", "raster") if device.type == "cuda" else ("raster", "batch")
     tried: list[str] = []
     for candidate in order:
         cls, why = _load(candidate, device)
         if cls is not None:
-            reason = f"first choice on {device.type}" if not tried else f"since {'; '.join(tried)}"
+            reason = f"since {'; '.join(tried)}" if tried else f"first choice on {device.type}"
             return cls, RendererChoice(candidate, reason)
         tried.append(f"{candidate} does not run: {why}")
     installs = "; or ".join(_REGISTRY[candidate].install for candidate in order)
-    raise DeviceError(f"no renderer for cameras runs here: {'; '.join(tried)}. Mend one: {installs}")
+    raise DeviceError(f"no renderer for cameras runs here: {'; '.join(tried)}. To fix it: {installs}")
 
 
 def _load(name: str, device: torch.device) -> tuple[type[Renderer] | None, str]:
     entry = _REGISTRY[name]
     try:
-        cls: Any = getattr(importlib.import_module(entry.module), entry.cls)
+        cls: type[Renderer] = getattr(importlib.import_module(entry.module), entry.cls)
         why = cls.missing(device)
     except ImportError as error:
         return None, str(error)

@@ -10,7 +10,7 @@ import numpy as np
 import viser
 
 from sensorium.cameras import CameraSensor
-from sensorium.cameras.tone import decode_srgb
+from sensorium.cameras.srgb import decode_srgb
 from sensorium.viewer.geometry import GeomBatch, capsule, geom_batches, geom_rgba, infinite_planes
 from sensorium.viewer.mirror import Mirror
 from sensorium.worlds import Painter

@@ -1,6 +1,6 @@
 """Warp kernels around MuJoCo Warp's ray tracer: cameras in, images out. They run on the CPU and on CUDA devices.
 
-A slot is a row of the tracer's arrays; ``envs`` says which env is drawn in it.
+A slot is a row of the tracer's arrays; ``envs[slot]`` is the env that is drawn in it.
 """
 # mypy: disable-error-code="valid-type, misc, index, operator, attr-defined"
 # mypy: disallow_untyped_decorators=False
@@ -13,7 +13,7 @@ from sensorium.worlds import warp_init as warp_init
 wp.set_module_options({"enable_backward": False})
 
 GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
-"""How the tracer marks what is a geom."""
+"""Object type by which the tracer marks geoms."""
 
 
 @wp.kernel
@@ -34,10 +34,10 @@ def aim(
     xmat: wp.array2d(dtype=wp.mat33),
     intrinsic: wp.array2d(dtype=wp.vec4),
 ) -> None:
-    """Put one camera into every slot, its rays through points ``right`` and ``down`` of the pixels' centres.
+    """Write one camera into every slot; its rays pass ``right`` and ``down`` of the pixel centres, in pixels.
 
-    The tracer takes a sensor of ``width`` x ``height`` pixels, and its principal point from the middle, leftwards and
-    upwards.
+    The tracer expects a sensor of ``width`` x ``height`` pixels, and the principal point as an offset from the image
+    centre, to the left and up.
     """
     slot = wp.tid()
     env = envs[slot]
@@ -50,7 +50,7 @@ def aim(
 
 @wp.func
 def unpack(packed: wp.uint32) -> wp.vec3:
-    """Red, green and blue, 0 to 255."""
+    """Return red, green and blue, 0 to 255."""
     red = wp.float32((packed >> wp.uint32(16)) & wp.uint32(0xFF))
     green = wp.float32((packed >> wp.uint32(8)) & wp.uint32(0xFF))
     blue = wp.float32(packed & wp.uint32(0xFF))
@@ -59,7 +59,7 @@ def unpack(packed: wp.uint32) -> wp.vec3:
 
 @wp.kernel
 def add_sample(packed: wp.array2d(dtype=wp.uint32), first: wp.bool, total: wp.array2d(dtype=wp.vec3)) -> None:
-    """Add one sample of every pixel to their sum."""
+    """Add one sample per pixel to the sum of samples."""
     slot, pixel = wp.tid()
     colour = unpack(packed[slot, pixel])
     if not first:
@@ -85,8 +85,10 @@ def develop(
     depth: wp.array2d(dtype=wp.float32),
     ids: wp.array2d(dtype=wp.vec2i),
 ) -> None:
-    """From the tracer's buffers to the images of one camera. Surfaces outside near and far are nothing; outputs that
-    nobody wants are null."""
+    """Convert the tracer's buffers to the images of one camera.
+
+    Surfaces outside the near and far planes count as not hit. Images of disabled outputs are null.
+    """
     slot, pixel = wp.tid()
     env = envs[slot]
     distance = traced_depth[slot, depth_at + pixel]  # 0 where no surface was hit
@@ -110,7 +112,7 @@ def develop(
     if ids:
         hit = wp.vec2i(-1, -1)
         if seen:
-            hit = wp.vec2i(0, -1)  # a flex, which is no geom
+            hit = wp.vec2i(0, -1)  # a flex, which is not a geom
             found = traced_ids[slot, ids_at + pixel]
             if found[1] == wp.static(GEOM):
                 hit = wp.vec2i(geom_body[found[0]], found[0])

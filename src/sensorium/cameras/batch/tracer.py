@@ -1,11 +1,11 @@
-"""MuJoCo Warp's ray tracer, with cameras that the model knows nothing of.
+"""``Tracer``: MuJoCo Warp's ray tracer, with cameras that are not part of the model.
 
-The tracer draws cameras of a model. Ours are no part of it: they can be anywhere, each with its own lens in every env.
-So the tracer is given a shallow copy of the model whose camera arrays are ours, and a render context without cameras,
-which is told of ours: their resolutions, which images are wanted, and where those go in its buffers.
+MuJoCo Warp's tracer draws cameras of the model. Ours can be anywhere, with different intrinsics in every env. So the
+tracer gets a shallow copy of the model with our own camera arrays, and a render context that was created without
+cameras, whose fields are then set for ours: resolutions, enabled outputs, and offsets in the buffers.
 
-Rays are made ahead, which saves up to a sixth of the time, while a camera's lens is the same in all envs; else in the
-kernel. That is another kernel, compiled when it is first needed.
+While a camera has the same intrinsics in all envs, its rays are precomputed, which saves up to a sixth of the time.
+Otherwise the kernel computes them. That is a different kernel, which is compiled at first use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -29,72 +28,79 @@ from sensorium.worlds import warp_init as warp_init
 import mujoco_warp as mjw  # isort: skip
 
 QUALITIES: dict[Quality, tuple[bool, int]] = {"fast": (False, 1), "balanced": (True, 1), "high": (True, 4)}
-"""Whether there are shadows, and samples a pixel."""
+"""Whether there are shadows, and samples per pixel."""
 POSES = ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir", "flexvert_xpos")
-"""What the tracer reads of the state."""
+"""Fields of the state that the tracer reads."""
 BYTES = {"rgb": 4, "depth": 4, "segmentation": 8}
-"""Size of a pixel in the tracer's buffers."""
+"""Bytes per pixel in the tracer's buffers, by output."""
 _BUFFERS = {"rgb": "rgb_data", "depth": "depth_data", "segmentation": "seg_data"}
-"""What the tracer calls them."""
-_COMPILING = threading.Lock()
-"""Two threads must not compile at once."""
-
-
-_KEPT_PLANS = 2
-"""Of the same views: for their images, and for those of their shutters."""
+"""Names of the buffers in the render context."""
+_SHORT_NAMES = {"rgb": "rgb", "depth": "depth", "segmentation": "seg"}
+"""Names of the outputs in other fields of the render context."""
+_COMPILE_LOCK = threading.Lock()
+"""Two threads must not compile at the same time."""
+_MAX_PLANS = 2
+"""Plans to keep per set of views: one for their images, and one for the sub-frames of their shutters."""
 
 
 @dataclass
-class _Lens:
-    """A view as Warp sees it."""
+class _WarpView:
+    """A view, and its tensors as Warp arrays."""
 
     view: CameraView
-    number: int
-    arrays: list[Any]
+    camera: int
+    """Index of the camera in the tracer's arrays."""
+    arrays: list[wp.array]
     """Position, rotation, fx, fy, cx and cy."""
 
 
 @dataclass
 class _TracePlan:
-    """What to draw in a pass: some views, and some of their images."""
+    """What to draw in one call: some views, and some of their images."""
 
     caches: list[tuple[str, int]]
-    """For which images it was made: output and address."""
-    lenses: list[_Lens]
-    images: list[dict[str, Any]]
-    """For each, output -> its image as a Warp array."""
+    """Images for which the plan was made: output and address."""
+    views: list[_WarpView]
+    images: list[dict[str, wp.array]]
+    """For each view: output -> its image."""
     starts: list[dict[str, int]]
-    """For each, buffer -> where its pixels begin there."""
+    """For each view: output -> index of its first pixel in the buffer."""
     widths: dict[str, int]
-    """Pixels in a row of each buffer."""
-    context: dict[str, Any]
+    """Output -> pixels per row of its buffer."""
+    context: dict[str, int | wp.array]
     """Fields of the render context."""
-    unwanted: Any
-    """A flag for each view: False."""
-    versions: list[int]
-    """Of the lenses, when the rays were made."""
-    rays: list[Any]
-    """Directions of all pixels, through their centres and then for each sample; empty while lenses differ per env."""
+    all_off: wp.array
+    """One flag per view, all False."""
+    lens_versions: list[int]
+    """``lens_version`` of the views when the rays were computed."""
+    rays: list[wp.array]
+    """Directions of all pixels, through their centres and then for each sample; empty if intrinsics differ per env."""
 
 
 class Tracer:
-    """Draws views in ``slots`` envs at a time. Call everything with its Warp device as the current one.
+    """Draws views in up to ``slots`` envs at a time. Its Warp device must be the current one in every call.
 
     Args:
         model: the compiled model.
         m: MuJoCo Warp's model.
-        slots: the most envs in a pass.
+        slots: maximum number of envs per call.
         views: all cameras.
         shadows: whether lights cast shadows.
-        samples: rays a pixel for colours.
+        samples: rays per pixel for colour.
 
     Attributes:
-        m: a copy of ``m`` with cameras of its own; other fields may be replaced by those that differ per env.
-        poses: arrays of :data:`POSES`, a row a slot, to be set by the owner.
+        m: a copy of ``m`` with our cameras; the owner may replace other fields by ones that differ per env.
+        poses: arrays of :data:`POSES`, one row per slot, which the owner sets.
     """
 
     def __init__(
-        self, model: mujoco.MjModel, m: Any, slots: int, views: Sequence[CameraView], shadows: bool, samples: int
+        self,
+        model: mujoco.MjModel,
+        m: mjw.Model,
+        slots: int,
+        views: Sequence[CameraView],
+        shadows: bool,
+        samples: int,
     ) -> None:
         count = len(views)
         self.m = copy.copy(m)
@@ -107,90 +113,93 @@ class Tracer:
             cam_xpos=wp.zeros((slots, count), dtype=wp.vec3),
             cam_xmat=wp.zeros((slots, count), dtype=wp.mat33),
         )
-        self._rc = mjw.create_render_context(
+        self._context = mjw.create_render_context(
             model, nworld=slots, cam_active=[], use_textures=model.ntex > 0, use_shadows=shadows, render_skybox=True
         )
-        # constants of the compiled kernel: the first cancels out, the second hides what no view sees
-        self._rc.znear, self._rc.zfar = 1.0, max(view.far for view in views)
-        self._rc_free = copy.copy(self._rc)  # for lenses that differ per env
-        self._rc_free.use_precomputed_rays = False
-        self._buffers = {name: getattr(self._rc, name) for name in _BUFFERS.values()}
+        # constants of the compiled kernel: znear cancels out, and zfar hides what no view can see
+        self._context.znear, self._context.zfar = 1.0, max(view.far for view in views)
+        self._context_per_env = copy.copy(self._context)  # for intrinsics that differ per env
+        self._context_per_env.use_precomputed_rays = False
+        self._buffers = {name: getattr(self._context, name) for name in _BUFFERS.values()}
         self._compiled: set[bool] = set()
-        self._lenses = {id(view): _lens(view, number) for number, view in enumerate(views)}
+        self._views = {id(view): _to_warp(view, number) for number, view in enumerate(views)}
         self._samples = samples
         self._shifts = [(0.0, 0.0), *sample_positions(samples)] if samples > 1 else [(0.0, 0.0)]
         self._total = wp.zeros((slots, 0), dtype=wp.vec3)
-        self._bodies = wp.array(model.geom_bodyid, dtype=wp.int32)
+        self._geom_body = wp.array(model.geom_bodyid, dtype=wp.int32)
         self._plans: dict[tuple[int, ...], list[_TracePlan]] = {}
 
-    def draw(self, views: Sequence[CameraView], envs: Any, count: int) -> None:
-        """Fill the images of these views for the env in each of the first ``count`` slots: ``envs``, a Warp array.
+    def draw(self, views: Sequence[CameraView], envs: wp.array, count: int) -> None:
+        """Fill the images of these views for the first ``count`` slots.
 
-        ``poses`` must be those of these envs.
+        Args:
+            views: some or all of the views that the tracer was created with.
+            envs: int32 array, the env in each slot. ``poses`` must be those of these envs.
+            count: number of slots to draw.
         """
-        plan = self._plan(views)
-        if not plan.lenses or not count:
+        plan = self._find_plan(views)
+        if not plan.views or not count:
             return
-        ahead = bool(plan.rays)
-        if ahead in self._compiled:
+        precomputed = bool(plan.rays)
+        if precomputed in self._compiled:
             self._draw(plan, envs, count)
         else:
-            with _COMPILING:
+            with _COMPILE_LOCK:
                 self._draw(plan, envs, count)
-            self._compiled.add(ahead)
+            self._compiled.add(precomputed)
 
-    def _draw(self, plan: _TracePlan, envs: Any, count: int) -> None:
-        rc, self.poses.nworld = self._rc if plan.rays else self._rc_free, count
+    def _draw(self, plan: _TracePlan, envs: wp.array, count: int) -> None:
+        rc, self.poses.nworld = self._context if plan.rays else self._context_per_env, count
         for name, value in (*plan.context.items(), *self._buffers.items()):
             setattr(rc, name, value)
         mjw.refit_bvh(self.m, self.poses, rc)
         colours = plan.widths["rgb"]
         if self._samples > 1 and colours:
-            # depth and ids are those of the pixels' centres, drawn last: every pass begins by clearing the ids
-            rc.render_depth = rc.render_seg = plan.unwanted
+            # depth and ids are those of the pixel centres; they are drawn last, since every draw begins by clearing ids
+            rc.render_depth = rc.render_seg = plan.all_off
             for number in range(self._samples):
                 self._aim(plan, rc, envs, count, number + 1)
                 mjw.render(self.m, self.poses, rc)
                 inputs = [rc.rgb_data, number == 0, self._total]
                 wp.launch(add_sample, dim=(count, colours), inputs=inputs)
-            rc.render_rgb = plan.unwanted
+            rc.render_rgb = plan.all_off
             rc.render_depth, rc.render_seg = plan.context["render_depth"], plan.context["render_seg"]
         self._aim(plan, rc, envs, count, 0)
         mjw.render(self.m, self.poses, rc)
-        for lens, images, starts in zip(plan.lenses, plan.images, plan.starts, strict=True):
-            view = lens.view
-            inputs = [envs, view.near, view.far, self._samples, self._bodies]
+        for drawn, images, starts in zip(plan.views, plan.images, plan.starts, strict=True):
+            view = drawn.view
+            inputs = [envs, view.near, view.far, self._samples, self._geom_body]
             inputs += [rc.rgb_data, self._total, rc.depth_data, rc.seg_data]
             inputs += [starts.get(name, 0) for name in BYTES]
             inputs += [images.get(name) for name in BYTES]
             wp.launch(develop, dim=(count, view.width * view.height), inputs=inputs)
 
-    def _aim(self, plan: _TracePlan, rc: Any, envs: Any, count: int, sample: int) -> None:
-        """Turn all cameras where they look, at the pixels' centres (0) or one of their samples."""
+    def _aim(self, plan: _TracePlan, rc: mjw.RenderContext, envs: wp.array, count: int, sample: int) -> None:
+        """Write all cameras into the slots, with rays through the pixel centres (0) or through one of the samples."""
         if plan.rays:
             rc.ray = plan.rays[sample]
         outputs = [self.poses.cam_xpos, self.poses.cam_xmat, self.m.cam_intrinsic]
-        for lens in plan.lenses:
-            size, shift = (lens.view.width, lens.view.height), self._shifts[sample]
-            wp.launch(aim, dim=count, inputs=[envs, *lens.arrays, *size, *shift, lens.number], outputs=outputs)
+        for drawn in plan.views:
+            size, shift = (drawn.view.width, drawn.view.height), self._shifts[sample]
+            wp.launch(aim, dim=count, inputs=[envs, *drawn.arrays, *size, *shift, drawn.camera], outputs=outputs)
 
-    def _plan(self, views: Sequence[CameraView]) -> _TracePlan:
-        wanted = [view for view in views if view.caches.keys() & BYTES.keys()]
-        key = tuple(id(view) for view in wanted)
-        caches = [(name, image.data_ptr()) for view in wanted for name, image in view.caches.items()]
+    def _find_plan(self, views: Sequence[CameraView]) -> _TracePlan:
+        enabled = [view for view in views if view.caches.keys() & BYTES.keys()]
+        key = tuple(id(view) for view in enabled)
+        caches = [(name, image.data_ptr()) for view in enabled for name, image in view.caches.items()]
         plans = self._plans.setdefault(key, [])
         plan = next((one for one in plans if one.caches == caches), None)
-        if plan is None:  # outputs can be switched while running
-            plan = self._make_plan(wanted, caches)
-            self._make_room(plan.widths)
+        if plan is None:  # outputs can be switched at run time
+            plan = self._make_plan(enabled, caches)
+            self._grow_buffers(plan.widths)
             plans.insert(0, plan)
-            del plans[_KEPT_PLANS:]
-        versions = [view.lens for view in wanted]
-        if plan.versions != versions:
-            plan.versions, plan.rays = versions, self._make_rays(wanted)
+            del plans[_MAX_PLANS:]
+        versions = [view.lens_version for view in enabled]
+        if plan.lens_versions != versions:
+            plan.lens_versions, plan.rays = versions, self._make_rays(enabled)
         return plan
 
-    def _make_rays(self, views: list[CameraView]) -> list[Any]:
+    def _make_rays(self, views: list[CameraView]) -> list[wp.array]:
         lenses = [np.stack([one.numpy(force=True) for one in (v.fx, v.fy, v.cx, v.cy)]).astype(float) for v in views]
         if any((lens != lens[:, :1]).any() for lens in lenses):
             return []
@@ -206,31 +215,29 @@ class Tracer:
         return rays
 
     def _make_plan(self, views: list[CameraView], caches: list[tuple[str, int]]) -> _TracePlan:
-        lenses = [self._lenses[id(view)] for view in views]
+        drawn = [self._views[id(view)] for view in views]
         images, starts, widths = [], [], dict.fromkeys(BYTES, 0)
         for view in views:
-            images.append({name: _flat(image) for name, image in view.caches.items() if name in BYTES})
+            images.append({name: _flatten(image) for name, image in view.caches.items() if name in BYTES})
             start = {}
-            for name in {*images[-1], "depth"}:  # which says what lies between near and far
+            for name in {*images[-1], "depth"}:  # depth decides what lies between the near and the far plane
                 start[name] = widths[name]
                 widths[name] += view.width * view.height
             starts.append(start)
         pixels = sum(view.width * view.height for view in views)
-        addresses = {name: [start.get(name, -1) for start in starts] for name in BYTES}
-        flags = {name: wp.array([name in start for start in starts], dtype=wp.bool) for name in BYTES}
-        context: dict[str, Any] = {
+        context: dict[str, int | wp.array] = {
             "nrender": len(views),
             "cam_res": wp.array([(view.width, view.height) for view in views], dtype=wp.vec2i),
-            "cam_id_map": wp.array([lens.number for lens in lenses], dtype=int),
+            "cam_id_map": wp.array([one.camera for one in drawn], dtype=int),
             "total_rays": pixels,
             "ray_offset": wp.zeros(pixels, dtype=wp.vec3),
         }
-        for name, short in (("rgb", "rgb"), ("depth", "depth"), ("segmentation", "seg")):
-            context[f"{short}_adr"] = wp.array(addresses[name], dtype=int)
-            context[f"render_{short}"] = flags[name]
-        return _TracePlan(caches, lenses, images, starts, widths, context, wp.zeros(len(views), dtype=wp.bool), [], [])
+        for name, short in _SHORT_NAMES.items():
+            context[f"{short}_adr"] = wp.array([start.get(name, -1) for start in starts], dtype=int)
+            context[f"render_{short}"] = wp.array([name in start for start in starts], dtype=wp.bool)
+        return _TracePlan(caches, drawn, images, starts, widths, context, wp.zeros(len(views), dtype=wp.bool), [], [])
 
-    def _make_room(self, widths: dict[str, int]) -> None:
+    def _grow_buffers(self, widths: dict[str, int]) -> None:
         slots = self.poses.cam_xpos.shape[0]
         for name, buffer in _BUFFERS.items():
             old = self._buffers[buffer]
@@ -240,20 +247,23 @@ class Tracer:
             self._total = wp.zeros((slots, widths["rgb"]), dtype=wp.vec3)
 
 
-def _lens(view: CameraView, number: int) -> _Lens:
+def _to_warp(view: CameraView, camera: int) -> _WarpView:
     scalars = [wp.from_torch(one, dtype=wp.float32) for one in (view.fx, view.fy, view.cx, view.cy)]
     pose = [wp.from_torch(view.position, dtype=wp.vec3), wp.from_torch(view.rotation, dtype=wp.mat33)]
-    return _Lens(view, number, [*pose, *scalars])
+    return _WarpView(view, camera, [*pose, *scalars])
 
 
-def _flat(image: torch.Tensor) -> Any:
-    """An image (B, H, W, ...) as a Warp array (B, H * W, ...)."""
+def _flatten(image: torch.Tensor) -> wp.array:
+    """Return an image (B, H, W, ...) as a Warp array (B, H * W, ...), without a copy."""
     flat = image.view(image.shape[0], -1, *image.shape[3:])
     return wp.from_torch(flat, dtype=wp.vec2i) if image.dtype == torch.int32 else wp.from_torch(flat)
 
 
 def sample_positions(count: int) -> list[tuple[float, float]]:
-    """Where to sample a pixel, right and down of its centre: one in each of ``count`` rows and columns, scattered."""
+    """Return where to sample a pixel, as offsets to the right and down from its centre, in pixels.
+
+    The samples are scattered, with one in each of ``count`` rows and columns.
+    """
     reversed_bits = [int(f"{number:016b}"[::-1], 2) for number in range(count)]
     rows = np.argsort(np.argsort(reversed_bits))
     return [((number + 0.5) / count - 0.5, (float(row) + 0.5) / count - 0.5) for number, row in enumerate(rows)]

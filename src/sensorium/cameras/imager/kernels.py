@@ -1,8 +1,12 @@
-"""The imager's kernels in Warp, for the CPU and for the GPU; their bodies are the C++ of ``snippets.py``."""
+"""The imager's Warp kernels, for the CPU and for GPUs; their C++ bodies are in ``snippets/``."""
 
 import warp as wp
 
-from sensorium.cameras.imager import snippets
+from sensorium.cameras.imager.snippets.color import COLOR
+from sensorium.cameras.imager.snippets.depth import DEPTH, SHADOW
+from sensorium.cameras.imager.snippets.jpeg import BLOCK, EXPAND
+from sensorium.cameras.imager.snippets.remap import REMAP
+from sensorium.cameras.imager.snippets.shutter import ACCUMULATE, DEVELOP
 from sensorium.worlds import warp_init as warp_init
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False, "fast_math": False})
@@ -11,33 +15,33 @@ _int, _bool, _u8, _f32 = (wp.array(dtype=t) for t in (wp.int32, wp.bool, wp.uint
 
 
 @wp.struct
-class Frame:
-    """Sizes, tables and the figures of colour."""
+class ImageParams:
+    """Parameters of lens and colour: sizes, tables and figures."""
 
-    mask: _bool  # (B,) which envs are done
+    mask: _bool  # (B,) which envs to process
     step: _int  # (1,) steps since build
-    intrinsics: _f32  # (B, 4) fx, fy, cx, cy of the source, from the centre of its first pixel
+    intrinsics: _f32  # (B, 4) fx, fy, cx, cy of the source, relative to the centre of its first pixel
     map: _f32  # (1 or B, H, W, 3), see lens.make_map
     decode: _f32  # (256,) sRGB to linear light
-    guess: _u8  # linear light, in steps, to sRGB or one less
+    guess: _u8  # linear light, in LINEAR_STEPS steps, to its sRGB value or one less
     thresholds: _f32  # (256,) linear light at which the next sRGB value begins
-    reciprocal: _f32  # of small numbers
-    map_stride: int  # 0 where all envs have one map
+    reciprocal: _f32  # 1 / i for small numbers i
+    map_stride: int  # values from one env's map to the next; 0 if all envs share one map
     width: int
     height: int
     source_width: int
     source_height: int
     left: int
     top: int
-    moved: int  # whether positions come from the map
-    shaded: int  # whether vignettes come from the map
+    moved: int  # whether positions are taken from the map
+    shaded: int  # whether vignettes are taken from the map
     noisy: int
     key0: wp.uint32
     key1: wp.uint32
-    red: float  # how much further out red comes from than green
-    blue: float
+    red: float  # how much farther from the principal point the source of red is than that of green
+    blue: float  # likewise for blue
     exposure: float
-    electrons: float  # of linear light 1
+    electrons: float  # at linear light 1
     read_noise: float
     per_electron: float
     full_scale: float
@@ -47,8 +51,8 @@ class Frame:
 
 
 @wp.struct
-class Depth:
-    """The figures of depth; see the options of the profile."""
+class DepthParams:
+    """Parameters of depth measurement; see the options of the profile."""
 
     noisy: int
     shadowed: int
@@ -68,91 +72,91 @@ class Depth:
 
 
 @wp.struct
-class Jpeg:
-    """The figures of compression."""
+class JpegParams:
+    """Parameters of compression."""
 
     mask: _bool
-    quantum: _f32  # (2, 64) steps of luma and chroma
+    quantum: _f32  # (2, 64) quantisation steps of luma and chroma
     width: int
     height: int
     half: int  # whether chroma has half the resolution
 
 
 @wp.struct
-class Codes:
-    """The tables of sRGB alone."""
+class SrgbTables:
+    """Tables of sRGB encoding."""
 
     guess: _u8
     thresholds: _f32
 
 
-@wp.func_native(snippets.COLOR)
-def _color(k: Frame, src: _u8, out: _u8, row: int, chunk: int): ...
+@wp.func_native(COLOR)
+def _color(k: ImageParams, src: _u8, out: _u8, row: int, chunk: int): ...
 
 
 @wp.kernel
-def color(k: Frame, src: _u8, out: _u8):
-    """Lens, exposure, noise and white balance."""
+def color(k: ImageParams, src: _u8, out: _u8):
+    """Apply lens, exposure, noise and white balance to colour."""
     row, chunk = wp.tid()
     _color(k, src, out, row, chunk)
 
 
-@wp.func_native(snippets.MOVE)
-def _move(k: Frame, src: _int, out: _int, components: int, fill: int, row: int, chunk: int): ...
+@wp.func_native(REMAP)
+def _remap(k: ImageParams, src: _int, out: _int, components: int, fill: int, row: int, chunk: int): ...
 
 
 @wp.kernel
-def move(k: Frame, src: _int, out: _int, components: int, fill: int):
-    """The lens alone, for values that cannot be mixed."""
+def remap(k: ImageParams, src: _int, out: _int, components: int, fill: int):
+    """Apply the lens to values that cannot be mixed."""
     row, chunk = wp.tid()
-    _move(k, src, out, components, fill, row, chunk)
+    _remap(k, src, out, components, fill, row, chunk)
 
 
-@wp.func_native(snippets.SHADOW)
-def _shadow(k: Frame, d: Depth, src: _f32, shadow: _int, row: int, x: int): ...
+@wp.func_native(SHADOW)
+def _shadow(k: ImageParams, d: DepthParams, src: _f32, shadow: _int, row: int, x: int): ...
 
 
 @wp.kernel
-def cast_shadow(k: Frame, d: Depth, src: _f32, shadow: _int):
-    """What the second imager sees; one thread a pixel of the source."""
+def cast_shadow(k: ImageParams, d: DepthParams, src: _f32, shadow: _int):
+    """Compute what the second imager sees; one thread per source pixel."""
     row, x = wp.tid()
     _shadow(k, d, src, shadow, row, x)
 
 
-@wp.func_native(snippets.DEPTH)
-def _depth(k: Frame, d: Depth, src: _f32, shadow: _int, out: _f32, row: int, chunk: int): ...
+@wp.func_native(DEPTH)
+def _depth(k: ImageParams, d: DepthParams, src: _f32, shadow: _int, out: _f32, row: int, chunk: int): ...
 
 
 @wp.kernel
-def depth(k: Frame, d: Depth, src: _f32, shadow: _int, out: _f32):
-    """Lens, drop-outs, noise and range of depth."""
+def depth(k: ImageParams, d: DepthParams, src: _f32, shadow: _int, out: _f32):
+    """Apply lens, drop-outs, noise and range to depth."""
     row, chunk = wp.tid()
     _depth(k, d, src, shadow, out, row, chunk)
 
 
-@wp.func_native(snippets.BLOCK)
-def _block(j: Jpeg, image: _u8, planes: _u8, env: int, block: int): ...
+@wp.func_native(BLOCK)
+def _block(j: JpegParams, image: _u8, planes: _u8, env: int, block: int): ...
 
 
 @wp.kernel
-def compress(j: Jpeg, image: _u8, planes: _u8):
-    """To quantised blocks and back to samples."""
+def compress(j: JpegParams, image: _u8, planes: _u8):
+    """Convert an image to quantised blocks, and those back to samples."""
     env, block = wp.tid()
     _block(j, image, planes, env, block)
 
 
-@wp.func_native(snippets.EXPAND)
-def _expand(j: Jpeg, planes: _u8, image: _u8, row: int, chunk: int): ...
+@wp.func_native(EXPAND)
+def _expand(j: JpegParams, planes: _u8, image: _u8, row: int, chunk: int): ...
 
 
 @wp.kernel
-def expand(j: Jpeg, planes: _u8, image: _u8):
-    """Samples of the planes to colours."""
+def expand(j: JpegParams, planes: _u8, image: _u8):
+    """Convert the samples of the planes to colours."""
     row, chunk = wp.tid()
     _expand(j, planes, image, row, chunk)
 
 
-@wp.func_native(snippets.ACCUMULATE)
+@wp.func_native(ACCUMULATE)
 def _accumulate(
     frame: _u8, decode: _f32, mask: _bool, weights: _f32, total: _f32, first: bool, many: int, length: int, height: int,
     t: int,
@@ -163,15 +167,15 @@ def _accumulate(
 def accumulate(
     frame: _u8, decode: _f32, mask: _bool, weights: _f32, total: _f32, first: bool, many: int, length: int, height: int
 ):
-    """Add a frame in linear light, rows by their weights."""
+    """Add a frame in linear light, with a weight per row."""
     _accumulate(frame, decode, mask, weights, total, first, many, length, height, wp.tid())
 
 
-@wp.func_native(snippets.DEVELOP)
-def _develop(k: Codes, mask: _bool, total: _f32, out: _u8, many: int, length: int, height: int, t: int): ...
+@wp.func_native(DEVELOP)
+def _develop(k: SrgbTables, mask: _bool, total: _f32, out: _u8, many: int, length: int, height: int, t: int): ...
 
 
 @wp.kernel
-def develop(k: Codes, mask: _bool, total: _f32, out: _u8, many: int, length: int, height: int):
-    """What was added, as sRGB."""
+def develop(k: SrgbTables, mask: _bool, total: _f32, out: _u8, many: int, length: int, height: int):
+    """Convert the sum of frames to sRGB."""
     _develop(k, mask, total, out, many, length, height, wp.tid())

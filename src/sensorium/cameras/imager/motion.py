@@ -1,4 +1,4 @@
-"""The world a little while ago: what motion blur and rolling shutters see."""
+"""``Motion``: recent positions of the world, from which sub-frames of shutters are rendered."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sensorium.worlds import World
 
 
 class Motion:
-    """Positions of the last steps, and the world put back to a time between them, for as long as an image takes.
+    """Positions of the last steps; it can temporarily rewind the world to a time between them.
 
-    Between steps joints move evenly, and rotations along the shortest arc; mocap bodies and cameras that were placed by
-    hand are where they are now.
+    Positions are interpolated linearly between steps, and rotations along the shortest arc. Mocap bodies and cameras
+    that were placed by ``set_pose`` do not move: they are at their current poses.
 
     Args:
         world: the running engine.
-        dt: seconds of a step.
-        span: seconds that it must reach back.
+        dt: seconds per step.
+        span: how far back it must reach, s.
     """
 
     def __init__(self, world: World, dt: float, span: float) -> None:
         self._world, self._dt = world, dt
         self._qpos = world.bind("qpos")
         self._slots = math.ceil(span / dt) + 2
-        self._past = self._qpos.repeat(self._slots, 1, 1)
+        self._history = self._qpos.repeat(self._slots, 1, 1)
         self._step = 0
         model = world.model
         free, ball = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
@@ -40,43 +40,43 @@ class Motion:
         self._quats = [slice(start, start + 4) for start in starts]
 
     def record(self) -> None:
-        """A step was made."""
+        """Record the positions after a step."""
         self._step += 1
-        self._past[self._step % self._slots] = self._qpos
+        self._history[self._step % self._slots] = self._qpos
 
     def restart(self, envs: torch.Tensor) -> None:
-        """These envs stand still at where they are."""
-        self._past[:, envs] = self._qpos[envs]
+        """Clear the history of these envs: they have not moved."""
+        self._history[:, envs] = self._qpos[envs]
 
-    def check(self) -> None:
-        """Envs whose positions were written by hand since the last step have not moved there: they stand still."""
-        written = (self._qpos != self._past[self._step % self._slots]).any(dim=1)
-        self._past.copy_(torch.where(written[None, :, None], self._qpos, self._past))
+    def check_written(self) -> None:
+        """Clear the history of envs whose positions were written since the last step, which is not a motion."""
+        written = (self._qpos != self._history[self._step % self._slots]).any(dim=1)
+        self._history.copy_(torch.where(written[None, :, None], self._qpos, self._history))
 
     @contextmanager
-    def ago(self, age: float) -> Iterator[None]:
-        """Put the world back by ``age`` seconds, and return it as it was."""
+    def rewind(self, age: float) -> Iterator[None]:
+        """Set the world back by ``age`` seconds, and restore it at the end."""
         now = self._qpos.clone()
-        self._pose(self._at(age))
+        self._write(self._positions_at(age))
         try:
             yield
         finally:
-            self._pose(now)
+            self._write(now)
 
-    def _pose(self, qpos: torch.Tensor) -> None:
+    def _write(self, qpos: torch.Tensor) -> None:
         self._qpos.copy_(qpos)
         self._world.changes.unsettle()
         self._world.settle()
 
-    def _at(self, age: float) -> torch.Tensor:
+    def _positions_at(self, age: float) -> torch.Tensor:
         steps = age / self._dt
         whole = min(int(steps), self._slots - 2)
         part = min(steps - whole, 1.0)
-        newer, older = (self._past[(self._step - whole - back) % self._slots] for back in (0, 1))
+        newer, older = (self._history[(self._step - whole - back) % self._slots] for back in (0, 1))
         mixed = newer + (older - newer) * part
         for quat in self._quats:
             a, b = newer[:, quat], older[:, quat]
-            same = torch.where((a * b).sum(1, keepdim=True) < 0, -b, b)  # both stand for one rotation
+            same = torch.where((a * b).sum(1, keepdim=True) < 0, -b, b)  # q and -q are the same rotation
             between = a + (same - a) * part
             mixed[:, quat] = between / between.norm(dim=1, keepdim=True)
         return mixed

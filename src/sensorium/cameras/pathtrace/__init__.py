@@ -1,1 +1,19 @@
-"""The ``pathtrace`` renderer: photo-realistic images by Mitsuba 3."""
+"""The ``pathtrace`` renderer: photo-realistic images by Mitsuba 3.
+
+=============== =============================================================================================
+``renderer.py`` :class:`PathtraceRenderer`: builds the Mitsuba scene, and updates it for each env
+``scene.py``    materials and meshes of the model
+``shapes.py``   triangles of the model's geoms
+``lights.py``   lights, sky and environment
+``tracers.py``  tracing of light: compiled for whole images, or ray by ray
+``denoise.py``  the choice of the denoiser, and tracing for each of them
+``atrous.py``   the à-trous denoiser
+``tone.py``     tone mapping
+=============== =============================================================================================
+
+Mitsuba is imported when a renderer is built.
+"""
+
+from sensorium.cameras.pathtrace.renderer import PathtraceRenderer
+
+__all__ = ["PathtraceRenderer"]

@@ -4,17 +4,19 @@ The filter follows Dammertz et al. (2010), with the variance-guided weights of S
 
 1. Each pixel is divided by its albedo, so that textures are not filtered.
 2. ``PASSES`` passes average each pixel with 24 others, which are 1, 2, 4, ... pixels apart. Another pixel counts if it
-   lies in the same plane, has the same normal, and differs in colour by no more than noise explains.
+   is in the same plane, has the same normal, and differs in colour by no more than noise explains.
 3. The result is multiplied by the albedo again.
 
 Radiance is the mean over a pixel, so a pixel at a silhouette mixes several surfaces. ``GRID`` x ``GRID`` rays per pixel
-find such mixed pixels. The filter does not use them: each of their rays takes the filtered light of the nearest pixels
-of the same surface, and the pixel is the mean of its rays. The traced light stays if that contradicts it.
+find these mixed pixels. The filter does not use them. Instead, each of their rays takes the filtered light of the
+nearest pixels of the same surface, and the pixel is the mean of its rays. If that contradicts the traced light, the
+traced light is kept.
 
-A guide is 9 numbers: position in the camera's CV axes (3), normal (3) and albedo (3). The position is 0 where nothing
-was hit.
+A guide is 9 numbers: position in the camera's CV axes (3), normal (3) and albedo (3). The position is 0 if nothing was
+hit.
 
-The result depends on the input alone: one thread, IEEE arithmetic, no transcendental functions but the square root.
+The result depends only on the input: one thread, IEEE arithmetic, and no transcendental functions except the square
+root.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -26,20 +28,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sensorium.cameras.pathtrace.tracers import Lens, Surfaces
+from sensorium.cameras.pathtrace.tracers import FirstHits, Viewpoint
 from sensorium.jit import helper, kernel
 
 GRID = 4
-"""Rays along each side of a pixel that find its surfaces."""
+"""Rays along each side of a pixel, to find its surfaces."""
 PASSES = 5
+"""Passes of the filter."""
 _FLOOR = 0.02
-"""Added to albedos: specular reflection does not scale with the albedo, and black and mirrors have none."""
-_PLANE = 2.0
-"""Pixels of the same surface are at most this far from the plane of each other, in pixel widths."""
-_BEND = 0.5, 0.9
+"""Added to albedos: specular reflection does not scale with the albedo, and black surfaces and mirrors have none."""
+_MAX_PLANE_DISTANCE = 2.0
+"""Maximum distance of pixels of one surface from each other's plane, in pixel widths."""
+_MIXED_DISTANCE, _MIXED_COSINE = 0.5, 0.9
 """A pixel is mixed if its rays are farther from one plane, in pixel widths, or if their normals have a lower cosine."""
 _NOISE = 9.0
-"""Squared standard deviations by which colours may differ."""
+"""Maximum squared difference of colours that counts as noise, in variances."""
 _KERNEL = np.array([1 / 16, 1 / 4, 3 / 8, 1 / 4, 1 / 16], np.float32)
 
 
@@ -47,63 +50,64 @@ class Guides(NamedTuple):
     """The surfaces in each pixel of an image."""
 
     mean: np.ndarray
-    """(H, W, 9) float32: the guide of a pixel, the mean over its rays."""
+    """(H, W, 9) float32: the guide of each pixel, the mean over its rays."""
     mixed: np.ndarray
-    """(H, W) int64: which row of ``rays`` a mixed pixel has; -1 for a pixel of one surface."""
+    """(H, W) int64: row of ``rays`` for a mixed pixel; -1 for a pixel of one surface."""
     rays: np.ndarray
     """(N, GRID * GRID, 9) float32: the guides of the rays of mixed pixels."""
     pixel: float
     """The width of a pixel at a depth of 1 m, m."""
 
 
-def finer(lens: Lens) -> Lens:
-    """Return the lens with ``GRID`` times the pixels per side, the surfaces of which :func:`guides_of` takes."""
-    numbers = {name: getattr(lens, name) * GRID for name in ("width", "height", "fx", "fy", "cx", "cy")}
-    return replace(lens, **numbers)
+def subdivide(viewpoint: Viewpoint) -> Viewpoint:
+    """Return the viewpoint with ``GRID`` times the pixels per side, whose first hits :func:`make_guides` takes."""
+    numbers = {name: getattr(viewpoint, name) * GRID for name in ("width", "height", "fx", "fy", "cx", "cy")}
+    return replace(viewpoint, **numbers)
 
 
-def guides_of(lens: Lens, fine: Surfaces) -> Guides:
-    """Return the guides of an image from the surfaces that ``finer(lens)`` sees."""
-    size = (lens.height, lens.width)
+def make_guides(viewpoint: Viewpoint, hits: FirstHits) -> Guides:
+    """Return the guides of an image from the first hits of ``subdivide(viewpoint)``."""
+    size = (viewpoint.height, viewpoint.width)
     mean, mixed = np.zeros((*size, 9), np.float32), np.full(size, -1)
-    rays = np.zeros((lens.height * lens.width, GRID * GRID, 9), np.float32)
-    numbers = (lens.fx, lens.fy, lens.cx, lens.cy, 2 * lens.aperture * lens.fx, lens.focus)
-    count = _gather(fine.depth, fine.normals, fine.albedo, numbers, mean, mixed, rays)
-    return Guides(mean, mixed, rays[:count].copy(), 1 / lens.fx)
+    rays = np.zeros((viewpoint.height * viewpoint.width, GRID * GRID, 9), np.float32)
+    blur = 2 * viewpoint.aperture * viewpoint.fx
+    numbers = (viewpoint.fx, viewpoint.fy, viewpoint.cx, viewpoint.cy, blur, viewpoint.focus)
+    count = _fill_guides(hits.depth, hits.normals, hits.albedo, numbers, mean, mixed, rays)
+    return Guides(mean, mixed, rays[:count].copy(), 1 / viewpoint.fx)
 
 
-def filtered(light: np.ndarray, variance: np.ndarray, effort: np.ndarray, guides: Guides) -> np.ndarray:
+def filter_radiance(light: np.ndarray, variance: np.ndarray, effort: np.ndarray, guides: Guides) -> np.ndarray:
     """Return the denoised image.
 
     Args:
-        light: Radiance, (H, W, 3) float32. Pixels that are not finite are replaced.
-        variance: Variance of the radiance per unit of effort, (H, W, 3) float32.
-        effort: What the variance is divided by in each pixel, such as its number of samples, (H, W) float32.
-        guides: The surfaces in the image.
+        light: radiance, (H, W, 3) float32; pixels that are not finite are replaced.
+        variance: variance of the radiance per unit of effort, (H, W, 3) float32.
+        effort: divisor of the variance in each pixel, such as its number of samples, (H, W) float32.
+        guides: the surfaces in the image.
 
     Returns:
         Radiance, (H, W, 3) float32.
     """
     mean, mixed, rays, pixel = guides
-    albedo, near = mean[..., 6:], np.float32(_PLANE * pixel)
+    albedo, tolerance = mean[..., 6:], np.float32(_MAX_PLANE_DISTANCE * pixel)
     finite = np.isfinite(light).all(-1) & np.isfinite(variance).all(-1)
     traced = np.where(finite[..., None], light, 0).astype(np.float32)
     noise = np.where(finite[..., None], variance, 0).astype(np.float32)
     values, known = traced / albedo, finite & (mixed < 0)
     spread = np.zeros(mixed.shape, np.float32)
-    _smooth((noise / albedo**2).sum(-1), effort, mean, known, near, spread)
+    _smooth_variance((noise / albedo**2).sum(-1), effort, mean, known, tolerance, spread)
     for number in range(PASSES):
         new, new_spread, new_known = np.zeros_like(values), np.zeros_like(spread), np.zeros_like(known)
-        _pass(values, spread, known, mean, mixed, near, 2**number, new, new_spread, new_known)
+        _filter_pass(values, spread, known, mean, mixed, tolerance, 2**number, new, new_spread, new_known)
         values, spread, known = new, new_spread, new_known
     out = values * albedo
-    _resolve(traced, noise.sum(-1), finite, effort, values, known, mean, mixed, rays, near, out)
+    _fill_mixed(traced, noise.sum(-1), finite, effort, values, known, mean, mixed, rays, tolerance, out)
     return out
 
 
 @kernel
-def _gather(depth, normals, albedo, numbers, mean, mixed, rays):
-    """Fill in guides; return the number of mixed pixels."""
+def _fill_guides(depth, normals, albedo, numbers, mean, mixed, rays):
+    """Fill the guides, and return the number of mixed pixels."""
     fx, fy, cx, cy, blur, focus = numbers
     height, width = mixed.shape
     count = 0
@@ -130,14 +134,14 @@ def _gather(depth, normals, albedo, numbers, mean, mixed, rays):
                     several = True
                 elif own[2] > 0:
                     away = abs(_dot(first[3:6], own[:3]) - _dot(first[3:6], first[:3]))
-                    several |= away > _BEND[0] * z / fx or _dot(first[3:6], own[3:6]) < _BEND[1]
+                    several |= away > _MIXED_DISTANCE * z / fx or _dot(first[3:6], own[3:6]) < _MIXED_COSINE
             guide = mean[row, column]
             for ray in range(GRID * GRID):
                 guide += rays[count, ray] / np.float32(GRID * GRID)
             length = np.sqrt(_dot(guide[3:6], guide[3:6]))
             if length > 0:
                 guide[3:6] /= length
-            if out_of_focus:  # the lens blurs the texture and the silhouettes that the guides show sharp
+            if out_of_focus:  # the lens blurs textures and silhouettes, which are sharp in the guides
                 guide[6:] = 1
             elif several:
                 mixed[row, column] = count
@@ -151,14 +155,14 @@ def _dot(a, b):
 
 
 @helper
-def _alike(one, other, near, sharpness):
-    """How surely two guides are of the same surface, 0 to 1; cosines are squared ``sharpness`` times."""
+def _same_surface(one, other, tolerance, sharpness):
+    """Return the weight, 0 to 1, of two guides being of the same surface; cosines are squared ``sharpness`` times."""
     if one[2] <= 0 or other[2] <= 0:
         return np.float32((one[2] <= 0) == (other[2] <= 0))
     cosine = _dot(one[3:6], other[3:6])
     x, y, z = other[0] - one[0], other[1] - one[1], other[2] - one[2]
     here, there = one[3] * x + one[4] * y + one[5] * z, other[3] * x + other[4] * y + other[5] * z
-    limit = near * min(one[2], other[2])
+    limit = tolerance * min(one[2], other[2])
     left = 1 - (here * here + there * there) / (limit * limit)
     if cosine <= 0 or left <= 0:
         return np.float32(0)
@@ -168,8 +172,8 @@ def _alike(one, other, near, sharpness):
 
 
 @kernel
-def _smooth(variance, effort, mean, known, near, out):
-    """The variance of pixels from that of 3 x 3 pixels: each alone knows it from few numbers."""
+def _smooth_variance(variance, effort, mean, known, tolerance, out):
+    """Average the variance over 3 x 3 pixels, since that of one pixel is estimated from few numbers."""
     height, width = out.shape
     for row in range(height):
         for column in range(width):
@@ -180,7 +184,7 @@ def _smooth(variance, effort, mean, known, near, out):
                 for j in range(max(column - 1, 0), min(column + 2, width)):
                     if known[i, j]:
                         own = np.float32((2 - abs(i - row)) * (2 - abs(j - column)))
-                        own *= _alike(mean[row, column], mean[i, j], near, 5)
+                        own *= _same_surface(mean[row, column], mean[i, j], tolerance, 5)
                         total += own * variance[i, j]
                         weight += own
             if weight > 0:
@@ -188,8 +192,8 @@ def _smooth(variance, effort, mean, known, near, out):
 
 
 @kernel
-def _pass(values, spread, known, mean, mixed, near, step, out, out_spread, out_known):
-    """One pass over pixels that are ``step`` apart."""
+def _filter_pass(values, spread, known, mean, mixed, tolerance, step, out, out_spread, out_known):
+    """Average pixels that are ``step`` apart."""
     height, width = spread.shape
     for row in range(height):
         for column in range(width):
@@ -214,7 +218,7 @@ def _pass(values, spread, known, mean, mixed, near, step, out, out_spread, out_k
                                 continue
                             if apart > 0:
                                 own *= (1 - apart / limit) ** 2
-                        own *= _alike(mean[row, column], mean[y, x], near, 6)
+                        own *= _same_surface(mean[row, column], mean[y, x], tolerance, 6)
                     red += own * there[0]
                     green += own * there[1]
                     blue += own * there[2]
@@ -229,8 +233,8 @@ def _pass(values, spread, known, mean, mixed, near, step, out, out_spread, out_k
 
 
 @kernel
-def _resolve(traced, variance, finite, effort, values, known, mean, mixed, rays, near, out):
-    """Fill in mixed pixels from the filtered light of pixels at most 2 away, and those that the passes left unknown."""
+def _fill_mixed(traced, variance, finite, effort, values, known, mean, mixed, rays, tolerance, out):
+    """Fill mixed pixels from the filtered light of pixels at most 2 away, and pixels that the passes left unknown."""
     height, width = mixed.shape
     found = np.zeros(3, np.float32)
     for row in range(height):
@@ -248,7 +252,8 @@ def _resolve(traced, variance, finite, effort, values, known, mean, mixed, rays,
                     for j in range(max(column - 2, 0), min(column + 3, width)):
                         if known[i, j]:
                             own = (
-                                _alike(guide, mean[i, j], near, 4) / np.float32((i - row) ** 2 + (j - column) ** 2) ** 2
+                                _same_surface(guide, mean[i, j], tolerance, 4)
+                                / np.float32((i - row) ** 2 + (j - column) ** 2) ** 2
                             )
                             red += own * values[i, j, 0]
                             green += own * values[i, j, 1]

@@ -1,33 +1,40 @@
-"""A compiled MuJoCo model as a Mitsuba scene, whose shapes and lights follow the engine.
+"""Materials and meshes: a compiled MuJoCo model as a Mitsuba scene that follows the engine.
 
-All geoms of one kind of material are one mesh, with colour, roughness and metalness at its vertices: a renderer that
-compiles its scene then has few kinds of things to compile for, and moving everything is one write. What stands still
-and what moves are meshes apart. Each frame compares poses and colours with those that were written last, and writes
-the meshes in which something differs; nothing is ever rebuilt.
+All geoms of one material kind are one mesh, with colour, roughness and metalness as vertex attributes. So the scene has
+few objects to compile for, and moving everything is one write. Fixed and moving geoms are separate meshes. Each frame
+compares poses and colours with those that were written last, and writes only the meshes in which something differs.
+Nothing is rebuilt.
 
-MuJoCo's colours are display values, so they are decoded from sRGB. Specular reflection is that of the principled
-material: ``specular`` as it is, and from ``shininess`` s the roughness whose highlight is as wide as that of the Blinn
-exponent 128 s, unless the material names metallic and roughness itself. Without specular it is plain Lambert.
+MuJoCo's colours are display values, so they are decoded from sRGB. Specular reflection uses Mitsuba's principled
+material: ``specular`` as it is, and for ``shininess`` s the roughness whose highlight is as wide as that of the Blinn
+exponent 128 s, unless the material sets metallic and roughness itself. Without specular reflection it is Lambertian.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sensorium.cameras.pathtrace.shapes import Triangles, triangles_of
-from sensorium.cameras.tone import decode_srgb
+from sensorium.cameras.pathtrace.shapes import Triangles, triangulate
+from sensorium.cameras.srgb import decode_srgb
 from sensorium.worlds import World
 
+if TYPE_CHECKING:
+    import mitsuba
+
+PluginDict = dict[str, object]
+"""Description of a Mitsuba plugin, for ``mitsuba.load_dict``."""
+
 _VISIBLE_GROUPS = 3
-"""Geoms of groups below this one are seen, as in MuJoCo's own pictures."""
-_PLAIN = np.array([0.5, 0.5, 0.5, 1.0], np.float32)
-"""The colour that means: that of the material."""
+"""Geoms of groups below this one are visible, as in MuJoCo's own renderer."""
+_DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0], np.float32)
+"""MuJoCo's default colour of a geom; it means that the geom has the colour of its material."""
 _TEXTURE_ROLES = (int(mujoco.mjtTextureRole.mjTEXROLE_RGB), int(mujoco.mjtTextureRole.mjTEXROLE_RGBA))
-_SIDES = np.array([[1, 2], [0, 2], [0, 1]])
-"""Axes across and along the sides of a box, by the axis of the side's normal."""
+_SIDE_AXES = np.array([[1, 2], [0, 2], [0, 1]])
+"""The two axes in the side of a box, by the axis of the side's normal."""
 CUBE_AXES = (
     (0, 2, 1, -1, -1),
     (0, 2, 1, 1, -1),
@@ -36,68 +43,85 @@ CUBE_AXES = (
     (2, 0, 1, 1, -1),
     (2, 0, 1, -1, -1),
 )
-"""Faces +x, -x, +y, -y, +z, -z of a cube map: axis, the axes along which columns and rows run, and their signs."""
+"""Faces +x, -x, +y, -y, +z, -z of a cube map: normal axis, axes of columns and rows, and signs of these axes."""
 
 
-class Kind(NamedTuple):
-    """What geoms must share to be one mesh."""
+class MaterialKind(NamedTuple):
+    """Properties that geoms must share to be in one mesh."""
 
     moves: bool
     texture: int
     tint: tuple[float, float, float]
-    """What the texture is multiplied with."""
+    """Factor for the texture."""
     specular: float
-    see_through: bool
-    glow: tuple[float, float, float]
+    is_transparent: bool
+    emission: tuple[float, float, float]
 
 
-class Surface(NamedTuple):
-    """What a geom is made of."""
+class GeomMaterial(NamedTuple):
+    """Material of one geom."""
 
-    kind: Kind
+    kind: MaterialKind
     roughness: float
     metallic: float
 
 
-def surface_of(model: mujoco.MjModel, geom: int) -> Surface:
-    """The material of a geom."""
+def geom_material(model: mujoco.MjModel, geom: int) -> GeomMaterial:
+    """Return the material of a geom."""
     material = int(model.geom_matid[geom])
     moves = bool(model.body_weldid[model.geom_bodyid[geom]] != 0)
-    rgba = colours(model.geom_rgba, model.mat_rgba, model)[geom]
-    texture, specular, shininess, mirror, glow = -1, 0.5, 0.5, 0.0, (0.0, 0.0, 0.0)
+    rgba = geom_colours(model.geom_rgba, model.mat_rgba, model)[geom]
+    texture, specular, shininess, reflectance, emission = -1, 0.5, 0.5, 0.0, (0.0, 0.0, 0.0)
     metallic = roughness = -1.0
     if material >= 0:
         texture = max(int(model.mat_texid[material, role]) for role in _TEXTURE_ROLES)
         specular, shininess = float(model.mat_specular[material]), float(model.mat_shininess[material])
-        mirror = float(model.mat_reflectance[material])
+        reflectance = float(model.mat_reflectance[material])
         metallic, roughness = float(model.mat_metallic[material]), float(model.mat_roughness[material])
         red, green, blue = (float(model.mat_emission[material]) * decode_srgb(rgba[:3])).tolist()
-        glow = (red, green, blue)
+        emission = (red, green, blue)
     if roughness < 0:
-        roughness = (2 / (128 * shininess + 2)) ** 0.25 * (1 - mirror)
+        roughness = (2 / (128 * shininess + 2)) ** 0.25 * (1 - reflectance)
     if metallic < 0:
-        metallic = mirror
+        metallic = reflectance
     red, green, blue = rgba[:3].tolist() if texture >= 0 else (1.0, 1.0, 1.0)
-    dull = specular <= 0 and metallic <= 0
-    shine = 0.0 if dull else max(round(specular, 3), 0.01)
-    kind = Kind(moves, texture, (red, green, blue), shine, bool(rgba[3] < 1), glow)
-    return Surface(kind, float(np.clip(roughness, 0.03, 1.0)), float(metallic))
+    is_lambertian = specular <= 0 and metallic <= 0
+    strength = 0.0 if is_lambertian else max(round(specular, 3), 0.01)
+    kind = MaterialKind(moves, texture, (red, green, blue), strength, bool(rgba[3] < 1), emission)
+    return GeomMaterial(kind, float(np.clip(roughness, 0.03, 1.0)), float(metallic))
 
 
-def colours(geom_rgba: np.ndarray, mat_rgba: np.ndarray, model: mujoco.MjModel) -> np.ndarray:
-    """Colours (ngeom, 4) of geoms: their own, or where that is the default, those of their materials."""
+def geom_colours(geom_rgba: np.ndarray, mat_rgba: np.ndarray, model: mujoco.MjModel) -> np.ndarray:
+    """Return the colours (ngeom, 4) of geoms: their own, or if that is the default, those of their materials."""
     material = model.geom_matid
     if not len(mat_rgba):
         return geom_rgba
-    inherits = (material >= 0) & (geom_rgba == _PLAIN).all(1)
+    inherits = (material >= 0) & (geom_rgba == _DEFAULT_RGBA).all(1)
     return np.where(inherits[:, None], mat_rgba[np.maximum(material, 0)], geom_rgba)
 
 
 class MaterialMesh:
-    """One mesh of the scene: geoms of one kind."""
+    """One mesh of the scene: all geoms of one material kind.
+
+    Args:
+        mi: Mitsuba, with its variant set.
+        model: the compiled model.
+        kind: what the geoms share.
+        members: id, material and surface of each geom.
+
+    Attributes:
+        geoms: ids of the geoms.
+        geom_of_face: id of the geom of each triangle.
+        name: id of the mesh in the scene.
+        mesh: the Mitsuba shape.
+    """
 
     def __init__(
-        self, mi: Any, model: mujoco.MjModel, kind: Kind, members: list[tuple[int, Surface, Triangles]]
+        self,
+        mi: ModuleType,
+        model: mujoco.MjModel,
+        kind: MaterialKind,
+        members: list[tuple[int, GeomMaterial, Triangles]],
     ) -> None:
         self.kind = kind
         self.geoms = np.array([geom for geom, _, _ in members])
@@ -109,15 +133,15 @@ class MaterialMesh:
         self._normals = np.concatenate([piece.normals for piece in pieces]).astype(np.float32)
         faces = np.concatenate([piece.faces + start for piece, start in zip(pieces, self._starts[:-1], strict=True)])
         self.geom_of_face = np.repeat(self.geoms, [len(piece.faces) for piece in pieces])
-        self.name = f"part_{self.geoms[0]}"
+        self.name = f"mesh_{self.geoms[0]}"
         self._placed = np.empty_like(self._vertices)
         self._turned = np.empty_like(self._normals)
         self._written: dict[str, np.ndarray] = {}
         properties = mi.Properties()
         properties["bsdf"] = mi.load_dict(_bsdf(mi, model, kind))
-        if any(kind.glow):
-            lamp = {"type": "area", "radiance": {"type": "rgb", "value": list(kind.glow)}}
-            properties["emitter"] = mi.load_dict(lamp)
+        if any(kind.emission):
+            emitter = {"type": "area", "radiance": {"type": "rgb", "value": list(kind.emission)}}
+            properties["emitter"] = mi.load_dict(emitter)
         textured = kind.texture >= 0
         self.mesh = mi.Mesh(
             self.name,
@@ -129,9 +153,9 @@ class MaterialMesh:
         )
         self.mesh.add_attribute("vertex_color", 3, np.zeros(3 * len(self._vertices), np.float32))
         for name in ("roughness", "metallic"):
-            values = np.array([getattr(surface, name) for _, surface, _ in members], np.float32)
+            values = np.array([getattr(material, name) for _, material, _ in members], np.float32)
             self.mesh.add_attribute(f"vertex_{name}", 1, np.repeat(values, sizes))
-        if kind.see_through:
+        if kind.is_transparent:
             self.mesh.add_attribute("vertex_opacity", 1, np.zeros(len(self._vertices), np.float32))
         first = mi.traverse(self.mesh)
         first["faces"] = faces.astype(np.uint32).ravel()
@@ -141,11 +165,14 @@ class MaterialMesh:
             first["vertex_texcoords"] = np.concatenate([piece.uv for piece in pieces]).astype(np.float32).ravel()  # type: ignore[arg-type]
         first.update()
 
-    def place(self, parameters: Any, position: np.ndarray, turn: np.ndarray) -> bool:
-        """Put its geoms at positions (ngeom, 3) with rotations (ngeom, 3, 3); whether anything was written."""
-        pose = np.concatenate([position[self.geoms], turn[self.geoms].reshape(-1, 9)], 1)
+    def set_poses(self, parameters: mitsuba.SceneParameters, position: np.ndarray, rotation: np.ndarray) -> bool:
+        """Move the geoms to positions (ngeom, 3) and rotations (ngeom, 3, 3), and return whether anything changed.
+
+        Call :meth:`write_normals` after the parameters were updated.
+        """
+        pose = np.concatenate([position[self.geoms], rotation[self.geoms].reshape(-1, 9)], 1)
         before = self._written.get("pose")
-        moved = np.isfinite(pose).all(1)  # what physics has blown up stays where it was
+        moved = np.isfinite(pose).all(1)  # geoms of a diverged env stay where they were
         if before is not None:
             moved &= (pose != before).any(1)
         changed = np.flatnonzero(moved)
@@ -156,87 +183,92 @@ class MaterialMesh:
         before[changed] = pose[changed]
         for number in changed:
             part = slice(self._starts[number], self._starts[number + 1])
-            rotation = pose[number, 3:].reshape(3, 3).T.astype(np.float32)
-            np.matmul(self._vertices[part], rotation, out=self._placed[part])
+            turn = pose[number, 3:].reshape(3, 3).T.astype(np.float32)
+            np.matmul(self._vertices[part], turn, out=self._placed[part])
             self._placed[part] += pose[number, :3].astype(np.float32)
-            np.matmul(self._normals[part], rotation, out=self._turned[part])
+            np.matmul(self._normals[part], turn, out=self._turned[part])
         parameters[f"{self.name}.vertex_positions"] = self._placed.ravel()
         return True
 
-    def orient(self, parameters: Any) -> None:
-        """Write its normals. To be done after positions were updated, at which Mitsuba makes up normals of its own."""
+    def write_normals(self, parameters: mitsuba.SceneParameters) -> None:
+        """Write the normals; call it after positions were updated, because Mitsuba then computes its own normals."""
         parameters[f"{self.name}.vertex_normals"] = self._turned.ravel()
 
-    def paint(self, parameters: Any, rgba: np.ndarray) -> bool:
-        """Give its geoms colours (ngeom, 4); whether anything was written. A texture keeps the colour it began with."""
+    def set_colours(self, parameters: mitsuba.SceneParameters, rgba: np.ndarray) -> bool:
+        """Set the colours of the geoms from ``rgba`` (ngeom, 4), and return whether anything changed.
+
+        The tint of a texture stays as it was at build.
+        """
         own = rgba[self.geoms]
         if "rgba" in self._written and (own == self._written["rgba"]).all():
             return False
         self._written["rgba"] = own.copy()
         linear = decode_srgb(own[:, :3]).astype(np.float32)
         parameters[f"{self.name}.vertex_color"] = linear[self._owner].ravel()
-        if self.kind.see_through:
+        if self.kind.is_transparent:
             parameters[f"{self.name}.vertex_opacity"] = own[self._owner, 3].astype(np.float32)
         return True
 
 
-def parts_of(mi: Any, world: World, reach: float) -> list[MaterialMesh]:
-    """The meshes of everything in a world that is seen."""
+def make_meshes(mi: ModuleType, world: World, reach: float) -> list[MaterialMesh]:
+    """Return the meshes of all visible geoms of a world; ``reach`` is the half size of infinite planes, m."""
     model = world.model
-    rgba = colours(model.geom_rgba, model.mat_rgba, model)
-    members: dict[Kind, list[tuple[int, Surface, Triangles]]] = {}
+    rgba = geom_colours(model.geom_rgba, model.mat_rgba, model)
+    members: dict[MaterialKind, list[tuple[int, GeomMaterial, Triangles]]] = {}
     for geom in range(model.ngeom):
         if model.geom_group[geom] >= _VISIBLE_GROUPS or rgba[geom, 3] <= 0:
             continue
-        shape = triangles_of(model, geom, reach)
+        shape = triangulate(model, geom, reach)
         if shape is None:
             continue
-        surface = surface_of(model, geom)
-        if surface.kind.texture >= 0:
-            shape = _textured(model, geom, shape, surface.kind.texture)
-        members.setdefault(surface.kind, []).append((geom, surface, shape))
+        material = geom_material(model, geom)
+        if material.kind.texture >= 0:
+            shape = _add_texture_coordinates(model, geom, shape, material.kind.texture)
+        members.setdefault(material.kind, []).append((geom, material, shape))
     return [MaterialMesh(mi, model, kind, each) for kind, each in members.items()]
 
 
-def _bsdf(mi: Any, model: mujoco.MjModel, kind: Kind) -> dict[str, Any]:
-    def attribute(name: str) -> dict[str, Any]:
+def _bsdf(mi: ModuleType, model: mujoco.MjModel, kind: MaterialKind) -> PluginDict:
+    def attribute(name: str) -> PluginDict:
         return {"type": "mesh_attribute", "name": f"vertex_{name}"}
 
     colour = attribute("color") if kind.texture < 0 else _bitmap(mi, model, kind)
     if kind.specular == 0:
-        surface: dict[str, Any] = {"type": "diffuse", "reflectance": colour}
+        surface: PluginDict = {"type": "diffuse", "reflectance": colour}
     else:
         surface = {"type": "principled", "base_color": colour, "specular": kind.specular}
         surface |= {name: attribute(name) for name in ("roughness", "metallic")}
-    both = {"type": "twosided", "front": surface}
-    return {"type": "mask", "opacity": attribute("opacity"), "inner": both} if kind.see_through else both
+    both_sides: PluginDict = {"type": "twosided", "front": surface}
+    if kind.is_transparent:
+        return {"type": "mask", "opacity": attribute("opacity"), "inner": both_sides}
+    return both_sides
 
 
-def _bitmap(mi: Any, model: mujoco.MjModel, kind: Kind) -> dict[str, Any]:
+def _bitmap(mi: ModuleType, model: mujoco.MjModel, kind: MaterialKind) -> PluginDict:
     image = decode_srgb(texture_image(model, kind.texture) / 255.0 * kind.tint).astype(np.float32)
     wrap = "repeat" if model.tex_type[kind.texture] == mujoco.mjtTexture.mjTEXTURE_2D else "clamp"
     return {"type": "bitmap", "bitmap": mi.Bitmap(np.ascontiguousarray(image)), "raw": True, "wrap_mode": wrap}
 
 
 def texture_image(model: mujoco.MjModel, texture: int) -> np.ndarray:
-    """A texture as it is kept in the model, (H, W, 3) uint8."""
+    """Return a texture of the model, (H, W, 3) uint8."""
     height, width, channels = (int(each[texture]) for each in (model.tex_height, model.tex_width, model.tex_nchannel))
     start = int(model.tex_adr[texture])
     image = model.tex_data[start : start + height * width * channels].reshape(height, width, channels)
     return np.repeat(image[..., :1], 3, axis=2) if channels < 3 else image[..., :3]
 
 
-def _textured(model: mujoco.MjModel, geom: int, shape: Triangles, texture: int) -> Triangles:
-    """The shape with texture coordinates as MuJoCo lays them; v runs down from the top of the image."""
+def _add_texture_coordinates(model: mujoco.MjModel, geom: int, shape: Triangles, texture: int) -> Triangles:
+    """Return the shape with MuJoCo's texture coordinates; v runs down from the top of the image."""
     material = int(model.geom_matid[geom])
     repeat = model.mat_texrepeat[material]
     if model.tex_type[texture] != mujoco.mjtTexture.mjTEXTURE_2D:
-        return _on_cube(shape)
+        return _add_cube_coordinates(shape)
     if shape.uv is None:
         size = np.where(model.geom_size[geom] > 0, model.geom_size[geom], 1.0)
         axes = np.tile([0, 1], (len(shape.vertices), 1))
         if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:  # each side has the whole texture
-            axes = _SIDES[np.abs(shape.normals).argmax(1)]
+            axes = _SIDE_AXES[np.abs(shape.normals).argmax(1)]
         scale = repeat / (1.0 if model.mat_texuniform[material] else size[axes])
         shape.uv = np.take_along_axis(shape.vertices, axes, 1) * scale * [0.5, -0.5] - 0.5
     else:
@@ -244,9 +276,9 @@ def _textured(model: mujoco.MjModel, geom: int, shape: Triangles, texture: int) 
     return shape
 
 
-def _on_cube(shape: Triangles) -> Triangles:
-    """The shape with coordinates in a cube map: six squares, one below the other; each triangle lies in one of them."""
-    shape = shape.unrolled()
+def _add_cube_coordinates(shape: Triangles) -> Triangles:
+    """Return the shape with coordinates in a cube map: six squares in a column; each triangle is in one of them."""
+    shape = shape.split_vertices()
     corners = shape.vertices.reshape(-1, 3, 3)
     middle = corners.mean(1)
     axis = np.abs(middle).argmax(1)

@@ -1,6 +1,6 @@
-"""Triangles of MuJoCo's geoms, for renderers that know nothing but triangles.
+"""Triangles of MuJoCo's geoms.
 
-Curved shapes are cut finely: a ball of radius r lies within r / 400 of its triangles.
+Curved shapes are finely divided: a sphere of radius r is within r / 400 of its triangles.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-_AROUND = 64
-"""Corners of a circle."""
-_SHARP = 0.5
-"""Cosine of the angle between a vertex' normal and its triangle's from which on the vertex is a corner."""
+_SEGMENTS = 64
+"""Segments of a circle."""
+_SHARP_COSINE = 0.5
+"""A vertex is a sharp corner if the cosine between its normal and that of its triangle is below this value."""
 _GEOM = mujoco.mjtGeom
 
 
@@ -24,21 +24,27 @@ class Triangles:
     vertices: np.ndarray
     """(n, 3) m."""
     normals: np.ndarray
-    """(n, 3), of length 1."""
+    """(n, 3) unit normals."""
     faces: np.ndarray
-    """(m, 3) indices."""
+    """(m, 3) indices of vertices."""
     uv: np.ndarray | None = None
-    """(n, 2) texture coordinates, where the model has them."""
+    """(n, 2) texture coordinates, if the model has them."""
 
-    def unrolled(self) -> Triangles:
-        """The same with three vertices of its own for each triangle."""
+    def split_vertices(self) -> Triangles:
+        """Return the same surface with three separate vertices for each triangle."""
         corners = self.faces.ravel()
         uv = None if self.uv is None else self.uv[corners]
         return Triangles(self.vertices[corners], self.normals[corners], np.arange(len(corners)).reshape(-1, 3), uv)
 
 
-def triangles_of(model: mujoco.MjModel, geom: int, reach: float) -> Triangles | None:
-    """The surface of a geom; None for kinds that have none. Planes without a size span ``reach`` to each side."""
+def triangulate(model: mujoco.MjModel, geom: int, reach: float) -> Triangles | None:
+    """Return the surface of a geom; None for types without a surface.
+
+    Args:
+        model: the compiled model.
+        geom: id of the geom.
+        reach: half size of planes that have no size, m.
+    """
     kind, size = int(model.geom_type[geom]), model.geom_size[geom]
     if kind == _GEOM.mjGEOM_PLANE:
         return _plane(*(each if each > 0 else reach for each in size[:2]))
@@ -60,12 +66,12 @@ def triangles_of(model: mujoco.MjModel, geom: int, reach: float) -> Triangles | 
 
 
 def disc(radius: float) -> Triangles:
-    """A disc in the xy plane that faces +z."""
-    angles = np.arange(_AROUND) * (2 * np.pi / _AROUND)
-    rim = radius * np.stack([np.cos(angles), np.sin(angles), np.zeros(_AROUND)], 1)
+    """Return a disc in the xy plane that faces +z."""
+    angles = np.arange(_SEGMENTS) * (2 * np.pi / _SEGMENTS)
+    rim = radius * np.stack([np.cos(angles), np.sin(angles), np.zeros(_SEGMENTS)], 1)
     vertices = np.concatenate([np.zeros((1, 3)), rim])
-    corner = np.arange(_AROUND)
-    faces = np.stack([np.zeros_like(corner), corner + 1, (corner + 1) % _AROUND + 1], 1)
+    corner = np.arange(_SEGMENTS)
+    faces = np.stack([np.zeros_like(corner), corner + 1, (corner + 1) % _SEGMENTS + 1], 1)
     return Triangles(vertices, np.tile([0.0, 0.0, 1.0], (len(vertices), 1)), faces)
 
 
@@ -83,27 +89,35 @@ def _box(half: np.ndarray) -> Triangles:
             normal = np.zeros(3)
             normal[axis] = sign
             one, two = np.roll(np.eye(3), -axis, axis=0)[1:]
-            one = one * sign  # so that corners run counter-clockwise, seen from outside
+            one = one * sign  # so that corners are counter-clockwise, seen from outside
             faces += [[len(vertices) + i for i in each] for each in ((0, 1, 2), (0, 2, 3))]
             vertices += [(normal + a * one + b * two) * half for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
             normals += [normal] * 4
     return Triangles(np.array(vertices), np.array(normals), np.array(faces))
 
 
-def _turned(radius: np.ndarray, height: np.ndarray, out: np.ndarray, up: np.ndarray) -> Triangles:
-    """What a profile sweeps around z: radii, heights, and the normals' parts outward and upward."""
-    angles = np.arange(_AROUND + 1) * (2 * np.pi / _AROUND)
+def _revolve(radius: np.ndarray, height: np.ndarray, out: np.ndarray, up: np.ndarray) -> Triangles:
+    """Return the surface of a profile that is rotated about z.
+
+    Args:
+        radius: radii of the profile's points.
+        height: their heights.
+        out: outward components of their normals.
+        up: upward components of their normals.
+    """
+    angles = np.arange(_SEGMENTS + 1) * (2 * np.pi / _SEGMENTS)
     around = np.stack([np.cos(angles), np.sin(angles)], 1)
     rings = len(radius)
-    flat = np.broadcast_to(height[:, None, None], (rings, _AROUND + 1, 1))
+    flat = np.broadcast_to(height[:, None, None], (rings, _SEGMENTS + 1, 1))
     vertices = np.concatenate([radius[:, None, None] * around, flat], 2)
-    rise = np.broadcast_to(up[:, None, None], (rings, _AROUND + 1, 1))
+    rise = np.broadcast_to(up[:, None, None], (rings, _SEGMENTS + 1, 1))
     normals = np.concatenate([out[:, None, None] * around, rise], 2)
-    ring, corner = np.meshgrid(np.arange(rings - 1), np.arange(_AROUND), indexing="ij")
-    first = (ring * (_AROUND + 1) + corner).ravel()
-    above = first + _AROUND + 1
+    ring, corner = np.meshgrid(np.arange(rings - 1), np.arange(_SEGMENTS), indexing="ij")
+    first = (ring * (_SEGMENTS + 1) + corner).ravel()
+    above = first + _SEGMENTS + 1
     lower, upper = np.stack([first, first + 1, above], 1), np.stack([first + 1, above + 1, above], 1)
-    keep = np.concatenate([(radius[ring] > 0).ravel(), (radius[ring + 1] > 0).ravel()])  # not the empty ones at poles
+    # without the degenerate triangles at the poles
+    keep = np.concatenate([(radius[ring] > 0).ravel(), (radius[ring + 1] > 0).ravel()])
     used, faces = np.unique(np.concatenate([lower, upper])[keep], return_inverse=True)
     return Triangles(vertices.reshape(-1, 3)[used], normals.reshape(-1, 3)[used], faces.reshape(-1, 3))
 
@@ -116,25 +130,25 @@ def _arc(start: float, end: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ellipsoid(radii: np.ndarray) -> Triangles:
-    cosine, sine = _arc(-np.pi / 2, np.pi / 2, _AROUND // 2)
-    ball = _turned(cosine, sine, cosine, sine)
+    cosine, sine = _arc(-np.pi / 2, np.pi / 2, _SEGMENTS // 2)
+    ball = _revolve(cosine, sine, cosine, sine)
     normals = ball.normals / radii
     return Triangles(ball.vertices * radii, normals / np.linalg.norm(normals, axis=1, keepdims=True), ball.faces)
 
 
 def _capsule(radius: float, half: float) -> Triangles:
-    below, above = _arc(-np.pi / 2, 0, _AROUND // 4), _arc(0, np.pi / 2, _AROUND // 4)
+    below, above = _arc(-np.pi / 2, 0, _SEGMENTS // 4), _arc(0, np.pi / 2, _SEGMENTS // 4)
     out = np.concatenate([below[0], above[0]])
     up = np.concatenate([below[1], above[1]])
-    return _turned(radius * out, radius * up + np.repeat([-half, half], _AROUND // 4 + 1), out, up)
+    return _revolve(radius * out, radius * up + np.repeat([-half, half], _SEGMENTS // 4 + 1), out, up)
 
 
 def _cylinder(radius: float, half: float) -> Triangles:
     ends, zero = np.array([0.0, radius]), np.zeros(2)
     parts = [
-        _turned(ends, np.full(2, -half), zero, zero - 1),
-        _turned(np.full(2, radius), np.array([-half, half]), zero + 1, zero),
-        _turned(ends[::-1], np.full(2, half), zero, zero + 1),
+        _revolve(ends, np.full(2, -half), zero, zero - 1),
+        _revolve(np.full(2, radius), np.array([-half, half]), zero + 1, zero),
+        _revolve(ends[::-1], np.full(2, half), zero, zero + 1),
     ]
     starts = np.cumsum([0, *(len(part.vertices) for part in parts)])
     return Triangles(
@@ -154,8 +168,8 @@ def _mesh(model: mujoco.MjModel, mesh: int) -> Triangles:
     normals = part(model.mesh_normal, model.mesh_normaladr, model.mesh_normalnum).astype(float)
     flat = np.cross(vertices[faces[:, 1]] - vertices[faces[:, 0]], vertices[faces[:, 2]] - vertices[faces[:, 0]])
     flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-30)
-    # smooth normals of sharp corners may even point inward: there the triangle's own takes its place
-    sharp = np.einsum("fcx,fx->fc", normals[own], flat) < _SHARP
+    # smooth normals of sharp corners can even point inward, so the normal of the triangle replaces them
+    sharp = np.einsum("fcx,fx->fc", normals[own], flat) < _SHARP_COSINE
     own = np.where(sharp, len(normals) + np.arange(len(faces))[:, None], own)
     normals = np.concatenate([normals, flat])
     has_uv = model.mesh_texcoordadr[mesh] >= 0

@@ -1,4 +1,4 @@
-"""An OpenGL context with all that one thread of ``raster`` needs to paint envs."""
+"""``Canvas``: an OpenGL context with everything that one thread of the ``raster`` renderer needs to draw envs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,100 +15,132 @@ from sensorium.cameras.renderer import Quality, RenderSettings
 from sensorium.errors import OptionError
 from sensorium.worlds.opengl import make_context
 
-_QUALITIES: dict[Quality, tuple[int, float, int, int]] = {
-    "fast": (0, 1.0, 0, 0),
-    "balanced": (512, 4.0, 0, 40),
-    "high": (4096, 4.0, 4, 96),
+
+@dataclass(frozen=True)
+class _QualityLevel:
+    shadow_size: int
+    """Pixels per side of a shadow map; 0 for no shadows."""
+    shadow_reach: float
+    """Minimum distance that the shadow map of a directional light covers, m."""
+    samples: int
+    """Samples per pixel."""
+    facets: int
+    """Minimum number of facets around round shapes."""
+
+
+_QUALITIES: dict[Quality, _QualityLevel] = {
+    "fast": _QualityLevel(shadow_size=0, shadow_reach=1.0, samples=0, facets=0),
+    "balanced": _QualityLevel(shadow_size=512, shadow_reach=4.0, samples=0, facets=40),
+    "high": _QualityLevel(shadow_size=4096, shadow_reach=4.0, samples=4, facets=96),
 }
-"""Pixels of a shadow map, metres around a directional light that it covers at least, samples a pixel, and facets around
-what is round, at least."""
 _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "swiftshader", "software")
-_ROOM = 10_000
-"""Shapes that an image can show beyond those of the model: flexes and tendons take many."""
+"""Names of OpenGL drivers that render on the CPU."""
+_EXTRA_SHAPES = 10_000
+"""Shapes that a scene can hold in addition to the model's geoms: flexes and tendons need many."""
 _SEGMENT, _IDCOLOR = int(mujoco.mjtRndFlag.mjRND_SEGMENT), int(mujoco.mjtRndFlag.mjRND_IDCOLOR)
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 
 
 @dataclass
 class Shot:
-    """One camera in one pass: its viewpoints, and what to fill, as arrays."""
+    """One camera in one render call: its poses and frustums, and the images to fill, as arrays over all envs."""
 
     width: int
     height: int
     near: float
     far: float
     position: np.ndarray
+    """Position in the world, m, (B, 3)."""
     rotation: np.ndarray
+    """World from camera in GL axes, (B, 3, 3)."""
     sides: np.ndarray
-    """Left, right, bottom and top of the frustum at the near plane, (B, 4)."""
+    """Left, right, bottom and top of the frustum at the near plane, m, (B, 4)."""
     images: dict[str, np.ndarray]
+    """Output -> (B, H, W, ...)."""
 
 
 @dataclass
 class DrawJob:
-    """One pass, shared by all threads: what to draw, and what is left to do."""
+    """One render call, shared by all threads."""
 
     work: Iterator[tuple[int, list[Shot]]]
+    """What is left to draw: (env, shots). Threads take the next item from it."""
     qpos: np.ndarray
+    """Positions, (B, nq)."""
     mocap: tuple[np.ndarray, np.ndarray] | None
+    """Positions and quaternions of mocap bodies, (B, nmocap, 3) and (B, nmocap, 4)."""
     fields: list[tuple[str, np.ndarray]]
+    """Model fields that differ per env: name, and values (B, ...)."""
     done: SimpleQueue[BaseException | None]
+    """Each thread puts None, or the error that it ran into."""
 
 
 class Canvas:
-    """An OpenGL context with all that one thread needs to paint envs. Lives in that thread."""
+    """OpenGL context, model copy and scene of one thread. It must be created and used in that thread.
 
-    def __init__(self, model: mujoco.MjModel, size: tuple[int, int], far: float, look: RenderSettings) -> None:
-        self._gl, way = make_context(*size)
+    Args:
+        model: the compiled model; it is copied.
+        size: largest width and height of all cameras.
+        far: largest distance of a far plane, m.
+        settings: what all cameras share.
+
+    Attributes:
+        runs_on: the OpenGL platform, driver and quality, in a few words.
+    """
+
+    def __init__(self, model: mujoco.MjModel, size: tuple[int, int], far: float, settings: RenderSettings) -> None:
+        self._gl, platform = make_context(*size)
         try:
-            self._start(model, size, far, look, way)
+            self._start(model, size, far, settings, platform)
         except BaseException:
             self._gl.free()
             raise
 
-    def _start(self, model: mujoco.MjModel, size: tuple[int, int], far: float, look: RenderSettings, way: str) -> None:
+    def _start(
+        self, model: mujoco.MjModel, size: tuple[int, int], far: float, settings: RenderSettings, platform: str
+    ) -> None:
         from OpenGL import GL  # type: ignore[import-untyped]
 
         driver = GL.glGetString(GL.GL_RENDERER).decode()
-        soft = any(name in driver.lower() for name in _SOFTWARE)
-        quality = look.quality or ("fast" if soft else "high")
-        shadow, reach, samples, facets = _QUALITIES[quality]
-        samples = samples if look.samples is None else look.samples
-        most = int(GL.glGetIntegerv(GL.GL_MAX_RENDERBUFFER_SIZE))
-        if max(size) > most:
-            raise OptionError(f"resolution {size} is beyond what this OpenGL ({driver}) can draw: {most} pixels a side")
-        self.about = f"{way.upper()}, {driver.split(' (')[0]}, {quality}"
+        is_software = any(name in driver.lower() for name in _SOFTWARE)
+        quality = settings.quality or ("fast" if is_software else "high")
+        level = _QUALITIES[quality]
+        limit = int(GL.glGetIntegerv(GL.GL_MAX_RENDERBUFFER_SIZE))
+        if max(size) > limit:
+            raise OptionError(f"resolution must be at most {limit} pixels per side for OpenGL on {driver}, got {size}")
+        self.runs_on = f"{platform.upper()}, {driver.split(' (')[0]}, {quality}"
         self.model = copy.copy(model)
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = size
-        self.model.vis.quality.shadowsize = max(shadow, 1)
-        self.model.vis.quality.offsamples = samples
-        self.model.vis.quality.numslices = max(facets, model.vis.quality.numslices)
-        self.model.vis.quality.numstacks = max(facets, model.vis.quality.numstacks)
-        self.model.vis.map.shadowclip = max(reach / model.stat.extent, model.vis.map.shadowclip)
-        # a slanted plane shadows itself in specks, and there is rarely anything behind it to be shadowed
+        self.model.vis.quality.shadowsize = max(level.shadow_size, 1)
+        self.model.vis.quality.offsamples = level.samples if settings.samples is None else settings.samples
+        self.model.vis.quality.numslices = max(level.facets, model.vis.quality.numslices)
+        self.model.vis.quality.numstacks = max(level.facets, model.vis.quality.numstacks)
+        self.model.vis.map.shadowclip = max(level.shadow_reach / model.stat.extent, model.vis.map.shadowclip)
+        # A slanted plane casts specks of shadow on itself, and there is rarely anything behind a plane to shadow.
         self.model.geom_castshadow[model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)] = False
-        self.model.vis.map.zfar = max(far / model.stat.extent, 1.0)  # how far planes reach
+        self.model.vis.map.zfar = max(far / model.stat.extent, 1.0)  # how far infinite planes reach
         self.data = mujoco.MjData(self.model)
-        self.scene = mujoco.MjvScene(self.model, model.ngeom + _ROOM)
-        self.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadow > 0
+        self.scene = mujoco.MjvScene(self.model, model.ngeom + _EXTRA_SHAPES)
+        self.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = level.shadow_size > 0
         self.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = quality != "fast"
         self._cameras = tuple(self.scene.camera)
         self._viewpoint = mujoco.MjvCamera()
         self._option = mujoco.MjvOption()
-        self._option.sitegroup[:] = 0  # what has no body is not seen
+        self._option.sitegroup[:] = 0  # sites are markers, not surfaces
         self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False
         self._option.flags[mujoco.mjtVisFlag.mjVIS_FLEXEDGE] = False
-        self._pixels = mujoco.MjrContext(self.model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
-        mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._pixels)
-        self._pixels.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
-        self._smooth = int(self._pixels.offSamples) > 0
-        self._room = np.empty(size[0] * size[1] * 3, np.uint8), np.empty(size[0] * size[1], np.float32)
+        self._context = mujoco.MjrContext(self.model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
+        mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._context)
+        self._context.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
+        self._is_multisampled = int(self._context.offSamples) > 0
+        self._colour_buffer = np.empty(size[0] * size[1] * 3, np.uint8)
+        self._depth_buffer = np.empty(size[0] * size[1], np.float32)
         self._ids: np.ndarray | None = None
         planes = model.geom_size[model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)]
-        self._endless = bool((planes[:, :2] <= 0).any())
+        self._has_infinite_planes = bool((planes[:, :2] <= 0).any())
 
-    def paint(self, job: DrawJob, env: int, shots: list[Shot]) -> None:
-        """All shots of one env."""
+    def draw_env(self, job: DrawJob, env: int, shots: list[Shot]) -> None:
+        """Draw all shots of one env."""
         model, data, scene = self.model, self.data, self.scene
         data.qpos[:] = job.qpos[env]
         if job.mocap is not None:
@@ -126,51 +157,53 @@ class Canvas:
         if model.ntendon:
             mujoco.mj_tendon(model, data)
         for number, shot in enumerate(shots):
-            if number == 0 or self._endless:
-                self._look_from(shot, env)  # where endless planes are centred on
+            if number == 0 or self._has_infinite_planes:
+                self._set_viewpoint(shot, env)  # infinite planes are centred on the viewpoint
                 everything = int(mujoco.mjtCatBit.mjCAT_ALL)
                 mujoco.mjv_updateScene(model, data, self._option, None, self._viewpoint, everything, scene)
             if number == 0 and (self._ids is None or len(self._ids) != scene.ngeom + 1 or recoloured):
-                self._ids = self._segment_ids()
-                self._spoilt = _spoils_depth(model)
-            self._look_from(shot, env)
-            self._draw(shot, env)
+                self._ids = self._shape_ids()
+                self._colour_pass_lacks_depth = _colour_pass_lacks_depth(model)
+            self._set_viewpoint(shot, env)
+            self._draw_shot(shot, env)
 
-    def _look_from(self, shot: Shot, env: int) -> None:
-        position, turned, sides = shot.position[env], shot.rotation[env], shot.sides[env]
+    def _set_viewpoint(self, shot: Shot, env: int) -> None:
+        position, rotation, sides = shot.position[env], shot.rotation[env], shot.sides[env]
         left, right, bottom, top = sides
-        for camera in self._cameras:  # MuJoCo draws from the mean of a left and a right eye
-            camera.pos, camera.forward, camera.up = position, -turned[:, 2], turned[:, 1]
+        for camera in self._cameras:  # MuJoCo draws from the mean of the left and the right eye
+            camera.pos, camera.forward, camera.up = position, -rotation[:, 2], rotation[:, 1]
             camera.frustum_center, camera.frustum_width = (left + right) / 2, (right - left) / 2
             camera.frustum_bottom, camera.frustum_top = bottom, top
             camera.frustum_near, camera.frustum_far = shot.near, shot.far
         if self.scene.nlight and self.scene.lights[0].headlight:
-            lamp = self.scene.lights[0]
-            lamp.pos, lamp.dir = position, -turned[:, 2]
+            headlight = self.scene.lights[0]
+            headlight.pos, headlight.dir = position, -rotation[:, 2]
 
-    def _draw(self, shot: Shot, env: int) -> None:
+    def _draw_shot(self, shot: Shot, env: int) -> None:
         area, scene, flags = mujoco.MjrRect(0, 0, shot.width, shot.height), self.scene, self.scene.flags
-        count = shot.width * shot.height
-        colours = self._room[0][: count * 3].reshape(shot.height, shot.width, 3)
-        levels = self._room[1][:count].reshape(shot.height, shot.width)
+        context, count = self._context, shot.width * shot.height
+        colours = self._colour_buffer[: count * 3].reshape(shot.height, shot.width, 3)
+        levels = self._depth_buffer[:count].reshape(shot.height, shot.width)
         rgb, depth, ids = (shot.images.get(name) for name in ("rgb", "depth", "segmentation"))
-        flat_depth = depth is not None and (rgb is None or ids is not None or self._smooth or self._spoilt)
+        # depth from the flat drawing: if there is a flat one anyway, or the colour drawing would have it wrong
+        wrong_in_colour = self._is_multisampled or self._colour_pass_lacks_depth
+        flat_depth = depth is not None and (rgb is None or ids is not None or wrong_in_colour)
         if rgb is not None:
-            mujoco.mjr_render(area, scene, self._pixels)
-            mujoco.mjr_readPixels(colours, None if depth is None or flat_depth else levels, area, self._pixels)
+            mujoco.mjr_render(area, scene, context)
+            mujoco.mjr_readPixels(colours, None if depth is None or flat_depth else levels, area, context)
             np.copyto(rgb[env], colours[::-1])
         if ids is not None or flat_depth:
             flags[_SEGMENT] = flags[_IDCOLOR] = True
-            mujoco.mjr_render(area, scene, self._pixels)
+            mujoco.mjr_render(area, scene, context)
             flags[_SEGMENT] = flags[_IDCOLOR] = False
-            mujoco.mjr_readPixels(None if ids is None else colours, levels if flat_depth else None, area, self._pixels)
+            mujoco.mjr_readPixels(None if ids is None else colours, levels if flat_depth else None, area, context)
             if ids is not None:
                 flip_ids(colours, self._ids, ids[env])
         if depth is not None:
             flip_depth(levels, shot.near, shot.far, depth[env])
 
-    def _segment_ids(self) -> np.ndarray:
-        """Colour of the flat drawing -> (body, geom): those of the shape with that number less one."""
+    def _shape_ids(self) -> np.ndarray:
+        """Return (body, geom) by the colour of the flat drawing: row i + 1 is for the shape with segmentation id i."""
         ids = np.full((self.scene.ngeom + 1, 2), -1, np.int32)
         for shape in self.scene.geoms[: self.scene.ngeom]:
             if shape.segid >= 0:
@@ -179,13 +212,13 @@ class Canvas:
         return ids
 
     def free(self) -> None:
-        """Give everything back."""
-        self._pixels.free()
+        """Free the OpenGL context."""
+        self._context.free()
         self._gl.free()
 
 
-def _spoils_depth(model: mujoco.MjModel) -> bool:
-    """Whether something leaves no depth when it is drawn in colour, or, as the sky does, one that it has not."""
-    alphas: list[Any] = [model.geom_rgba[:, 3], model.mat_rgba[:, 3], model.skin_rgba[:, 3], model.flex_rgba[:, 3]]
-    clear = any(bool(((alpha > 0) & (alpha < 1)).any()) for alpha in alphas)
-    return clear or bool((model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any())
+def _colour_pass_lacks_depth(model: mujoco.MjModel) -> bool:
+    """Return whether colour drawings have wrong depth: transparent shapes write none, and a skybox writes one."""
+    alphas = [model.geom_rgba[:, 3], model.mat_rgba[:, 3], model.skin_rgba[:, 3], model.flex_rgba[:, 3]]
+    is_transparent = any(bool(((alpha > 0) & (alpha < 1)).any()) for alpha in alphas)
+    return is_transparent or bool((model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any())

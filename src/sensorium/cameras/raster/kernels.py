@@ -1,4 +1,4 @@
-"""From OpenGL's buffers, whose first row is the lowest, to images."""
+"""Numba kernels that convert OpenGL buffers, which store the bottom row first, to images with the top row first."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
@@ -9,7 +9,7 @@ from sensorium.jit import kernel
 
 @kernel
 def flip_depth(levels, near, far, out):
-    """Metres along the optical axis from reversed depth levels: 1 at the near plane, 0 at the far one or beyond it."""
+    """Convert reversed depth levels (1 at the near plane, 0 at the far plane and beyond) to metres along the axis."""
     height, width = levels.shape
     for row in range(height):
         for column in range(width):
@@ -22,7 +22,7 @@ def flip_depth(levels, near, far, out):
 
 @kernel
 def flip_ids(colours, ids, out):
-    """(body, geom) from colours that number the shapes."""
+    """Convert colours, which encode the index of a shape in 24 bits, to (body, geom) ids."""
     height, width = colours.shape[:2]
     for row in range(height):
         for column in range(width):

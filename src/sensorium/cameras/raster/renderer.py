@@ -1,12 +1,12 @@
-"""The renderer ``raster``: MuJoCo's own OpenGL, on every core.
+"""``RasterRenderer``: MuJoCo's OpenGL renderer, on all CPU cores.
 
-A few threads hold one OpenGL context each, at the largest resolution of all cameras, with a copy of the model, an
-MjData and an MjvScene that are used again for all envs and cameras; MuJoCo's calls release the GIL. Per env a thread
-takes over positions, runs the kinematics and updates the scene once; per camera it only moves the viewpoint. Colour and
-depth come from one drawing, segmentation from a second one of the same scene that is drawn flat.
+Each of a few threads has one OpenGL context, at the largest resolution of all cameras, with a copy of the model, an
+MjData and an MjvScene that it reuses for all envs and cameras. MuJoCo's calls release the GIL. Per env, a thread copies
+the positions, runs the kinematics and updates the scene once. Per camera, it only moves the viewpoint. Colour and depth
+come from one drawing; segmentation comes from a second, flat drawing of the same scene.
 
-Depth is taken from the flat drawing as well where the first would have it wrong: with multi-sampling, which averages it
-at edges, with transparent shapes, which leave no depth, and with a sky, which leaves one.
+Depth comes from the flat drawing too if the colour drawing would have it wrong: with multi-sampling, which averages
+depth at edges; with transparent shapes, which write no depth; and with a skybox, which writes one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import mujoco
 import numpy as np
@@ -30,31 +30,37 @@ from sensorium.errors import DeviceError
 from sensorium.worlds import World
 from sensorium.worlds.opengl import make_context
 
-_FIELDS = ("geom_", "mat_", "light_", "body_pos", "body_quat", "site_", "tendon_rgba", "skin_", "flex_rgba", "jnt_pos")
-"""Beginnings of the model fields that images depend on."""
+_VISUAL_FIELDS = (
+    "geom_", "mat_", "light_", "body_pos", "body_quat", "site_", "tendon_rgba", "skin_", "flex_rgba", "jnt_pos",
+)  # fmt: skip
+"""Prefixes of the model fields that images depend on."""
+
+JobQueue = SimpleQueue[DrawJob | None]
+"""Jobs of one thread; None stops it."""
 
 
 class RasterRenderer:
-    """See the module."""
+    """Renderer that draws with MuJoCo's OpenGL; see :class:`~sensorium.cameras.renderer.Renderer`."""
 
     name: ClassVar[str] = "raster"
     outputs: ClassVar[frozenset[str]] = frozenset({"rgb", "depth", "segmentation"})
     max_resolution: ClassVar[int] = 16384
 
     def __init__(self) -> None:
-        self._threads: list[tuple[threading.Thread, SimpleQueue[DrawJob | None]]] = []
-        self._host: dict[int, np.ndarray] = {}
+        self._threads: list[tuple[threading.Thread, JobQueue]] = []
+        self._targets: _ImageTargets = _HostTargets()
 
     @classmethod
     def missing(cls, device: torch.device) -> str | None:
         try:
-            _try_opengl()
+            _check_opengl()
         except DeviceError as error:
             return str(error)
         return None
 
-    def build(self, world: World, views: Sequence[CameraView], look: RenderSettings) -> str:
-        self._world, self._look = world, look
+    def build(self, world: World, views: Sequence[CameraView], settings: RenderSettings) -> str:
+        self._world = world
+        self._targets = _HostTargets() if world.device.type == "cpu" else _StagedTargets()
         width, height = max(view.width for view in views), max(view.height for view in views)
         far = max(view.far for view in views)
         count = max(1, min(cpu_count(), world.n_envs * len(views)))
@@ -62,78 +68,120 @@ class RasterRenderer:
         if world.model.nmocap:
             self._mocap = (world.bind("mocap_pos"), world.bind("mocap_quat"))
         self._qpos = world.bind("qpos")
-        self._close = weakref.finalize(self, _stop, self._threads)
-        self._close.atexit = False
+        self._finalizer = weakref.finalize(self, _stop, self._threads)
+        self._finalizer.atexit = False
         _OPEN.add(self)
         try:
             for _ in range(count):
                 started: SimpleQueue[str | BaseException] = SimpleQueue()
-                tasks: SimpleQueue[DrawJob | None] = SimpleQueue()
-                arguments = (tasks, started, world.model, (width, height), far, look)
+                jobs: JobQueue = SimpleQueue()
+                arguments = (jobs, started, world.model, (width, height), far, settings)
                 thread = threading.Thread(target=_serve, args=arguments, name="sensorium-raster", daemon=True)
                 thread.start()
-                about = started.get()
-                if isinstance(about, BaseException):
-                    raise about
-                self._threads.append((thread, tasks))
+                runs_on = started.get()
+                if isinstance(runs_on, BaseException):
+                    raise runs_on
+                self._threads.append((thread, jobs))
         except BaseException:
             self.close()
             raise
-        return f"{about}, {count} thread{'s' if count > 1 else ''}"
+        return f"{runs_on}, {count} thread{'s' if count > 1 else ''}"
 
     def render(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
         world = self._world
         ids = np.arange(world.n_envs) if envs is None else envs
-        shots = [self._shot(view) for view in views if view.caches]
+        shots = [self._make_shot(view) for view in views if view.caches]
         if not shots or not len(ids):
             return
         fields = [
-            (name, values.numpy(force=True)) for name, values in world.expanded.items() if name.startswith(_FIELDS)
+            (name, values.numpy(force=True))
+            for name, values in world.expanded.items()
+            if name.startswith(_VISUAL_FIELDS)
         ]
-        several = len(ids) < len(self._threads)  # then one env keeps several threads busy
-        parts = [[shot] for shot in shots] if several else [shots]
+        # with fewer envs than threads, the cameras of one env are distributed over several threads
+        parts = [[shot] for shot in shots] if len(ids) < len(self._threads) else [shots]
         work = iter([(int(env), part) for env in ids for part in parts])
-        mocap = None if self._mocap is None else tuple(one.numpy(force=True) for one in self._mocap)
+        mocap = None
+        if self._mocap is not None:
+            mocap = (self._mocap[0].numpy(force=True), self._mocap[1].numpy(force=True))
         done: SimpleQueue[BaseException | None] = SimpleQueue()
-        job = DrawJob(work, self._qpos.numpy(force=True), mocap, fields, done)  # type: ignore[arg-type]
-        for _, tasks in self._threads:
-            tasks.put(job)
+        job = DrawJob(work, self._qpos.numpy(force=True), mocap, fields, done)
+        for _, jobs in self._threads:
+            jobs.put(job)
         problems = [problem for _ in self._threads if (problem := done.get()) is not None]
         if problems:
             raise problems[0]
-        if world.device.type != "cpu":
-            for view in views:
-                for image in view.caches.values():
-                    self._upload(image, envs)
+        self._targets.upload(views, envs)
 
-    def _shot(self, view: CameraView) -> Shot:
+    def _make_shot(self, view: CameraView) -> Shot:
         fx, fy, cx, cy = (value.numpy(force=True) for value in (view.fx, view.fy, view.cx, view.cy))
         sides = np.stack([-cx / fx, (view.width - cx) / fx, (cy - view.height) / fy, cy / fy], 1) * view.near
-        images = {name: self._on_host(image) for name, image in view.caches.items()}
-        position, turned = view.position.numpy(force=True), view.rotation.numpy(force=True)
-        return Shot(view.width, view.height, view.near, view.far, position, turned, sides, images)
-
-    def _on_host(self, image: torch.Tensor) -> np.ndarray:
-        """Where threads write an image: into itself, or where it is on a GPU, into a copy that is kept."""
-        if image.device.type == "cpu":
-            return image.numpy()
-        key = image.data_ptr()
-        if key not in self._host:
-            self._host[key] = torch.zeros(image.shape, dtype=image.dtype, pin_memory=True).numpy()
-        return self._host[key]
-
-    def _upload(self, image: torch.Tensor, envs: np.ndarray | None) -> None:
-        host = torch.from_numpy(self._host[image.data_ptr()])
-        if envs is None:
-            image.copy_(host)
-        else:
-            index = torch.from_numpy(envs.astype(np.int64))
-            image[index.to(image.device)] = host[index].to(image.device)
+        images = {name: self._targets.array(image) for name, image in view.caches.items()}
+        position, rotation = view.position.numpy(force=True), view.rotation.numpy(force=True)
+        return Shot(view.width, view.height, view.near, view.far, position, rotation, sides, images)
 
     def close(self) -> None:
         _OPEN.discard(self)
         _stop(self._threads)
-        self._host.clear()
+        self._targets.clear()
+
+
+# -- memory that the threads write to ---------------------------------------------------------------------------------
+
+
+class _ImageTargets(Protocol):
+    """Host memory for the images of the views, and its way to their device."""
+
+    def array(self, image: torch.Tensor) -> np.ndarray:
+        """Return the array that threads write an image to."""
+        ...
+
+    def upload(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
+        """Copy the images of these envs (None: all) to their device."""
+        ...
+
+    def clear(self) -> None:
+        """Free the memory."""
+        ...
+
+
+class _HostTargets:
+    """For images on the CPU: threads write to them directly."""
+
+    def array(self, image: torch.Tensor) -> np.ndarray:
+        return image.numpy()
+
+    def upload(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass
+
+
+class _StagedTargets:
+    """For images on a GPU: threads write to pinned host memory, which is kept and then copied."""
+
+    def __init__(self) -> None:
+        self._staged: dict[int, np.ndarray] = {}
+
+    def array(self, image: torch.Tensor) -> np.ndarray:
+        key = image.data_ptr()
+        if key not in self._staged:
+            self._staged[key] = torch.zeros(image.shape, dtype=image.dtype, pin_memory=True).numpy()
+        return self._staged[key]
+
+    def upload(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
+        for view in views:
+            for image in view.caches.values():
+                host = torch.from_numpy(self._staged[image.data_ptr()])
+                if envs is None:
+                    image.copy_(host)
+                else:
+                    index = torch.from_numpy(envs.astype(np.int64))
+                    image[index.to(image.device)] = host[index].to(image.device)
+
+    def clear(self) -> None:
+        self._staged.clear()
 
 
 # -- threads ----------------------------------------------------------------------------------------------------------
@@ -147,24 +195,28 @@ def _close_all() -> None:
         renderer.close()
 
 
-def _stop(threads: list[tuple[threading.Thread, SimpleQueue[DrawJob | None]]]) -> None:
-    """End threads, which free what they hold."""
-    for _, tasks in threads:
-        tasks.put(None)
+def _stop(threads: list[tuple[threading.Thread, JobQueue]]) -> None:
+    """Stop threads, which free their contexts."""
+    for _, jobs in threads:
+        jobs.put(None)
     for thread, _ in threads:
         if thread is not threading.current_thread():
             thread.join()
     threads.clear()
 
 
-def _try_opengl() -> None:
-    """Make sure, once, that a context can be made here."""
+def _check_opengl() -> None:
+    """Check once that an OpenGL context can be created here.
+
+    Raises:
+        DeviceError: it cannot.
+    """
     if _works.is_set():
         return
 
     problems: list[BaseException] = []
 
-    def attempt() -> None:  # in a thread of its own: the context that the caller may have stays current
+    def attempt() -> None:  # in its own thread, so that a context of the caller stays current
         try:
             make_context(16, 16)[0].free()
         except DeviceError as error:
@@ -175,7 +227,7 @@ def _try_opengl() -> None:
     thread.join()
     if problems:
         raise problems[0]
-    # registered after MuJoCo's own, so that it runs before the display is gone
+    # registered after MuJoCo's own handler, so that it runs first, before the display is closed
     atexit.register(_close_all)
     _works.set()
 
@@ -184,30 +236,30 @@ _FIRST_DRAWING = threading.Lock()
 
 
 def _serve(
-    tasks: SimpleQueue[DrawJob | None],
+    jobs: JobQueue,
     started: SimpleQueue[str | BaseException],
     model: mujoco.MjModel,
     size: tuple[int, int],
     far: float,
-    look: RenderSettings,
+    settings: RenderSettings,
 ) -> None:
-    """What a thread does: hold a canvas, and paint on it until told to stop."""
+    """Body of a thread: create a canvas, and draw jobs on it until None arrives."""
     try:
-        canvas = Canvas(model, size, far, look)
+        canvas = Canvas(model, size, far, settings)
     except BaseException as error:
         started.put(error)
         return
-    started.put(canvas.about)
-    fresh = True
+    started.put(canvas.runs_on)
+    is_first = True
     try:
-        while (job := tasks.get()) is not None:
+        while (job := jobs.get()) is not None:
             try:
                 for env, shots in job.work:
                     # Software OpenGL compiles shaders at the first drawing. One thread at a time: with Mesa 22.3, two
                     # threads in their first drawing once ended the process (a segmentation fault in mjr_render).
-                    with _FIRST_DRAWING if fresh else contextlib.nullcontext():
-                        canvas.paint(job, env, shots)
-                    fresh = False
+                    with _FIRST_DRAWING if is_first else contextlib.nullcontext():
+                        canvas.draw_env(job, env, shots)
+                    is_first = False
                 problem: BaseException | None = None
             except BaseException as error:
                 problem = error
