@@ -85,7 +85,7 @@ def uniform(w):
 
 
 def low_pass(bandwidth, order, dt):
-    """Return the bilinear transform of a first-order low-pass, or second-order Butterworth, at ``bandwidth`` Hz."""
+    """Return coefficients of a first-order or Butterworth low-pass filter, by the bilinear transform."""
     if bandwidth is None or bandwidth * dt > 0.45:
         return None
     k = np.tan(np.pi * bandwidth * dt)
