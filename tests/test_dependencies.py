@@ -26,6 +26,8 @@ EXTRAS = {
 """Start of a path in the package -> the extras whose distributions it may import, besides those of the core."""
 BUNDLED = {"drjit": "mitsuba", "pydantic-core": "pydantic"}
 """Imported but not declared, since the declared distribution on the right requires one exact version of it."""
+TYPES_ONLY = {"typing-extensions"}
+"""Imported for type checkers only (``if TYPE_CHECKING``), which bring it along."""
 NOT_IMPORTED = {"tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it"}
 """Declared but not imported by name -> why. The tools of the extras test and dev are not checked."""
 
@@ -56,6 +58,8 @@ def imported() -> Iterator[tuple[str, str]]:
 def test_imports_are_declared():
     groups = declared()
     for file, name in imported():
+        if name in TYPES_ONLY:
+            continue
         extras = [extra for start, extras in EXTRAS.items() if file.startswith(start) for extra in extras]
         allowed = groups[None].union(*(groups[extra] for extra in extras))
         name = BUNDLED.get(name, name)
