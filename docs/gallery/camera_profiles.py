@@ -108,10 +108,8 @@ def profiles() -> None:
     path = PICTURES / "camera_profiles.png"
     figure.savefig(path, dpi=90)
     plt.close(figure)
-    few = (
-        Image.open(path).convert("RGB").quantize(200, dither=Image.Dither.NONE)
-    )  # fewer colours, because noise does not compress
-    few.save(path, optimize=True)
+    # fewer colours, because noise does not compress
+    Image.open(path).convert("RGB").quantize(200, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

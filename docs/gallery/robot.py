@@ -133,9 +133,8 @@ def gps() -> None:
         receiver.set(visible=not 500 < step < 650)
         scene.step()
         reading, (position, _) = receiver.read(), drone.get_pose()
-        north = (
-            math.radians(reading.latitude.item() - 47.0) * 6_369_354
-        )  # radius of curvature of the meridian at that latitude
+        # 6,369,354 m is the radius of curvature of the meridian at that latitude
+        north = math.radians(reading.latitude.item() - 47.0) * 6_369_354
         east = math.radians(reading.longitude.item() - 8.0) * 6_390_000 * math.cos(math.radians(47.0))
         rows.append([*position[0, :2].tolist(), east, north, reading.fix.item()])
     x, y, east, north, fix = np.array(rows).T
