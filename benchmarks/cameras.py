@@ -1,4 +1,4 @@
-"""Cameras: reading 3 of them in 64 envs against bare calls of MuJoCo's renderer, and a read that renders nothing.
+"""Cameras: reading 3 of them in 64 envs, compared with bare calls of MuJoCo's renderer, and reading stored images.
 
 .venv/bin/python benchmarks/cameras.py [--json out/cameras.json]
 """
@@ -25,7 +25,7 @@ VIEWS = {"front": (2.5, 0, 1.5), "side": (0, -2.5, 1.2), "above": (0.1, 0, 3.5)}
 
 
 def table(size: int, outputs: tuple[str, ...]) -> tuple[sn.Scene, list[Any]]:
-    """A floor with 28 boxes, balls and capsules that fall on it, and three cameras."""
+    """Build a floor on which 28 boxes, balls and capsules fall, and three cameras."""
     scene = sn.Scene(dt=0.01, substeps=1)
     scene.add_object(sn.Plane())
     rng = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def table(size: int, outputs: tuple[str, ...]) -> tuple[sn.Scene, list[Any]]:
 
 
 def bare(scene: sn.Scene, cameras: list[Any], depth: bool) -> Callable[[], None]:
-    """The same frames by MuJoCo's calls alone: one scene update an env, then drawing and reading each camera."""
+    """Return a function that draws the same frames with MuJoCo's calls: one scene update per env, then each camera."""
     threads, own = len(os.sched_getaffinity(0)), threading.local()
     views = [camera.view for camera in cameras]
     size, qpos, model = views[0].width, scene.world.bind("qpos").numpy(), scene.model
@@ -67,7 +67,7 @@ def bare(scene: sn.Scene, cameras: list[Any], depth: bool) -> Callable[[], None]
         own.rgb = np.zeros((size, size, 3), np.uint8)
         own.levels = np.zeros((size, size), np.float32) if depth else None
 
-    def some(first: int) -> None:
+    def draw_share(first: int) -> None:
         for env in range(first, ENVS, threads):
             own.data.qpos[:] = qpos[env]
             mujoco.mj_kinematics(model, own.data)
@@ -82,30 +82,30 @@ def bare(scene: sn.Scene, cameras: list[Any], depth: bool) -> Callable[[], None]
                 mujoco.mjr_readPixels(own.rgb, own.levels, area, own.pixels)
 
     pool = ThreadPoolExecutor(threads, initializer=prepare)
-    return lambda: list(pool.map(some, range(threads)))  # type: ignore[return-value]
+    return lambda: list(pool.map(draw_share, range(threads)))  # type: ignore[return-value]
 
 
 def against_bare(report: Report) -> None:
-    """Reading three cameras in all envs."""
+    """Compare reading three cameras in all envs with bare calls."""
     for size in (84, 224):
         for outputs in (("rgb",), ("rgb", "depth")):
             scene, cameras = table(size, outputs)
             scene.step(20)
 
             def ours(scene: sn.Scene = scene, cameras: list[Any] = cameras) -> None:
-                scene.world.changes.mark()  # as if a step had been made
+                scene.world.changes.mark()  # as after a step
                 for camera in cameras:
                     camera.read()
 
             times = interleave({"ours": ours, "bare": bare(scene, cameras, "depth" in outputs)}, rounds=7, calls=1)
             what = f"{size} x {size} {' + '.join(outputs)}"
-            report.add(f"3 cameras x {ENVS} envs, {what}", min(times["ours"]) / ENVS / 3 * 1e3, "ms an image")
-            report.add("  bare calls of the renderer", min(times["bare"]) / ENVS / 3 * 1e3, "ms an image")
+            report.add(f"3 cameras x {ENVS} envs, {what}", min(times["ours"]) / ENVS / 3 * 1e3, "ms per image")
+            report.add("  bare calls of the renderer", min(times["bare"]) / ENVS / 3 * 1e3, "ms per image")
             report.add("  ours / bare", ratio(times, "ours", "bare"), "x", 1.1)
 
 
 def cached(report: Report) -> None:
-    """A read of an image that is up to date."""
+    """Time reads of images that are up to date."""
     scene, cameras = table(84, ("rgb", "depth"))
     scene.step()
     cameras[0].read()
@@ -114,13 +114,13 @@ def cached(report: Report) -> None:
     report.add("cached read_ground_truth()", min(times["truth"]) * 1e6, "us", 5.0)
     bare_scene, _ = table(84, ("rgb",))
     steps = interleave({"step": bare_scene._sensing.step}, rounds=20, calls=500)  # type: ignore[union-attr]
-    report.add("what cameras that nobody reads take of a step", min(steps["step"]) * 1e6, "us")
+    report.add("time per step of cameras that are not read", min(steps["step"]) * 1e6, "us")
 
 
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     report = Report("cameras", ("mujoco", "torch", "numba"))
     cached(report)

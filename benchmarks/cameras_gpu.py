@@ -1,9 +1,10 @@
-"""Cameras on one CUDA device: reading one in many envs against bare calls of MuJoCo Warp's ray tracer.
+"""Cameras on one CUDA device: reading one in many envs, compared with bare calls of MuJoCo Warp's ray tracer.
 
 .venv/bin/python benchmarks/cameras_gpu.py [--json out/cameras_gpu.json]
 .venv/bin/python benchmarks/cameras_gpu.py --device cpu --envs 2
 
-The second walks through it without a GPU, where its figures mean little: there ours uses several threads.
+The second command runs the script without a GPU. Its figures mean little, because our renderer uses several threads
+there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SIZE, FOV, EYE, TARGET = 84, 60.0, (2.2, -1.6, 1.6), (0.0, 0.0, 0.4)
 
 
 def model_camera() -> str:
-    """The camera as an element of the model, which is what bare calls draw."""
+    """Return the camera as an element of the model, for bare calls."""
     turned = look_at(torch.tensor(EYE), torch.tensor(TARGET), torch.tensor([0.0, 0, 1])).numpy()
     axes = " ".join(f"{value:.9g}" for value in (*turned[:, 0], *turned[:, 1]))
     pos = " ".join(str(value) for value in EYE)
@@ -40,7 +41,7 @@ def model_camera() -> str:
 
 
 def table(n_envs: int, device: str, quality: str) -> tuple[sn.Scene, Any]:
-    """A floor with 20 boxes, balls and capsules on it, three boxes that fall, and a camera."""
+    """Build a floor with 20 boxes, balls and capsules, three boxes that fall, and a camera."""
     scene = sn.Scene(dt=0.01, substeps=2, sky=((0.5, 0.6, 0.8), (0.1, 0.2, 0.4)))
     scene.add_object(sn.Plane())
     rng = np.random.default_rng(0)
@@ -64,7 +65,7 @@ def table(n_envs: int, device: str, quality: str) -> tuple[sn.Scene, Any]:
 
 
 class Bare:
-    """The same frames by MuJoCo Warp's calls alone, on the same arrays of the engine."""
+    """Draws the same frames with MuJoCo Warp's calls, on the same arrays of the engine."""
 
     def __init__(self, scene: sn.Scene, quality: str) -> None:
         world: Any = scene.world
@@ -75,7 +76,7 @@ class Bare:
         n_envs = scene.n_envs
         if hasattr(world, "m"):
             self.m, self.d = world.m, world.d
-        else:  # walking through: the engine's arrays are MuJoCo's
+        else:  # without a GPU, the engine's arrays are MuJoCo's
             self.m = mjw.put_model(scene.model)
             self.d = SimpleNamespace(nworld=n_envs, flexvert_xpos=wp.zeros((n_envs, 0), dtype=wp.vec3))
             for name in ("geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir"):
@@ -95,7 +96,7 @@ class Bare:
         self.depth = wp.zeros((n_envs, SIZE, SIZE), dtype=float)
 
     def render(self) -> None:
-        """Into the tracer's packed buffers."""
+        """Render into the tracer's packed buffers."""
         self.run(self._render)
 
     def _render(self) -> None:
@@ -103,7 +104,7 @@ class Bare:
         mjw.render(self.m, self.d, self.rc)
 
     def images(self) -> None:
-        """And from there into images, as its own helpers do that."""
+        """Render, and unpack the buffers into images with MuJoCo Warp's helpers."""
         self.run(self._images)
 
     def _images(self) -> None:
@@ -118,7 +119,7 @@ def _on_cpu(body: Callable[[], None]) -> None:
 
 
 def seconds(call: Callable[[], Any], device: str, repeats: int) -> float:
-    """Median seconds that a call takes, on a GPU by its own clock."""
+    """Return the median duration of a call, s; on a GPU by its own clock."""
     times = []
     for _ in range(repeats):
         if device == "cpu":
@@ -137,7 +138,7 @@ def seconds(call: Callable[[], Any], device: str, repeats: int) -> float:
 
 
 def host_seconds(call: Callable[[], Any], device: str) -> float:
-    """Median seconds that a call keeps the host, the device being idle before it."""
+    """Return the median time that a call occupies the host, s; the device is idle before it."""
     times = []
     for _ in range(20):
         if device != "cpu":
@@ -149,18 +150,18 @@ def host_seconds(call: Callable[[], Any], device: str) -> float:
 
 
 def against_bare(report: Report, device: str, n_envs: int, quality: str) -> None:
-    """One camera, RGB and depth."""
+    """Compare reading RGB and depth of one camera with bare calls."""
     scene, camera = table(n_envs, device, quality)
     bare = Bare(scene, quality)
 
     def ours() -> None:
-        scene.world.changes.mark()  # as if a step had been made
+        scene.world.changes.mark()  # as after a step
         camera.read()
 
     for call in (ours, bare.render, bare.images):
         for _ in range(3):
             call()
-    same_frames(camera, bare)
+    check_same_frames(camera, bare)
     rounds = [[seconds(call, device, 7) for call in (ours, bare.render, bare.images)] for _ in range(7)]
     mine, traced, unpacked = (statistics.median(one) for one in zip(*rounds, strict=True))
     what = f"{n_envs} envs, {SIZE} x {SIZE} rgb + depth, {quality}"
@@ -175,8 +176,8 @@ def against_bare(report: Report, device: str, n_envs: int, quality: str) -> None
     scene.close()
 
 
-def same_frames(camera: Any, bare: Bare) -> None:
-    """Make sure that both draw the same thing."""
+def check_same_frames(camera: Any, bare: Bare) -> None:
+    """Check that both draw the same images."""
     bare.images()
     depth = camera.read().depth
     traced = wp.to_torch(bare.rc.depth_data).reshape(depth.shape).to(depth.device)
@@ -190,9 +191,9 @@ def same_frames(camera: Any, bare: Bare) -> None:
 def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    parser.add_argument("--device", default="cuda", help="cpu: only to walk through it")
-    parser.add_argument("--envs", type=int, nargs="+", default=[1024, 8192])
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--device", default="cuda", help="cpu runs the script without a GPU; its figures mean little")
+    parser.add_argument("--envs", type=int, nargs="+", default=[1024, 8192], help="numbers of envs")
     arguments = parser.parse_args()
     report = Report("Cameras on the GPU", ())
     if arguments.device != "cpu":

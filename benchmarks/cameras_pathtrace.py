@@ -84,7 +84,7 @@ def frames(report: Report) -> None:
 
     times = interleave({"ours": ours, "bare": bare(camera)}, rounds=9, calls=2)
     report.add(f"bare Mitsuba, {SIDE} x {SIDE}, {SAMPLES} samples, 29 geoms", min(times["bare"]) * 1e3, "ms")
-    report.add("  step, what moved, light and tones / bare", ratio(times, "ours", "bare"), "x", 1.3)
+    report.add("  step, scene update, tracing and tone mapping / bare", ratio(times, "ours", "bare"), "x", 1.3)
     report.add("  " + camera.renderer_choice.why, min(times["ours"]) * 1e3, "ms")
 
 

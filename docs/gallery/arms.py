@@ -1,4 +1,7 @@
-"""Draws the picture of the arms in docs/robots.md."""
+"""Draw docs/pictures/arms.png, the picture of the arms in docs/robots.md.
+
+.venv/bin/python docs/gallery/arms.py
+"""
 
 from pathlib import Path
 
@@ -11,7 +14,7 @@ PICTURE = Path(__file__).parent.parent / "pictures" / "arms.png"
 
 
 def portraits() -> None:
-    """All arms side by side, each on a table that fits it."""
+    """Draw all arms side by side, each at a suitable height."""
     scene = sn.Scene(sky=((0.75, 0.82, 0.9), (0.95, 0.95, 0.95)))
     scene.add_terrain(sn.Box(size=(8, 8, 0.1), rgba=(0.62, 0.6, 0.57, 1)), name="floor", pos=(0, 0, -0.05))
     for name, spot, size in (("a", 1.55, 0.7), ("b", -1.6, 1.1)):

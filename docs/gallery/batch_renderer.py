@@ -1,4 +1,4 @@
-"""Draws docs/pictures/batch_renderer.png: the ray tracer's qualities beside OpenGL, and one camera in four envs.
+"""Draw docs/pictures/batch_renderer.png: the qualities of the ray tracer beside OpenGL, and one camera in four envs.
 
 .venv/bin/python docs/gallery/batch_renderer.py
 """
@@ -15,7 +15,7 @@ PICTURES = Path(__file__).parent.parent / "pictures"
 
 
 def still_life(renderer: str, quality: str, n_envs: int = 1) -> tuple[sn.Scene, sn.Module]:
-    """A few shapes under two lamps, and a camera."""
+    """Build a few shapes under two lamps, and a camera."""
     scene = sn.Scene(sky=((0.5, 0.65, 0.85), (0.9, 0.9, 0.95)))
     scene.add_object(sn.Plane(rgba=(0.5, 0.52, 0.55, 1)))
     scene.add_object(
@@ -44,10 +44,10 @@ def main() -> None:
         scene.close()
     scene, camera = still_life("batch", "high", n_envs=4)
     rng = np.random.default_rng(4)
-    places = np.concatenate([rng.uniform(-0.3, 0.3, (4, 2)), np.full((4, 1), 0.161)], 1)
-    scene["ball"].set_pose(pos=places)
+    positions = np.concatenate([rng.uniform(-0.3, 0.3, (4, 2)), np.full((4, 1), 0.161)], 1)
+    scene["ball"].set_pose(pos=positions)
     colours = scene.world.expand("geom_rgba")
-    colours[:, 1:, :3] = torch.from_numpy(rng.uniform(0.2, 0.9, (4, colours.shape[1] - 1, 3)))  # but for the floor
+    colours[:, 1:, :3] = torch.from_numpy(rng.uniform(0.2, 0.9, (4, colours.shape[1] - 1, 3)))  # except the floor
     scene.forward()
     for env, axis in enumerate(axes[1]):
         axis.imshow(camera.read().rgb[env])

@@ -1,4 +1,4 @@
-"""The pictures of docs/camera_pathtrace.md: one scene, drawn by the rasterizer and by the path tracer, and denoised.
+"""Draw the pictures of docs/camera_pathtrace.md: one scene by the rasterizer and by the path tracer, and denoised.
 
 .venv/bin/python docs/gallery/camera_pathtrace.py
 """
@@ -60,7 +60,7 @@ VIEW: dict[str, Any] = {"pos": (1.65, -1.55, 0.95), "lookat": (0.05, -0.05, 0.27
 
 
 def room(*cameras: sn.Camera) -> list[Any]:
-    """Build the bench in the light of an area light and the sky, and return its cameras."""
+    """Build the bench, lit by an area light and the sky, and return its cameras."""
     scene = sn.Scene(sky=((0.42, 0.55, 0.75), (0.55, 0.52, 0.48)))
     scene.add_object(BENCH, name="bench")
     scene.add_light(type="area", pos=(1.3, -1.0, 2.2), lookat=(0, 0, 0.2), radius=0.35, color=(1, 0.93, 0.82))
@@ -70,26 +70,26 @@ def room(*cameras: sn.Camera) -> list[Any]:
 
 
 def photo(uuid: str, **options: Any) -> sn.RaytracerCamera:
-    """The camera of the path tracer."""
+    """Return the options of a path-traced camera."""
     return sn.RaytracerCamera(uuid=uuid, environment_multiplier=0.45, **(VIEW | options))
 
 
 def photographs(samples: int = 256, size: tuple[int, int] = (400, 320)) -> list[np.ndarray]:
-    """The bench by the rasterizer, and by the path tracer."""
+    """Return images of the bench by the rasterizer and by the path tracer."""
     raster = sn.RasterizerCamera(uuid="raster", quality="high", resolution=size, **VIEW)
     cameras = room(raster, photo("photo", samples=samples, denoise=True, resolution=size))
     return [camera.read().rgb[0].numpy() for camera in cameras]
 
 
 def denoisers(samples: int = 16, reference: int = 256, size: tuple[int, int] = (224, 224)) -> list[np.ndarray]:
-    """The bench by few samples, by as many with each denoiser, and by many samples."""
+    """Return images of the bench with few samples, with each denoiser, and with many samples."""
     choices = ((samples, False), (samples, "atrous"), (samples, "oidn"), (reference, False))
     cameras = [photo(f"{n} {how}", samples=n, denoise=how, resolution=size) for n, how in choices]
     return [camera.read().rgb[0].numpy() for camera in room(*cameras)]
 
 
 def save(images: list[np.ndarray], name: str) -> None:
-    """Write images side by side."""
+    """Write images side by side to a file."""
     gap = np.full((images[0].shape[0], 6, 3), 255, np.uint8)
     row = [piece for image in images for piece in (image, gap)][:-1]
     picture = Image.fromarray(np.concatenate(row, 1))
@@ -97,7 +97,7 @@ def save(images: list[np.ndarray], name: str) -> None:
 
 
 def main() -> None:
-    """Draw them."""
+    """Draw both pictures."""
     save(photographs(), "pathtrace.png")
     save(denoisers(), "pathtrace_denoise.png")
 

@@ -1,4 +1,7 @@
-"""Draws the picture of docs/camera_profiles.md: one scene through every named profile."""
+"""Draw docs/pictures/camera_profiles.png: one scene through every named profile.
+
+.venv/bin/python docs/gallery/camera_profiles.py
+"""
 
 import math
 import os
@@ -15,9 +18,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from sensorium.cameras.imager.imager import Imager
-from sensorium.cameras.imager.lens import Intrinsics, Margins
-from sensorium.cameras.imager.profile import CameraProfile
+from sensorium.cameras.imager import CameraProfile, Imager, Intrinsics, Margins
 
 PICTURES = Path(__file__).parent.parent / "pictures"
 WIDTH, HEIGHT = 320, 240
@@ -44,9 +45,9 @@ SCENE = """
 
 
 def render(fov: float, margins: Margins) -> tuple[torch.Tensor, torch.Tensor, Intrinsics]:
-    """Colour and depth of the scene with so many pixels beyond the image, and the image's intrinsics."""
+    """Return colour and depth of the scene with overscan margins, and the intrinsics of the image without them."""
     focal = HEIGHT / 2 / math.tan(math.radians(fov) / 2)
-    above = max(margins)  # MuJoCo's camera is symmetric, so render square margins and cut
+    above = max(margins)  # MuJoCo's camera is symmetric, so render equal margins and crop
     spec = mujoco.MjSpec.from_string(SCENE)
     tall = HEIGHT + 2 * above
     camera = spec.worldbody.add_camera(pos=(0, -1.7, 1.0), fovy=2 * math.degrees(math.atan(tall / 2 / focal)))
@@ -66,7 +67,7 @@ def render(fov: float, margins: Margins) -> tuple[torch.Tensor, torch.Tensor, In
 
 
 def photograph(profile: CameraProfile, fov: float) -> tuple[np.ndarray, np.ndarray]:
-    """Measured colour and depth."""
+    """Return measured colour and depth."""
     _, _, intrinsics = render(fov, Margins(0, 0, 0, 0))
     margins = profile.overscan(intrinsics, (WIDTH, HEIGHT))
     color, depth, _ = render(fov, margins)
@@ -78,7 +79,7 @@ def photograph(profile: CameraProfile, fov: float) -> tuple[np.ndarray, np.ndarr
 
 
 def profiles() -> None:
-    """Clean, and through each profile; below, depth and details."""
+    """Draw images without a profile and with each profile, and below them depth and details."""
     clean, depth = photograph(CameraProfile(), 58)
     rgbd, ranged = photograph(CameraProfile.named("rgbd"), 58)
     action, _ = photograph(CameraProfile.named("action"), 85)
@@ -107,8 +108,8 @@ def profiles() -> None:
     path = PICTURES / "camera_profiles.png"
     figure.savefig(path, dpi=90)
     plt.close(figure)
-    few = Image.open(path).convert("RGB").quantize(200, dither=Image.Dither.NONE)  # noise does not compress
-    few.save(path, optimize=True)
+    # fewer colours, because noise does not compress
+    Image.open(path).convert("RGB").quantize(200, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

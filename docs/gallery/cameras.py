@@ -1,4 +1,7 @@
-"""Draws the picture of docs/cameras.md into docs/pictures. Run from anywhere: python docs/gallery/cameras.py"""
+"""Draw docs/pictures/cameras.png: all outputs of a camera, and a camera on a hand.
+
+.venv/bin/python docs/gallery/cameras.py
+"""
 
 from pathlib import Path
 
@@ -29,7 +32,7 @@ ARM = """
 
 
 def table(**options) -> sn.Scene:
-    """An arm that bends over a few things, in the light of a low sun."""
+    """Return a scene with an arm that bends over a few objects, lit by a low sun."""
     scene = sn.Scene(**{"dt": 0.01, "gravity": (0, 0, 0), "sky": ((0.35, 0.55, 0.85), (0.85, 0.88, 0.92)), **options})
     scene.add_light("directional", pos=(-1, 1, 3), direction=(0.6, -0.5, -1))
     scene.add_object(sn.Plane(rgba=(0.62, 0.6, 0.56, 1)))
@@ -48,7 +51,7 @@ def table(**options) -> sn.Scene:
 
 
 def main() -> None:
-    """All outputs of a camera in the room, and what the one on the hand sees through a real lens."""
+    """Draw all outputs of a camera in the room, and images of one on the hand without and with a profile."""
     scene = table()
     room = scene.add_sensor(
         sn.Camera(

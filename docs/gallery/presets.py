@@ -1,4 +1,4 @@
-"""Draws docs/pictures/presets.png: the Allan deviation of the gyroscopes among the presets, at rest.
+"""Draw docs/pictures/presets.png: the Allan deviation of the preset gyroscopes at rest.
 
 .venv/bin/python docs/gallery/presets.py
 """
@@ -16,7 +16,7 @@ DT, SECONDS, ENVS = 0.05, 3000, 32
 
 
 def readings(name: str) -> np.ndarray:
-    """Rates at rest in °/s, (steps, series)."""
+    """Return measured rates at rest in °/s, (steps, series)."""
     scene = sn.Scene(dt=DT, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Sphere(), name="ball", free=True)
     options = sn.presets.imu(name, link="ball", rate=None, gyro_resolution=0.0, gyro_correlation_time=200.0)
@@ -30,12 +30,13 @@ def readings(name: str) -> np.ndarray:
 
 
 def allan_deviation(signal: np.ndarray, m: int) -> float:
-    """Overlapping Allan deviation at averages of m samples."""
+    """Return the overlapping Allan deviation for averages over m samples."""
     phase = np.cumsum(np.concatenate([np.zeros((1, signal.shape[1])), signal]), axis=0)
     return math.sqrt(((phase[2 * m :] - 2 * phase[m:-m] + phase[: -2 * m]) ** 2).mean() / 2) / m
 
 
 def main() -> None:
+    """Draw the picture."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     spans = np.unique(np.geomspace(1, SECONDS / DT / 4, 40).astype(int))

@@ -1,4 +1,7 @@
-"""Draws the pictures of docs/sensors/rays.md into docs/pictures. Run from anywhere: python docs/gallery/rays.py"""
+"""Draw the pictures of docs/sensors/rays.md.
+
+.venv/bin/python docs/gallery/rays.py
+"""
 
 import math
 from pathlib import Path
@@ -16,7 +19,7 @@ INK, TRUTH, MEASURED = "#30343b", "#9aa3ad", "#c8502d"
 
 
 def hall(**options) -> sn.Scene:
-    """A hall of 8 x 6 m with pillars, crates and a ball."""
+    """Return a scene with a hall of 8 x 6 m with pillars, crates and a ball."""
     scene = sn.Scene(**{"dt": 0.01, "gravity": (0, 0, 0), **options})
     scene.add_object(sn.Plane())
     for x, y, sx, sy in ((4.1, 0, 0.2, 6.4), (-4.1, 0, 0.2, 6.4), (0, 3.1, 8.4, 0.2), (0, -3.1, 8.4, 0.2)):
@@ -30,7 +33,7 @@ def hall(**options) -> sn.Scene:
 
 
 def lidar() -> None:
-    """Truth and measurement from above, and what a scanning head makes of a hall in which its robot drives a curve."""
+    """Draw ground truth and measurement from above, and the distortion of a scan while the robot drives a curve."""
     scene = hall()
     scan = scene.add_sensor(
         sn.Lidar(
@@ -70,7 +73,7 @@ def lidar() -> None:
 
 
 def curve(scan_rate: float | None) -> np.ndarray:
-    """The hall after one revolution of 0.1 s, in the frame of a lidar that turns and drives."""
+    """Return the points of one revolution of 0.1 s, in the frame of a lidar that turns and drives."""
     scene = hall(dt=0.001, substeps=1)
     pattern = sn.RingPattern(n_points=720)
     scan = scene.add_sensor(sn.Lidar(link="base", scan_rate=scan_rate, no_hit=float("nan"), pattern=pattern))
@@ -82,7 +85,7 @@ def curve(scan_rate: float | None) -> np.ndarray:
 
 
 def images() -> None:
-    """A depth image, and the heights under a robot at a flight of steps."""
+    """Draw a depth image, and a height scan of a stair."""
     scene = hall()
     camera = scene.add_sensor(
         sn.DepthCamera(link="base", pos=(0, 0, 0.3), euler=(0, 0.15, 0), width=160, height=100, fov=90)
@@ -119,6 +122,7 @@ def images() -> None:
 
 
 def save(figure: plt.Figure, name: str) -> None:
+    """Write a figure to docs/pictures."""
     PICTURES.mkdir(exist_ok=True)
     figure.tight_layout()
     figure.savefig(PICTURES / f"{name}.png", dpi=90)
@@ -126,6 +130,7 @@ def save(figure: plt.Figure, name: str) -> None:
 
 
 def main() -> None:
+    """Draw both pictures."""
     lidar()
     images()
 

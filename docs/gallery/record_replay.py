@@ -1,4 +1,4 @@
-"""Draws docs/pictures/record_replay.png: a drive that was recorded without images, seen again by cameras old and new.
+"""Draw docs/pictures/record_replay.png: a drive recorded without images, replayed with recorded and new cameras.
 
 .venv/bin/python docs/gallery/record_replay.py
 """
@@ -21,7 +21,7 @@ STEPS, FRAMES = 1200, 4
 
 
 def record(folder: Path) -> None:
-    """A robot that drives about a room."""
+    """Record a robot that drives around a room."""
     scene = sn.Scene(dt=0.01)
     scene.add_module("room", sn.scenarios.Room(seed=3))
     robot = scene.add_module("robot", sn.robots.make("diffdrive"))
@@ -33,7 +33,7 @@ def record(folder: Path) -> None:
 
 
 def main() -> None:
-    """Record, replay, draw."""
+    """Record, replay, and draw the picture."""
     with tempfile.TemporaryDirectory() as name:
         record(Path(name) / "drive")
         above = sn.Camera(uuid="above", pos=(0, 0, 11), lookat=(0, 0.01, 0), resolution=(320, 240))

@@ -1,4 +1,7 @@
-"""Draws the pictures of docs/sensors/robot.md."""
+"""Draw the pictures of docs/sensors/robot.md.
+
+.venv/bin/python docs/gallery/robot.py
+"""
 
 import math
 from pathlib import Path
@@ -34,7 +37,7 @@ CART = """
 
 
 def figure(columns: int = 1, width: float = 8.2, height: float = 2.9):
-    """A figure of one row, and its axes."""
+    """Return a figure with one row of axes, and the axes."""
     made, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", squeeze=False)
     for axis in axes[0]:
         axis.grid(alpha=0.3)
@@ -42,13 +45,13 @@ def figure(columns: int = 1, width: float = 8.2, height: float = 2.9):
 
 
 def save(made, name: str) -> None:
-    """Write a picture."""
+    """Write a figure to docs/pictures."""
     made.savefig(PICTURES / f"{name}.png", dpi=90)
     plt.close(made)
 
 
 def wrench() -> None:
-    """A servo swings an arm: torque, force at the wrist, and that force without the tool."""
+    """Draw the torque of a servo that swings an arm, and the force at the wrist with and without tool compensation."""
     scene = sn.Scene(dt=0.01)
     arm = scene.add_robot(ARM, name="arm")
     torque = scene.add_sensor(sn.JointTorque(robot="arm", noise=0.1))
@@ -82,7 +85,7 @@ def wrench() -> None:
 
 
 def battery_clock() -> None:
-    """A battery under load, and clocks of several envs."""
+    """Draw a battery under load, and the clocks of several envs."""
     scene = sn.Scene(dt=0.02)
     arm = scene.add_robot(ARM, name="arm")
     battery = scene.add_sensor(
@@ -114,7 +117,7 @@ def battery_clock() -> None:
 
 
 def gps() -> None:
-    """A flight along a figure of eight, with a tunnel."""
+    """Draw GPS readings along a figure of eight with a tunnel."""
     scene = sn.Scene(dt=0.1, substeps=1, gravity=(0, 0, 0))
     drone = scene.add_object(sn.Box(), name="drone", pos=(0, 0, 30), free=True)
     options = sn.GPS(
@@ -130,7 +133,8 @@ def gps() -> None:
         receiver.set(visible=not 500 < step < 650)
         scene.step()
         reading, (position, _) = receiver.read(), drone.get_pose()
-        north = math.radians(reading.latitude.item() - 47.0) * 6_369_354  # the meridian's radius of curvature there
+        # 6,369,354 m is the radius of curvature of the meridian at that latitude
+        north = math.radians(reading.latitude.item() - 47.0) * 6_369_354
         east = math.radians(reading.longitude.item() - 8.0) * 6_390_000 * math.cos(math.radians(47.0))
         rows.append([*position[0, :2].tolist(), east, north, reading.fix.item()])
     x, y, east, north, fix = np.array(rows).T
@@ -155,7 +159,7 @@ def gps() -> None:
 
 
 def air_compass() -> None:
-    """A climb, and a full turn."""
+    """Draw a barometer during a climb, and a compass during a full turn."""
     scene = sn.Scene(dt=0.05, substeps=1, gravity=(0, 0, 0))
     drone = scene.add_object(sn.Box(), name="drone", free=True)
     air = scene.add_sensor(sn.Barometer(link="drone", origin_altitude=400.0, noise=4.0))
@@ -185,7 +189,7 @@ def air_compass() -> None:
 
 
 def odometry_flow() -> None:
-    """A cart in circles with a larger right wheel in mind, and a landing."""
+    """Draw the odometry of a cart in circles, with an error of the right wheel's radius, and the flow of a landing."""
     scene = sn.Scene(dt=0.02)
     scene.add_terrain(sn.Plane())
     cart = scene.add_robot(CART, name="cart")

@@ -1,4 +1,7 @@
-"""Draws the pictures of docs/scenarios.md and docs/robots.md."""
+"""Draw the pictures of docs/scenarios.md and docs/robots.md.
+
+.venv/bin/python docs/gallery/scenarios.py
+"""
 
 from pathlib import Path
 
@@ -16,7 +19,7 @@ COLOURS = ("tab:blue", "tab:orange", "tab:green")
 
 
 def drive(name: str, seed: int, seconds: float) -> tuple[sn.scenarios.Scenario, np.ndarray, list[list[np.ndarray]]]:
-    """The scenario, the tracks (steps, envs, 2) and the paths that were planned in each env."""
+    """Return the scenario, the tracks (steps, envs, 2), and the planned paths of each env."""
     scene = sn.Scene(dt=0.02)
     scene.add_module("room", sn.scenarios.Room(seed=seed))
     robot = scene.add_module("robot", sn.robots.make("diffdrive", rig=sn.robots.SensorRig()))
@@ -36,7 +39,7 @@ def drive(name: str, seed: int, seconds: float) -> tuple[sn.scenarios.Scenario, 
 
 
 def ways() -> None:
-    """A map, the paths that were planned on it and what was driven; and tracks of random acceleration."""
+    """Draw a map with planned and driven paths, and the tracks of random acceleration."""
     figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.7), layout="constrained")
     by_path, tracks, plans = drive("random-path", seed=6, seconds=50)
     _, wandering, _ = drive("random-acceleration", seed=6, seconds=50)
@@ -60,7 +63,7 @@ def ways() -> None:
 
 
 def portraits() -> None:
-    """Both robots in a room."""
+    """Draw both robots in a room."""
     scene = sn.Scene(sky=((0.75, 0.82, 0.9), (0.95, 0.95, 0.95)))
     scene.add_module("room", sn.scenarios.Room(seed=2, size=(6, 5), obstacles=0))
     scene.add_module("left", sn.robots.make("diffdrive", pos=(0, 0.4, 0), yaw=-0.3))

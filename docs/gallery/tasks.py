@@ -1,4 +1,7 @@
-"""Pictures of tasks: ``python docs/gallery/tasks.py``."""
+"""Draw docs/pictures/task_pick.png: four moments of the task pick_and_place.
+
+.venv/bin/python docs/gallery/tasks.py
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ PICTURES = Path(__file__).parent.parent / "pictures"
 
 
 def view(distance: float, azimuth: float = 140.0) -> mujoco.MjvCamera:
-    """A camera that looks at the table."""
+    """Return a camera that looks at the table."""
     camera = mujoco.MjvCamera()
     camera.lookat[:] = 0.45, 0.0, 0.55
     camera.distance, camera.azimuth, camera.elevation = distance, azimuth, -22
@@ -24,7 +27,7 @@ def view(distance: float, azimuth: float = 140.0) -> mujoco.MjvCamera:
 
 
 def pick() -> None:
-    """Four moments of picking and placing."""
+    """Draw four moments of picking and placing."""
     task = sn.tasks.make("pick_and_place", n_envs=1, seed=5)
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)

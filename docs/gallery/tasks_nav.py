@@ -1,4 +1,7 @@
-"""Draws the picture of docs/tasks_nav.md."""
+"""Draw docs/pictures/tasks_nav.png, the picture of docs/tasks_nav.md.
+
+.venv/bin/python docs/gallery/tasks_nav.py
+"""
 
 from pathlib import Path
 
@@ -17,7 +20,7 @@ ENVS, SEED = 3, 21
 
 
 def drive() -> tuple[sn.tasks.NavToObj, np.ndarray]:
-    """The task at its end, and the tracks (steps, envs, 2)."""
+    """Return the finished task, and the tracks (steps, envs, 2)."""
     task = sn.tasks.make("nav_to_obj", n_envs=ENVS, seed=SEED)
     planner = sn.policies.make("planner", task)
     task.register_policy(planner)
@@ -29,7 +32,7 @@ def drive() -> tuple[sn.tasks.NavToObj, np.ndarray]:
 
 
 def photograph(task: sn.tasks.NavToObj) -> np.ndarray:
-    """The envs as they are, from above, (B, H, W, 3)."""
+    """Return images of the current envs from above, (B, H, W, 3)."""
     fov = 2 * np.degrees(np.arctan(HALF / HEIGHT))
     camera = {"name": "above", "pos": (0, 0, HEIGHT), "lookat": (0, 0.001, 0), "resolution": SIZE, "fov": fov}
     studio = sn.tasks.make("nav_to_obj", n_envs=ENVS, cameras=(camera,))
@@ -39,7 +42,7 @@ def photograph(task: sn.tasks.NavToObj) -> np.ndarray:
 
 
 def main() -> None:
-    """Draw it."""
+    """Draw the picture."""
     task, tracks = drive()
     figure, axes = plt.subplots(1, ENVS, figsize=(9.6, 2.85), dpi=100)
     wide = HALF * SIZE[0] / SIZE[1]

@@ -1,4 +1,7 @@
-"""Draws the pictures of docs/sensors/temperature.md."""
+"""Draw the pictures of docs/sensors/temperature.md.
+
+.venv/bin/python docs/gallery/temperature.py
+"""
 
 from pathlib import Path
 
@@ -14,7 +17,7 @@ PICTURES = Path(__file__).parent.parent / "pictures"
 
 
 def plate() -> None:
-    """A hot block on a plate, seen by a fine grid."""
+    """Draw the temperatures of a plate under a hot block, by a fine grid."""
     scene = sn.Scene(dt=0.05)
     scene.add_object(sn.Plane(), name="ground")
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.01), mass=5.0), name="plate", pos=(0, 0, 0.0049), free=True)
@@ -45,7 +48,7 @@ def plate() -> None:
 
 
 def element() -> None:
-    """A link that is heated for a second, and its sensing element."""
+    """Draw the temperature of a link that is heated for half a second, and of its sensing element."""
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))
     scene.add_object(sn.Box(size=(0.05, 0.05, 0.002)), name="plate", free=True)
     heat = scene.add_sensor(sn.TemperatureGrid(link="plate", sensor_time_constant=0.5, noise=0.15, rate=20.0))

@@ -1,4 +1,7 @@
-"""The pictures of docs/sensors/touch.md: ``python docs/gallery/touch.py``."""
+"""Draw the pictures of docs/sensors/touch.md.
+
+.venv/bin/python docs/gallery/touch.py
+"""
 
 from pathlib import Path
 
@@ -22,7 +25,7 @@ CRATE = """<mujoco><worldbody><body name="crate"><freejoint/>
 
 
 def press_scene(geom: str) -> sn.Scene:
-    """A pad whose upper face is z = 0, and an indenter that moves as it is told and does not collide with it."""
+    """Return a scene with a pad whose upper face is z = 0, and an indenter that moves as set and does not collide."""
     scene = sn.Scene(dt=0.005, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Box(size=(0.1, 0.1, 0.02)), name="pad", pos=(0, 0, -0.01))
     scene.add_robot(PRESS.format(geom=geom), name="indenter")
@@ -30,13 +33,13 @@ def press_scene(geom: str) -> sn.Scene:
 
 
 def place(scene: sn.Scene, z: float, velocity: tuple[float, ...] = (0, 0, 0, 0)) -> None:
-    """Put the indenter's middle at a height, and give its joints a velocity."""
+    """Set the height of the indenter's centre, and the velocities of its joints."""
     scene["indenter"].set_joint_positions([0, 0, z - 0.05, 0])
     scene["indenter"].set_joint_velocities(velocity)
 
 
 def draw_probes() -> None:
-    """A ball comes and goes: distance, depth, and a switch with and without hysteresis."""
+    """Draw distance, depth, and a switch with and without hysteresis, while a ball approaches and leaves."""
     scene = press_scene('type="sphere" size="0.01"')
     common = {"link": "pad", "pos": (0, 0, 0.01)}
     far = scene.add_sensor(sn.Proximity(**common, max_range=0.015, noise=2e-4))
@@ -75,7 +78,7 @@ def draw_probes() -> None:
 
 
 def draw_tactile() -> None:
-    """A lopsided crate on a slope: forces as they are, and as a real skin has them."""
+    """Draw the true and the measured forces of a lopsided crate on a slope."""
     scene = sn.Scene(dt=0.01)
     tilt = 0.25
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.02)), name="pad", pos=(0, 0, 0.5), euler=(0, tilt, 0))
@@ -103,7 +106,7 @@ def draw_tactile() -> None:
 
 
 def draw_relaxation() -> None:
-    """A load put on at once and taken off again, on a skin with a Maxwell branch."""
+    """Draw the response of a skin with a Maxwell branch to a step load."""
     scene = press_scene('type="box" size="0.02 0.02 0.01"')
     options = {"positions": ((0, 0, 0),), "stiffness": 1000.0, "radius": 0.002}
     skin = sn.TactileArray(link="pad", pos=(0, 0, 0.01), relaxation_fraction=0.4, relaxation_time=0.1, **options)
@@ -124,7 +127,7 @@ def draw_relaxation() -> None:
 
 
 def draw_elastomer() -> None:
-    """Markers of a gel: pressed by a ball, dragged by a box, turned by a box."""
+    """Draw the markers of a gel that a ball presses, a box drags, and a box turns."""
     box = 'type="box" size="0.0041 0.0041 0.002"'
     cases = (
         ("a ball pressed in", 'type="sphere" size="0.006"', 0.0051, (0, 0, 0, 0)),
@@ -149,14 +152,14 @@ def draw_elastomer() -> None:
 
 
 def save(figure: plt.Figure, name: str) -> None:
-    """Write a picture, small enough for a repository."""
+    """Write a figure to docs/pictures."""
     PICTURES.mkdir(exist_ok=True)
     figure.savefig(PICTURES / f"{name}.png", dpi=90)
     plt.close(figure)
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all pictures."""
     draw_probes()
     draw_tactile()
     draw_relaxation()

@@ -1,6 +1,6 @@
-"""Draws the picture of docs/viewer.md into docs/pictures. Run from anywhere: python docs/gallery/viewer.py
+"""Draw docs/pictures/viewer.png: a screenshot of the viewer in a headless Chromium, while a rover drives.
 
-Opens the live window in a headless Chromium, lets a rover drive in it, and takes a screenshot.
+.venv/bin/python docs/gallery/viewer.py
 """
 
 import io
@@ -34,7 +34,7 @@ ROVER = """
 
 
 def yard() -> sn.Scene:
-    """A rover with lidar, IMU and camera between crates, drums and balls."""
+    """Return a scene with a rover with lidar, IMU and camera, between crates, drums and balls."""
     scene = sn.Scene(dt=0.01, substeps=5, sky=((0.35, 0.55, 0.85), (0.85, 0.88, 0.92)))
     scene.add_terrain(sn.Plane(), name="ground")
     colours = ((0.75, 0.28, 0.2, 1), (0.25, 0.5, 0.7, 1), (0.85, 0.68, 0.25, 1), (0.35, 0.6, 0.4, 1))
@@ -66,7 +66,7 @@ def yard() -> sn.Scene:
         )
     )
     scene.add_light("directional", direction=(-0.4, 0.3, -1))
-    for number in range(3):  # from the sky, all around
+    for number in range(3):  # light from the sky, from all sides
         angle = number * 2 * np.pi / 3
         scene.add_light("directional", direction=(np.cos(angle), np.sin(angle), -0.6), intensity=0.35, shadow=False)
     scene.build(n_envs=4)
@@ -74,7 +74,7 @@ def yard() -> sn.Scene:
 
 
 def drive(scene: sn.Scene, viewer: Any) -> None:
-    """Go in circles until the window is closed."""
+    """Drive in circles until the viewer is closed."""
     while not viewer.closed:
         turn = 5.0 + 3.0 * np.sin(2.5 * float(scene.time[0]))
         scene.entities["rover"].set_ctrl([6.0 - turn, 6.0 + turn])
@@ -82,6 +82,7 @@ def drive(scene: sn.Scene, viewer: Any) -> None:
 
 
 def main() -> None:
+    """Take the screenshot."""
     scene = yard()
     viewer = scene.view()
     viewer.set_speed(1.0)
@@ -95,7 +96,7 @@ def main() -> None:
         page.get_by_text("real time").first.wait_for()
         page.get_by_role("combobox", name="Field").click()
         page.get_by_role("option", name="ang_vel").click()
-        page.wait_for_timeout(15_000)  # the page fades in, and the plot fills
+        page.wait_for_timeout(15_000)  # until the page has faded in and the plot is filled
         notice = page.get_by_text("Software WebGL")
         if notice.count():
             notice.locator("xpath=ancestor::*[.//button][1]").locator("button").first.click()
