@@ -206,7 +206,7 @@ class VideoEncoders:
         self._queue(stream).put((stream.drop, True))
 
     def _queue(self, stream: VideoStream) -> queue.Queue[Job | None]:
-        """Return the queue of a stream: new streams go to the threads in turn."""
+        """Return the queue of a stream: new streams are assigned round-robin."""
         return self._queue_of.setdefault(stream.path, self._queues[len(self._queue_of) % len(self._queues)])
 
     def wait(self) -> None:

@@ -126,7 +126,7 @@ class Recorder:
         journal = self.scene._journal
         # model values per env may be newer than the state that the sensors started from; on a GPU that does not matter,
         # since replay restarts the sensors at every step there
-        exact = not self._world.is_gpu
+        exact = self._world.can_retrace
         first = None if self._world.expanded and exact else journal.begin(anyhow=not exact)
         if first is None:
             with suppress(DivergenceError):  # failed envs were reported when they failed

@@ -149,7 +149,7 @@ class StepSource:
         buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude_tags)}
         fields = [RowField(STEP, "int64", ())]
         self._updates = scene.unrolled("update_state")
-        self._has_before = not scene.world.is_gpu
+        self._has_before = scene.world.can_retrace
         if self._has_before:
             fields.append(RowField(BEFORE, "float64", tuple(scene.get_state().shape)))
         self._n_own = len(fields)

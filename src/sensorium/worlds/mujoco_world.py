@@ -38,6 +38,7 @@ class MujocoWorld:
     """B envs on the CPU. See :class:`sensorium.worlds.World` for the contract."""
 
     is_gpu = False
+    can_retrace = True
 
     def __init__(
         self, model: mujoco.MjModel, n_envs: int, *, substeps: int = 1, threads: int = 0, exact_sensing: bool = True

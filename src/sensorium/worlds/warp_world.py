@@ -80,6 +80,7 @@ class WarpWorld:
     """
 
     is_gpu = True
+    can_retrace = False
     before: np.ndarray | None = None
 
     def __init__(

@@ -41,6 +41,8 @@ class World(Protocol):
     """What ``scene.add_light`` added, which the model has as lights too."""
     expanded: dict[str, torch.Tensor]
     """Model field -> what :meth:`expand` gave for it."""
+    can_retrace: bool
+    """Whether a recorded step can be reproduced, and :attr:`before` is available for recording."""
     before: np.ndarray | None
     """Physics states before the last substep of the last step, (B, n_state), while :meth:`keep_before` is on. Always
     None on the GPU backend."""
