@@ -16,11 +16,11 @@ import pytest
 import sensorium as sn
 
 SOURCE = Path(sn.__file__).parent
-BASE = {"_system", "compiling", "errors", "files", "jit", "options"}
+BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 MAY_IMPORT = {
     "tree": BASE,
-    "worlds": BASE | {"tree", "viewer"},  # scene.view() imports it when it is called
+    "worlds": BASE | {"tree"},
     "pipeline": BASE | {"tree", "worlds"},
     "sensors": BASE | {"tree", "worlds", "pipeline"},
     "viewer": SENSING | {"suites", "recording", "datasets", "robots", "tasks", "generation"},

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium._viewing import scene_viewer
 from sensorium.errors import AlreadyBuiltError, CapacityError, DivergenceError, NotBuiltError, OptionError
 from sensorium.tree import Buffer
 from sensorium.worlds.assembly import Assembly
@@ -26,7 +27,7 @@ from sensorium.worlds.world import Envs, World, env_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sensorium.viewer import Viewer
+    from sensorium._viewing import SceneViewer
 
 _LOWER = "Lower n_envs, or the sensors' max_delay, history_length and number of rays"
 _PICTURES = (".png", ".jpg", ".jpeg", ".tiff", ".webp")
@@ -62,7 +63,7 @@ class Scene(Assembly):
         self._world: World | None = None
         self._sense: Callable[[], None] | None = None
         self._failed: dict[int, str] = {}
-        self._viewer: Viewer | None = None
+        self._viewer: SceneViewer | None = None
         self._closed = False
 
     @classmethod
@@ -287,7 +288,7 @@ class Scene(Assembly):
         env: int = 0,
         open_browser: bool = False,
         native: bool = False,
-    ) -> Viewer:
+    ) -> SceneViewer:
         """Open a live window on the scene: in the browser, at the address that is printed.
 
         It follows ``scene.step()`` by itself; while paused, ``step()`` does not return. ``viewer.run()`` steps the
@@ -304,9 +305,7 @@ class Scene(Assembly):
         self._world or self._unbuilt("view")
         if self._viewer is not None and not self._viewer.closed:
             raise OptionError("view(): this scene has a window already; close that first (viewer.close())")
-        from sensorium.viewer import open_viewer  # what it needs is imported when it is used, not before
-
-        self._viewer = open_viewer(self, port, host, env, open_browser, native)
+        self._viewer = scene_viewer()(self, port, host, env, open_browser, native)
         return self._viewer
 
     def reset(self, envs: Envs = None) -> None:
