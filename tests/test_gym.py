@@ -179,7 +179,7 @@ def balance(n_envs=1, **options):
 def test_an_entitys_task_passes_the_checkers(flatten):
     env = balance().as_gymnasium(vector=False, flatten=flatten, render_mode="rgb_array")
     check_env(env)
-    assert set(env.reset()[0]) == {"imu", "jointencoder"} if not flatten else env.reset()[0].shape == (13,)
+    assert set(env.reset()[0]) == {"imu", "joint_encoder"} if not flatten else env.reset()[0].shape == (13,)
     picture = env.render()
     assert picture.shape == (480, 640, 3)
     assert ((picture[..., 2] > 1.3 * picture[..., 0]) & (picture[..., 2] > 30)).sum() > 200  # its blue torso

@@ -129,7 +129,7 @@ GOLDEN = """
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What tests register is gone afterwards."""
-    monkeypatch.setattr(registry, "_KNOWN", {})
+    monkeypatch.setattr(registry, "_REGISTRY", {})
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from sensorium.recording.describe import save_scene
 from sensorium.recording.folder import STATE, complete_config, write_config
 from sensorium.recording.output_folder import OutputFolder
 from sensorium.recording.rows import IMAGE_TAGS, Slot, StepSource, known_tags
-from sensorium.worlds import MujocoWorld, Scene
+from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
 from sensorium.worlds.journal import Call, Restart
 
@@ -121,8 +121,7 @@ class Recorder:
                 self.scene.forward()  # the journal now begins with it
             first = journal.begin() or []
         self._events: list[Restart | Call] = first
-        if isinstance(self._world, MujocoWorld):
-            self._world.keep_before(True)
+        self._world.keep_before(True)
         self._at, self._warned = self.scene.step_count, False
         # one step may be on its way while the next is filled in: more would be lost with the process
         self._slots = (Slot(self._row), Slot(self._row))
@@ -147,7 +146,7 @@ class Recorder:
         self._raise()
         self._source.update()
         slot = self._slots[self.n_steps % 2]
-        before = self._world.before if isinstance(self._world, MujocoWorld) else None
+        before = self._world.before
         self._source.fill(slot, self.scene.step_count, before)
         self._events += self.scene._journal.take()
         skipped = self.scene.step_count - self._at - 1
@@ -199,8 +198,7 @@ class Recorder:
         self._filled.put(None)
         self._writer.join()
         self.scene._journal.end()
-        if isinstance(self._world, MujocoWorld):
-            self._world.keep_before(False)
+        self._world.keep_before(False)
         if self._done or not self._place.replaces:
             try:
                 if self._error is None:

@@ -16,7 +16,7 @@ import torch
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, _tags
-from sensorium.worlds import MujocoWorld, Scene
+from sensorium.worlds import Scene
 from sensorium.worlds.model_fields import MODEL_TAG, ModelFields
 
 IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
@@ -141,7 +141,7 @@ class StepSource:
         buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude_tags)}
         fields = [RowField(STEP, "int64", ())]
         self._updates = scene.unrolled("update_state")
-        self._before = isinstance(scene.world, MujocoWorld)
+        self._before = scene.world.can_retrace
         if self._before:
             fields.append(RowField(BEFORE, "float64", tuple(scene.get_state().shape)))
         self._own = len(fields)
@@ -162,7 +162,7 @@ class StepSource:
         self._forms: dict[str, Any] = {}
         self._with_model = MODEL_TAG not in exclude_tags
         self._n_model = len(self._model.fields)
-        rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.parts}
+        rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.modules}
         self.config = {
             "fields": [field.to_json() for field in fields],
             "others": {name: sorted(buffer.tags) for name, buffer in self.others.items()},

@@ -93,7 +93,8 @@ def _modules(form: Any) -> set[str]:
         return {name for item in form for name in _modules(item)}
     if not isinstance(form, dict):
         return set()
-    own = {value.split(":")[0] for key, value in form.items() if key in ("type", "part") and isinstance(value, str)}
+    keys = ("type", "module", "part")
+    own = {value.split(":")[0] for key, value in form.items() if key in keys and isinstance(value, str)}
     return own | {name for item in form.values() for name in _modules(item)}
 
 

@@ -36,6 +36,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError, did_you_mean
+from sensorium.options import snake_case
 from sensorium.pipeline import SensorGroup, SensorManager, SignalSource, Slots
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.layout import n_columns
@@ -96,7 +97,7 @@ class Sensor(Module, Generic[DataT]):
             cls.options_type = options
             _CLASSES[options] = cls
             if "kind" not in cls.__dict__:
-                cls.kind = options.__name__.lower()
+                cls.kind = snake_case(options.__name__)
 
     _densities: NoiseDensities
 
