@@ -132,7 +132,7 @@ class TrainableEntity:
     # -- in a scene ---------------------------------------------------------------------------------------------------
 
     def make_robot(self, **options: Any) -> Robot:
-        """A part for ``scene.add_module``, with the entity's sensors as its rig."""
+        """The robot for ``scene.add_robot``, with the entity's sensors as its rig."""
         return make(self.robot_name, rig=self._rig, **self._robot_options, **options)
 
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
@@ -258,7 +258,7 @@ class TrainableEntity:
         scene.add_object(Plane())
         for name in self._landmarks:
             scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
-        robot = scene.add_module("robot", self.make_robot())
+        robot = scene.add_robot(self.make_robot(), name="robot")
         scene.build()
         live = self._suite_of(robot, 1)
         declared = [_Declared(uuid, sensor) for uuid, sensor in live.items()]

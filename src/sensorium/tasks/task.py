@@ -85,7 +85,7 @@ class Task(Generic[ConfigT]):
 
     def _enter(self, name: str) -> None:
         """Add the robot to the scene under a name, and the sensors that the task itself needs."""
-        self.scene.add_module(name, self.robot)
+        self.scene.add_robot(self.robot, name=name)
         self._add_sensors(self.scene)
 
     def _wake(self, entity: Embodied | None) -> None:
