@@ -30,7 +30,7 @@ def base_robot(seed: int = 0) -> tuple[sn.Scene, Callable[[], None]]:
     """Return a scene of the differential-drive base with its sensors in a room, and its step function."""
     scene = sn.Scene(dt=0.01)
     scene.add_module("room", sn.scenarios.Room(seed=seed))
-    robot = scene.add_module("robot", sn.robots.make("diffdrive"))
+    robot = scene.add_robot("diffdrive", name="robot")
     scene.build(n_envs=ENVS, seed=seed)
     robot.act([0.4, 0.5])
     return scene, scene.step
@@ -111,7 +111,7 @@ def beside_rendering(report: Report, folder: Path, frames: int) -> None:
     """Measure the frames per second of a replay and of the renderer alone."""
     scene = sn.Scene(dt=0.01)
     scene.add_module("room", sn.scenarios.Room(seed=0))
-    robot = scene.add_module("robot", sn.robots.make("diffdrive"))
+    robot = scene.add_robot("diffdrive", name="robot")
     scene.build(n_envs=4, seed=0)
     robot.act([0.4, 0.5])
     with Recorder(scene, folder / "source") as recorder:

@@ -18,7 +18,7 @@ def make(**options):
 
 def test_the_suite_is_known_before_there_is_a_scene():
     robot = make()
-    assert list(robot.suite.space.spaces) == ["imu", "jointencoder"]
+    assert list(robot.suite.space.spaces) == ["imu", "joint_encoder"]
     assert robot.observation_space["imu"]["lin_acc"].shape == (3,)
     assert robot.action_space.shape == (2,)
     with pytest.raises(NotBuiltError, match="in no scene"):
@@ -29,7 +29,7 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     robot = make()
     task = sn.tasks.make("balance", entity=robot, n_envs=4, seed=0)
     observation, _ = task.reset()
-    assert list(observation) == ["imu", "jointencoder"]
+    assert list(observation) == ["imu", "joint_encoder"]
     assert observation in robot.suite.space
     for world in (None, task, task.scene, task.scene.world, task.as_gymnasium()):
         action = robot.step(world)
@@ -59,11 +59,11 @@ def test_ground_truth_takes_a_suite_that_is_privileged():
     from sensorium.suites import PipelineSensor, SensorSuite
 
     robot = sn.TrainableEntity("balancer", SENSORS, privileged=[sn.FramePose(link="torso")])
-    assert "privileged/framepose" in robot.suite.space.spaces
+    assert "privileged/frame_pose" in robot.suite.space.spaces
     task = sn.tasks.make("balance", entity=robot, n_envs=2)
     observation, _ = task.reset()
-    np.testing.assert_allclose(observation["privileged/framepose"]["pos"], task.robot.base_pose()[:, :3], atol=1e-6)
-    sensor = PipelineSensor(task.robot.rig["framepose"], "truth", privileged=True)
+    np.testing.assert_allclose(observation["privileged/frame_pose"]["pos"], task.robot.base_pose()[:, :3], atol=1e-6)
+    sensor = PipelineSensor(task.robot.rig["frame_pose"], "truth", privileged=True)
     with pytest.raises(OptionError, match="privileged=True"):
         SensorSuite(2, [sensor])
 
@@ -307,11 +307,11 @@ def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privilege
     episode = Episode(tmp_path / "episode_000000.h5")
     assert bool(episode.attributes["privileged"]) == privileged
     assert not episode.suite["imu"]["privileged"]
-    assert ("privileged/framepose" in episode.suite) == privileged
+    assert ("privileged/frame_pose" in episode.suite) == privileged
     if privileged:
-        assert episode.suite["privileged/framepose"]["privileged"]
-        kept = episode["obs/extra/privileged/framepose/pos"]
-        np.testing.assert_array_equal(kept, [each["privileged/framepose"]["pos"][0] for each in seen])
+        assert episode.suite["privileged/frame_pose"]["privileged"]
+        kept = episode["obs/extra/privileged/frame_pose/pos"]
+        np.testing.assert_array_equal(kept, [each["privileged/frame_pose"]["pos"][0] for each in seen])
     np.testing.assert_array_equal(episode["obs/extra/camera/rgb"], [each["camera"]["rgb"][0] for each in seen])
 
 

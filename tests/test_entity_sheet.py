@@ -59,7 +59,7 @@ def test_a_sheet_is_the_entity_that_python_makes():
         memory=500,
     )
     assert read.observation_space == made.observation_space
-    assert list(read.observation_space) == ["imu", "jointencoder", "eye", "privileged/framepose"]
+    assert list(read.observation_space) == ["imu", "joint_encoder", "eye", "privileged/frame_pose"]
     assert (read.rate, read.action_space) == (25.0, made.action_space)
     tasks = [sn.tasks.make("balance", entities={"a": each}, n_envs=2, seed=1) for each in (read, made)]
     first, second = (task.reset()[0]["a"] for task in tasks)

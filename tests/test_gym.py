@@ -179,7 +179,7 @@ def balance(n_envs=1, **options):
 def test_task_of_an_entity_passes_the_checkers(flatten):
     env = balance().as_gymnasium(vector=False, flatten=flatten, render_mode="rgb_array")
     check_env(env)
-    assert set(env.reset()[0]) == {"imu", "jointencoder"} if not flatten else env.reset()[0].shape == (13,)
+    assert set(env.reset()[0]) == {"imu", "joint_encoder"} if not flatten else env.reset()[0].shape == (13,)
     image = env.render()
     assert image.shape == (480, 640, 3)
     assert ((image[..., 2] > 1.3 * image[..., 0]) & (image[..., 2] > 30)).sum() > 200  # its blue torso

@@ -26,7 +26,7 @@ def build(robot, n_envs=1, objects=(), seed=0, **options):
     """A robot on a plane, with grippers' physics, at steps of 20 ms."""
     scene = sn.Scene(dt=0.02, substeps=10, cone="elliptic", impratio=10)
     scene.add_terrain(sn.Plane(), name="ground")
-    robot = scene.add_module("robot", make(robot, **options) if isinstance(robot, str) else robot)
+    robot = scene.add_robot(make(robot, **options) if isinstance(robot, str) else robot, name="robot")
     for name, (shape, pos) in dict(objects).items():
         scene.add_object(shape, name=name, pos=pos, free=True)
     scene.build(n_envs=n_envs, seed=seed)
@@ -605,7 +605,7 @@ def test_a_recording_of_an_arm_replays(tmp_path):
     scene = first.build_scene()
     scene.load_state_dict(first.read_state_dict(20))
     scene.write_replay_data()
-    assert np.array_equal(scene.parts["robot"].groups["arm"].target, first[20]["robot.groups.arm.target"])
+    assert np.array_equal(scene.modules["robot"].groups["arm"].target, first[20]["robot.groups.arm.target"])
 
 
 def test_a_recording_with_a_reset_replays(tmp_path):
@@ -633,9 +633,9 @@ def test_options_have_a_json_form_that_makes_the_same_robot(name):
     assert again == options
     assert Manipulator(again).action_names == robot.action_names
     scene = sn.Scene()
-    scene.add_module("robot", robot)
+    scene.add_robot(robot, name="robot")
     copy = sn.Scene.from_contents(json.loads(json.dumps(scene.contents)))
-    assert copy.parts["robot"].options == options
+    assert copy.modules["robot"].options == options
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
@@ -871,7 +871,7 @@ def test_an_arm_of_the_menagerie():
         controller="gripper",
     )
     scene = sn.Scene(dt=0.02, substeps=10, integrator="implicitfast", gravity=(0, 0, 0))
-    robot = scene.add_module("robot", make(file, move_groups=[arm, gripper]))
+    robot = scene.add_robot(file, name="robot", move_groups=[arm, gripper])
     scene.build()
     q, error = robot.groups["arm"].solve([0.5, 0.1, 0.5, *DOWN])
     assert (error < NEAR).all()

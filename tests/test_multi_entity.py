@@ -46,7 +46,7 @@ def test_each_senses_with_its_own_body_and_nothing_else():
     task = pair(n_envs=3)
     observations, infos = task.reset()
     assert {name: list(each) for name, each in observations.items()} == {
-        "quick": ["imu", "jointencoder"],
+        "quick": ["imu", "joint_encoder"],
         "slow": ["imu"],
     }
     assert infos["slow"]["episode"].tolist() == [0, 0, 0]

@@ -333,7 +333,7 @@ def test_collision_checker_finds_the_first_collision_and_changes_nothing():
 @pytest.mark.parametrize("yaw", [0.0, 2.5])
 def test_drive_command_moves_a_base_to_its_goal(yaw):
     scene = sn.Scene(dt=0.02, substeps=10, integrator="implicitfast")
-    robot = scene.add_module("robot", sn.robots.make("mobile_franka", pos=(0.3, -0.2, 0.0), yaw=yaw))
+    robot = scene.add_robot("mobile_franka", name="robot", pos=(0.3, -0.2, 0.0), yaw=yaw)
     scene.build(n_envs=2)
     goals = np.array([[0.9, 0.4, 1.0], [-0.2, -0.3, -3.0]])
     base = robot.groups["base"]

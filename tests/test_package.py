@@ -87,7 +87,10 @@ FACADE_USERS = {
     "entities": "entity sheets name sensor types as users do",
 }
 """Packages that may import ``sensorium`` itself, which exports names of all layers -> why."""
-HOOKS = {("_viewing", "viewer"): "scene.view() and datasets.view() open windows of a layer above them"}
+HOOKS = {
+    ("_viewing", "viewer"): "scene.view() and datasets.view() open windows of a layer above them",
+    ("worlds", "robots"): "scene.add_robot(model) returns a robot: worlds/scene_robot.py names its class by text",
+}
 """The only imports that point upwards -> why."""
 MODULE_NAME = re.compile(r"sensorium(\.\w+)+\.?")
 

@@ -112,7 +112,7 @@ def report(folder):
 
     driven = sn.Scene(dt=0.05, substeps=2)
     driven.add_object(sn.Plane())
-    robot = driven.add_module("robot", sn.robots.make("diffdrive"))
+    robot = driven.add_robot("diffdrive", name="robot")
     driven.build()
     for name in ("keyboard", "gamepad"):
         try:

@@ -28,7 +28,7 @@ def drive(folder, robots=("robot",), n_steps=12):
     scene.add_object(sn.Plane(), name="ground")
     scene.add_object(sn.Box(size=(0.2, 2, 1)), name="wall", pos=(2, 0, 0.5))
     for number, name in enumerate(robots):
-        scene.add_module(name, sn.robots.make("diffdrive", rig=RIG, pos=(0, number, 0)))
+        scene.add_robot("diffdrive", name=name, rig=RIG, pos=(0, number, 0))
     scene.build(n_envs=2, seed=3)
     with sn.recording.Recorder(scene, folder) as recorder:
         for step in range(n_steps):

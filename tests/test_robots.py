@@ -34,7 +34,7 @@ def flat(robot, n_envs=1, **build):
     """A robot on a plane."""
     scene = sn.Scene()
     scene.add_terrain(sn.Plane(), name="ground")
-    robot = scene.add_module("robot", make(robot, rig=BARE) if isinstance(robot, str) else robot)
+    robot = scene.add_robot(make(robot, rig=BARE) if isinstance(robot, str) else robot, name="robot")
     scene.build(n_envs=n_envs, **build)
     return scene, robot
 
@@ -82,7 +82,7 @@ def test_it_turns_on_the_spot_as_fast_as_it_is_told(name, rate):
 def test_forward_and_turn_make_a_circle_and_wheel_odometry_sees_it():
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
-    robot = scene.add_module("robot", make("diffdrive"))
+    robot = scene.add_robot("diffdrive", name="robot")
     scene.build()
     for _ in range(100):  # gently, so that no wheel slips
         robot.act([min(0.5, scene.time.item()), min(1.0, scene.time.item())])
@@ -208,8 +208,8 @@ def test_a_model_of_ones_own_takes_a_robots_place(tmp_path):
 def test_two_of_a_kind_have_each_their_own(tmp_path):
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
-    first = scene.add_module("first", make("diffdrive"))
-    second = scene.add_module("second", make("diffdrive", pos=(0, 2, 0)))
+    first = scene.add_robot("diffdrive", name="first")
+    second = scene.add_robot("diffdrive", name="second", pos=(0, 2, 0))
     scene.build()
     first.act([0.5, 0.0])
     scene.step(100)
@@ -334,7 +334,7 @@ def test_the_stereo_pair_sees_what_is_ahead_with_the_parallax_of_its_baseline():
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
     scene.add_object(sn.Sphere(radius=0.1, rgba=(1, 0, 0, 1)), pos=(2.22, 0, 0.16))
-    robot = scene.add_module("robot", make("diffdrive"))
+    robot = scene.add_robot("diffdrive", name="robot")
     scene.build()
     middles, away = [], []
     for name in ("front_left", "front_right"):
@@ -386,7 +386,7 @@ def test_own_sensor_types_and_unknown_links():
     assert isinstance(rig.sensors[0].resolve("robot", "base", ()), Wobble)
     scene = sn.Scene()
     rig = SensorRig(sensors=[{"name": "imu", "type": "IMU", "mount": {"link": "left_weel"}}])
-    scene.add_module("robot", make("diffdrive", rig=rig))
+    scene.add_robot("diffdrive", name="robot", rig=rig)
     with pytest.raises(sn.NameNotFoundError, match="did you mean 'left_wheel'"):
         scene.build()
     scene, robot = flat("diffdrive")
@@ -404,7 +404,7 @@ def test_actions_can_be_given_as_objects():
 def test_after_a_reset_it_was_told_nothing(name):
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_terrain(sn.Plane())
-    robot = scene.add_module("robot", make(name, rig=SensorRig()))
+    robot = scene.add_robot(name, name="robot", rig=SensorRig())
     scene.build(n_envs=3)
     robot.act(robot.action_limits[:, 1].numpy())
     scene.step(2)
@@ -424,7 +424,7 @@ def test_after_a_reset_it_was_told_nothing(name):
 
 def test_a_drive_is_told_by_numbers_or_by_its_move_group():
     scene = sn.Scene(dt=0.01, substeps=2)
-    robot = scene.add_module("robot", make("diffdrive", rig=SensorRig()))
+    robot = scene.add_robot("diffdrive", name="robot", rig=SensorRig())
     scene.build(n_envs=2)
     robot.act({"base": [0.5, 0.1]})
     assert robot.action.value.tolist() == [pytest.approx([0.5, 0.1])] * 2

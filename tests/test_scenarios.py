@@ -27,7 +27,7 @@ def stage(robot="diffdrive", n_envs=1, room=0, **options):
     """A robot in a room."""
     scene = sn.Scene()
     scene.add_module("room", Room(seed=room))
-    robot = scene.add_module("robot", robots.make(robot, **{"rig": BARE, **options}))
+    robot = scene.add_robot(robot, name="robot", **{"rig": BARE, **options})
     scene.build(n_envs=n_envs)
     return scene, robot
 
@@ -112,7 +112,7 @@ def test_a_robot_that_is_stuck_backs_out_and_takes_another_goal():
     scene = sn.Scene()
     scene.add_module("room", Room(obstacles=0))
     scene.add_object(sn.Box(size=(0.02, 1.2, 0.5), mass=200), name="gate", pos=(1.0, 0, 0.25), free=True)
-    robot = scene.add_module("robot", robots.make("diffdrive", rig=BARE))
+    robot = scene.add_robot("diffdrive", name="robot", rig=BARE)
     scene.build()
     scene["gate"].set_pose(pos=(0, 3, 0.25))  # where it is when the map is made
     scene.forward()
@@ -229,7 +229,7 @@ def test_starts_differ_and_face_all_ways():
 def test_random_acceleration_is_smooth_and_uses_all_of_the_limits(robot):
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
-    robot = scene.add_module("robot", robots.make(robot, rig=BARE))
+    robot = scene.add_robot(robot, name="robot", rig=BARE)
     scene.build(n_envs=4)
     scenario = scenarios.make("random-acceleration", scene, robot, seed=0)
     commands = []
@@ -264,7 +264,7 @@ def test_random_acceleration_depends_on_seed_and_env_alone():
 def test_whoever_drives_against_a_wall_turns_round():
     scene = sn.Scene()
     scene.add_module("room", Room(obstacles=0, size=(3.0, 3.0), clear=0.5))
-    robot = scene.add_module("robot", robots.make("diffdrive", rig=BARE))
+    robot = scene.add_robot("diffdrive", name="robot", rig=BARE)
     scene.build(n_envs=8)
     scenario = scenarios.make("random-acceleration", scene, robot, seed=0)
     pressing = torch.zeros(8)
@@ -296,7 +296,7 @@ DRIVE = textwrap.dedent(
     from sensorium import robots, scenarios
     scene = sn.Scene(dt=0.02)
     scene.add_terrain(sn.Plane())
-    robot = scene.add_module("robot", robots.make(sys.argv[1], rig=robots.SensorRig()))
+    robot = scene.add_robot(sys.argv[1], name="robot", rig=robots.SensorRig())
     scene.build(n_envs=2)
     with scenarios.make("keyboard", scene, robot, real_time=sys.argv[2] == "real") as scenario:
         print("READY", flush=True)
@@ -468,7 +468,7 @@ def test_what_cannot_be_driven_is_said():
     with pytest.raises(sn.OptionError, match="there is no map"):
         scenarios.make("random-path", scene, robot, map="nowhere")
     unbuilt = sn.Scene()
-    lonely = unbuilt.add_module("robot", robots.make("diffdrive", rig=BARE))
+    lonely = unbuilt.add_robot("diffdrive", name="robot", rig=BARE)
     with pytest.raises(sn.NotBuiltError, match=r"call scene\.build"):
         scenarios.make("random-path", unbuilt, lonely)
 

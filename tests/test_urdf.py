@@ -129,7 +129,7 @@ GOLDEN = """
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What tests register is gone afterwards."""
-    monkeypatch.setattr(registry, "_KNOWN", {})
+    monkeypatch.setattr(registry, "_REGISTRY", {})
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_a_motor_accelerates_its_joint_as_newton_says(new):
     report = register_urdf(new, wheel)
     assert report.velocity_limits == {"spin": 9.0}
     scene = sn.Scene(dt=0.01, substeps=5)
-    robot = scene.add_module("robot", make(new, radius=0.2))
+    robot = scene.add_robot(new, name="robot", radius=0.2)
     scene.build(n_envs=2)
     assert robot.action_names == ["spin"]
     robot.act([[0.2], [7.0]])  # the second is cut off at its effort
@@ -186,7 +186,7 @@ def test_a_motor_accelerates_its_joint_as_newton_says(new):
 def test_what_mimics_follows(new):
     register_urdf(new, ARM)
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))
-    robot = scene.add_module("robot", make(new))
+    robot = scene.add_robot(new, name="robot")
     scene.build()
     robot.act([0, 0, 3.0])
     scene.step(200)
@@ -764,8 +764,8 @@ def test_options_of_the_robot_are_kept_and_can_be_changed(new):
     )
     register_urdf(new, ARM, move_groups=[group], radius=0.7)
     scene = sn.Scene(dt=0.02, substeps=10)
-    robot = scene.add_module("robot", make(new))
-    other = scene.add_module("other", make(new, radius=0.9, pos=(2, 0, 0)))
+    robot = scene.add_robot(new, name="robot")
+    other = scene.add_robot(new, name="other", radius=0.9, pos=(2, 0, 0))
     scene.build()
     assert (robot.radius, other.radius) == (0.7, 0.9)
     robot.act([-0.4, 0.8])
@@ -779,7 +779,7 @@ def test_a_registered_robot_travels_with_its_scene(new):
     register_urdf(new, ARM)
     scene = sn.Scene()
     scene.add_robot(new, name="left")
-    scene.add_module("right", make(new, pos=(1, 0, 0)))
+    scene.add_robot(new, name="right", pos=(1, 0, 0))
     contents = json.loads(json.dumps(scene.contents))
     register_urdf(new, BLOCK, replace=True)
     again = sn.Scene.from_contents(contents)
@@ -834,7 +834,7 @@ def test_real_robots(path, joints, options, new):
         hulls = simple.geom_type[simple.geom_contype > 0] == mujoco.mjtGeom.mjGEOM_MESH
         assert not hulls.any()
     scene = sn.Scene()
-    robot = scene.add_module("robot", make(f"{new}_box"))
+    robot = scene.add_robot(f"{new}_box", name="robot")
     scene.build(n_envs=2)
     robot.act(np.zeros(robot.n_actions))
     scene.step(20)

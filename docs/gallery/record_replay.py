@@ -24,7 +24,7 @@ def record(folder: Path) -> None:
     """Record a robot that drives around a room."""
     scene = sn.Scene(dt=0.01)
     scene.add_module("room", sn.scenarios.Room(seed=3))
-    robot = scene.add_module("robot", sn.robots.make("diffdrive"))
+    robot = scene.add_robot("diffdrive", name="robot")
     scene.build(seed=3)
     scenario = sn.scenarios.make("random-path", scene, robot, seed=1)
     scenario.reset()

@@ -22,7 +22,7 @@ def drive(name: str, seed: int, seconds: float) -> tuple[sn.scenarios.Scenario, 
     """Return the scenario, the tracks (steps, envs, 2), and the planned paths of each env."""
     scene = sn.Scene(dt=0.02)
     scene.add_module("room", sn.scenarios.Room(seed=seed))
-    robot = scene.add_module("robot", sn.robots.make("diffdrive", rig=sn.robots.SensorRig()))
+    robot = scene.add_robot("diffdrive", name="robot", rig=sn.robots.SensorRig())
     scene.build(n_envs=len(COLOURS))
     scenario = sn.scenarios.make(name, scene, robot, seed=seed)
     tracks, plans = [], [[] for _ in COLOURS]
@@ -66,8 +66,8 @@ def portraits() -> None:
     """Draw both robots in a room."""
     scene = sn.Scene(sky=((0.75, 0.82, 0.9), (0.95, 0.95, 0.95)))
     scene.add_module("room", sn.scenarios.Room(seed=2, size=(6, 5), obstacles=0))
-    scene.add_module("left", sn.robots.make("diffdrive", pos=(0, 0.4, 0), yaw=-0.3))
-    scene.add_module("right", sn.robots.make("holonomic", pos=(0, -0.4, 0), yaw=0.3))
+    scene.add_robot("diffdrive", name="left", pos=(0, 0.4, 0), yaw=-0.3)
+    scene.add_robot("holonomic", name="right", pos=(0, -0.4, 0), yaw=0.3)
     scene.add_light("directional", direction=(-0.6, 0.3, -1), shadow=True)
     scene.build()
     view = mujoco.MjvCamera()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from types import NoneType
@@ -50,6 +51,11 @@ class Options(BaseModel):
     def option_names(cls) -> list[str]:
         """Return the names that the constructor takes, for messages."""
         return list(cls.model_fields)
+
+
+def snake_case(name: str) -> str:
+    """Return the name of a class in snake case: "joint_encoder" for "JointEncoder", "imu" for "IMU"."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 @cache

@@ -58,7 +58,7 @@ class Record:
         else:
             scene.add_terrain(self.world, name="world_model")
         rig: dict[str, Any] = {} if self.rig is None else {"rig": self.rig}
-        robot = scene.add_module("robot", sn.robots.make(self.robot, **rig))
+        robot = scene.add_robot(sn.robots.make(self.robot, **rig), name="robot")
         scene.build(n_envs=self.envs, seed=self.seed, device=self.device)
         interrupted = False
         with interrupt_on_sigterm(), sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:

@@ -142,7 +142,7 @@ class TrainableEntity:
     # -- in a scene ---------------------------------------------------------------------------------------------------
 
     def make_robot(self, **options: Any) -> Robot:
-        """Return the body of the entity, with its sensors as its rig, for ``scene.add_module``.
+        """Return the body of the entity, with its sensors as its rig, for ``scene.add_robot``.
 
         Args:
             **options: further options of the robot.
@@ -292,7 +292,7 @@ class TrainableEntity:
         scene.add_object(Plane())
         for name in self._landmarks:
             scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
-        robot = scene.add_module("robot", self.make_robot())
+        robot = scene.add_robot(self.make_robot(), name="robot")
         scene.build()
         bound = self._suite_of(robot, 1)
         declared = [_DeclaredSensor(uuid, sensor) for uuid, sensor in bound.items()]

@@ -205,7 +205,7 @@ def to_text(values: dict[str, Any], sensors: Sequence[RigSensor], privileged: Se
     for key, entries in (("sensors", sensors), ("privileged", privileged)):
         for entry in entries:
             options = options_of(entry)
-            if entry.name == default_name(entry.type.rpartition(":")[2], used):
+            if entry.name == default_name(sensor_type(entry.type), used):
                 del options["uuid"]
             used.append(entry.name)
             lists[key].append({entry.type: options} if options else entry.type)

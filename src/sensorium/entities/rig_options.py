@@ -11,6 +11,7 @@ from sensorium import poses
 from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, SensorMount, SensorRig
 from sensorium.robots.rig import CAMERA_AXES, sensor_type
+from sensorium.sensors.base import sensor_class
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds.compose import pose
 
@@ -47,7 +48,7 @@ def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = 
         if "lookat" in type(options).model_fields:
             _convert_camera_pose(cast("Camera", options), values)
         mount = SensorMount(**{key: values.pop(key) for key in _MOUNT if key in values})
-        name = uuid or default_name(type(options).__name__, used)
+        name = uuid or default_name(type(options), used)
         entries.append(RigSensor(name=name, type=type_name(type(options)), mount=mount, options=values))
     return SensorRig(sensors=tuple(entries))
 
@@ -62,9 +63,9 @@ def options_of(entry: RigSensor) -> dict[str, Any]:
     return {"uuid": entry.name, **plain, **entry.options}
 
 
-def default_name(kind: str, used: Sequence[str]) -> str:
-    """Return the name of a sensor without a uuid."""
-    stem = kind.lower()
+def default_name(options: type[SensorOptions], used: Sequence[str]) -> str:
+    """Return the name of a sensor without a uuid: its kind, as in a scene, numbered if it is used already."""
+    stem = sensor_class(options).kind
     return next(name for name in (stem, *(f"{stem}_{number}" for number in range(2, 10_000))) if name not in used)
 
 

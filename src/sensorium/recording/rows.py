@@ -170,7 +170,7 @@ class StepSource:
         self._forms: dict[str, Any] = {}
         self._with_model = MODEL_TAG not in exclude_tags
         self._n_model = len(self._model.fields)
-        rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.parts}
+        rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.modules}
         self.config = {
             "fields": [field.to_json() for field in fields],
             "others": {name: sorted(buffer.tags) for name, buffer in self.others.items()},

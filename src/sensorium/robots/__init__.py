@@ -1,4 +1,4 @@
-"""Robots that act in units of their own and carry a rig of sensors: ``sn.robots.make("diffdrive")``."""
+"""Robots with actions in their own units and a rig of sensors: ``scene.add_robot("diffdrive")``."""
 
 from sensorium.robots.catalogue import make, names
 from sensorium.robots.drive import Drive
@@ -6,7 +6,8 @@ from sensorium.robots.group import GroupHandle
 from sensorium.robots.manipulator import Manipulator, ManipulatorOptions
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.rig import Rig, RigSensor, SensorMount, SensorRig
-from sensorium.robots.robot import Action, Robot, RobotOptions
+from sensorium.robots.robot import Robot
+from sensorium.robots.robot_options import Action, RobotOptions
 from sensorium.robots.urdf import register_urdf
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What models of users' own lack, URDF files above all: servos, and exceptions for links that overlap."""
+"""Additions to models that lack them, such as URDF files: servos, and exceptions for links that overlap."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from sensorium.errors import OptionError
 from sensorium.robots.move_group import MoveGroup
 
-_ARMATURE = 0.1
-"""Least inertia of a motor as its joint feels it, kg m² or kg, without which a light wrist could carry nothing."""
+_MIN_ARMATURE = 0.1
+"""Min reflected inertia of a motor, kg m² or kg. With less, a light wrist could carry no load."""
 _RATE = 60.0
-"""rad/s by which a servo approaches its target, critically damped."""
+"""Natural frequency of a servo, rad/s; it is critically damped."""
 
 
 def servo_names(group: MoveGroup) -> tuple[str, ...]:
-    """The actuators of a group: its own, or those that :func:`add_servos` gives it."""
+    """Return the actuators of a group: those it names, or those that :func:`add_servos` adds."""
     return group.actuators or tuple(f"{joint}_servo" for joint in group.joints)
 
 
 def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
-    """Give the joints of these groups position servos in place of what drives them, and take gravity off the robot.
+    """Add position servos to the joints of groups, in place of their actuators, and compensate gravity.
 
-    Stiffness and damping follow from the inertia that each joint moves at home.
+    Stiffness and damping follow from the inertia at each joint at home.
     """
     moved_by_servos = {joint for group in groups for joint in group.joints}
     for actuator in list(spec.actuators):
@@ -33,7 +33,7 @@ def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
     joints = {joint.name: joint for joint in spec.joints}
     for group in groups:
         for name in group.joints:
-            joints[name].armature = max(float(joints[name].armature), _ARMATURE)
+            joints[name].armature = max(float(joints[name].armature), _MIN_ARMATURE)
     for body in spec.bodies[1:]:
         body.gravcomp = 1.0
     model, data = at_home(spec, groups)
@@ -48,7 +48,7 @@ def add_servos(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
 
 
 def exclude_touching(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
-    """Let links that touch each other at home do so: many models overlap where they are joined."""
+    """Exclude contacts between links that touch each other at home: links of many models overlap at their joints."""
     model, data = at_home(spec, groups)
     pairs = {tuple(sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)) for contact in data.contact}
     for first, second in sorted(pairs):
@@ -58,7 +58,7 @@ def exclude_touching(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> None:
 
 
 def check_servo(model: mujoco.MjModel, group: MoveGroup, actuator: str, joint: str) -> None:
-    """Whether an actuator brings a joint to where its control says, with no gear between."""
+    """Raise OptionError unless an actuator is a position servo of a joint, without a gear."""
     number, wanted = model.actuator(actuator).id, model.joint(joint).id
     gain, bias = float(model.actuator_gainprm[number, 0]), float(model.actuator_biasprm[number, 1])
     of_joint = int(model.actuator_trntype[number]) == int(mujoco.mjtTrn.mjTRN_JOINT)
@@ -66,12 +66,12 @@ def check_servo(model: mujoco.MjModel, group: MoveGroup, actuator: str, joint: s
     if not (of_joint and int(model.actuator_trnid[number, 0]) == wanted and direct and gain > 0 and bias == -gain):
         raise OptionError(
             f"move group {group.name!r}: actuator {actuator!r} must be a position servo of joint {joint!r}, without a "
-            "gear; or leave actuators out, and servos are added"
+            "gear; without actuators, servos are added"
         )
 
 
 def at_home(spec: mujoco.MjSpec, groups: Sequence[MoveGroup]) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """The model with the joints of these groups at home, and all that follows from it."""
+    """Return the compiled model, and its data with the joints of the groups at home, after a forward pass."""
     model = spec.copy().compile()
     data = mujoco.MjData(model)
     for group in groups:

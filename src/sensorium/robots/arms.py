@@ -1,4 +1,4 @@
-"""The arms of our own: their models, and what their controllers must know of them."""
+"""The arms of the catalogue: their options and move groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _franka_gripper() -> MoveGroup:
         joints=("finger_joint1", "finger_joint2"),
         actuators=("fingers",),
         open=0.04,
-        closed=-0.01,  # so that the motor pushes by all its force, however thin what it holds is
+        closed=-0.01,  # beyond the closed position, so that the motor applies its full force to thin objects too
         width=0.08,
         home=(0.04, 0.04),
         fingers=("left_finger", "right_finger"),
@@ -70,12 +70,12 @@ def _viperx(side: str) -> tuple[MoveGroup, MoveGroup]:
 
 
 def franka() -> dict[str, Any]:
-    """A 7-joint arm with a parallel gripper, on a table."""
+    """Options of a 7-joint arm with a parallel gripper, on a table."""
     return {"base": "link0", "move_groups": (_franka_arm(), _franka_gripper())}
 
 
 def mobile_franka() -> dict[str, Any]:
-    """The same on a base that drives any way."""
+    """Options of "franka" on a base that drives in any direction."""
     base = MoveGroup(
         name="base", kind="base", joints=_BASE, actuators=_BASE, home=(0.0, 0.0, 0.0), controller="base_velocity"
     )
@@ -83,7 +83,7 @@ def mobile_franka() -> dict[str, Any]:
 
 
 def floating_gripper() -> dict[str, Any]:
-    """Its hand alone, which flies."""
+    """Options of the hand of "franka" without the arm, on a mount that moves freely."""
     arm = MoveGroup(
         name="arm",
         kind="arm",
@@ -102,7 +102,7 @@ def floating_gripper() -> dict[str, Any]:
 
 
 def bimanual() -> dict[str, Any]:
-    """Two 6-joint arms side by side, on a table."""
+    """Options of two 6-joint arms side by side, on a table."""
     return {"base": "frame", "move_groups": (*_viperx("left"), *_viperx("right"))}
 
 
@@ -112,4 +112,4 @@ ARMS = {
     "floating_gripper": floating_gripper,
     "bimanual": bimanual,
 }
-"""Name -> what makes its options."""
+"""Name -> function that returns the options of the robot."""

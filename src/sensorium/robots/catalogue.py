@@ -1,10 +1,10 @@
-"""Robots by name, and robots of users' own."""
+"""The robot catalogue, and robots created from models of your own."""
 
 from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,26 @@ from sensorium.errors import ModelError, NameNotFoundError, OptionError, did_you
 from sensorium.robots.arms import ARMS
 from sensorium.robots.manipulator import Manipulator, ManipulatorOptions
 from sensorium.robots.move_group import MoveGroup
+from sensorium.robots.plain_robot import PlainRobot
 from sensorium.robots.rig import SensorRig
-from sensorium.robots.robot import Action, Robot, RobotOptions
-from sensorium.worlds.compose import load_spec
+from sensorium.robots.robot import Robot
+from sensorium.robots.robot_options import Action, RobotOptions, every_actuator
+from sensorium.worlds.compose import load_spec, name_elements
 from sensorium.worlds.urdf import UrdfModel, find, registered
 
 MODELS = Path(__file__).parent / "models"
-"""Where the models of our own robots lie."""
+"""Folder of the models of the catalogue."""
 
 _PACKAGE = "package:/"
-"""How file names begin that URDF files of ROS give, with another slash or without."""
-_WHEEL, _TRACK = 0.08, 0.36
+"""Prefix of file names in URDF files of ROS; a second slash may follow."""
+_WHEEL_RADIUS, _TRACK = 0.08, 0.36
+"""Wheel radius and distance between the wheels of "diffdrive", m."""
 
 
 def _diffdrive() -> dict[str, Any]:
     """Two driven wheels and two casters."""
-    turn = _TRACK / 2 / _WHEEL
-    forward = {"left_wheel": 1 / _WHEEL, "right_wheel": 1 / _WHEEL}
+    turn = _TRACK / 2 / _WHEEL_RADIUS
+    forward = {"left_wheel": 1 / _WHEEL_RADIUS, "right_wheel": 1 / _WHEEL_RADIUS}
     return {
         "base": "base",
         "radius": 0.25,
@@ -42,7 +45,7 @@ def _diffdrive() -> dict[str, Any]:
 
 
 def _holonomic() -> dict[str, Any]:
-    """A base that drives any way."""
+    """A base that drives in any direction."""
     return {
         "base": "base",
         "radius": 0.255,
@@ -66,13 +69,18 @@ def _balancer() -> dict[str, Any]:
     }
 
 
-OWN = {"diffdrive": _diffdrive, "holonomic": _holonomic, "balancer": _balancer, **ARMS}
-"""Our own robots: name -> what makes their options."""
+CATALOGUE: dict[str, Callable[[], dict[str, Any]]] = {
+    "diffdrive": _diffdrive,
+    "holonomic": _holonomic,
+    "balancer": _balancer,
+    **ARMS,
+}
+"""Name -> function that returns the options of the robot."""
 
 
 def names() -> list[str]:
-    """Names of our own robots."""
-    return list(OWN)
+    """Return the names of the catalogue."""
+    return list(CATALOGUE)
 
 
 def make(
@@ -84,46 +92,87 @@ def make(
     rig: SensorRig | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Robot:
-    """A robot, for ``scene.add_module("robot", ...)``.
+    """Create a robot for ``scene.add_robot(robot)``.
+
+    ``scene.add_robot("franka", rig=...)`` creates and adds a robot in one call.
 
     Args:
-        model: a name ("diffdrive", "franka", ...: see :func:`names`), one that :func:`register_urdf` has registered,
-            whose options are then the defaults of those below, or a model of your own: an MJCF or URDF file or text, or
-            an MjSpec.
-        base: the link whose pose is the robot's. Default: the model's only root link.
-        actions: what the robot can be told, as :class:`Action` or as its options. Default: one for each actuator that
-            has a control range, by its name and in its unit.
-        move_groups: its arms, grippers and base, as :class:`MoveGroup` or as its options, instead of actions: it is a
-            :class:`Manipulator` then.
-        rig: its sensors: a :class:`SensorRig`, a YAML file, or the name of one of our rigs. Default: those of the
-            robot of that name, and none for a model of your own.
-        **options: ``radius``, ``pos``, ``yaw``: see :class:`RobotOptions`; ``controllers``, ... of robots with move
-            groups: see :class:`ManipulatorOptions`.
+        model: a catalogue name ("diffdrive", "franka", ...: see :func:`names`); a name that :func:`register_urdf`
+            registered, whose options are the defaults of those below; or a model: an MJCF or URDF file or text, or an
+            MjSpec.
+        base: the link whose pose is that of the robot. Default: the only root link of the model.
+        actions: the values of an action, as :class:`Action` or as its options. Default: one for each actuator, by its
+            name and in its unit; each must then have a control range.
+        move_groups: arms, grippers and base, as :class:`MoveGroup` or as its options, instead of actions. The robot is
+            then a :class:`Manipulator`.
+        rig: the sensors: a :class:`SensorRig`, a YAML file, or the name of a rig of the catalogue. Default: the rig of
+            that name for the catalogue, no sensors for a model.
+        **options: ``radius``, ``pos``, ``yaw``, ...: see :class:`RobotOptions`; ``controllers``, ... of robots with
+            move groups: see :class:`ManipulatorOptions`.
+
+    Returns:
+        A :class:`Robot`, or a :class:`Manipulator` if it has move groups.
+
+    Example:
+        >>> robot = sn.robots.make("diffdrive", rig="my_rig.yaml")
+        >>> scene.add_robot(robot, name="robot", pos=(1, 0, 0))
     """
-    given: dict[str, Any] = {"base": base, "actions": actions, "move_groups": move_groups, "rig": rig}
+    return _make(model, True, base=base, actions=actions, move_groups=move_groups, rig=rig, **options)
+
+
+def make_for_scene(model: str | os.PathLike[str] | mujoco.MjSpec, **options: Any) -> Robot:
+    """Create the robot that ``scene.add_robot(model, **options)`` adds.
+
+    Unlike :func:`make`, it accepts models without actuators, and actuators without a control range. Without options,
+    the model stays as it is: it is not converted to text, which would round its numbers to six digits.
+    """
+    named = isinstance(model, str) and (model in CATALOGUE or find(model) is not None)
+    if named or options:
+        return _make(model, False, **options)
+    if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
+        known = [*CATALOGUE, *registered()]
+        raise ModelError(
+            f"there is no robot and no model file {model!r}{did_you_mean(model, known)}; the robots are "
+            f"{shorten(known)} (XML text must start with '<')"
+        )
+    spec = load_spec(model)
+    name_elements(spec)
+    roots = [body.name for body in spec.worldbody.bodies]
+    base = roots[0] if len(roots) == 1 else None
+    kept = Path(model) if isinstance(model, os.PathLike) else model
+    return PlainRobot(RobotOptions(model=kept, base=base, actions=every_actuator(spec, strict=False)))
+
+
+def _make(model: str | os.PathLike[str] | mujoco.MjSpec, strict: bool, **given: Any) -> Robot:
     known = find(model)
     if known is not None:
         asked = {name: value for name, value in given.items() if value is not None}
-        return make_of(known.model, {**known.options, **asked, **options})
-    if isinstance(model, str) and model in OWN:
-        values = {**OWN[model](), "kind": model}
+        return make_of(known.model, {**known.options, **asked}, strict)
+    if isinstance(model, str) and model in CATALOGUE:
+        values = {**CATALOGUE[model](), "kind": model}
         values |= {"model": (MODELS / f"{model}.xml").read_text(encoding="utf-8"), "rig": SensorRig.named(model)}
-        values["assets"] = _parts(MODELS / f"{model}.xml")
+        values["assets"] = _included(MODELS / f"{model}.xml")
     else:
         text, assets, spec = _read(model)
-        values = {"model": text, "assets": assets, "base": base or _root(spec)}
-        if actions is None and move_groups is None:
-            values["actions"] = _every_actuator(spec)
-    return _assemble(values, **given, **options)
+        values = {"model": text, "assets": assets, "base": given.get("base") or _root(spec)}
+        if given.get("actions") is None and given.get("move_groups") is None:
+            values["actions"] = every_actuator(spec, strict)
+    return _assemble(values, **given)
 
 
-def make_of(model: UrdfModel, options: Mapping[str, Any]) -> Robot:
-    """A robot of a URDF model; the options are those of :func:`make`."""
+def make_of(model: UrdfModel, options: Mapping[str, Any], strict: bool = True) -> Robot:
+    """Create a robot of a URDF model; the options are those of :func:`make`.
+
+    Args:
+        model: the converted model.
+        options: options of :func:`make`.
+        strict: whether actuators must exist and have a control range; see :func:`every_actuator`.
+    """
     spec = model.spec()
     assets = {name: base64.b64encode(content).decode("ascii") for name, content in model.assets.items()}
     values: dict[str, Any] = {"model": model.xml, "assets": assets, "base": options.get("base") or _root(spec)}
     if options.get("actions") is None and options.get("move_groups") is None:
-        values["actions"] = _every_actuator(spec)
+        values["actions"] = every_actuator(spec, strict)
     return _assemble(values, **options)
 
 
@@ -135,11 +184,13 @@ def _assemble(
     rig: SensorRig | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Robot:
-    """A robot of a model's values, and of what was asked for instead."""
+    """Create a robot from the values of a model; the other arguments replace them."""
     if base is not None:
         values["base"] = base
     if actions is not None:
         values["actions"] = tuple(each if isinstance(each, Action) else Action(**each) for each in actions)
+        if not values["actions"]:
+            raise OptionError("actions must contain at least one action")
     if move_groups is not None:
         groups = (each if isinstance(each, MoveGroup) else MoveGroup(**each) for each in move_groups)
         values["move_groups"] = tuple(groups)
@@ -150,8 +201,8 @@ def _assemble(
     return Robot(RobotOptions(**{**values, **options}))
 
 
-def _parts(file: Path) -> dict[str, str]:
-    """The other files of ours that a model is made of: name -> content in base64."""
+def _included(file: Path) -> dict[str, str]:
+    """Return the other files of the catalogue that a model includes: name -> content in base64."""
     needed = (Path(path).name for path in mujoco.mju_getXMLDependencies(str(file)))
     return {
         name: base64.b64encode((MODELS / name).read_bytes()).decode("ascii") for name in needed if name != file.name
@@ -167,16 +218,17 @@ def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
 
 
 def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str, str], mujoco.MjSpec]:
-    """A model as text, the files that it needs, and its spec: all that another machine needs to have it too."""
+    """Return a model as text, the files that it needs, and its spec: all that another machine needs to load it."""
     if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
-        known = [*OWN, *registered()]
+        known = [*CATALOGUE, *registered()]
         hint = did_you_mean(model, known)
         raise NameNotFoundError(
             f"there is no robot or model file {model!r}{hint}; the robots are {shorten(known)}, or give an MJCF or "
             "URDF file"
         )
     spec = load_spec(model)
-    fused, spec.compiler.fusestatic = spec.compiler.fusestatic, False  # or a URDF's base is one with the world
+    # fusing static bodies would merge the base of a URDF into the world
+    fused, spec.compiler.fusestatic = spec.compiler.fusestatic, False
     files = {}
     for folder, elements in (
         (spec.meshdir, (*spec.meshes, *spec.hfields, *spec.skins)),
@@ -187,7 +239,7 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
                 path = _in_package(element.file, Path(spec.modelfiledir))
                 element.file = element.file.removeprefix(_PACKAGE).strip("/").replace("/", "_")
                 files[element.file] = path
-                spec.assets |= {element.file: path.read_bytes()}  # since writing a spec looks for them
+                spec.assets |= {element.file: path.read_bytes()}  # to_xml() looks for them
                 continue
             for file in (element.file, *getattr(element, "cubefiles", ())):
                 if file:
@@ -196,38 +248,23 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
         return model, {}, spec
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise ModelError(f"the model needs {missing[0]}, which is not there")
+        raise ModelError(f"the model names the file {str(missing[0])!r}, which does not exist")
     assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
     return spec.to_xml(), assets, spec
 
 
 def _in_package(file: str, folder: Path) -> Path:
-    """Where a file that a URDF names as ``package://NAME/...`` lies: in the folder NAME above or beside the model."""
+    """Return the path of a file that a URDF names as ``package://NAME/...``: NAME in any folder above the model."""
     inner = file.removeprefix(_PACKAGE).strip("/")
     places = [parent / inner for parent in folder.resolve().parents]
     for place in places:
         if place.is_file():
             return place
-    raise ModelError(f"the model needs {file}; there is no {inner!r} in any folder above {folder}")
+    raise ModelError(f"the model names the file {file}, but no folder above {folder} contains {inner!r}")
 
 
 def _root(spec: mujoco.MjSpec) -> str:
     roots = [body.name for body in spec.worldbody.bodies]
     if len(roots) != 1 or not roots[0]:
-        raise OptionError(f"base must name the robot's base link: the model has the root links {shorten(roots)}")
+        raise OptionError(f"base must name the base link of the robot: the model has the root links {shorten(roots)}")
     return str(roots[0])
-
-
-def _every_actuator(spec: mujoco.MjSpec) -> tuple[Action, ...]:
-    for actuator in spec.actuators:
-        if not actuator.name or not actuator.ctrlrange[0] < actuator.ctrlrange[1]:
-            raise OptionError(
-                f"actuator {actuator.name!r} has no name or no ctrlrange: give actions, such as "
-                'actions=[{"name": "forward", "limits": (-1, 1), "actuators": {"left": 10, "right": 10}}]'
-            )
-    if not spec.actuators:
-        raise OptionError("the model has no actuators, so it can be told nothing; add some to it")
-    return tuple(
-        Action(name=each.name, limits=(float(each.ctrlrange[0]), float(each.ctrlrange[1])), actuators={each.name: 1.0})
-        for each in spec.actuators
-    )

@@ -1,36 +1,39 @@
-"""Numba kernels of :mod:`sensorium.robots.kinematic_chain`: each env by scalar arithmetic of its own.
+"""Numba kernels of :mod:`sensorium.robots.kinematic_chain`, with scalar arithmetic for each env.
 
-A chain of n joints is a tuple of arrays: ``slide`` (n,) whether a joint slides, ``axis`` (n, 3) and ``anchor`` (n, 3)
-in the frame of its link, ``zero`` (n,) the position at which the link stands as ``pos`` says, and ``pos`` (n + 1, 3)
-and ``quat`` (n + 1, 4), each link in the frame of the one before; the last is the tool centre point.
+A chain of n joints is a tuple of arrays: ``slide`` (n,), whether a joint is a slide; ``axis`` (n, 3) and ``anchor``
+(n, 3) in the frame of its link; ``zero`` (n,), the joint position at which ``pos`` and ``quat`` hold; and ``pos``
+(n + 1, 3) and ``quat`` (n + 1, 4) of each link in the frame of the previous one. The last one is the tool centre point.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from sensorium.jit import helper, kernel
 
-_STEP = 0.5
-"""Greatest change of a joint in one iteration, rad or m."""
-_ARM = 0.25
-"""Metres that count as much as a rad."""
-_DAMPING = 1e-7
-"""Least damping, m²: what keeps a step finite where the arm is stretched."""
+Array: TypeAlias = np.ndarray
+Chain: TypeAlias = tuple[np.ndarray, ...]
+
+_MAX_STEP = 0.5
+"""Max change of a joint in one iteration, rad or m."""
+_LEVER = 0.25
+"""m/rad: weight of rotation errors relative to position errors."""
+_MIN_DAMPING = 1e-7
+"""m². Keeps a step finite when the arm is stretched out."""
 _NEAR_METRES, _NEAR_ANGLE = 1e-5, 1e-4
-"""m and rad within which a pose is reached."""
+"""Errors in m and rad below which a pose is reached."""
 _PULL = 0.01
-"""Part of the way to ``home`` that an iteration goes, as far as that moves the hand by nothing."""
+"""Fraction of the way to ``home`` that an iteration moves, as far as it does not move the tool."""
 _PASSES = 4
-"""Least-squares problems in one iteration, each without the joints that ran into their limits in the one before."""
+"""Least-squares problems in one iteration; each excludes the joints that reached their limits in the previous one."""
 
 
 @helper
-def _multiply(a: Any, b: Any, out: Any) -> None:
-    """Product of two quaternions; ``out`` may be either."""
+def _multiply(a: Array, b: Array, out: Array) -> None:
+    """Multiply two quaternions; ``out`` may be one of them."""
     w = a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3]
     x = a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2]
     y = a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1]
@@ -39,8 +42,8 @@ def _multiply(a: Any, b: Any, out: Any) -> None:
 
 
 @helper
-def _rotate(quat: Any, vector: Any, out: Any) -> None:
-    """A vector turned by a unit quaternion; ``out`` may be ``vector``."""
+def _rotate(quat: Array, vector: Array, out: Array) -> None:
+    """Rotate a vector by a unit quaternion; ``out`` may be ``vector``."""
     w, x, y, z = quat[0], quat[1], quat[2], quat[3]
     a, b, c = vector[0], vector[1], vector[2]
     u, v, t = 2 * (y * c - z * b), 2 * (z * a - x * c), 2 * (x * b - y * a)
@@ -50,8 +53,8 @@ def _rotate(quat: Any, vector: Any, out: Any) -> None:
 
 
 @kernel
-def relative(frame: Any, pose: Any, out: Any) -> None:
-    """Poses (n, 7) seen from frames (n, 7), all in one frame before."""
+def relative(frame: Array, pose: Array, out: Array) -> None:
+    """Express poses (n, 7) in frames (n, 7); both are given in the same frame."""
     inverse, delta = np.empty(4), np.empty(3)
     for row in range(len(pose)):
         inverse[0] = frame[row, 3]
@@ -63,8 +66,8 @@ def relative(frame: Any, pose: Any, out: Any) -> None:
 
 
 @kernel
-def compose(frame: Any, pose: Any, out: Any) -> None:
-    """Poses (n, 7) in frames (n, 7), seen from where the frames are."""
+def compose(frame: Array, pose: Array, out: Array) -> None:
+    """Express poses (n, 7), given in frames (n, 7), in the frame in which these are given."""
     delta = np.empty(3)
     for row in range(len(pose)):
         _rotate(frame[row, 3:], pose[row, :3], delta)
@@ -74,8 +77,8 @@ def compose(frame: Any, pose: Any, out: Any) -> None:
 
 
 @kernel
-def twists(cvel: Any, com: Any, at: Any, out: Any) -> None:
-    """Linear and angular velocity (B, 6) of points (B, 3) of bodies that move by ``cvel`` about ``com``."""
+def twists(cvel: Array, com: Array, at: Array, out: Array) -> None:
+    """Compute linear and angular velocities (B, 6) of points (B, 3) on bodies with MuJoCo's ``cvel`` about ``com``."""
     for b in range(len(at)):
         x, y, z = at[b, 0] - com[b, 0], at[b, 1] - com[b, 1], at[b, 2] - com[b, 2]
         a, c, d = cvel[b, 0], cvel[b, 1], cvel[b, 2]
@@ -86,8 +89,11 @@ def twists(cvel: Any, com: Any, at: Any, out: Any) -> None:
 
 
 @kernel
-def between(start: Any, goal: Any, dt: float, out: Any) -> None:
-    """Linear and angular velocity (n, 6) that lead from poses (n, 7) to others in ``dt`` seconds, the shorter way."""
+def between(start: Array, goal: Array, dt: float, out: Array) -> None:
+    """Compute linear and angular velocities (n, 6) that lead from poses (n, 7) to others in ``dt`` seconds.
+
+    Of the two rotations between them, the shorter one is used.
+    """
     back, turn = np.empty(4), np.empty(4)
     for row in range(len(goal)):
         back[0] = start[row, 3]
@@ -105,8 +111,15 @@ def between(start: Any, goal: Any, dt: float, out: Any) -> None:
 
 
 @helper
-def _place(chain: Any, q: Any, position: Any, quat: Any, anchors: Any, axes: Any) -> None:
-    """Position and orientation of the tool in the root's frame, and the joints' anchors and axes there, (n, 3)."""
+def _place(
+    chain: Chain,
+    q: Array,
+    position: Array,
+    quat: Array,
+    anchors: Array,
+    axes: Array,
+) -> None:
+    """Compute the pose of the tool in the frame of the root, and anchors and axes (n, 3) of the joints in it."""
     slide, axis, anchor, zero, pos, turn = chain
     spin, arm = np.empty(4), np.empty(3)
     position[:] = 0.0
@@ -139,8 +152,8 @@ def _place(chain: Any, q: Any, position: Any, quat: Any, anchors: Any, axes: Any
 
 
 @helper
-def _differentiate(chain: Any, position: Any, anchors: Any, axes: Any, jacobian: Any) -> None:
-    """What moves the tool: (6, n), linear then angular velocity in the root's frame by each joint's."""
+def _differentiate(chain: Chain, position: Array, anchors: Array, axes: Array, jacobian: Array) -> None:
+    """Compute the Jacobian of the tool (6, n), linear then angular, in the frame of the root."""
     slide = chain[0]
     for k in range(len(slide)):
         x, y, z = axes[k, 0], axes[k, 1], axes[k, 2]
@@ -154,8 +167,8 @@ def _differentiate(chain: Any, position: Any, anchors: Any, axes: Any, jacobian:
 
 
 @kernel
-def forward(chain: Any, q: Any, pose: Any, jacobian: Any) -> None:
-    """Poses (B, 7) of the tool and Jacobians (B, 6, n), in the root's frame, of joint positions (B, n)."""
+def forward(chain: Chain, q: Array, pose: Array, jacobian: Array) -> None:
+    """Compute poses (B, 7) and Jacobians (B, 6, n) of the tool in the frame of the root, at positions (B, n)."""
     n = q.shape[1]
     anchors, axes = np.empty((n, 3)), np.empty((n, 3))
     for b in range(len(q)):
@@ -164,8 +177,8 @@ def forward(chain: Any, q: Any, pose: Any, jacobian: Any) -> None:
 
 
 @helper
-def _miss(position: Any, quat: Any, goal: Any, error: Any) -> None:
-    """What is left to the goal: a way (m) and a rotation vector (rad), both in the root's frame."""
+def _miss(position: Array, quat: Array, goal: Array, error: Array) -> None:
+    """Compute the error to the goal in the frame of the root: a vector (m) and a rotation vector (rad)."""
     for i in range(3):
         error[i] = goal[i] - position[i]
     w = goal[3] * quat[0] + goal[4] * quat[1] + goal[5] * quat[2] + goal[6] * quat[3]
@@ -180,8 +193,8 @@ def _miss(position: Any, quat: Any, goal: Any, error: Any) -> None:
 
 
 @helper
-def _factor(a: Any, x: Any) -> None:
-    """Solve a x = x for a symmetric positive a (6, 6), both overwritten."""
+def _factor(a: Array, x: Array) -> None:
+    """Solve a y = x for y, with a symmetric positive definite (6, 6); ``x`` becomes y and ``a`` is overwritten."""
     for i in range(6):
         for j in range(i + 1):
             s = a[i, j]
@@ -199,8 +212,17 @@ def _factor(a: Any, x: Any) -> None:
 
 
 @helper
-def _improve(jacobian: Any, error: Any, q: Any, limits: Any, home: Any, damping: float, step: Any, work: Any) -> None:
-    """One damped least-squares step towards the goal and, where that is free, to ``home``; q stays within limits."""
+def _improve(
+    jacobian: Array,
+    error: Array,
+    q: Array,
+    limits: Array,
+    home: Array,
+    damping: float,
+    step: Array,
+    work: tuple[Array, ...],
+) -> None:
+    """Make one damped least-squares step towards the goal and, in the null space, towards ``home``, within limits."""
     free, a, y = work
     n = len(q)
     for k in range(n):
@@ -218,16 +240,16 @@ def _improve(jacobian: Any, error: Any, q: Any, limits: Any, home: Any, damping:
                         s += jacobian[i, k] * jacobian[j, k]
                 a[i, j] = s
         _factor(a, y)
-        greatest = 0.0
+        largest = 0.0
         for k in range(n):
             if free[k]:
                 for i in range(6):
                     step[k] += jacobian[i, k] * y[i]
-                greatest = max(greatest, abs(step[k]))
-        if greatest > _STEP:
+                largest = max(largest, abs(step[k]))
+        if largest > _MAX_STEP:
             for k in range(n):
                 if free[k]:
-                    step[k] *= _STEP / greatest
+                    step[k] *= _MAX_STEP / largest
         inside = True
         for k in range(n):
             if free[k] and (q[k] + step[k] < limits[k, 0] or q[k] + step[k] > limits[k, 1]):
@@ -243,17 +265,27 @@ def _improve(jacobian: Any, error: Any, q: Any, limits: Any, home: Any, damping:
 
 
 @kernel
-def solve(chain: Any, limits: Any, home: Any, goal: Any, q: Any, miss: Any, iterations: int, starts: Any) -> None:
-    """Joint positions that bring the tool to goals.
+def solve(
+    chain: Chain,
+    limits: Array,
+    home: Array,
+    goal: Array,
+    q: Array,
+    miss: Array,
+    iterations: int,
+    starts: Array,
+) -> None:
+    """Solve inverse kinematics.
 
     Args:
-        chain: see above.
-        limits: (n, 2); home: (n,), where joints go that are free to.
-        goal: poses (B, 7) in the root's frame.
-        q: (B, n), where to start from; the best that was found.
-        miss: (B, 2), what is left to the goal then, m and rad.
-        iterations: from each start.
-        starts: (m, n), where to start again while a goal is not reached.
+        chain: see the module.
+        limits: bounds of the joint positions, (n, 2).
+        home: preferred joint positions, (n,).
+        goal: poses (B, 7) in the frame of the root.
+        q: joint positions (B, n): in, the start; out, the best that was found.
+        miss: out, the remaining errors (B, 2), m and rad.
+        iterations: iterations from each start.
+        starts: (m, n), tried in order while a goal is not reached.
     """
     n = q.shape[1]
     anchors, axes, jacobian = np.empty((n, 3)), np.empty((n, 3)), np.empty((6, n))
@@ -261,7 +293,7 @@ def solve(chain: Any, limits: Any, home: Any, goal: Any, q: Any, miss: Any, iter
     work = (np.empty(n, np.bool_), np.empty((6, 6)), np.empty(6))
     trial, best = np.empty(n), np.empty(n)
     for b in range(len(q)):
-        least, found = np.inf, False
+        smallest, found = np.inf, False
         for attempt in range(len(starts) + 1):
             for k in range(n):
                 value = q[b, k] if attempt == 0 else starts[attempt - 1, k]
@@ -271,9 +303,9 @@ def solve(chain: Any, limits: Any, home: Any, goal: Any, q: Any, miss: Any, iter
                 _miss(position, quat, goal[b], error)
                 way = math.sqrt(error[0] * error[0] + error[1] * error[1] + error[2] * error[2])
                 angle = math.sqrt(error[3] * error[3] + error[4] * error[4] + error[5] * error[5])
-                size = way * way + (_ARM * angle) * (_ARM * angle)
-                if size < least:
-                    least = size
+                size = way * way + (_LEVER * angle) * (_LEVER * angle)
+                if size < smallest:
+                    smallest = size
                     miss[b, 0], miss[b, 1] = way, angle
                     best[:] = trial
                 found = way < _NEAR_METRES and angle < _NEAR_ANGLE
@@ -281,10 +313,10 @@ def solve(chain: Any, limits: Any, home: Any, goal: Any, q: Any, miss: Any, iter
                     break
                 _differentiate(chain, position, anchors, axes, jacobian)
                 for i in range(3, 6):
-                    error[i] *= _ARM
+                    error[i] *= _LEVER
                     for k in range(n):
-                        jacobian[i, k] *= _ARM
-                _improve(jacobian, error, trial, limits, home, _DAMPING + 0.02 * size, step, work)
+                        jacobian[i, k] *= _LEVER
+                _improve(jacobian, error, trial, limits, home, _MIN_DAMPING + 0.02 * size, step, work)
             if found:
                 break
         q[b] = best

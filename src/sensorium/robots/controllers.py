@@ -1,14 +1,14 @@
-"""Controllers: what the actions of a move group mean. Each turns actions of a batch into joint targets.
+"""Controllers of move groups: each defines what the actions mean and converts them to joint targets.
 
 ============================ ==========================================================================================
 name                         actions
 ============================ ==========================================================================================
-``joint_position``           where each joint shall be, rad or m
-``joint_position_relative``  by how much its target changes in this step, rad or m
-``joint_velocity``           how fast its target moves, rad/s or m/s
+``joint_position``           joint targets, rad or m
+``joint_position_relative``  changes of the joint targets in this step, rad or m
+``joint_velocity``           velocities of the joint targets, rad/s or m/s
 ``ee_pose``                  pose of the tool centre point in the frame of the robot's base: x, y, z in m, (w, x, y, z)
-``gripper``                  0 closed, 1 open
-``base_velocity``            forward and left in m/s, turn in rad/s, in the frame of the base as it stands
+``gripper``                  opening: 0 closed, 1 open
+``base_velocity``            forward and left in m/s, turn in rad/s, in the current frame of the base
 ============================ ==========================================================================================
 """
 
@@ -24,28 +24,28 @@ from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, short
 if TYPE_CHECKING:
     from sensorium.robots.group import GroupHandle
 
-_RELATIVE = 0.1
-"""Greatest change of a joint's target in one step, rad or m."""
-_SPEED = 2.0
-"""Greatest speed of a joint's target, rad/s or m/s."""
+_MAX_CHANGE = 0.1
+"""Max change of a joint target in one step, rad or m."""
+_MAX_SPEED = 2.0
+"""Max speed of a joint target, rad/s or m/s."""
 _ITERATIONS = 10
-"""Of inverse kinematics in one step."""
-_DRIVE = (1.0, 1.0, 2.0)
-"""Greatest speeds of a base: forward and left in m/s, turn in rad/s."""
-_LEAD = (0.1, 0.1, 0.3)
-"""How far the target of a base that is blocked runs ahead of it, m and rad."""
+"""Iterations of inverse kinematics per step."""
+_MAX_BASE_SPEED = (1.0, 1.0, 2.0)
+"""Max speeds of a base: forward and left in m/s, turn in rad/s."""
+_MAX_LEAD = (0.1, 0.1, 0.3)
+"""Max distance of the target of a blocked base from the base: x and y in m, yaw in rad."""
 
 
 class Controller(ABC):
-    """What the actions of one move group mean.
+    """Base class of controllers.
 
     Attributes:
-        names: what its actions are called.
-        limits: least and greatest values, (n_actions, 2).
+        names: names of the actions.
+        limits: lower and upper bounds of the actions, (n_actions, 2).
     """
 
     name: ClassVar[str]
-    """What ``controllers={"arm": ...}`` calls it."""
+    """Name in ``controllers={"arm": ...}``."""
     kinds: ClassVar[tuple[str, ...]] = ("arm",)
     """Kinds of move groups that it can control."""
 
@@ -56,12 +56,12 @@ class Controller(ABC):
 
     @abstractmethod
     def decide(self, action: np.ndarray, rows: np.ndarray | slice, dt: float) -> np.ndarray:
-        """New joint targets (m, n).
+        """Return new joint targets (m, n).
 
         Args:
             action: (m, n_actions), within limits.
-            rows: which envs these are.
-            dt: seconds until the next ones.
+            rows: the envs of the m rows.
+            dt: seconds until the next action.
         """
 
     def _within(self, target: np.ndarray) -> np.ndarray:
@@ -70,7 +70,7 @@ class Controller(ABC):
 
 
 class JointPosition(Controller):
-    """Where each joint shall be."""
+    """Actions are joint targets."""
 
     name = "joint_position"
 
@@ -79,34 +79,36 @@ class JointPosition(Controller):
 
 
 class RelativeJointPosition(Controller):
-    """By how much the target of each joint changes. It is added to the target, not to where the joint is, so that
-    what a servo falls short of does not add up."""
+    """Actions are changes of the joint targets.
+
+    They are added to the target rather than to the joint position, so that tracking errors of servos do not add up.
+    """
 
     name = "joint_position_relative"
 
     def __init__(self, group: GroupHandle) -> None:
         super().__init__(group)
-        self.limits = np.tile([-_RELATIVE, _RELATIVE], (len(self.names), 1))
+        self.limits = np.tile([-_MAX_CHANGE, _MAX_CHANGE], (len(self.names), 1))
 
     def decide(self, action: np.ndarray, rows: np.ndarray | slice, dt: float) -> np.ndarray:
         return self._within(self.group.target[rows] + action)
 
 
 class JointVelocity(Controller):
-    """How fast the target of each joint moves."""
+    """Actions are velocities of the joint targets."""
 
     name = "joint_velocity"
 
     def __init__(self, group: GroupHandle) -> None:
         super().__init__(group)
-        self.limits = np.tile([-_SPEED, _SPEED], (len(self.names), 1))
+        self.limits = np.tile([-_MAX_SPEED, _MAX_SPEED], (len(self.names), 1))
 
     def decide(self, action: np.ndarray, rows: np.ndarray | slice, dt: float) -> np.ndarray:
         return self._within(self.group.target[rows] + action * dt)
 
 
 class ToolPose(Controller):
-    """Where the tool centre point shall be, by inverse kinematics from the targets of the step before."""
+    """Actions are the pose of the tool centre point. Inverse kinematics starts from the previous targets."""
 
     name = "ee_pose"
 
@@ -127,7 +129,7 @@ class ToolPose(Controller):
 
 
 class Gripper(Controller):
-    """How far a gripper opens."""
+    """The action is the opening of a gripper."""
 
     name = "gripper"
     kinds = ("gripper",)
@@ -142,7 +144,7 @@ class Gripper(Controller):
 
 
 class BaseVelocity(Controller):
-    """How fast a base drives. Its joints follow a target that moves so, and that waits for a base which is blocked."""
+    """Actions are the velocity of a base. Its joints follow a moving target, which waits if the base is blocked."""
 
     name = "base_velocity"
     kinds = ("base",)
@@ -150,7 +152,7 @@ class BaseVelocity(Controller):
     def __init__(self, group: GroupHandle) -> None:
         super().__init__(group)
         self.names = ("forward", "left", "turn")
-        self.limits = np.array([[-speed, speed] for speed in _DRIVE])
+        self.limits = np.array([[-speed, speed] for speed in _MAX_BASE_SPEED])
 
     def decide(self, action: np.ndarray, rows: np.ndarray | slice, dt: float) -> np.ndarray:
         now, target = self.group.qpos[rows], self.group.target[rows]
@@ -159,7 +161,7 @@ class BaseVelocity(Controller):
         target[:, 0] += dt * (cosine * action[:, 0] - sine * action[:, 1])
         target[:, 1] += dt * (sine * action[:, 0] + cosine * action[:, 1])
         target[:, 2] += dt * action[:, 2]
-        return self._within(np.clip(target, now - _LEAD, now + _LEAD))
+        return self._within(np.clip(target, now - _MAX_LEAD, now + _MAX_LEAD))
 
 
 _CONTROLLERS: dict[str, type[Controller]] = {
@@ -168,12 +170,22 @@ _CONTROLLERS: dict[str, type[Controller]] = {
 
 
 def find(name: str, group: str, kind: str) -> type[Controller]:
-    """The controller of that name for a move group of that kind."""
+    """Return the controller class of that name.
+
+    Args:
+        name: name of the controller.
+        group: name of the move group, for messages.
+        kind: kind of the move group.
+
+    Raises:
+        NameNotFoundError: there is no such controller.
+        OptionError: it cannot control groups of that kind.
+    """
     fitting = [each for each, cls in _CONTROLLERS.items() if kind in cls.kinds]
     if name not in _CONTROLLERS:
         hint = did_you_mean(name, fitting)
         raise NameNotFoundError(
-            f"there is no controller {name!r} for {group!r}{hint}; those of a move group of kind {kind!r} are "
+            f"there is no controller {name!r} for {group!r}{hint}; controllers of a move group of kind {kind!r} are "
             f"{shorten(fitting)}"
         )
     if name not in fitting:

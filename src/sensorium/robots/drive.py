@@ -1,4 +1,4 @@
-"""``Drive``: a base that is told velocities, as a move group."""
+"""``Drive``: the base of a driving robot as a move group."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from sensorium.robots.robot import Robot
 
 MOVES = ("forward", "left", "turn")
-"""Actions that move a base: m/s, m/s and rad/s, in its own frame. One that cannot drive sideways has no "left"."""
+"""Actions that move a base: m/s, m/s and rad/s, in its own frame. A base that cannot drive sideways has no "left"."""
 
 
 class Drive:
-    """The move group "base" of a robot that has the actions "forward" and "turn". Arrays are float64, (B, 3).
+    """The move group "base" of a robot with the actions "forward" and "turn". Arrays are float64, (B, 3).
 
-    Its joints are those of a point on the ground: x and y in metres and the heading yaw in rad, in the world. What
-    wheels do is in ``env_states``.
+    Its joints are x and y in metres and the heading yaw in rad, world frame. The joints of the wheels are in
+    ``env_states``.
 
     Attributes:
-        description: what all move groups have.
+        description: joints and controller of the group.
     """
 
     description = MoveGroup(
@@ -36,24 +36,24 @@ class Drive:
 
     @property
     def qpos(self) -> np.ndarray:
-        """x and y in metres and yaw in (-pi, pi], now."""
+        """Current x and y in m and yaw in (-pi, pi]."""
         pose = self._robot.base_pose()
         w, x, y, z = pose[:, 3:].T
         return np.column_stack([pose[:, :2], np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))])
 
     @property
     def qvel(self) -> np.ndarray:
-        """Their rates: m/s along x and y of the world, and rad/s."""
+        """Current velocities: along x and y of the world frame in m/s, and yaw rate in rad/s."""
         linear, angular = (part.numpy(force=True).astype(np.float64) for part in self._robot.get_velocity())
         return np.column_stack([linear[:, :2], angular[:, 2]])
 
     @property
     def target(self) -> np.ndarray:
-        """Where the base is in one step, if it moves as it was told last."""
-        told = self._robot.action.value.numpy(force=True)
-        moves = np.zeros((len(told), 3))
+        """Pose of the base after one step at the commanded velocity."""
+        command = self._robot.action.value.numpy(force=True)
+        moves = np.zeros((len(command), 3))
         for column, number in self._moves:
-            moves[:, column] = told[:, number]
+            moves[:, column] = command[:, number]
         target, moves = self.qpos, moves * self._robot._dt
         heading = target[:, 2] + moves[:, 2] / 2
         cosine, sine = np.cos(heading), np.sin(heading)

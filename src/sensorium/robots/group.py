@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeAlias
 
 import mujoco
 import numpy as np
@@ -15,30 +15,31 @@ from sensorium.robots.controllers import find
 from sensorium.robots.kinematic_chain import KinematicChain
 from sensorium.robots.move_group import MoveGroup
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Envs, World, env_index
+from sensorium.worlds import ArrayLike, Envs, World, env_index
 
 _UNLIMITED = {int(mujoco.mjtJoint.mjJNT_HINGE): 2 * math.pi, int(mujoco.mjtJoint.mjJNT_SLIDE): 10.0}
-"""rad or m either way, for joints without limits."""
-
+"""Type of joint -> bound in both directions, rad or m, for joints without limits."""
 _FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "subtree_com")
-"""What is read and written of the physics."""
+"""Physics fields that are read and written."""
+Columns: TypeAlias = slice | list[int]
+"""An index of columns."""
 
 
 class GroupHandle(Module):
-    """One move group: ``robot.groups["arm"]``. Arrays are NumPy, float64, one row for each env.
+    """One move group: ``robot.groups["arm"]``. Arrays are NumPy, float64, one row per env.
 
-    Its buffer ``target`` (B, n), tag "target", holds the joint targets of its controller.
+    The buffer ``target`` (B, n), tag "target", holds the joint targets of the controller.
 
     Args:
-        description: which joints it has, and what moves them.
-        controller: name of its controller.
-        model: the robot's own model, compiled.
+        description: joints and actuators of the group.
+        controller: name of the controller.
+        model: the compiled model of the robot alone.
 
     Attributes:
-        description: which joints it has, and what moves them.
-        controller: turns actions into joint targets.
-        limits: least and greatest joint positions, (n, 2) rad or m; joints that have none get one turn or 10 m either
-            way, those of a base infinity.
+        description: joints and actuators of the group.
+        controller: converts actions to joint targets.
+        limits: lower and upper bounds of the joint positions, (n, 2) rad or m. Joints without limits get one turn or
+            10 m in both directions; those of a base are unbounded.
 
     Example:
         >>> arm = robot.groups["arm"]
@@ -65,10 +66,10 @@ class GroupHandle(Module):
                 f"{self.limits[first].tolist()}, got {self._home[first]:g}"
             )
         low, high = self.limits.T
-        self._shut = np.where(self._home - low > high - self._home, low, high)  # of grippers
+        self._closed = np.where(self._home - low > high - self._home, low, high)  # positions of a closed gripper
         self._chain: KinematicChain | None = None
         self.reach = 0.0
-        """Arms: metres that the tool can be away from the robot's base at most, or more."""
+        """Arms: upper bound of the distance from the robot's base to the tool centre point, m."""
         if description.kind == "arm":
             self._chain = self._make_chain(model, "")
             self.reach = self._chain.reach + _height(model, self._chain.root)
@@ -89,7 +90,7 @@ class GroupHandle(Module):
     # -- build --------------------------------------------------------------------------------------------------------
 
     def start(self, world: World, robot: str, base: int) -> None:
-        """Find the group in the scene's model. Called when the scene was built."""
+        """Find the group in the model of the scene. Called by ``scene.build()``."""
         model, own = world.model, self.description
         self._world, self._base = world, base
         joints = [model.joint(f"{robot}/{name}").id for name in own.joints]
@@ -111,29 +112,29 @@ class GroupHandle(Module):
                 np.flatnonzero((model.geom_bodyid == body) & (model.geom_contype | model.geom_conaffinity != 0))
                 for body in self._fingers
             ]
-            """Grippers: ids of the geoms of each finger that can touch something."""
+            """Grippers: ids of the geoms of each finger that can collide."""
             self._apart = _apart(model, robot, own)
 
-    # -- where it is --------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def qpos(self) -> np.ndarray:
-        """Joint positions (B, n) now, rad or m."""
+        """Current joint positions (B, n), rad or m."""
         return self._read("qpos", self._qpos)
 
     @property
     def qvel(self) -> np.ndarray:
-        """Joint velocities (B, n) now, rad/s or m/s."""
+        """Current joint velocities (B, n), rad/s or m/s."""
         return self._read("qvel", self._qvel)
 
     @property
     def target(self) -> np.ndarray:
-        """Joint positions (B, n) which the controller holds now, rad or m; a copy."""
+        """Copy of the current joint targets (B, n), rad or m."""
         self._built()
         return self._target.copy()
 
     def tcp_pose(self) -> np.ndarray:
-        """Pose of an arm's tool centre point in the world frame, (B, 7): x, y, z in metres, (w, x, y, z)."""
+        """Return the pose of an arm's tool centre point, world frame, (B, 7): x, y, z in m and (w, x, y, z)."""
         from sensorium.robots import chain_kernels
 
         self._arm("tcp_pose")
@@ -142,7 +143,7 @@ class GroupHandle(Module):
         return pose
 
     def tcp_twist(self) -> np.ndarray:
-        """Velocity of an arm's tool centre point in the world frame, (B, 6): linear m/s, angular rad/s."""
+        """Return the velocity of an arm's tool centre point, world frame, (B, 6): linear m/s, angular rad/s."""
         from sensorium.robots import chain_kernels
 
         self._arm("tcp_twist")
@@ -153,10 +154,10 @@ class GroupHandle(Module):
         return twist
 
     def opening(self) -> np.ndarray:
-        """Metres between the fingers of a gripper, (B,)."""
+        """Return the distance between the fingers of a gripper, (B,) m."""
         world = self._built()
         if self.description.kind != "gripper":
-            raise OptionError(f"{self.description.name!r} is no gripper, so it has no opening")
+            raise OptionError(f"{self.description.name!r} is not a gripper, so it has no opening")
         world.settle()
         first, second = (self._read("xpos", body) for body in self._fingers)
         apart: np.ndarray = np.linalg.norm(first - second, axis=1)
@@ -165,23 +166,30 @@ class GroupHandle(Module):
     # -- inverse kinematics -------------------------------------------------------------------------------------------
 
     def solve(
-        self, pose: Any, start: Any = None, iterations: int = 50, envs: Envs = None, restart: bool = True
+        self,
+        pose: ArrayLike,
+        start: ArrayLike | None = None,
+        iterations: int = 50,
+        envs: Envs = None,
+        restart: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Joint positions that bring the tool centre point to poses, with the robot's base where it is now.
+        """Solve inverse kinematics for the tool centre point, with the robot's base at its current pose.
 
-        Starts from ``start`` and, where that does not lead to the goal, from other positions. Touches nothing.
+        The simulation is not changed.
 
         Args:
-            pose: (7,) or (m, 7) in the world frame: x, y, z in metres, (w, x, y, z).
-            start: joint positions to start from, (n,) or (m, n). Default: the targets that the arm has now.
-            iterations: how many from each start.
-            envs: the env of each pose; None for all envs, or for any number of poses where there is one env.
-            restart: whether to start from other positions where ``start`` does not lead to the goal. Without it, what
-                is near ``start`` stays near it, as is wanted along a path.
+            pose: (7,) or (m, 7) in the world frame: x, y, z in m and (w, x, y, z).
+            start: joint positions to start from, (n,) or (m, n). Default: the current targets.
+            iterations: iterations from each start.
+            envs: the env of each pose; None for all envs, or for any number of poses if there is one env.
+            restart: whether to try other starts if ``start`` does not lead to the goal. Without it, the solution stays
+                near ``start``, as needed along a path.
 
         Returns:
-            Joint positions (m, n) within limits, the nearest that were found; and what is left to each pose, (m, 2):
-            metres and radians.
+            The best joint positions (m, n) found within limits; and the remaining error to each pose, (m, 2): m, rad.
+
+        Raises:
+            OptionError: the group is not an arm, or an argument has the wrong shape or is not finite.
         """
         from sensorium.robots import chain_kernels
 
@@ -210,7 +218,7 @@ class GroupHandle(Module):
         return chain.solve(local, np.broadcast_to(first, (len(goal), len(self._home))), iterations, restart)
 
     def forward(self, joints: np.ndarray) -> np.ndarray:
-        """Poses (B, 7) in the world frame that the tool centre point would have at joint positions (B, n)."""
+        """Return the poses (B, 7) of the tool centre point, world frame, at joint positions (B, n)."""
         from sensorium.robots import chain_kernels
 
         _, chain = self._arm("forward")
@@ -219,7 +227,10 @@ class GroupHandle(Module):
         return pose
 
     def solve_from_base(self, pose: np.ndarray, rows: np.ndarray | slice, iterations: int) -> np.ndarray:
-        """Joint positions (m, n) for poses (m, 7) in the frame of the robot's base, from the targets of those envs."""
+        """Return joint positions (m, n) for poses (m, 7) in the frame of the robot's base.
+
+        The search starts at the current targets and does not restart elsewhere.
+        """
         from sensorium.robots import chain_kernels
 
         _, chain = self._arm("ee_pose")
@@ -231,39 +242,39 @@ class GroupHandle(Module):
     # -- moving -------------------------------------------------------------------------------------------------------
 
     def joints_at(self, fraction: np.ndarray) -> np.ndarray:
-        """Joint positions (m, n) of a gripper that is open by fractions (m,) between 0 and 1."""
-        return self._shut + fraction[:, None] * (self._home - self._shut)
+        """Return the joint positions (m, n) of a gripper for opening fractions (m,) in [0, 1]."""
+        return self._closed + fraction[:, None] * (self._home - self._closed)
 
     def aim(self, target: np.ndarray, rows: np.ndarray | slice) -> None:
-        """Set the joint targets (m, n) of envs, and the controls that follow from them."""
+        """Set the joint targets (m, n) of envs and the controls for them."""
         own = self.description
         self._target[rows] = target
         control = target
         if own.kind == "gripper" and own.actuators:
-            part = (target[:, :1] - self._shut[:1]) / (self._home[:1] - self._shut[:1])
+            part = (target[:, :1] - self._closed[:1]) / (self._home[:1] - self._closed[:1])
             control = np.repeat(own.closed + part * (own.open - own.closed), len(own.actuators), axis=1)
         _write(self._fields["ctrl"], rows, self._ctrl, control)
 
     def put(self, position: np.ndarray, rows: np.ndarray | slice) -> None:
-        """Set joints and targets (m, n) of envs, at rest."""
+        """Set joint positions and targets (m, n) of envs, with zero velocity."""
         _write(self._fields["qpos"], rows, self._qpos, position)
         _write(self._fields["qvel"], rows, self._qvel, np.zeros_like(position))
         self.aim(position, rows)
 
     def put_home(self, rows: np.ndarray | slice) -> None:
-        """Set joints and targets of envs to home, at rest."""
+        """Set joint positions and targets of envs to home, with zero velocity."""
         self.put(np.broadcast_to(self._home, self._target[rows].shape), rows)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
-    def _read(self, field: str, columns: Any) -> np.ndarray:
+    def _read(self, field: str, columns: Columns | int) -> np.ndarray:
         self._built()
-        if self._arrays:  # NumPy looks a few columns up some times faster than torch does
+        if self._arrays:  # NumPy selects a few columns several times faster than torch
             return self._arrays[field][:, columns].astype(np.float64)
         return self._fields[field][:, columns].numpy(force=True).astype(np.float64)
 
     def _link_pose(self, body: int) -> np.ndarray:
-        """Poses (B, 7) of a body in the world frame, up to date with what was written."""
+        """Return the poses (B, 7) of a body in the world frame, including positions written since the last step."""
         world = self._built()
         world.settle()
         return np.concatenate([self._read("xpos", body), self._read("xquat", body)], axis=1)
@@ -276,7 +287,7 @@ class GroupHandle(Module):
     def _arm(self, call: str) -> tuple[World, KinematicChain]:
         world = self._built()
         if self._chain is None:
-            raise OptionError(f"{call}: {self.description.name!r} is no arm, so it has no tool centre point")
+            raise OptionError(f"{call}: {self.description.name!r} is not an arm, so it has no tool centre point")
         return world, self._chain
 
     def __repr__(self) -> str:
@@ -289,12 +300,12 @@ def _limits(model: mujoco.MjModel, name: str, kind: str) -> tuple[float, float]:
         raise OptionError(f"joint {name!r} must be a hinge or a slide to be part of a move group")
     if model.jnt_limited[joint]:
         return float(model.jnt_range[joint, 0]), float(model.jnt_range[joint, 1])
-    most = math.inf if kind == "base" else _UNLIMITED[int(model.jnt_type[joint])]
-    return -most, most
+    bound = math.inf if kind == "base" else _UNLIMITED[int(model.jnt_type[joint])]
+    return -bound, bound
 
 
 def _height(model: mujoco.MjModel, body: int) -> float:
-    """Metres that a link can be away from where the model stands at most."""
+    """Return an upper bound of the distance from the origin of the model to a link, m."""
     away = 0.0
     while body:
         away += float(np.linalg.norm(model.body_pos[body]))
@@ -305,12 +316,12 @@ def _height(model: mujoco.MjModel, body: int) -> float:
     return away
 
 
-def _columns(ids: list[int]) -> Any:
-    """An index of columns: a slice where they lie side by side, which is quicker."""
+def _columns(ids: list[int]) -> Columns:
+    """Return an index of columns: a slice if they are contiguous, which is faster."""
     return slice(ids[0], ids[0] + len(ids)) if ids == list(range(ids[0], ids[0] + len(ids))) else ids
 
 
-def _write(field: torch.Tensor, rows: np.ndarray | slice, columns: Any, values: np.ndarray) -> None:
+def _write(field: torch.Tensor, rows: np.ndarray | slice, columns: Columns, values: np.ndarray) -> None:
     if isinstance(rows, np.ndarray) and isinstance(columns, list):
         rows = rows[:, None]
     if field.device.type == "cpu":
@@ -321,7 +332,7 @@ def _write(field: torch.Tensor, rows: np.ndarray | slice, columns: Any, values: 
 
 
 def _apart(model: mujoco.MjModel, robot: str, gripper: MoveGroup) -> float:
-    """Metres between the origins of the finger links when the gripper is open."""
+    """Return the distance between the origins of the finger links of an open gripper, m."""
     data = mujoco.MjData(model)
     for name, position in zip(gripper.joints, gripper.home, strict=True):
         data.joint(f"{robot}/{name}").qpos = position

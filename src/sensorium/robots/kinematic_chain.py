@@ -1,4 +1,4 @@
-"""``KinematicChain``: the joints between a link and a tool, with the kinematics of a whole batch both ways."""
+"""``KinematicChain``: forward and inverse kinematics of the joints between a link and a tool, for a whole batch."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sensorium.errors import OptionError
 
 _SLIDE, _HINGE = int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE)
 _RESTARTS = 16
-"""Further starts for goals that are not reached from the first one."""
+"""Number of other starts for goals that are not reached from the given one."""
 
 
 class KinematicChain:
     """A serial chain of hinges and slides, read from a compiled model.
 
-    Poses are (n, 7) as x, y, z in metres and a unit quaternion (w, x, y, z), in the frame of :attr:`root`.
+    Poses are (m, 7): x, y, z in metres and a unit quaternion (w, x, y, z), in the frame of :attr:`root`.
 
     Args:
         model: the compiled model.
-        joints: ids of the chain's joints, from the root to the tool. All joints between are the chain's.
-        limits: least and greatest joint positions, (n, 2) rad or m.
-        home: joint positions (n,) which joints go to as far as the goal leaves them free.
+        joints: ids of all joints between the root and the tool, in that order.
+        limits: lower and upper bounds of the joint positions, (n, 2) rad or m.
+        home: preferred joint positions (n,), which joints approach as far as the goal leaves them free.
         link: id of the body that carries the tool.
-        pos, quat: the tool in that body's frame.
+        pos, quat: pose of the tool in the frame of that body.
 
     Attributes:
         root: id of the body that carries the first joint's link.
@@ -53,7 +53,7 @@ class KinematicChain:
         if body != self.root or found != list(joints):
             names = [model.joint(joint).name for joint in found]
             raise OptionError(
-                f"joints must be all those between link {model.body(self.root).name!r} and the tool, in order: {names}"
+                f"joints must be all joints between link {model.body(self.root).name!r} and the tool, in order: {names}"
             )
         for joint in found:
             if model.jnt_type[joint] not in (_SLIDE, _HINGE):
@@ -77,12 +77,15 @@ class KinematicChain:
         self._limits = np.ascontiguousarray(limits, dtype=np.float64)
         self._home = home
         self.reach = float(np.linalg.norm(at[1:], axis=1).sum() + np.ptp(self._limits, axis=1)[self._arrays[0]].sum())
-        """Metres that the tool can be away from the first joint at most."""
+        """Upper bound of the distance from the first joint to the tool, m."""
         self._starts = self._spread(_RESTARTS)
 
     def _spread(self, count: int) -> np.ndarray:
-        """Home, and then joint positions spread evenly over the limits: multiples of powers of the golden ratio's kin
-        in n dimensions, which leave no gaps."""
+        """Return home and further joint positions spread evenly over the limits, (count, n).
+
+        They are a Kronecker sequence with powers of the generalised golden ratio in n dimensions, which has low
+        discrepancy.
+        """
         n = len(self._home)
         ratio = 2.0
         for _ in range(40):
@@ -92,7 +95,7 @@ class KinematicChain:
         return np.vstack([self._home, low + parts * (high - low)])
 
     def forward(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Poses (m, 7) of the tool and its Jacobians (m, 6, n), linear then angular, for joint positions (m, n)."""
+        """Return poses (m, 7) of the tool and Jacobians (m, 6, n), linear then angular, at joint positions (m, n)."""
         from sensorium.robots import chain_kernels
 
         positions = np.ascontiguousarray(q, dtype=np.float64)
@@ -103,13 +106,16 @@ class KinematicChain:
     def solve(
         self, goal: np.ndarray, start: np.ndarray, iterations: int, restart: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Joint positions (m, n) within limits that bring the tool to goals (m, 7), and what is left, (m, 2) m and rad.
+        """Solve inverse kinematics.
 
         Args:
-            goal: poses.
+            goal: poses of the tool, (m, 7).
             start: joint positions to start from, (m, n).
-            iterations: how many from each start.
-            restart: whether to start again elsewhere where a goal is not reached.
+            iterations: iterations from each start.
+            restart: whether to try other starts for goals that are not reached.
+
+        Returns:
+            Joint positions (m, n) within limits, and the remaining errors, (m, 2): m, rad.
         """
         from sensorium.robots import chain_kernels
 
@@ -120,7 +126,7 @@ class KinematicChain:
 
 
 def _append(at: np.ndarray, turn: np.ndarray, pos: np.ndarray, quat: np.ndarray) -> None:
-    """Extend a fixed transform by another, in place."""
+    """Append a transform to a fixed transform, in place."""
     moved, turned = np.empty(3), np.empty(4)
     mujoco.mju_rotVecQuat(moved, pos, turn)
     mujoco.mju_mulQuat(turned, turn, quat)

@@ -1,4 +1,4 @@
-"""``Manipulator``: a robot of move groups, each with a controller of its own."""
+"""``Manipulator``: a robot with move groups, each with its own controller."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from sensorium.pipeline.formula import key
 from sensorium.robots.adapt import add_servos, at_home, exclude_touching
 from sensorium.robots.group import GroupHandle
 from sensorium.robots.move_group import MoveGroup
-from sensorium.robots.robot import Action, Robot, RobotOptions
+from sensorium.robots.robot import Robot
+from sensorium.robots.robot_options import Action, RobotOptions
 from sensorium.sensors import Sensor
-from sensorium.suites import ObservationSensor, tcp_poses
 from sensorium.tree import Buffer
-from sensorium.worlds import Envs, World, env_index
+from sensorium.worlds import ArrayLike, Envs, World, env_index
 
 if TYPE_CHECKING:
+    from sensorium.suites import ObservationSensor
     from sensorium.worlds import Scene
 
 
 class ManipulatorOptions(RobotOptions):
-    """All about a robot of move groups; ``robots.make`` fills it in."""
+    """Complete description of a robot with move groups. ``sn.robots.make`` fills it in."""
 
     actions: tuple[Action, ...] = ()
-    """Leave it out: what the robot can be told follows from its controllers."""
+    """Must be empty: the actions follow from the controllers."""
     move_groups: tuple[MoveGroup, ...] = Field(min_length=1)
-    """Its arms, grippers and base, in the order of their actions."""
+    """Arms, grippers and base, in the order of their actions."""
     controllers: dict[str, str] = {}
-    """Move group -> controller, where it shall not be the group's own."""
+    """Move group -> controller, instead of the one that the group names."""
     action_noise: float = Field(default=0.0, ge=0)
-    """Standard deviation of what is added to each action before its controller sees it, as a part of its range."""
+    """Standard deviation of the noise added to each action before its controller, as a fraction of its range."""
     placing: tuple[str, str, str] | None = None
     """Joints of one move group that ``place`` sets: slides along x and y, and a hinge about z. Default: those of a move
-    group of kind "base"; where there is none either, only a robot with a free base can be placed."""
+    group of kind "base". Without either, only a robot with a free base can be placed."""
 
     @field_validator("actions")
     @classmethod
     def _names(cls, value: tuple[Action, ...]) -> tuple[Action, ...]:
         if value:
-            raise ValueError("must be left out: what the robot can be told follows from its controllers")
+            raise ValueError("must be left out: the actions follow from the controllers")
         return value
 
     @field_validator("move_groups")
@@ -53,12 +54,15 @@ class ManipulatorOptions(RobotOptions):
     def _group_names(cls, value: tuple[MoveGroup, ...]) -> tuple[MoveGroup, ...]:
         names = [group.name for group in value]
         if len(set(names)) < len(names):
-            raise ValueError(f"must each have a name of its own, got {names}")
+            raise ValueError(f"each move group must have a name of its own, got {names}")
         return value
 
     def load_model(self) -> mujoco.MjSpec:
-        """The model as a spec of its own, with servos for the move groups that name no actuators, and without contacts
-        between links that touch at home."""
+        """Return the model as a new spec.
+
+        Servos are added for the move groups that name no actuators. Contacts between links that touch at home are
+        excluded.
+        """
         spec = super().load_model()
         _check_groups(self, spec)
         bare = [group for group in self.move_groups if not group.actuators]
@@ -69,10 +73,10 @@ class ManipulatorOptions(RobotOptions):
 
 
 class Manipulator(Robot):
-    """A robot that acts by move groups: ``robot = scene.add_module("robot", sn.robots.make("franka"))``.
+    """A robot with move groups: ``robot = scene.add_robot("franka", name="robot")``.
 
     Buffers: those of :class:`Robot`; ``groups.NAME.target`` (B, n), the joint targets of each move group; and, with
-    action noise, ``draws`` (B,), how often it was drawn.
+    action noise, ``draws`` (B,), the number of actions so far.
 
     Attributes:
         groups: name -> move group, in the order of their actions.
@@ -87,7 +91,7 @@ class Manipulator(Robot):
     options_type = ManipulatorOptions
     options: ManipulatorOptions
 
-    def __init__(self, options: ManipulatorOptions | None = None, **values: Any) -> None:
+    def __init__(self, options: ManipulatorOptions | None = None, **values: object) -> None:
         super().__init__(options, **values)
         model = self._spec.compile()
         controllers = self.options.controllers
@@ -97,7 +101,7 @@ class Manipulator(Robot):
         }
         bases = [group.joints for group in self.options.move_groups if group.kind == "base"]
         self._placing: tuple[str, ...] | None = self.options.placing or (bases[0] if bases else None)
-        self._keys: np.ndarray | None = None  # of action noise
+        self._noise_keys: np.ndarray | None = None
         self._slices: dict[str, slice] = {}
         for name, group in self.groups.items():
             first = self.n_actions
@@ -106,68 +110,71 @@ class Manipulator(Robot):
     def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
         return at_home(spec, self.options.move_groups)
 
-    # -- what it can be told ------------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------------
 
     @property
     def n_actions(self) -> int:
-        """How many numbers an action has."""
         return max((each.stop for each in self._slices.values()), default=0)
 
     @property
     def action_names(self) -> list[str]:
-        """What they are called: "arm.joint1", "gripper.opening", "base.forward", ..."""
+        """Names of the values in an action: "arm.joint1", "gripper.opening", "base.forward", ..."""
         return [f"{name}.{each}" for name, group in self.groups.items() for each in group.controller.names]
 
     @property
     def action_limits(self) -> torch.Tensor:
-        """Least and greatest values, (n_actions, 2)."""
         return torch.from_numpy(np.concatenate([group.controller.limits for group in self.groups.values()])).float()
 
     @property
     def action_slices(self) -> dict[str, slice]:
-        """Move group -> which numbers of an action are its own."""
+        """Move group -> its part of an action."""
         return dict(self._slices)
 
-    def act(self, action: Any, envs: Envs = None) -> None:
-        """Tell the controllers what to do from the next step on. Call it once a step.
+    def act(self, action: ArrayLike | Mapping[str, ArrayLike], envs: Envs = None) -> None:
+        """Give the controllers the action that they apply from the next step on. Call it once per step.
 
         Args:
-            action: (n_actions,) or (B, n_actions); or a mapping from move groups to their part of it, where those that
-                are left out keep their targets. Cut off at ``action_limits``.
+            action: (n_actions,) or (B, n_actions), clipped to ``action_limits``; or a mapping from move groups to their
+                part of it. Groups that the mapping does not contain keep their targets.
             envs: which envs; None for all. ``action`` then has one row for each.
+
+        Raises:
+            OptionError: the action has the wrong shape or is not finite.
+            NameNotFoundError: there is no such move group.
         """
         world = self._built("act")
         index = env_index(envs, world.n_envs, torch.device("cpu"))
         rows: np.ndarray | slice = slice(None) if index is None else index.numpy(force=True)
         count = world.n_envs if index is None else len(index)
         if isinstance(action, Mapping):
-            for name in action:
-                if name not in self.groups:
-                    hint = did_you_mean(str(name), self.groups) or f"; it has {shorten(self.groups)}"
-                    raise NameNotFoundError(f"{self.name}.act: there is no move group {name!r}{hint}")
-            told = {name: self._told(name, action[name], count, self._slices[name]) for name in action}
+            self._check_groups(action)
+            commands = {name: self._clipped(name, action[name], count, self._slices[name]) for name in action}
         else:
-            told = self._split(self._told(", ".join(self.groups), action, count, slice(0, self.n_actions)))
+            whole = self._clipped(", ".join(self.groups), action, count, slice(0, self.n_actions))
+            commands = {name: whole[:, columns] for name, columns in self._slices.items()}
         targets = {}
-        for name, part in told.items():  # all of them before any is written, for one may fail
-            noisy = part if self._keys is None else self._disturb(part, self._keys, rows, self._slices[name])
+        for name, command in commands.items():  # all targets before any is written: a controller may raise
+            if self._noise_keys is None:
+                noisy = command
+            else:
+                noisy = self._add_noise(command, self._noise_keys, rows, self._slices[name])
             targets[name] = self.groups[name].controller.decide(noisy, rows, self._dt)
-        if self._keys is not None:
+        if self._noise_keys is not None:
             self._drawn[rows] += 1
         for name, target in targets.items():
             self.groups[name].aim(target, rows)
-            self._note(rows, self._slices[name], told[name])
+            self._note(rows, self._slices[name], commands[name])
 
     def set_noise_step(self, step: int) -> None:
-        """Let the noise of actions, which depends on the scene's seed and on a count of actions, go on from another."""
-        if self._keys is not None:
+        """Set the number of actions that action noise counts from.
+
+        The noise depends on the seed of the scene and on that number.
+        """
+        if self._noise_keys is not None:
             self._drawn[:] = step
 
-    def _split(self, told: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: told[:, columns] for name, columns in self._slices.items()}
-
-    def _told(self, name: str, action: Any, rows: int, columns: slice) -> np.ndarray:
-        """Numbers of a move group (or of several), checked and within limits, (rows, n)."""
+    def _clipped(self, name: str, action: ArrayLike, rows: int, columns: slice) -> np.ndarray:
+        """Validate the action of one or several move groups and return it within limits, (rows, n)."""
         n = columns.stop - columns.start
         array = action.numpy(force=True) if isinstance(action, torch.Tensor) else np.asarray(action)
         if array.dtype.kind not in "fiu":
@@ -181,60 +188,74 @@ class Manipulator(Robot):
         if not np.isfinite(array).all():
             column = columns.start + int(np.argwhere(~np.isfinite(np.atleast_2d(array)))[0, 1])
             raise OptionError(f"{self.name}.act: {self.action_names[column]} must be finite, got NaN or infinity")
-        told = np.empty((rows, n))
-        np.clip(array, self._least[columns], self._greatest[columns], out=told)
-        return told
+        command = np.empty((rows, n))
+        np.clip(array, self._min_action[columns], self._max_action[columns], out=command)
+        return command
 
-    def _disturb(self, told: np.ndarray, keys: np.ndarray, rows: np.ndarray | slice, columns: slice) -> np.ndarray:
-        """Actions with noise, within limits."""
+    def _add_noise(self, command: np.ndarray, keys: np.ndarray, rows: np.ndarray | slice, columns: slice) -> np.ndarray:
+        """Return an action with noise, within limits."""
         from sensorium.robots.noise_kernels import add_noise
 
-        least, greatest = self._least[columns], self._greatest[columns]
-        noisy, envs = told.copy(), np.arange(len(self._drawn))[rows]
-        add_noise(noisy, keys[columns], envs, self._drawn, self.options.action_noise * (greatest - least))
-        return np.clip(noisy, least, greatest, out=noisy)
+        low, high = self._min_action[columns], self._max_action[columns]
+        noisy, envs = command.copy(), np.arange(len(self._drawn))[rows]
+        add_noise(noisy, keys[columns], envs, self._drawn, self.options.action_noise * (high - low))
+        return np.clip(noisy, low, high, out=noisy)
 
-    def _note(self, rows: np.ndarray | slice, columns: slice, told: np.ndarray) -> None:
+    def _note(self, rows: np.ndarray | slice, columns: slice, command: np.ndarray) -> None:
+        """Write a part of the ``action`` buffer."""
         value = self.action.value
         if value.device.type == "cpu":
-            value.numpy()[rows, columns] = told
+            value.numpy()[rows, columns] = command
         else:
             index = torch.from_numpy(rows).to(value.device) if isinstance(rows, np.ndarray) else rows
-            value[index, columns] = torch.from_numpy(told).to(value)
+            value[index, columns] = torch.from_numpy(command).to(value)
 
-    # -- where it is --------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     def set_home(self, envs: Envs = None) -> None:
-        """Put joints and targets of envs to home, at rest, as ``scene.reset(envs)`` does; call ``scene.forward(envs)``
-        after it."""
+        """Set joint positions and targets of envs to home, with zero velocity, as ``scene.reset(envs)`` does.
+
+        Call ``scene.forward(envs)`` afterwards.
+        """
         world = self._built("set_home")
         for group in self.groups.values():
             group.put_home(self._rows(envs))
         world.changes.write(envs)
 
-    def disturb(self, envs: np.ndarray, most: float, draws: Sequence[np.random.Generator]) -> None:
-        """Move the joints of arms, and their targets, by up to ``most`` radians, drawn from one generator an env."""
+    def disturb(self, envs: np.ndarray, max_offset: float, rngs: Sequence[np.random.Generator]) -> None:
+        """Move the joints of arms and their targets by random offsets.
+
+        Args:
+            envs: ids of the envs.
+            max_offset: bound of the offsets, rad.
+            rngs: one random generator per env.
+        """
         for group in self.groups.values():
             if group.description.kind == "arm":
-                off = np.stack([draw.uniform(-most, most, len(group.limits)) for draw in draws])
-                group.put(np.clip(group.target[envs] + off, *group.limits.T), envs)
+                offsets = np.stack([rng.uniform(-max_offset, max_offset, len(group.limits)) for rng in rngs])
+                group.put(np.clip(group.target[envs] + offsets, *group.limits.T), envs)
 
     def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
-        """What the robot contributes to a suite: ``tcp_pose`` (or ``_left``, ``_right``), and what its rig senses."""
+        """Return the robot's sensors for a suite: ``tcp_pose`` (or ``_left``, ``_right``), and those of its rig."""
+        from sensorium.suites import tcp_poses  # imports Gymnasium, which most scenes do not need
+
         return [*tcp_poses(self), *super().create_robot_sensors()]
 
     @property
     def can_be_placed(self) -> bool:
-        """Whether :meth:`place` can stand it elsewhere."""
+        """Whether :meth:`place` can move the robot."""
         return self._placing is not None or super().can_be_placed
 
-    def place(self, xy: Any, yaw: Any, envs: Envs = None) -> None:
-        """Stand the robot somewhere on the ground, at rest; call ``scene.forward(envs)`` after it.
+    def place(self, xy: ArrayLike, yaw: ArrayLike, envs: Envs = None) -> None:
+        """Move the robot to a place on the ground, with zero velocity. Call ``scene.forward(envs)`` afterwards.
 
         Args:
-            xy: (2,) or (n, 2) metres in the world.
-            yaw: heading, one number or (n,), rad.
+            xy: (2,) or (n, 2) m, world frame.
+            yaw: heading in rad, a number or (n,).
             envs: which envs; None for all.
+
+        Raises:
+            OptionError: the base is fixed, or an argument has the wrong shape or is not finite.
         """
         world, placing = self._built("place"), self._placing
         if placing is None:
@@ -250,9 +271,10 @@ class Manipulator(Robot):
                 f"{self.name}.place: xy must have shape (2,) or ({len(position)}, 2), yaw () or ({len(position)},), "
                 f"and both be finite; got {xy!r} and {yaw!r}"
             )
-        start, cosine, sine = np.array(self.options.pos[:2]), math.cos(self.options.yaw), math.sin(self.options.yaw)
+        heading = self.options.heading
+        start, cosine, sine = np.array(self.options.pos[:2]), math.cos(heading), math.sin(heading)
         away = spots - start
-        turned = turns - self.options.yaw
+        turned = turns - heading
         columns = [group.description.joints.index(name) for name in placing]
         position[:, columns[0]] = cosine * away[..., 0] + sine * away[..., 1]
         position[:, columns[1]] = cosine * away[..., 1] - sine * away[..., 0]
@@ -261,7 +283,7 @@ class Manipulator(Robot):
         world.changes.write(envs)
 
     def hold(self, envs: Envs = None) -> None:
-        """Stay: the targets become where the joints are now. Grippers keep theirs, by which they hold things."""
+        """Set the targets of envs to the current joint positions. Grippers keep theirs, to hold what they hold."""
         self._built("hold")
         rows = self._rows(envs)
         for group in self.groups.values():
@@ -272,22 +294,22 @@ class Manipulator(Robot):
         index = env_index(envs, self._built("envs").n_envs, torch.device("cpu"))
         return slice(None) if index is None else index.numpy(force=True)
 
-    # -- part of the scene --------------------------------------------------------------------------------------------
+    # -- SceneModule --------------------------------------------------------------------------------------------------
 
     def start(self, scene: Scene) -> None:
-        """Find the move groups in the model, make the buffers, and stand at home."""
+        """Find the move groups in the model, create the buffers, and move to home."""
         super().start(scene)
         self._dt = scene.dt
         if self.options.action_noise:
             keys = [key(scene.seed, f"{self.name} action noise", element) for element in range(self.n_actions)]
-            self._keys = np.array(keys, dtype=np.uint32)
+            self._noise_keys = np.array(keys, dtype=np.uint32)
         for group in self.groups.values():
-            group.start(scene.world, self.name, self._body)
+            group.start(scene.world, self.name, self._base_id())
         self.set_home()
         scene.forward()
 
     def on_reset(self, envs: Envs) -> None:
-        """Stand at home again, and told nothing."""
+        """Move to home and set the action of envs to 0."""
         super().on_reset(envs)
         self.set_home(envs)
 
@@ -296,7 +318,7 @@ class Manipulator(Robot):
             self._drawn = np.zeros(world.n_envs, np.int64)
             self.draws = Buffer(torch.from_numpy(self._drawn), {"action"})
         limits = np.concatenate([group.controller.limits for group in self.groups.values()])
-        self._least, self._greatest = np.ascontiguousarray(limits.T)
+        self._min_action, self._max_action = np.ascontiguousarray(limits.T)
 
     def __repr__(self) -> str:
         groups = {name: group.controller.name for name, group in self.groups.items()}
@@ -304,7 +326,7 @@ class Manipulator(Robot):
 
 
 def _check_groups(options: ManipulatorOptions, spec: mujoco.MjSpec) -> None:
-    """Whether all that the move groups name is there."""
+    """Raise NameNotFoundError or OptionError unless the model has everything that the options name."""
     joints, actuators, bodies, sites = (
         [each.name for each in kind if each.name] for kind in (spec.joints, spec.actuators, spec.bodies[1:], spec.sites)
     )

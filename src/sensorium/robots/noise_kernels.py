@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sensorium.jit import kernel
@@ -13,11 +11,14 @@ _U = np.uint32
 
 
 @kernel
-def add_noise(action: Any, keys: Any, envs: Any, draws: Any, sigma: Any) -> None:
-    """Add normal numbers to actions (m, n) of ``envs`` (m,): each depends on its key (n, 2), env and draw alone.
+def add_noise(action: np.ndarray, keys: np.ndarray, envs: np.ndarray, draws: np.ndarray, sigma: np.ndarray) -> None:
+    """Add normal noise to actions; each number depends on its key, env and draw only.
 
     Args:
-        draws: (B,), how often each env has drawn before.
+        action: (m, n), changed in place.
+        keys: (n, 2).
+        envs: the env of each row, (m,).
+        draws: number of previous draws of each env, (B,).
         sigma: standard deviations, (n,).
     """
     for row in range(action.shape[0]):

@@ -1,11 +1,11 @@
-"""``SensorRig``: the sensors of a robot, as a YAML file that anybody can edit."""
+"""``SensorRig``: the sensors of a robot, as options and as an editable YAML file."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 import mujoco
 import numpy as np
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from sensorium.worlds import Scene
 
 RIGS = Path(__file__).parent / "rigs"
-"""Where the rigs of our own robots lie, one YAML file each."""
+"""Folder of the rigs of the catalogue, one YAML file each."""
 
-_NAMING = ("link", "relative_to", "exclude", "touching", "tracked", "left", "right", "reversed")
+_NAME_OPTIONS = ("link", "relative_to", "exclude", "touching", "tracked", "left", "right", "reversed")
 """Options of sensors that name links, sites or joints."""
 CAMERA_AXES = np.array([0.5, 0.5, -0.5, -0.5])
-"""Quaternion of a camera (which looks along its -z, y up) that looks along x, z up."""
+"""Quaternion (w, x, y, z) of a camera that looks along x with z up; MuJoCo's cameras look along -z with y up."""
 
 
 class SensorMount(Options):
-    """Where a sensor sits on its robot. x is forward, y left, z up, for cameras too."""
+    """Pose of a sensor on its robot: x is forward, y left, z up, also for cameras."""
 
     link: str | None = None
-    """Link of the robot that carries it. Default: the robot's base."""
+    """Link of the robot that carries the sensor. Default: the base of the robot."""
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Position in the link's frame, m."""
     quat: tuple[float, float, float, float] | None = None
     """Orientation in the link's frame, (w, x, y, z). Default: aligned with the link."""
     euler: tuple[float, float, float] | None = None
-    """The same as roll, pitch, yaw in radians."""
+    """Orientation in the link's frame as roll, pitch, yaw in radians, instead of ``quat``."""
 
     @model_validator(mode="after")
     def _check_pose(self) -> SensorMount:
@@ -53,14 +53,14 @@ class RigSensor(Options):
     """One sensor of a rig."""
 
     name: str = Field(pattern=r"^[A-Za-z_][\w-]*$")
-    """What it is called in the component tree: ``robot.rig.NAME``."""
+    """Name in the component tree: ``robot.rig.NAME``."""
     type: str
-    """Class of its options: a name of ours ("IMU", "Camera", ...), or ``package.module:Class`` of a module that the
-    program has imported."""
+    """Class of its options: a name in ``sensorium`` ("IMU", "Camera", ...), or ``package.module:Class`` of a module
+    that the program has imported."""
     mount: SensorMount = SensorMount()
-    """Where it sits."""
+    """Pose on the robot."""
     options: dict[str, Any] = {}
-    """All its other options, as plain values."""
+    """All other options, as plain values."""
 
     @field_validator("options")
     @classmethod
@@ -70,10 +70,10 @@ class RigSensor(Options):
     @model_validator(mode="after")
     def _check_options(self) -> RigSensor:
         if "uuid" in self.options:
-            raise ValueError(f"{self.name}: the uuid is made of the robot's name and the sensor's; leave it out")
+            raise ValueError(f"{self.name}: remove uuid; it consists of the names of the robot and the sensor")
         for name in ("pos", "quat", "euler", "lookat"):
             if name in self.options:
-                raise ValueError(f"{self.name}: write {name} under mount, not under options")
+                raise ValueError(f"{self.name}: {name} belongs under mount, not under options")
         try:
             self.resolve("robot", "base", ())
         except (OptionError, NameNotFoundError) as error:
@@ -81,12 +81,16 @@ class RigSensor(Options):
         return self
 
     def resolve(self, robot: str, base: str, own: Collection[str]) -> SensorOptions:
-        """The options of the sensor on a robot of a scene.
+        """Return the options of the sensor on a robot of a scene.
 
         Args:
             robot: name of the robot in its scene.
-            base: the robot's base link.
-            own: names of links, sites and joints of the robot's own, which are meant before any others.
+            base: full name of the base link of the robot.
+            own: names of the robot's links, sites and joints, which take precedence over other names.
+
+        Raises:
+            OptionError: the options or the mount do not fit the type.
+            NameNotFoundError: there is no such type.
         """
         cls = sensor_type(self.type)
         fields, values = cls.model_fields, {"uuid": f"{robot}_{self.name}", **self.options}
@@ -96,7 +100,7 @@ class RigSensor(Options):
             if mount.link is not None:
                 values["link"] = mount.link
         elif mount.link is not None:
-            raise OptionError(f"{self.type} sits on no link; leave mount.link out")
+            raise OptionError(f"{self.type} is not mounted on a link; remove mount.link")
         if "robot" in fields:
             values.setdefault("robot", robot)
         if "quat" in fields:
@@ -105,8 +109,8 @@ class RigSensor(Options):
                 mujoco.mju_mulQuat(quat, quat.copy(), CAMERA_AXES)
             values["quat"] = tuple(quat.tolist())
         elif mount != SensorMount(link=mount.link):
-            raise OptionError(f"{self.type} has no pose of its own; leave pos, quat and euler of its mount out")
-        for name in _NAMING:
+            raise OptionError(f"{self.type} has no pose; remove pos, quat and euler from its mount")
+        for name in _NAME_OPTIONS:
             if name in values:
                 values[name] = _qualify(values[name], robot, own)
         return cls(**values)
@@ -117,12 +121,12 @@ class SensorRig(Options):
 
     Example:
         >>> rig = sn.robots.SensorRig.load("my_rig.yaml")
-        >>> robot = scene.add_module("robot", sn.robots.make("diffdrive", rig=rig))
+        >>> robot = scene.add_robot("diffdrive", rig=rig)
         >>> robot.rig["imu"].read()
     """
 
     sensors: tuple[RigSensor, ...] = ()
-    """What it holds."""
+    """The sensors."""
 
     @field_validator("sensors")
     @classmethod
@@ -135,16 +139,20 @@ class SensorRig(Options):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """The rig of one of our own robots."""
+        """Return the rig of a robot of the catalogue."""
         names = sorted(file.stem for file in RIGS.glob("*.yaml"))
         if name not in names:
             hint = did_you_mean(name, names) or f"; there are {shorten(names)}"
-            raise NameNotFoundError(f"there is no rig named {name!r}{hint}; or give a file that ends in .yaml")
+            raise NameNotFoundError(f"there is no rig named {name!r}{hint}; a rig file must end in .yaml")
         return cls.load(RIGS / f"{name}.yaml")
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Self:
-        """The rig in a YAML file; an OptionError names the file and what is wrong with it."""
+        """Return the rig of a YAML file.
+
+        Raises:
+            OptionError: the file does not exist or is invalid; the message names the file and the problem.
+        """
         import yaml
 
         from sensorium import yaml_files
@@ -155,19 +163,19 @@ class SensorRig(Options):
         try:
             values = yaml_files.load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise OptionError(f"{path}: this is no YAML: {error}") from error
+            raise OptionError(f"{path} is not valid YAML: {error}") from error
         if not isinstance(values, dict):
             raise OptionError(f"{path}: expected a mapping with the key 'sensors', got {type(values).__name__}")
         try:
             entries = values.get("sensors")
-            if isinstance(entries, list):  # one by one, so that an error is about one of them
+            if isinstance(entries, list):  # one by one, so that an error is about one sensor
                 values["sensors"] = [RigSensor(**each) if isinstance(each, dict) else each for each in entries]
             return cls(**{str(name): value for name, value in values.items()})
         except (OptionError, TypeError) as error:
             raise OptionError(f"{path}: {error}") from error
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the rig as a YAML file, which :meth:`load` reads back."""
+        """Write the rig to a YAML file that :meth:`load` reads."""
         import yaml
 
         from sensorium import yaml_files
@@ -178,15 +186,23 @@ class SensorRig(Options):
 
 
 class Rig(Module):
-    """The sensors of a robot in a scene, each a child under its name: ``robot.rig["imu"].read()``."""
+    """The sensors of a robot in a scene, each a child under its name: ``robot.rig["imu"].read()``.
+
+    Args:
+        rig: the options of the sensors.
+        scene: the scene to add them to.
+        robot: name of the robot.
+        base: full name of its base link.
+        own: names of its links, sites and joints.
+    """
 
     def __init__(self, rig: SensorRig, scene: Scene, robot: str, base: str, own: Collection[str]) -> None:
         for entry in rig.sensors:
             self.add_child(entry.name, scene.add_sensor(entry.resolve(robot, base, own)))
 
     def __getitem__(self, name: str) -> Any:
-        """The sensor of that name."""
-        sensors: dict[str, Any] = dict(self._slots())
+        """Return the sensor of that name."""
+        sensors = dict(self._slots())
         if name not in sensors:
             hint = did_you_mean(name, sensors) or f"; it has {shorten(sensors)}"
             raise NameNotFoundError(f"the rig has no sensor {name!r}{hint}")
@@ -194,37 +210,41 @@ class Rig(Module):
 
     @property
     def names(self) -> list[str]:
-        """Names of its sensors, in order."""
+        """Names of the sensors, in order."""
         return [name for name, _ in self._slots()]
 
 
 def sensor_type(name: str) -> type[SensorOptions]:
-    """The options class of a sensor by its name in ``sensorium``, or by ``package.module:Class``."""
+    """Return the options class of a sensor, by its name in ``sensorium`` or by ``package.module:Class``.
+
+    Raises:
+        NameNotFoundError: there is no such class, or its module is not imported.
+    """
     import sensorium
 
     if ":" in name:
         module, _, attribute = name.partition(":")
-        if module not in sys.modules:  # a file must not choose what code runs
+        if module not in sys.modules:  # a file must not choose which code is imported
             raise NameNotFoundError(f"there is no sensor type {name!r}: import the module {module!r} first")
         found = getattr(sys.modules[module], attribute, None)
     else:
         found = getattr(sensorium, name) if name in sensorium.__all__ else None
-        if not _is_sensor(found):  # only then is it worth to load them all
+        if not _is_sensor(found):  # loading all classes is slow: only for the error message
             classes = [each for each in sensorium.__all__ if each[0].isupper()]
             known = [each for each in classes if _is_sensor(getattr(sensorium, each))]
             hint = did_you_mean(name, known) or f"; there are {shorten(known, 40)}"
             raise NameNotFoundError(f"there is no sensor type {name!r}{hint}")
     if not _is_sensor(found):
-        raise NameNotFoundError(f"{name!r} is no sensor type: it is not derived from sn.SensorOptions")
-    return found  # type: ignore[return-value]
+        raise NameNotFoundError(f"{name!r} is not a sensor type: it must be derived from sn.SensorOptions")
+    return found
 
 
-def _is_sensor(value: Any) -> bool:
+def _is_sensor(value: object) -> TypeGuard[type[SensorOptions]]:
     return isinstance(value, type) and issubclass(value, SensorOptions)
 
 
-def _as_plain(name: str, value: Any) -> Any:
-    """``value`` as YAML would give it back."""
+def _as_plain(name: str, value: object) -> object:
+    """Return ``value`` as YAML would load it; raise ValueError if it has no such form."""
     if isinstance(value, dict):
         return {str(key): _as_plain(name, each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -234,7 +254,8 @@ def _as_plain(name: str, value: Any) -> Any:
     raise ValueError(f"{name} must be a plain value (number, text, list or mapping), got {type(value).__name__}")
 
 
-def _qualify(value: Any, robot: str, own: Collection[str]) -> Any:
+def _qualify(value: object, robot: str, own: Collection[str]) -> object:
+    """Return names with the prefix of the robot if they are the robot's own."""
     if isinstance(value, str):
         return f"{robot}/{value}" if value in own else value
     return tuple(_qualify(each, robot, own) for each in value) if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""What drives robots: random paths over a map, random acceleration, a keyboard, a gamepad; and rooms to drive in."""
+"""Scenarios that drive robots (random paths, random acceleration, keyboard, gamepad), rooms and occupancy maps."""
 
 from sensorium.scenarios.catalogue import make, names, options_of
 from sensorium.scenarios.gamepad import Gamepad, GamepadOptions

@@ -1,4 +1,4 @@
-"""Driving by a gamepad, as Linux shows it: ``/dev/input/js0``."""
+"""``Gamepad``: drive robots with a gamepad through Linux's joystick device, ``/dev/input/js0``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from sensorium.scenarios.teleoperation import Teleoperation, TeleoperationOption
 from sensorium.worlds import Scene
 
 _EVENT = struct.Struct("=IhBB")
-"""Of the kernel's joystick interface: milliseconds, value, type, number."""
+"""Event of the kernel's joystick interface: milliseconds, value, type, number."""
 _BUTTON, _AXIS, _INITIAL = 1, 2, 128
-_FULL = 32767.0
+_MAX_VALUE = 32767.0
+"""Value of an axis at its end."""
 
 
 class GamepadOptions(TeleoperationOptions):
@@ -29,19 +30,23 @@ class GamepadOptions(TeleoperationOptions):
     device: str = "/dev/input/js0"
     """The joystick device."""
     forward_axis: int = Field(default=1, ge=0)
-    """Number of the axis that drives: of most, the left stick up and down. Up is forward."""
+    """Axis for driving forward: on most gamepads the left stick, up and down. Up is forward."""
     left_axis: int = Field(default=0, ge=0)
-    """Number of the axis that drives sideways, where the robot can: the left stick, left and right."""
+    """Axis for driving sideways, if the robot can: the left stick, left and right."""
     turn_axis: int = Field(default=3, ge=0)
-    """Number of the axis that turns: the right stick, left and right."""
+    """Axis for turning: the right stick, left and right."""
     end_button: int = Field(default=1, ge=0)
-    """Number of the button that ends."""
+    """Button that ends the scenario."""
     dead_zone: float = Field(default=0.1, ge=0, lt=1)
-    """Part of a stick's way in which it counts as let go."""
+    """Fraction of the range of a stick that counts as released."""
 
 
 class Gamepad(Teleoperation[GamepadOptions]):
-    """The sticks of a gamepad say how fast the robot drives and turns."""
+    """The sticks of a gamepad set the speed and the yaw rate of the robot.
+
+    Raises:
+        DeviceError: there is no gamepad, or the platform is not Linux.
+    """
 
     name = "gamepad"
     options_type = GamepadOptions
@@ -52,21 +57,21 @@ class Gamepad(Teleoperation[GamepadOptions]):
         self._rest = b""
         if sys.platform != "linux":
             raise _system.unsupported(
-                "the scenario 'gamepad'", "Linux's joystick device", "Drive by 'random-path', or 'keyboard' on macOS"
+                "the scenario 'gamepad'", "Linux's joystick device", "Use 'random-path', or 'keyboard' on macOS"
             )
         try:
             self._file = os.open(options.device, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise DeviceError(
                 f"there is no gamepad at {options.device} ({error.strerror}): plug one in, give another device "
-                "(device='/dev/input/js1'), or drive by the scenario 'keyboard'"
+                "(device='/dev/input/js1'), or use the scenario 'keyboard'"
             ) from error
         if stat.S_ISREG(os.fstat(self._file).st_mode) or stat.S_ISDIR(os.fstat(self._file).st_mode):
             self.close()
             raise DeviceError(f"{options.device} is a file, not a gamepad")
 
     def close(self) -> None:
-        """Let go of the device."""
+        """Close the device."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -76,14 +81,14 @@ class Gamepad(Teleoperation[GamepadOptions]):
         axes = {options.forward_axis: 0, options.left_axis: 1, options.turn_axis: 2}
         for value, kind, number in self._events():
             if kind == _AXIS and number in axes:
-                part = float(np.clip(-value / _FULL, -1.0, 1.0))  # up and left are negative
-                over = max(0.0, abs(part) - options.dead_zone) / (1 - options.dead_zone)
-                self._wanted[axes[number]] = np.copysign(over, part)
+                position = float(np.clip(-value / _MAX_VALUE, -1.0, 1.0))  # up and left are negative
+                over = max(0.0, abs(position) - options.dead_zone) / (1 - options.dead_zone)
+                self._wanted[axes[number]] = np.copysign(over, position)
             elif kind == _BUTTON and number == options.end_button and value:
                 self._ended = True
 
     def _events(self) -> list[tuple[int, int, int]]:
-        """Value, type and number of what happened since the last step."""
+        """Return value, type and number of the events since the last step."""
         assert self._file is not None
         while True:
             try:
@@ -92,8 +97,8 @@ class Gamepad(Teleoperation[GamepadOptions]):
                 break
             except OSError as error:
                 self._wanted[:] = 0.0
-                gone = "it was unplugged" if error.errno == errno.ENODEV else error.strerror
-                raise DeviceError(f"cannot read the gamepad {self.options.device}: {gone}") from error
+                reason = "it was unplugged" if error.errno == errno.ENODEV else error.strerror
+                raise DeviceError(f"cannot read the gamepad {self.options.device}: {reason}") from error
             if not read:
                 break
             self._rest += read

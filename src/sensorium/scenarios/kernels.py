@@ -1,9 +1,8 @@
-"""The Numba kernels that drive: each env by scalar arithmetic of its own, so that no bit depends on the batch size."""
+"""Numba kernels of the scenarios, with scalar arithmetic for each env, so that no bit depends on the batch size."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,28 +11,28 @@ from sensorium.pipeline.kernels import threefry
 
 _U = np.uint32
 DRIVING, ARRIVED, STUCK = 0, 1, 2
-"""What :func:`follow` says of an env."""
+"""States of an env in :func:`follow`."""
 
 _STILL_WAY, _STILL_TURN = 0.05, 0.1
-"""Metres and rad within which a robot stands still."""
+"""m and rad: a robot that moves less stands still."""
 _TURN_FIRST = 0.6
-"""rad off the target from which a robot turns on the spot."""
+"""rad: a robot whose target is farther off its heading turns on the spot."""
 _SLOW = 0.1
-"""m/s below which a robot has stopped at its goal."""
+"""m/s: a slower robot has stopped at its goal."""
 _FACING = 2.0
-"""1/s: yaw rate by the angle to the target, on the spot and on bases that drive any way."""
+"""1/s: yaw rate per angle to the target, on the spot and for bases that drive in any direction."""
 
 
 @kernel
-def uniform(keys: Any, element: int, env: int, draw: int) -> float:
-    """A number in [0, 1) that depends on key, env and draw alone."""
+def uniform(keys: np.ndarray, element: int, env: int, draw: int) -> float:
+    """Return a random number in [0, 1) that depends on key, env and draw only."""
     w0, w1 = threefry(keys[element, 0], keys[element, 1], _U(env), _U(draw))
     return (float(w0 >> _U(5)) * 67108864.0 + float(w1 >> _U(6))) / 9007199254740992.0
 
 
 @kernel
-def headings(position: Any, quat: Any, pose: Any, up: Any) -> None:
-    """x, y and yaw (B, 3), and how far up the z axis points (B,), from position (B, 3) and orientation (B, 4)."""
+def headings(position: np.ndarray, quat: np.ndarray, pose: np.ndarray, up: np.ndarray) -> None:
+    """Compute x, y and yaw (B, 3), and the z component of the z axis (B,), from positions (B, 3) and quats (B, 4)."""
     for env in range(len(position)):
         w, x, y, z = quat[env, 0], quat[env, 1], quat[env, 2], quat[env, 3]
         pose[env, 0], pose[env, 1] = position[env, 0], position[env, 1]
@@ -43,27 +42,36 @@ def headings(position: Any, quat: Any, pose: Any, up: Any) -> None:
 
 @kernel
 def accelerate(
-    keys: Any,
-    draws: Any,
-    remaining: Any,
-    acceleration: Any,
-    blocked: Any,
-    command: Any,
-    speeds: Any,
-    limits: Any,
-    greatest: Any,
-    moves: Any,
+    keys: np.ndarray,
+    draws: np.ndarray,
+    remaining: np.ndarray,
+    acceleration: np.ndarray,
+    blocked: np.ndarray,
+    command: np.ndarray,
+    speeds: np.ndarray,
+    limits: np.ndarray,
+    max_acceleration: np.ndarray,
+    moves: np.ndarray,
     interval: float,
     patience: float,
     dt: float,
 ) -> None:
-    """Random accelerations for some time each; away from whatever blocks the robot.
+    """Apply random accelerations, each for some time, and reverse if the robot is blocked.
 
     Args:
-        keys: (actions + 1, 2); draws, remaining, blocked: (B,); acceleration, command: (B, actions).
-        speeds: how fast the base moves, (B,) m/s.
-        limits: (actions, 2); greatest: acceleration, (actions,); moves: which actions move the base, (actions,).
-        interval: mean seconds of an acceleration; patience: seconds for which it may be blocked.
+        keys: (actions + 1, 2).
+        draws: number of previous draws, (B,).
+        remaining: seconds until the acceleration changes, (B,).
+        acceleration: current accelerations, (B, actions).
+        blocked: seconds for which the robot has been blocked, (B,).
+        command: actions, (B, actions): in, the previous ones; out, the next ones.
+        speeds: speed of the base, (B,) m/s.
+        limits: bounds of the actions, (actions, 2).
+        max_acceleration: (actions,).
+        moves: whether an action moves the base, (actions,).
+        interval: mean seconds of an acceleration.
+        patience: seconds for which the robot may be blocked.
+        dt: seconds of a step.
     """
     n = command.shape[1]
     for env in range(command.shape[0]):
@@ -80,12 +88,12 @@ def accelerate(
             blocked[env] = 0.0
             remaining[env] = 0.0
             for i in range(n):
-                acceleration[env, i] = -math.copysign(greatest[i], command[env, i])
-                if acceleration[env, i] != 0.0:  # until it drives as fast the other way
-                    remaining[env] = max(remaining[env], 2.0 * abs(command[env, i]) / greatest[i])
+                acceleration[env, i] = -math.copysign(max_acceleration[i], command[env, i])
+                if acceleration[env, i] != 0.0:  # until it drives at the same speed in reverse
+                    remaining[env] = max(remaining[env], 2.0 * abs(command[env, i]) / max_acceleration[i])
         elif remaining[env] <= 0.0:
             for i in range(n):
-                acceleration[env, i] = (2.0 * uniform(keys, i, env, draws[env]) - 1.0) * greatest[i]
+                acceleration[env, i] = (2.0 * uniform(keys, i, env, draws[env]) - 1.0) * max_acceleration[i]
             remaining[env] = interval * (0.5 + uniform(keys, n, env, draws[env]))
             draws[env] += 1
         remaining[env] -= dt
@@ -99,16 +107,16 @@ def accelerate(
 
 @kernel
 def follow(
-    pose: Any,
-    path: Any,
-    corners: Any,
-    leg: Any,
-    command: Any,
-    anchor: Any,
-    still: Any,
-    backing: Any,
-    side: Any,
-    state: Any,
+    pose: np.ndarray,
+    path: np.ndarray,
+    corners: np.ndarray,
+    leg: np.ndarray,
+    command: np.ndarray,
+    anchor: np.ndarray,
+    still: np.ndarray,
+    backing: np.ndarray,
+    side: np.ndarray,
+    state: np.ndarray,
     speed: float,
     turn: float,
     acceleration: float,
@@ -120,18 +128,29 @@ def follow(
     any_way: bool,
     dt: float,
 ) -> None:
-    """Pure pursuit of a polyline, with in-place turns, a stop at its end, and a way back out of where it is stuck.
+    """Follow a polyline by pure pursuit, with turns on the spot, a stop at its end, and backing up if stuck.
 
     Args:
         pose: x, y, yaw (B, 3).
-        path: (B, corners, 2); corners: how many there are, (B,); leg: the one that is driven, (B,).
-        command: forward, left, turn (B, 3): in, as they were; out, as they shall be.
-        anchor, still: where it was last seen to move (B, 3), and for how long it has not (B,) s.
-        backing, side: how long it still backs up (B,) s, and to which side.
-        state: DRIVING, ARRIVED or STUCK, (B,).
-        speed, turn, acceleration, turn_acceleration: the greatest.
-        ahead, near, arrival: metres: of the target on the path, at which a corner and the end count as reached.
+        path: corners of the path, (B, corners, 2) m.
+        corners: number of corners in use, (B,).
+        leg: index of the current segment, (B,).
+        command: forward, left, turn (B, 3): in, the previous ones; out, the next ones.
+        anchor: pose at which the robot was last seen to move, (B, 3).
+        still: seconds since then, (B,).
+        backing: seconds for which the robot still backs up, (B,).
+        side: side to which it turns while backing up, -1 or 1, (B,).
+        state: out, DRIVING, ARRIVED or STUCK, (B,).
+        speed: max speed, m/s.
+        turn: max yaw rate, rad/s.
+        acceleration: max acceleration, m/s².
+        turn_acceleration: max yaw acceleration, rad/s².
+        ahead: distance of the target along the path, m.
+        near: distance at which a corner counts as reached, m.
+        arrival: distance at which the end counts as reached, m.
+        patience: seconds without moving after which the robot is stuck.
         any_way: whether the base can drive sideways.
+        dt: seconds of a step.
     """
     for env in range(pose.shape[0]):
         x, y, yaw = pose[env, 0], pose[env, 1], pose[env, 2]
@@ -158,7 +177,7 @@ def follow(
                 if last or (to_end >= near and along < length):
                     break
                 leg[env] += 1
-            if last and to_end < arrival:  # stop first: what is fast drifts off the next path
+            if last and to_end < arrival:  # stop first: at speed it would drift off the next path
                 if math.hypot(command[env, 0], command[env, 1]) < _SLOW:
                     state[env] = ARRIVED
             else:
@@ -170,12 +189,14 @@ def follow(
                 off = math.atan2(ty - y, tx - x) - yaw
                 off = math.atan2(math.sin(off), math.cos(off))
                 slow, to_stop = 0.0, to_end
-                if not last:  # the sharper the corner, the slower
+                if not last:  # slower at sharper corners
                     cx, cy = path[env, leg[env] + 2, 0] - bx, path[env, leg[env] + 2, 1] - by
                     on = max(math.hypot(cx, cy) * length, 1e-9)
                     slow = speed * max(0.25, 2.0 * ((bx - ax) * cx + (by - ay) * cy) / on - 1.0)
                     to_stop = max(0.0, to_end - near)
-                fast = min(speed, math.sqrt(slow * slow + acceleration * to_stop))  # brakes at half of what it can
+                fast = min(
+                    speed, math.sqrt(slow * slow + acceleration * to_stop)
+                )  # brakes at half the max deceleration
                 if any_way:
                     forward, left = fast * math.cos(off), fast * math.sin(off)
                     rate = min(max(_FACING * off, -turn), turn)
@@ -195,9 +216,9 @@ def follow(
                 still[env] += dt
             if still[env] > patience:
                 backing[env], still[env] = 1.0, 0.0
-                command[env, 0] = command[env, 1] = command[env, 2] = 0.0  # it stands, whatever it was told
+                command[env, 0] = command[env, 1] = command[env, 2] = 0.0  # it stands, whatever the command was
                 side[env] = -side[env]
-        if any_way:  # it goes on as it did in the world, while its own axes turn
+        if any_way:  # keep the velocity in the world frame while the axes of the base turn
             bend = command[env, 2] * dt
             old, across = command[env, 0], command[env, 1]
             command[env, 0] = math.cos(bend) * old + math.sin(bend) * across

@@ -1,4 +1,4 @@
-"""Driving by the keyboard of a terminal."""
+"""``Keyboard``: drive robots with the keyboard of a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import atexit
 import os
 import select
 import sys
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -18,24 +17,27 @@ from sensorium.scenarios.teleoperation import Teleoperation, TeleoperationOption
 from sensorium.worlds import Scene
 
 HELP = "w/s or up/down: faster forward, backward   a/d or left/right: turn   z/c: sideways   space: stop   q: end"
-"""What the keys do."""
+"""Help text of the keys."""
 
 _ARROWS = {b"A": b"w", b"B": b"s", b"C": b"d", b"D": b"a"}
 _KEYS = {b"w": (0, 1), b"s": (0, -1), b"z": (1, 1), b"c": (1, -1), b"a": (2, 1), b"d": (2, -1)}
-"""Key -> which of forward, left and turn it changes, and to which side."""
+"""Key -> index of forward, left or turn, and sign of the change."""
 
 
 class KeyboardOptions(TeleoperationOptions):
     """Options of the scenario "keyboard"."""
 
     notch: float = Field(default=0.2, gt=0, le=1)
-    """Part of the greatest speed that one stroke of a key adds."""
+    """Fraction of the max speed that one key press adds."""
 
 
 class Keyboard(Teleoperation[KeyboardOptions]):
-    """Every stroke of a key makes the robot a notch faster or slower; space stops it, q ends.
+    """Each key press makes the robot one notch faster or slower; space stops it, q ends the scenario.
 
-    It takes the terminal for itself until the end: what is typed is not shown. Ctrl-C still interrupts.
+    The terminal does not echo keys until the scenario is closed. Ctrl-C still interrupts.
+
+    Raises:
+        DeviceError: standard input is not a terminal, or the platform has no POSIX terminals.
     """
 
     name = "keyboard"
@@ -48,19 +50,19 @@ class Keyboard(Teleoperation[KeyboardOptions]):
             import tty
         except ModuleNotFoundError:
             raise _system.unsupported(
-                "the scenario 'keyboard'", "a POSIX terminal (Linux, macOS)", "Drive by the scenario 'random-path'"
+                "the scenario 'keyboard'", "a POSIX terminal (Linux, macOS)", "Use the scenario 'random-path'"
             ) from None
         if not sys.stdin.isatty():
-            raise DeviceError("keyboard needs a terminal to read keys from, and standard input is none")
+            raise DeviceError("keyboard needs a terminal to read keys from, but standard input is not a terminal")
         self._terminal: int = sys.stdin.fileno()
         self._rest = b""
-        self._saved: list[Any] | None = termios.tcgetattr(self._terminal)
+        self._saved: list[int | list[bytes | int]] | None = termios.tcgetattr(self._terminal)
         tty.setcbreak(self._terminal)
         atexit.register(self.close)
         print(HELP, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         if self._saved is not None:
             import termios
 
@@ -71,7 +73,7 @@ class Keyboard(Teleoperation[KeyboardOptions]):
     def _listen(self) -> None:
         while select.select([self._terminal], [], [], 0)[0]:
             typed = os.read(self._terminal, 1024)
-            if not typed:  # the terminal is gone
+            if not typed:  # the terminal was closed
                 self._ended = True
                 return
             self._rest += typed
@@ -87,7 +89,7 @@ class Keyboard(Teleoperation[KeyboardOptions]):
                 self._wanted[axis] = np.clip(self._wanted[axis] + sign * self.options.notch, -1.0, 1.0)
 
     def _take(self) -> list[bytes]:
-        """The keys that were typed; an arrow is three bytes, which may come one by one."""
+        """Return the keys that were typed. An arrow key is three bytes, which may arrive one by one."""
         keys, text = [], self._rest
         while text:
             if text[:1] == b"\x1b" and (len(text) == 1 or text[1:2] in (b"[", b"O")):

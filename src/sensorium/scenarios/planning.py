@@ -1,4 +1,4 @@
-"""Ways over an occupancy map: shortest paths by SciPy's Dijkstra, and straight lines instead of stairs."""
+"""Path planning on an occupancy map: shortest paths by SciPy's Dijkstra, then straightened."""
 
 from __future__ import annotations
 
@@ -12,34 +12,44 @@ from sensorium.scenarios.occupancy import OccupancyMap
 
 
 class PathPlanner:
-    """Shortest ways between free cells of a map, which is dilated by what drives there.
+    """Shortest paths between the free cells of a map.
 
     Args:
-        room: the map; where its cells are free, the centre of the robot may be.
+        room: the map, dilated by the radius of the robot: the centre of the robot may be in any free cell.
+
+    Raises:
+        OptionError: the map has no free cell.
     """
 
     def __init__(self, room: OccupancyMap) -> None:
         free = room.free
         if not free.any():
             raise OptionError(
-                "the map has no free cell for this robot: is it wider than all gaps, or starts in a wall?"
+                "the map has no free cell for this robot: it may be wider than all gaps, or start in a wall"
             )
         self.room = room
         self.regions = label(free)[0]
-        """Number of the region of each cell, within which there are ways; 0 where it is not free."""
+        """Number of the connected region of each cell; 0 if the cell is not free."""
         self._graph = _neighbours(free, room.resolution)
         self._nearest = distance_transform_edt(~free, return_distances=False, return_indices=True)
 
     def cell(self, point: np.ndarray) -> tuple[int, int]:
-        """Row and column of the free cell that is nearest to a point of the world (2,)."""
+        """Return row and column of the free cell that is nearest to a point (2,) in the world frame."""
         row, column = self.room.to_pixels(point)
         rows, columns = self.room.shape
         row, column = min(max(int(row), 0), rows - 1), min(max(int(column), 0), columns - 1)
         return int(self._nearest[0, row, column]), int(self._nearest[1, row, column])
 
     def plan(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray | None:
-        """The corners of a short way from the free cell nearest to ``start`` to the one nearest to ``goal``, (n, 2) m,
-        n at least 2; None if there is none."""
+        """Return the corners of a short path between the free cells nearest to ``start`` and ``goal``.
+
+        Args:
+            start: (2,) m, world frame.
+            goal: (2,) m, world frame.
+
+        Returns:
+            (n, 2) m with n >= 2; None if there is no path.
+        """
         columns = self.room.shape[1]
         first, last = self.cell(start), self.cell(goal)
         if self.regions[first] != self.regions[last]:
@@ -53,18 +63,24 @@ class PathPlanner:
         return self.straighten(way if len(way) > 1 else np.repeat(way, 2, axis=0))
 
     def lengths(self, start: np.ndarray) -> np.ndarray:
-        """Metres of the shortest way from the free cell nearest to ``start`` to each cell, (rows, columns); inf where
-        there is none."""
+        """Return the length of the shortest path from the free cell nearest to ``start`` to each cell.
+
+        Args:
+            start: (2,) m, world frame.
+
+        Returns:
+            (rows, columns) m; inf without a path.
+        """
         row, column = self.cell(start)
         columns = self.room.shape[1]
         return np.asarray(dijkstra(self._graph, indices=row * columns + column)).reshape(self.room.shape)
 
     def straighten(self, way: np.ndarray) -> np.ndarray:
-        """A way without the corners that can be left out: those between two that see each other."""
+        """Return a path without the corners between two points that a straight line connects."""
         corners, here = [0], 0
         while here < len(way) - 1:
             ahead, step = here + 1, 1
-            while True:  # farther and farther while it can be seen, then by halves
+            while True:  # double the step while the line is free, then shrink it
                 farther = min(ahead + step, len(way) - 1)
                 if farther > ahead and self.sees(way[here], way[farther]):
                     ahead, step = farther, step * 2
@@ -77,14 +93,17 @@ class PathPlanner:
         return way[corners]
 
     def sees(self, start: np.ndarray, end: np.ndarray) -> bool:
-        """Whether the straight line between two points is free, looked at every quarter of a cell."""
+        """Return whether the straight line between two points is free, sampled every quarter of a cell."""
         count = 2 + int(np.hypot(*(end - start)) / (0.25 * self.room.resolution))
         along = np.linspace(0.0, 1.0, count)[:, None]
         return bool(self.room.is_free(start + along * (end - start)).all())
 
 
 def _neighbours(free: np.ndarray, resolution: float) -> csr_matrix:
-    """Each free cell's free neighbours of eight, weighted by their distance; diagonals where no corner is cut."""
+    """Return the graph of free cells and their free neighbours, weighted by distance.
+
+    Diagonal neighbours are connected only if both cells beside the diagonal are free.
+    """
     rows, columns = free.shape
     number = np.arange(rows * columns).reshape(rows, columns)
     starts, ends, lengths = [], [], []

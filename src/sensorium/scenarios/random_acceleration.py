@@ -1,4 +1,4 @@
-"""Random acceleration: every action wanders, smoothly, within its limits."""
+"""``RandomAcceleration``: every action changes smoothly and randomly within its limits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class RandomAccelerationOptions(Options):
     """Options of the scenario "random-acceleration"."""
 
     ramp: float = Field(default=1.5, gt=0)
-    """Seconds from rest to an action's limit at the greatest acceleration."""
+    """Seconds from rest to the limit of an action at max acceleration."""
     interval: float = Field(default=1.0, gt=0)
-    """Mean seconds until the acceleration changes; each time is drawn between half and one and a half of it."""
+    """Mean seconds until the acceleration changes; each interval is drawn from [0.5, 1.5) times this."""
     patience: float = Field(default=0.5, gt=0)
-    """Seconds for which something may block the robot before it drives the other way."""
+    """Seconds for which the robot may be blocked before it reverses."""
 
 
 class RandomAcceleration(Scenario[RandomAccelerationOptions]):
-    """Every action changes by an acceleration that is drawn anew every now and then, and turns round at its limits.
+    """Changes every action by a random acceleration, which is drawn again from time to time and reversed at limits.
 
-    It looks at no map. A robot that something blocks brakes, and drives the other way.
+    It uses no map. A robot that is blocked brakes and reverses.
 
-    Buffers: ``command`` (B, n_actions), ``acceleration`` likewise, ``remaining`` and ``blocked`` (B,) s, and
-    ``draws`` (B,).
+    Buffers: ``command`` and ``acceleration`` (B, n_actions), ``remaining`` and ``blocked`` (B,) s, and ``draws`` (B,),
+    the number of random draws.
     """
 
     name = "random-acceleration"
@@ -45,7 +45,7 @@ class RandomAcceleration(Scenario[RandomAccelerationOptions]):
         self.blocked, self._blocked = self._buffer()
         self.draws, self._draws = self._buffer(dtype=np.int64)
         self._random = self._keys(n + 1)
-        self._greatest = np.abs(self._limits).max(axis=1) / options.ramp
+        self._max_acceleration = np.abs(self._limits).max(axis=1) / options.ramp
         moving = [self._moves[name] for name in ("forward", "left") if name in self._moves]
         self._moving = np.isin(np.arange(n), moving)
         self.reset()
@@ -66,7 +66,7 @@ class RandomAcceleration(Scenario[RandomAccelerationOptions]):
             self._command,
             np.sqrt(velocity[:, 0] * velocity[:, 0] + velocity[:, 1] * velocity[:, 1]),
             self._limits,
-            self._greatest,
+            self._max_acceleration,
             self._moving,
             self.options.interval,
             self.options.patience,

@@ -1,4 +1,4 @@
-"""Random paths: to a random free point, round whatever stands in the way, and on to the next one."""
+"""``RandomPath``: drive to random free points, around obstacles."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sensorium.scenarios.planning import PathPlanner
 from sensorium.scenarios.scenario import Scenario
 from sensorium.worlds import Scene
 
-_CORNERS = 32
-"""Corners of a path that are kept; a longer one is driven in parts."""
-_TRIES = 16
-"""Goals that are drawn to find one that is far enough away."""
+_MAX_CORNERS = 32
+"""Max number of corners of a stored path; a longer one is driven in parts."""
+_MAX_TRIES = 16
+"""Max number of draws for a goal that is far enough away."""
 
 
 class RandomPathOptions(Options):
@@ -29,39 +29,41 @@ class RandomPathOptions(Options):
     map: str | None = None
     """An occupancy map in ROS's format: its yaml file, or the folder of its map.yaml. Default: made from the scene."""
     resolution: float = Field(default=0.05, gt=0)
-    """Metres of a cell of the map that is made."""
+    """Cell size of a map made from the scene, m."""
     margin: float = Field(default=0.1, ge=0)
-    """Metres that are kept from everything, on top of the robot's radius."""
+    """Min distance to obstacles beyond the radius of the robot, m."""
     speed: float | None = Field(default=None, gt=0)
-    """Cruising speed, m/s. Default: 0.7 of what the robot can."""
+    """Cruising speed, m/s. Default: 0.7 of the max speed of the robot."""
     acceleration: float = Field(default=1.0, gt=0)
-    """How fast the speed changes, m/s²."""
+    """Max acceleration, m/s²."""
     turn_acceleration: float = Field(default=4.0, gt=0)
-    """How fast the yaw rate changes, rad/s²."""
+    """Max yaw acceleration, rad/s²."""
     lookahead: float = Field(default=0.4, gt=0)
-    """Metres along the path to the point that the robot heads for."""
+    """Distance along the path to the target point of pure pursuit, m."""
     min_distance: float = Field(default=1.5, ge=0)
-    """Metres that a new goal is away at least, where the map allows it."""
+    """Min distance to a new goal, if the map allows it, m."""
     patience: float = Field(default=2.0, gt=0)
-    """Seconds without moving after which the robot backs up, and takes another goal."""
+    """Seconds without moving after which the robot backs up and chooses another goal."""
     goals: int | None = Field(default=None, ge=1)
-    """Goals until an env is done. Default: never."""
+    """Number of goals after which an env is done. Default: never done."""
     random_start: bool | None = None
-    """Whether each episode begins at a random free point. Default: where the robot's base moves freely."""
+    """Whether each episode begins at a random free point. Default: True if the base of the robot moves freely."""
 
 
 class RandomPath(Scenario[RandomPathOptions]):
-    """Plans a path over the map to a random free point, follows it, and takes the next goal on arrival.
+    """Plans a path on the map to a random free point, follows it, and chooses the next goal on arrival.
 
-    The map is of env 0 as it is when the scenario is made, and holds for all envs: it knows nothing of what moves.
+    The map shows env 0 at the time when the scenario is created, and is used for all envs. It does not contain later
+    changes.
 
-    Buffers: ``goal`` (B, 2) m, ``path`` (B, 32, 2) m with ``corners`` (B,) of them in use and ``leg`` (B,) the one that
-    is driven; ``command`` (B, 3): forward, left, turn; ``reached`` (B,) goals, ``draws`` (B,); and what tells a robot
-    that is stuck: ``anchor`` (B, 3), ``still``, ``backing``, ``side`` (B,).
+    Buffers: ``goal`` (B, 2) m; ``path`` (B, 32, 2) m, of which ``corners`` (B,) are in use and ``leg`` (B,) is driven;
+    ``command`` (B, 3), forward, left and turn; ``reached`` (B,), the number of reached goals; ``draws`` (B,), the
+    number of random draws; and the detection of stuck robots, ``anchor`` (B, 3), ``still``, ``backing`` and ``side``
+    (B,).
 
     Attributes:
         map: the occupancy map.
-        planner: what plans on it, with the robot's radius and the margin taken off.
+        planner: plans on the map, dilated by the radius of the robot and the margin.
     """
 
     name = "random-path"
@@ -82,7 +84,7 @@ class RandomPath(Scenario[RandomPathOptions]):
         self._speed = options.speed or 0.7 * float(limits[self._moves["forward"]])
         self._turn = float(limits[self._moves["turn"]])
         self.goal, self._goal = self._buffer(2)
-        self.path, self._path = self._buffer(_CORNERS, 2)
+        self.path, self._path = self._buffer(_MAX_CORNERS, 2)
         self.corners, self._corners = self._buffer(dtype=np.int64)
         self.leg, self._leg = self._buffer(dtype=np.int64)
         self.command, self._command = self._buffer(3)
@@ -144,7 +146,7 @@ class RandomPath(Scenario[RandomPathOptions]):
         return self._reached >= self.options.goals
 
     def _next(self, env: int, here: np.ndarray) -> None:
-        """Take the next goal, and plan the way to it; to the same one, if the path led only part of the way."""
+        """Choose the next goal and plan a path to it; keep the goal if the path covered only a part of the way."""
         arrived = self._state[env] == kernels.ARRIVED and self._corners[env] >= 2
         on_the_way = arrived and bool((self._path[env, self._corners[env] - 1] != self._goal[env]).any())
         way = self.planner.plan(here, self._goal[env]) if on_the_way else None
@@ -152,19 +154,19 @@ class RandomPath(Scenario[RandomPathOptions]):
             self._reached[env] += arrived and not on_the_way
             self._goal[env] = self._draw_point(env, here, self.options.min_distance)
             way = self.planner.plan(here, self._goal[env])
-        assert way is not None  # goals are drawn from where the robot can go
+        assert way is not None  # goals are drawn from cells that the robot can reach
         way[0], way[-1] = here, self._goal[env]
-        count = min(len(way), _CORNERS)
+        count = min(len(way), _MAX_CORNERS)
         self._path[env, :count], self._corners[env], self._leg[env] = way[:count], count, 0
 
     def _draw_point(self, env: int, here: np.ndarray, away: float) -> np.ndarray:
-        """The middle of a random free cell that can be reached from here, ``away`` metres away if there is one."""
+        """Return the centre of a random free cell that can be reached, at least ``away`` metres away if possible."""
         region = int(self.planner.regions[self.planner.cell(here)])
         if region not in self._cells:
             self._cells[region] = np.argwhere(self.planner.regions == region)
         cells = self._cells[region]
         point = here
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             number = int(kernels.uniform(self._random, 0, env, self._draws[env]) * len(cells))
             self._draws[env] += 1
             point = self.planner.room.to_world(cells[number])

@@ -1,9 +1,9 @@
-"""A room with obstacles, drawn from a seed."""
+"""``Room``: a room with random obstacles."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -16,48 +16,48 @@ from sensorium.worlds import SceneModule
 if TYPE_CHECKING:
     from sensorium.worlds import Scene
 
-_TRIES = 400
-"""Places that are tried for an obstacle."""
+_MAX_TRIES = 400
+"""Max number of positions that are tried for an obstacle."""
 
 
 class RoomOptions(Options):
-    """Options of a room. Its middle is the origin of the world, its floor is z = 0."""
+    """Options of a room. Its centre is the origin of the world, its floor is z = 0."""
 
     seed: int = Field(default=0, ge=0)
-    """What the obstacles are drawn from."""
+    """Seed of the obstacles."""
     size: tuple[float, float] = (10.0, 8.0)
-    """Extent between the walls along x and y, m."""
+    """Distance between the walls along x and y, m."""
     wall_height: float = Field(default=1.0, gt=0)
     """Height of the walls, m."""
     obstacles: int = Field(default=10, ge=0)
-    """How many boxes and cylinders stand in it."""
+    """Number of boxes and cylinders."""
     obstacle_size: tuple[float, float] = (0.3, 1.0)
-    """Least and greatest width of an obstacle, m."""
+    """Min and max width of an obstacle, m."""
     gap: float = Field(default=0.9, gt=0)
-    """Room that is left between obstacles, and to the walls, m: wide enough for the robot, so that it gets anywhere."""
+    """Min distance between obstacles, and to the walls, m. It must be wide enough for the robot to pass."""
     clear: float = Field(default=0.8, ge=0)
-    """Radius around the origin, where the robot starts, that is left free, m."""
+    """Radius of the free circle around the origin, where the robot starts, m."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> RoomOptions:
         if min(self.size) <= 2 * self.clear:
-            raise ValueError(f"size must be larger than the circle that is left clear, got {self.size}")
+            raise ValueError(f"size must be larger than the clear circle of {2 * self.clear:g} m, got {self.size}")
         if not 0 < self.obstacle_size[0] <= self.obstacle_size[1]:
-            raise ValueError(f"obstacle_size must be (least, greatest), both greater than 0, got {self.obstacle_size}")
+            raise ValueError(f"obstacle_size must be (min, max) with 0 < min <= max, got {self.obstacle_size}")
         return self
 
 
 class Room(SceneModule[RoomOptions]):
-    """Walls, a floor, and obstacles from a seed: ``scene.add_module("room", sn.scenarios.Room(seed=3))``."""
+    """Walls, a floor and random obstacles: ``scene.add_module("room", sn.scenarios.Room(seed=3))``."""
 
     options_type = RoomOptions
 
-    def __init__(self, options: RoomOptions | None = None, **values: Any) -> None:
+    def __init__(self, options: RoomOptions | None = None, **values: object) -> None:
         super().__init__(options, **values)
         self._spec = _build(self.options)
 
     def attach(self, scene: Scene, name: str) -> None:
-        """Add all of it as terrain."""
+        """Add the room as terrain."""
         scene.add_terrain(self._spec, name=name)
 
 
@@ -98,9 +98,9 @@ def _build(options: RoomOptions) -> mujoco.MjSpec:
 def _spot(
     options: RoomOptions, rng: np.random.Generator, taken: list[tuple[float, float, float]]
 ) -> tuple[float, float, float]:
-    """Where the next obstacle stands, and the radius of a circle around it."""
+    """Return x and y of the next obstacle, and the radius of a circle around it, m."""
     half = np.array(options.size) / 2
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         radius = float(rng.uniform(*options.obstacle_size)) / 2
         x, y = (float(value) for value in rng.uniform(-half, half))
         free = math.hypot(x, y) >= options.clear + radius
@@ -110,5 +110,5 @@ def _spot(
             return x, y, radius
     raise OptionError(
         f"Room: there is no place for obstacle {len(taken) + 1} of {options.obstacles} in {options.size} m with gaps "
-        f"of {options.gap:g} m; take fewer or smaller obstacles, or a larger size"
+        f"of {options.gap:g} m; use fewer or smaller obstacles, or a larger size"
     )

@@ -1,4 +1,4 @@
-"""``Scenario``: what decides a robot's actions, step by step."""
+"""``Scenario``: base class of what drives a robot, step by step."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ from sensorium.worlds import Envs, Scene, env_ids
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 _UPRIGHT = 0.5
-"""Cosine of the tilt from which a robot counts as fallen."""
+"""Cosine of the tilt beyond which a robot has fallen."""
 
 
 class Scenario(Module, Generic[OptionsT]):
-    """Drives one robot of a running scene, in all envs: ``step()`` decides and acts, ``scene.step()`` moves the world.
+    """Drives one robot of a running scene in all envs.
 
-    What it remembers is in buffers (tag "scenario") on the host, so that ``state_dict()`` and ``load_state_dict()``
-    continue where it was. Random numbers depend on (seed, env, number of the draw) alone: an env is driven the same
-    way in a batch of any size.
+    ``step()`` decides and acts; ``scene.step()`` advances the simulation. The state of the scenario is in buffers (tag
+    "scenario") on the host, so ``load_state_dict()`` continues where ``state_dict()`` was taken. Random numbers depend
+    on (seed, env, number of the draw) only, so an env is driven in the same way in a batch of any size.
 
     Args:
         scene: the scene, built.
-        robot: the robot in it that is driven.
-        seed: what is random about it.
-        options: its options.
+        robot: the robot to drive, which is in the scene.
+        seed: seed of the random numbers.
+        options: the options.
+
+    Raises:
+        OptionError: the robot is not in the scene, or has no actions or unlimited ones.
 
     Example:
         >>> scenario = sn.scenarios.make("random-path", scene, robot, seed=0)
@@ -46,21 +49,26 @@ class Scenario(Module, Generic[OptionsT]):
     """
 
     name: ClassVar[str] = ""
-    """What ``make`` calls it."""
+    """Name in :func:`make`."""
     options_type: ClassVar[type[Options]] = Options
 
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: OptionsT) -> None:
-        if robot not in scene.parts.values():
-            raise OptionError(f"{robot!r} is not in this scene: add it by scene.add_module, then scene.build()")
+        if robot not in scene.modules.values():
+            raise OptionError(f"{robot!r} is not in this scene: call scene.add_robot(robot), then scene.build()")
         self.options: OptionsT = options
         self._scene, self._robot, self._seed = scene, robot, seed
         self._moves = {name: robot.action_names.index(name) for name in _BASE_ACTIONS if name in robot.action_names}
         self._limits = robot.action_limits.double().numpy()
+        if not len(self._limits) or not np.isfinite(self._limits).all():
+            raise OptionError(
+                f"{self.name} needs a robot with limited actions, got {robot!r}; give its actuators a ctrlrange, or "
+                "give actions to scene.add_robot"
+            )
 
-    # -- what callers call --------------------------------------------------------------------------------------------
+    # -- public methods -----------------------------------------------------------------------------------------------
 
     def reset(self, envs: Envs = None) -> None:
-        """Begin anew in envs (default: all), after ``scene.reset(envs)``; the robot stands still there."""
+        """Restart the scenario in envs (default: all), after ``scene.reset(envs)``. The action there becomes 0."""
         ids = np.arange(self._scene.n_envs) if envs is None else env_ids(envs, self._scene.n_envs)
         assert ids is not None
         if len(ids):
@@ -68,10 +76,10 @@ class Scenario(Module, Generic[OptionsT]):
             self._begin(ids)
 
     def step(self) -> torch.Tensor:
-        """Decide what the robot does in the next step, and tell it.
+        """Choose the action of the next step and give it to the robot.
 
         Returns:
-            Which envs are done, (B,): the scenario has ended there, or the robot has fallen over.
+            Whether each env is done, (B,) bool: the scenario has ended there, or the robot has fallen over.
         """
         self._robot.act(self._decide())
         done = self._done()
@@ -80,7 +88,7 @@ class Scenario(Module, Generic[OptionsT]):
         return torch.from_numpy(done).to(self._scene.device)
 
     def close(self) -> None:
-        """Give back what it took (a terminal, a device)."""
+        """Release resources such as a terminal or a device."""
 
     def __enter__(self) -> Self:
         return self
@@ -90,25 +98,25 @@ class Scenario(Module, Generic[OptionsT]):
     ) -> None:
         self.close()
 
-    # -- what a scenario defines --------------------------------------------------------------------------------------
+    # -- hooks of a scenario ------------------------------------------------------------------------------------------
 
     def _begin(self, ids: np.ndarray) -> None:
-        """Clear what is remembered of these envs."""
+        """Restart the state of these envs."""
 
     def _decide(self) -> torch.Tensor:
-        """The actions of the next step, (B, n_actions) or (n_actions,)."""
+        """Return the action of the next step, (B, n_actions) or (n_actions,)."""
         raise TypeError(f"{type(self).__name__} must define _decide")
 
     def _done(self) -> np.ndarray:
-        """Which envs are done, (B,) bool."""
+        """Return whether each env is done, (B,) bool."""
         return np.zeros(self._scene.n_envs, dtype=bool)
 
-    # -- what it can use ----------------------------------------------------------------------------------------------
+    # -- helpers of a scenario ----------------------------------------------------------------------------------------
 
     _fallen: np.ndarray | None = None
 
     def _pose(self) -> np.ndarray:
-        """x, y and yaw of the robot in every env, (B, 3); notes which robots have fallen."""
+        """Return x, y in m and yaw in rad of the robot, (B, 3), and remember which robots have fallen."""
         position, quat = (part.double().numpy(force=True) for part in self._robot.get_pose())
         pose, up = np.empty((len(position), 3)), np.empty(len(position))
         kernels.headings(position, quat, pose, up)
@@ -116,25 +124,26 @@ class Scenario(Module, Generic[OptionsT]):
         return pose
 
     def _keys(self, count: int) -> np.ndarray:
-        """Keys of random numbers, (count, 2)."""
+        """Return keys of random numbers, (count, 2)."""
         keys = [key(self._seed, f"scenario {self.name}", element) for element in range(count)]
         return np.array(keys, dtype=np.uint32)
 
     def _buffer(self, *shape: int, dtype: type = np.float64) -> tuple[Buffer, np.ndarray]:
-        """A buffer of zeros, one row for each env, and the array that it shows."""
+        """Return a buffer of zeros with one row per env, and the array behind it."""
         array: np.ndarray = np.zeros((self._scene.n_envs, *shape), dtype)
         return Buffer(torch.from_numpy(array), {"scenario"}), array
 
     def _need(self, *names: str) -> None:
+        """Raise OptionError unless the robot has these actions."""
         missing = [name for name in names if name not in self._moves]
         if missing:
             raise OptionError(
-                f"{self.name} drives by the actions {', '.join(names)}, and {self._robot.name!r} has only "
-                f"{', '.join(self._robot.action_names)}; name its actions so (robots.make(actions=...))"
+                f"{self.name} needs the actions {', '.join(names)}, but {self._robot.name!r} has "
+                f"{', '.join(self._robot.action_names)}; define them with scene.add_robot(..., actions=...)"
             )
 
     def _all_actions(self, moves: np.ndarray) -> torch.Tensor:
-        """Actions of the robot from forward, left and turn, (B, 3); all others are 0."""
+        """Return actions of the robot for forward, left and turn, (B, 3); all others are 0."""
         actions = np.zeros((len(moves), self._robot.n_actions))
         for column, name in enumerate(_BASE_ACTIONS):
             if name in self._moves:

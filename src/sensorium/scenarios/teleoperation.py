@@ -1,4 +1,4 @@
-"""What driving by hand has in common, by whatever device."""
+"""``Teleoperation``: base class of scenarios in which a person drives the robots."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from sensorium.worlds import Scene
 
 
 class TeleoperationOptions(Options):
-    """What the options of driving by hand share."""
+    """Options that teleoperation scenarios share."""
 
     real_time: bool = True
-    """Whether a step waits until as much time has passed for the driver as in the simulation."""
+    """Whether a step waits so that the simulation does not run faster than real time."""
     ramp: float = Field(default=0.5, gt=0)
-    """Seconds from rest to full speed: what the driver asks for is approached at this rate."""
+    """Seconds from rest to full speed: the command approaches the driver's input at this rate."""
 
 
 TeleopOptionsT = TypeVar("TeleopOptionsT", bound=TeleoperationOptions)
 
 
 class Teleoperation(Scenario[TeleopOptionsT]):
-    """A driver tells the robot of every env the same.
+    """A driver commands the robots of all envs with the same input.
 
-    Buffers: ``wanted`` (3,), what the driver asks for of forward, left and turn, in parts of the robot's limits;
-    ``command`` (3,), the same as it is approached.
+    Buffers: ``wanted`` (3,), the input for forward, left and turn as fractions of the limits of the robot; ``command``
+    (3,), the smoothed input.
     """
 
     options_type = TeleoperationOptions
@@ -45,14 +45,14 @@ class Teleoperation(Scenario[TeleopOptionsT]):
         self.command = Buffer(torch.from_numpy(self._now), {"scenario"})
         self._ended = False
         self._due: float | None = None
-        least, greatest = self._limits.T
-        self._scale = np.zeros((3, 2))  # at -1 and at 1
+        low, high = self._limits.T
+        self._scale = np.zeros((3, 2))  # for negative and positive input
         for column, name in enumerate(("forward", "left", "turn")):
             if name in self._moves:
-                self._scale[column] = -least[self._moves[name]], greatest[self._moves[name]]
+                self._scale[column] = -low[self._moves[name]], high[self._moves[name]]
 
     def _listen(self) -> None:
-        """Take up what the driver did since the last step: change ``_wanted``, or set ``_ended``."""
+        """Read the driver's input since the last step: change ``_wanted``, or set ``_ended``."""
         raise TypeError(f"{type(self).__name__} must define _listen")
 
     def _begin(self, ids: np.ndarray) -> None:

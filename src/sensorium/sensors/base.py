@@ -10,7 +10,6 @@ The hooks are those of :class:`~sensorium.sensors.hooks.SensorHooks`.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import NotBuiltError, OptionError
+from sensorium.options import snake_case
 from sensorium.pipeline import SensorGroup, SensorManager, Slots
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.parameters import Write, broadcast, check
@@ -76,7 +76,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
             cls.options_type = options
             _CLASSES[options] = cls
             if "kind" not in cls.__dict__:
-                cls.kind = _snake_case(options.__name__)
+                cls.kind = snake_case(options.__name__)
 
     def __init__(self, options: Any, uuid: str) -> None:
         self.options = options
@@ -323,8 +323,3 @@ def add_site(spec: mujoco.MjSpec, names: Names, options: Any, uuid: str) -> str:
     name = f"{uuid}:site"
     body.add_site(name=name, pos=position, quat=orientation)
     return name
-
-
-def _snake_case(name: str) -> str:
-    """``joint_encoder`` of JointEncoder, ``imu`` of IMU."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

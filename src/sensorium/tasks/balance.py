@@ -59,7 +59,7 @@ class Balance(Task[BalanceConfig]):
         lean = np.column_stack([np.cos(tilt / 2), np.zeros_like(tilt), np.sin(tilt / 2), np.zeros_like(tilt)])
         quat = poses.multiply(poses.yaw(heading), lean)
         start = np.tile([*self.origin, _TORSO_HEIGHT], (len(envs), 1))
-        self.robot._entity.set_pose(start, quat, envs)
+        self.robot.entity.set_pose(start, quat, envs)
         self._start_left[envs] = np.column_stack([-np.sin(heading), np.cos(heading)])
 
     def _on_build(self) -> None:

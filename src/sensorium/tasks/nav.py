@@ -156,7 +156,7 @@ class NavToObj(Task[NavToObjConfig]):
         self._names = list(self.objects)
         self._bodies = np.array([model.body(name).id for name in self._names])
         self._mocap = {name: int(model.body(f"{name}/body").mocapid[0]) for name in self._movable}
-        root = model.body("robot/" + self.robot.options.base).rootid[0]
+        root = model.body(f"robot/{self.robot.options.base}").rootid[0]
         self._own_geoms = model.body_rootid[model.geom_bodyid] == root
         self.target = np.zeros(self.n_envs, np.int64)
         self.start_pose = np.tile(poses.IDENTITY, (self.n_envs, 1))

@@ -73,7 +73,7 @@ class Task(EpisodeLoop[ConfigT]):
 
     def _add_robot(self, name: str) -> None:
         """Add the robot to the scene under a name, and the sensors that the task itself needs."""
-        self.scene.add_module(name, self.robot)
+        self.scene.add_robot(self.robot, name=name)
         self._add_sensors(self.scene)
 
     def _bind(self, entity: EntityLike | None) -> None:

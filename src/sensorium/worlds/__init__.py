@@ -1,4 +1,4 @@
-"""Worlds: what is there (Scene), and the engines that move it."""
+"""Scenes, and the physics engines that simulate them."""
 
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import upload
@@ -12,11 +12,13 @@ from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.scene import Scene
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
+from sensorium.worlds.scene_robot import SceneRobot
 from sensorium.worlds.sensing import Sensing
 from sensorium.worlds.tile_map import TileMap
-from sensorium.worlds.world import Envs, GpuWorld, World, env_ids, env_index
+from sensorium.worlds.world import ArrayLike, Envs, GpuWorld, World, env_ids, env_index
 
 __all__ = [
+    "ArrayLike",
     "Box",
     "Capsule",
     "Changes",
@@ -34,6 +36,7 @@ __all__ = [
     "Scene",
     "SceneModule",
     "SceneOptions",
+    "SceneRobot",
     "Sensing",
     "Sphere",
     "TileMap",

@@ -8,7 +8,6 @@ is missing, the import raises :class:`DeviceError`; ``tests/test_mujoco_warp.py`
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import warp as wp
 
@@ -27,7 +26,7 @@ def _installed(package: str) -> str:
 
 
 def changed(error: Exception) -> DeviceError:
-    """The error for a MuJoCo Warp whose internals are not those that were checked."""
+    """Return the error for a MuJoCo Warp whose internals differ from those of the checked version."""
     found = ", ".join(f"{package} {_installed(package)}" for package in CHECKED)
     checked = ", ".join(f"{package}=={number}" for package, number in CHECKED.items())
     return DeviceError(
@@ -56,7 +55,7 @@ __all__ = [
 ]
 
 
-def fields_per_env(owner: Any) -> list[str]:
+def fields_per_env(owner: object) -> list[str]:
     """Return the names of the arrays of a MuJoCo Warp ``Model`` or ``Option`` that can differ per env.
 
     Its dataclasses annotate such a field with an array whose first dimension is named "*".

@@ -1,9 +1,8 @@
-"""What a scene is made of: entities, sensors, lights and parts, added one by one before it runs."""
+"""``Assembly``: what a scene consists of (entities, robots, sensors, lights and modules), before it is built."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import mujoco
 
@@ -16,29 +15,40 @@ from sensorium.errors import (
     shorten,
 )
 from sensorium.tree import Module
-from sensorium.worlds.compose import Model, add_model, add_primitive, by_name, load_spec, pose
-from sensorium.worlds.contents import encode_call
+from sensorium.worlds.compose import (
+    Model,
+    Position,
+    Quaternion,
+    add_model,
+    add_primitive,
+    by_name,
+    compose_scene,
+    load_spec,
+    pose,
+)
+from sensorium.worlds.contents import Json, encode_call
 from sensorium.worlds.entity import Entity
-from sensorium.worlds.lights import Light, light_scene
-from sensorium.worlds.names import Names
+from sensorium.worlds.lights import Light, LightType
+from sensorium.worlds.names import RESERVED, Names, model_name, new_name
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_module import SceneModule
-from sensorium.worlds.scene_options import CONES, INTEGRATORS, SceneOptions
+from sensorium.worlds.scene_options import SceneOptions
+from sensorium.worlds.scene_robot import Placement, RobotModel, SceneRobot, SceneRobotT, make_robot
 from sensorium.worlds.sensing import Sensing, SensorSpec, SensorT
+from sensorium.worlds.tile_map import TileMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SceneModuleT = TypeVar("SceneModuleT", bound=SceneModule[Any])
+    from sensorium.worlds.scene import Scene
 
-_RESERVED = ("physics", "world")
-"""Names that stand for something else in the tree or the model."""
+SceneModuleT = TypeVar("SceneModuleT", bound=SceneModule)
 
 
 class Assembly(Module):
-    """The half of :class:`~sensorium.Scene` that comes before ``build()``.
+    """The methods of :class:`~sensorium.Scene` that come before ``build()``.
 
-    A call that fails leaves everything as it was.
+    A call that raises leaves the scene as it was.
     """
 
     def __init__(self, options: SceneOptions) -> None:
@@ -48,69 +58,147 @@ class Assembly(Module):
         self._entities: dict[str, Entity] = {}
         self._sensors: dict[str, Module] = {}
         self._lights: dict[str, Light] = {}
-        self._parts: dict[str, SceneModule[Any]] = {}
-        self._attaching: SceneModule[Any] | None = None
+        self._modules: dict[str, SceneModule] = {}
+        self._attaching: SceneModule | None = None
         self._added: list[tuple[str, dict[str, Any]]] = []
         self._adapt: Callable[[Any], Any] | None = None
         self._composed: mujoco.MjSpec | None = None
         self._sensing: Sensing | None = None
 
     def _before_build(self, call: str) -> None:
-        """Raise where it is too late for that."""
+        """Raise AlreadyBuiltError if the scene was built."""
         raise NotImplementedError
 
-    def add_robot(self, model: Model, **placing: Any) -> Entity:
-        """Add a robot. Takes the same arguments as :meth:`add_object`."""
-        return self._add("robot", model, **placing)
+    # -- robots, objects, terrain -------------------------------------------------------------------------------------
 
-    def add_object(self, model: Model, **placing: Any) -> Entity:
+    @overload
+    def add_robot(
+        self, robot: SceneRobotT, *, name: str | None = ..., **placement: Unpack[Placement]
+    ) -> SceneRobotT: ...
+
+    @overload
+    def add_robot(self, robot: RobotModel, *, name: str | None = ..., **options: Any) -> SceneRobot: ...
+
+    def add_robot(
+        self,
+        robot: SceneRobot | RobotModel,
+        *,
+        name: str | None = None,
+        pos: Position | None = None,
+        quat: Quaternion | None = None,
+        euler: Position | None = None,
+        free: bool | None = None,
+        **options: object,
+    ) -> SceneRobot:
+        """Add a robot with its sensors, actions and state.
+
+        Args:
+            robot: a catalogue name ("franka", see ``sn.robots.names()``) or a name that ``sn.robots.register_urdf``
+                registered; a robot that ``sn.robots.make`` created; or a model: an MJCF or URDF file or text, or a
+                ``mujoco.MjSpec``.
+            name: name of the robot and prefix of its elements (``name/link``). Default: the name of the model,
+                numbered if it is taken.
+            pos: position in metres in the world frame. Default: that of the robot, which is the origin for a model.
+            quat: orientation (w, x, y, z) in the world frame; or
+            euler: roll, pitch, yaw in radians. Default: that of the robot.
+            free: whether the root link moves freely. Default: what the model says.
+            **options: of ``sn.robots.make``, for a name or a model: ``rig``, ``actions``, ``move_groups``, ...
+
+        Returns:
+            The robot, a :class:`sensorium.robots.Robot`. A model without options gets one action for each actuator and
+            no sensors.
+
+        Example:
+            >>> arm = scene.add_robot("franka", name="arm", pos=(0, 0.5, 0))
+            >>> pendulum = scene.add_robot("pendulum.xml")
+        """
+        self._before_build("add_robot")
+        if isinstance(robot, Primitive | TileMap):
+            kind = type(robot).__name__
+            raise OptionError(f"add_robot takes a robot or its model, got sn.{kind}; use add_object for a {kind}")
+        if self._attaching is not None:
+            raise OptionError("a module cannot add robots to the scene; derive from sn.robots.Robot instead")
+        if isinstance(robot, SceneRobot) and options:
+            raise OptionError(f"add_robot: give {shorten(list(options))} to sn.robots.make, which created this robot")
+        made = robot if isinstance(robot, SceneRobot) else make_robot(robot, **options)
+        made.set_placement(pos, quat, euler, free)
+        name = new_name(name, made.default_name(), self._names)
+        self._attach(name, made)
+        model = made.plain_model
+        if model is None:
+            self._note("add_module", name=name, module=made)
+        else:
+            self._note("add_robot", model=model, name=name, **made.placement)
+        return made
+
+    def add_object(
+        self,
+        model: Model,
+        *,
+        name: str | None = None,
+        pos: Position = (0, 0, 0),
+        quat: Quaternion | None = None,
+        euler: Position | None = None,
+        free: bool | None = None,
+    ) -> Entity:
         """Add an object.
 
         Args:
-            model: a primitive (``sn.Box(...)``), a ``sn.TileMap``, an MJCF or URDF file or XML string, the name of a
-                robot that ``sn.robots.register_urdf`` has registered, or a ``mujoco.MjSpec``.
-            name: its name; default: the model's, numbered where taken. A primitive is one link of that name; the
-                elements of a model get the prefix ``name/``.
+            model: a primitive (``sn.Box(...)``), a ``sn.TileMap``, an MJCF or URDF file or text, the name of a robot
+                that ``sn.robots.register_urdf`` registered, or a ``mujoco.MjSpec``.
+            name: name of the object. A primitive becomes one link of that name; the elements of a model get the prefix
+                ``name/``. Default: the name of the model, numbered if it is taken.
             pos: position in metres in the world frame.
-            quat: orientation (w, x, y, z); or
+            quat: orientation (w, x, y, z) in the world frame; or
             euler: roll, pitch, yaw in radians.
-            free: whether its base moves freely. Default: what the model says; primitives are fixed.
+            free: whether the root link moves freely. Default: what the model says; primitives are fixed.
         """
-        return self._add("object", model, **placing)
+        return self.add_entity("object", model, name=name, pos=pos, quat=quat, euler=euler, free=free)
 
-    def add_terrain(self, model: Model, **placing: Any) -> Entity:
-        """Add terrain: like :meth:`add_object`, always fixed to the world."""
-        if placing.pop("free", None):
+    def add_terrain(
+        self,
+        model: Model,
+        *,
+        name: str | None = None,
+        pos: Position = (0, 0, 0),
+        quat: Quaternion | None = None,
+        euler: Position | None = None,
+        free: bool | None = None,
+    ) -> Entity:
+        """Add terrain, which is always fixed to the world. The other arguments are those of :meth:`add_object`."""
+        if free:
             raise OptionError("terrain is fixed to the world; use add_object for free=True")
-        return self._add("terrain", model, fixed=True, **placing)
+        return self.add_entity("terrain", model, name=name, pos=pos, quat=quat, euler=euler)
 
-    def _add(
+    def add_entity(
         self,
         kind: str,
         model: Model,
         *,
         name: str | None = None,
-        pos: tuple[float, float, float] = (0, 0, 0),
-        quat: tuple[float, float, float, float] | None = None,
-        euler: tuple[float, float, float] | None = None,
+        pos: Position = (0, 0, 0),
+        quat: Quaternion | None = None,
+        euler: Position | None = None,
         free: bool | None = None,
-        fixed: bool = False,
     ) -> Entity:
+        """Add an entity of any kind: "robot", "object" or "terrain".
+
+        For :meth:`SceneModule.attach` of robots. Elsewhere use :meth:`add_robot`, :meth:`add_object` and
+        :meth:`add_terrain`.
+        """
         self._before_build(f"add_{kind}")
         position, orientation = pose(pos, quat, euler)
         model = by_name(model)
         child = None if isinstance(model, Primitive) else load_spec(model)
-        stem = type(model).__name__.lower() if child is None else child.modelname
-        if stem in ("", "MuJoCo Model"):  # what MuJoCo calls a model without a name
-            stem = kind
-        name = self._new_name(name, re.sub(r"[^\w-]+", "_", stem))
-        trial = self._spec.copy()  # a failed call must leave the scene as it was
+        stem = type(model).__name__.lower() if child is None else model_name(child, kind)
+        name = new_name(name, stem, self._names)
+        trial = self._spec.copy()  # a call that raises must leave the scene as it was
         if isinstance(model, Primitive):
             add_primitive(trial, model, name, position, orientation, bool(free))
             entity = Entity(name, kind, root=name, prefix=None)
         else:
             assert child is not None
-            root = add_model(trial, child, name, position, orientation, free, fixed)
+            root = add_model(trial, child, name, position, orientation, free, fixed=kind == "terrain")
             entity = Entity(name, kind, root=root, prefix=f"{name}/")
         if self._attaching is None:
             self.add_child(name, entity)
@@ -121,21 +209,21 @@ class Assembly(Module):
         self._note(f"add_{kind}", model=model, name=name, **given)
         return entity
 
-    def add_light(self, type: str = "directional", **options: Any) -> Light:
-        """Add a light for cameras and pictures: "directional", "point", "spot" or "area".
+    def add_light(self, type: LightType = "directional", **options: Any) -> Light:
+        """Add a light for cameras and snapshots.
 
-        A scene without lights is lit from where the camera is; the first light that is added takes this lamp's place,
-        and leaves its ambient part.
+        A scene without lights is lit by a headlight at the camera. The first light that is added replaces the
+        headlight, except for its ambient part.
 
         Args:
-            type: what kind of light.
+            type: "directional", "point", "spot" or "area".
             **options: see :class:`Light`: pos, direction or lookat, color, intensity, shadow, ...
         """
         self._before_build("add_light")
-        light = Light(type=type, **options)  # type: ignore[arg-type]
+        light = Light(type=type, **options)
         taken = {*self._lights, *(one.name for one in self._spec.lights)}
         if light.name is None:
-            name, number = type, 1
+            name, number = str(type), 1
             while name in taken:
                 number += 1
                 name = f"{type}_{number}"
@@ -147,21 +235,27 @@ class Assembly(Module):
         self._note("add_light", light=light)
         return light
 
+    # -- sensors ------------------------------------------------------------------------------------------------------
+
     def add_sensor(self, options: SensorSpec[SensorT]) -> SensorT:
-        """Add a sensor from its options, e.g. ``scene.add_sensor(sn.IMU(link="box"))``; returns what reads it."""
+        """Add a sensor from its options and return it.
+
+        Example:
+            >>> imu = scene.add_sensor(sn.IMU(link="box"))
+        """
         self._before_build("add_sensor")
         if not hasattr(options, "make_sensor") or isinstance(options, type):
             raise OptionError(f"add_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
         if self._adapt is not None:
             options = self._adapt(options)
-        sensor = options.make_sensor({*self._sensors, *self._entities, *self._parts})
+        sensor = options.make_sensor(self._names)
         uuid = str(sensor.uuid)  # type: ignore[attr-defined]
-        if uuid in _RESERVED:
-            raise OptionError(f"uuid {uuid!r} is a name of the scene's own; give another uuid")
-        for what, things in (("a sensor", self._sensors), ("an entity", self._entities), ("a part", self._parts)):
+        if uuid in RESERVED:
+            raise OptionError(f"uuid {uuid!r} is reserved; choose another uuid")
+        for what, things in (("a sensor", self._sensors), ("an entity", self._entities), ("a module", self._modules)):
             if uuid in things:
                 raise DuplicateNameError(
-                    f"uuid {uuid!r} is already the name of {what} of this scene; give another uuid"
+                    f"uuid {uuid!r} is already the name of {what} of this scene; choose another uuid"
                 )
         if self._attaching is None:
             self.add_child(uuid, sensor)
@@ -173,14 +267,14 @@ class Assembly(Module):
         return sensor
 
     def remove_sensor(self, uuid: str) -> None:
-        """Take a sensor out again, before ``build()``; also one that a part added, such as those of a robot's rig."""
-        self._take_out("remove_sensor", uuid, None)
+        """Remove a sensor before ``build()``, also one of a module, such as a sensor of a robot's rig."""
+        self._swap_sensor("remove_sensor", uuid, None)
         self._note("remove_sensor", uuid=uuid)
 
     def replace_sensor(self, uuid: str, options: SensorSpec[SensorT]) -> SensorT:
-        """Put another sensor into the place of one, before ``build()``; also of one that a part added.
+        """Replace a sensor before ``build()``, also one of a module.
 
-        The new one has the uuid of the old one, whatever its options say, and its place in the component tree.
+        The new sensor keeps the uuid of the old one, whatever its options say, and its place in the component tree.
         """
         if not hasattr(options, "make_sensor"):
             raise OptionError(f"replace_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
@@ -189,11 +283,12 @@ class Assembly(Module):
         given = {name: getattr(options, name) for name in options.model_fields_set}  # type: ignore[attr-defined]
         options = type(options)(**(given | {"uuid": uuid}))
         sensor = options.make_sensor(set())
-        self._take_out("replace_sensor", uuid, sensor)
+        self._swap_sensor("replace_sensor", uuid, sensor)
         self._note("replace_sensor", uuid=uuid, options=options)
         return sensor
 
-    def _take_out(self, call: str, uuid: str, other: Any) -> None:
+    def _swap_sensor(self, call: str, uuid: str, other: Module | None) -> None:
+        """Replace a sensor by another, or remove it."""
         self._before_build(call)
         if uuid not in self._sensors:
             hint = did_you_mean(uuid, self._sensors) or f"; there are {shorten(self._sensors)}"
@@ -209,30 +304,38 @@ class Assembly(Module):
             self._sensing.add(other)
             self._sensors[uuid] = other
 
-    def add_module(self, name: str, part: SceneModuleT) -> SceneModuleT:
-        """Add a part: a robot with its sensors (``sn.robots.make``), a room, or a :class:`SceneModule` of your own.
+    # -- modules ------------------------------------------------------------------------------------------------------
+
+    def add_module(self, name: str, module: SceneModuleT) -> SceneModuleT:
+        """Add a module, which adds what it owns to the scene: a room, a robot, or a :class:`SceneModule` of your own.
 
         Args:
-            name: its name in the component tree: its buffers are ``name.position``, ``name.rig.imu.measured``, ...
-            part: adds what it owns to the scene, at once. If that fails, the scene stays as it was.
+            name: name in the component tree. The buffers of the module are ``name.position``,
+                ``name.rig.imu.measured``, ...
+            module: the module. If it raises while it adds itself, the scene stays as it was.
         """
         self._before_build("add_module")
-        if not isinstance(part, SceneModule):
-            raise OptionError(f"add_module takes a part such as sn.robots.make('diffdrive'), got {part!r}")
+        if not isinstance(module, SceneModule):
+            raise OptionError(f"add_module takes a sn.SceneModule such as sn.scenarios.Room(), got {module!r}")
         if self._attaching is not None:
-            raise OptionError(f"add_module({name!r}): a part cannot add further parts to the scene")
-        if any(part is other for other in self._parts.values()):
-            raise DuplicateNameError(f"add_module({name!r}): this part is in the scene already; make another one")
-        name = self._new_name(name, "part")
+            raise OptionError(f"add_module({name!r}): a module cannot add further modules to the scene")
+        name = new_name(name, "module", self._names)
+        self._attach(name, module)
+        self._note("add_module", name=name, module=module)
+        return module
+
+    def _attach(self, name: str, module: SceneModule) -> None:
+        if any(module is other for other in self._modules.values()):
+            raise DuplicateNameError(f"{name!r}: this module is already in the scene; create another one")
         before = (self._spec, dict(self._entities), dict(self._sensors), dict(self._lights), self._sensing)
-        self._attaching = part
+        self._attaching = module
         try:
-            part.attach(self, name)  # type: ignore[arg-type]  # the Scene that this is
-            held = {id(module) for _, module in part.named_modules()}
+            module.attach(cast("Scene", self), name)
+            held = {id(child) for _, child in module.named_modules()}
             for uuid, sensor in self._sensors.items():
                 if uuid not in before[2] and id(sensor) not in held:
-                    part.add_child(uuid, sensor)
-            self.add_child(name, part)
+                    module.add_child(uuid, sensor)
+            self.add_child(name, module)
         except BaseException:
             added = [sensor for uuid, sensor in self._sensors.items() if uuid not in before[2]]
             if self._sensing is not None:
@@ -241,43 +344,30 @@ class Assembly(Module):
             raise
         finally:
             self._attaching = None
-        self._parts[name] = part
-        self._note("add_module", name=name, part=part)
-        return part
+        self._modules[name] = module
 
-    def _note(self, call: str, **arguments: Any) -> None:
-        """Remember what a user added; what a part adds follows from the part."""
+    # -- contents -----------------------------------------------------------------------------------------------------
+
+    def _note(self, call: str, **arguments: object) -> None:
+        """Remember a call of the user. What a module adds follows from the module."""
         if self._attaching is None:
             self._added.append((call, arguments))
 
     @property
-    def contents(self) -> list[dict[str, Any]]:
-        """Everything that was added, in order, as JSON: what :meth:`from_contents` makes again.
+    def contents(self) -> list[dict[str, Json]]:
+        """All calls that added something, in order, as JSON. :meth:`from_contents` repeats them.
 
-        Models given as text are kept as text, with the files that they name; of model files, the path is kept.
+        Models given as text are stored as text, with the files that they name; of model files, the path is stored.
         """
         return [encode_call(call, arguments) for call, arguments in self._added]
 
-    def _new_name(self, name: str | None, stem: str) -> str:
-        taken = {*self._entities, *self._sensors, *self._parts}
-        if name is None:
-            name, number = stem, 1
-            while name in taken or name in _RESERVED:
-                number += 1
-                name = f"{stem}_{number}"
-        elif not isinstance(name, str):
-            raise OptionError(f"name must be text, got {name!r}")
-        elif not name or not name.isprintable() or "/" in name or "." in name:
-            raise OptionError(f"name must not be empty or contain '/' or '.', got {name!r}")
-        elif name in _RESERVED:
-            raise OptionError(f"name {name!r} is one of the scene's own; choose another name")
-        elif name in taken:
-            raise DuplicateNameError(f"the scene already has something named {name!r}; choose another name")
-        return name
+    @property
+    def _names(self) -> set[str]:
+        return {*self._entities, *self._sensors, *self._modules}
 
     @property
     def entities(self) -> Mapping[str, Entity]:
-        """Name -> robot, object or terrain, in the order in which they were added."""
+        """Name -> entity (robot, object or terrain), in the order in which they were added."""
         return dict(self._entities)
 
     @property
@@ -286,36 +376,23 @@ class Assembly(Module):
         return dict(self._sensors)
 
     @property
-    def parts(self) -> Mapping[str, SceneModule[Any]]:
-        """Name -> part that ``add_module`` added, in order."""
-        return dict(self._parts)
+    def modules(self) -> Mapping[str, SceneModule]:
+        """Name -> module, robots included, in the order in which they were added."""
+        return dict(self._modules)
 
     def __getitem__(self, name: str) -> Module:
-        """The part, entity or sensor of that name."""
-        for things in (self._parts, self._entities, self._sensors):
+        """Return the module, entity or sensor of that name."""
+        for things in (self._modules, self._entities, self._sensors):
             if name in things:
                 return things[name]
-        hint = did_you_mean(name, [*self._parts, *self._entities, *self._sensors])
-        raise NameNotFoundError(f"the scene has no part, entity or sensor {name!r}{hint}")
+        hint = did_you_mean(name, [*self._modules, *self._entities, *self._sensors])
+        raise NameNotFoundError(f"the scene has no module, entity or sensor {name!r}{hint}")
 
     def _compile(self) -> mujoco.MjModel:
-        self._composed = self._compose()
+        self._composed = compose_scene(self._spec, self.options, tuple(self._lights.values()))
+        if self._sensing is not None:
+            self._sensing.declare(self._composed, Names(self._composed))
         try:
             return self._composed.compile()
         except ValueError as error:
             raise ModelError(f"the scene does not compile: {error}") from error
-
-    def _compose(self) -> mujoco.MjSpec:
-        """Everything that was added, with what the sensors need of the engine."""
-        spec = self._spec.copy()
-        option = spec.option
-        option.timestep = self.options.dt / self.options.substeps
-        option.gravity = self.options.gravity
-        option.magnetic = self.options.magnetic_field
-        option.integrator = INTEGRATORS[self.options.integrator]
-        option.cone = CONES[self.options.cone]
-        option.impratio = self.options.impratio
-        light_scene(spec, tuple(self._lights.values()), self.options.sky)
-        if self._sensing is not None:
-            self._sensing.declare(spec, Names(spec))
-        return spec

@@ -1,19 +1,21 @@
-"""How many contacts and constraints a model can have: what the GPU engine must allocate ahead."""
+"""Upper bounds on contacts and constraints, which the GPU engine must allocate in advance."""
 
 from __future__ import annotations
 
 import mujoco
 import numpy as np
 
-_MOST = 256
-"""Contacts per env beyond which the bound is not trusted: in large scenes most pairs never touch at once."""
+_MAX_CONTACTS = 256
+"""Contacts per env that are allocated by default. In large scenes most pairs never touch at the same time, so the bound
+over all pairs is far too high."""
 
 _G = mujoco.mjtGeom
-_ONE = {_G.mjGEOM_SPHERE, _G.mjGEOM_ELLIPSOID}
+_SINGLE_CONTACT = {_G.mjGEOM_SPHERE, _G.mjGEOM_ELLIPSOID}
+"""Geom types that touch anything in at most one point."""
 
 
 def contact_bound(model: mujoco.MjModel) -> tuple[int, int]:
-    """(contacts, constraint rows) that all colliding pairs of geoms together can make in one env."""
+    """Return (contacts, constraint rows) if every pair of geoms that can collide touches, in one env."""
     contacts = rows = 0
     pyramidal = model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
     for a in range(model.ngeom):
@@ -31,6 +33,7 @@ def contact_bound(model: mujoco.MjModel) -> tuple[int, int]:
 
 
 def _collide(model: mujoco.MjModel, a: int, b: int) -> bool:
+    """Return whether MuJoCo tests two geoms for contact."""
     body_a, body_b = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
     weld_a, weld_b = int(model.body_weldid[body_a]), int(model.body_weldid[body_b])
     if weld_a == weld_b:
@@ -46,8 +49,9 @@ def _collide(model: mujoco.MjModel, a: int, b: int) -> bool:
 
 
 def _pair_contacts(model: mujoco.MjModel, a: int, b: int) -> int:
+    """Return the max number of contacts between two geoms."""
     kinds = {_G(int(model.geom_type[a])), _G(int(model.geom_type[b]))}
-    if kinds & _ONE:
+    if kinds & _SINGLE_CONTACT:
         return 1
     if _G.mjGEOM_HFIELD in kinds:
         return 16
@@ -57,10 +61,10 @@ def _pair_contacts(model: mujoco.MjModel, a: int, b: int) -> int:
 
 
 def capacities(model: mujoco.MjModel) -> tuple[int, int]:
-    """(nconmax, njmax) per env for MuJoCo Warp: everything that can touch, up to a limit that suits large scenes."""
+    """Return (nconmax, njmax) per env for MuJoCo Warp: :func:`contact_bound`, limited for large scenes."""
     contacts, rows = contact_bound(model)
     others = int(np.count_nonzero(model.jnt_limited)) + int(np.count_nonzero(model.tendon_limited))
     others += int(np.count_nonzero(model.dof_frictionloss)) + int(np.count_nonzero(model.tendon_frictionloss))
     others += 6 * model.neq
-    share = min(1.0, _MOST / max(contacts, 1))
+    share = min(1.0, _MAX_CONTACTS / max(contacts, 1))
     return max(8, int(np.ceil(contacts * share))), max(8, int(np.ceil(rows * share)) + others)

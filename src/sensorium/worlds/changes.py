@@ -1,4 +1,4 @@
-"""Which envs changed, and when: how what is computed on demand (images) knows what is stale."""
+"""Which envs changed, and when: tells what is computed on demand, such as images, whether it is out of date."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sensorium.worlds.world import Envs, env_ids
 
 
 class Changes:
-    """A version of the whole world, and of each env. Kept by every World; a step costs it two additions.
+    """A version number of the whole world and of each env. Every World has one; a step costs two additions.
 
     Attributes:
-        version: goes up with every change of any env's state.
-        unsettled: whether poses of some envs are older than their state.
+        version: increases with every change of the state of any env.
+        unsettled: whether the poses of some envs are older than their state.
     """
 
     def __init__(self, n_envs: int) -> None:
@@ -25,7 +25,7 @@ class Changes:
         self._written = np.zeros(n_envs, bool)
 
     def mark(self, envs: Envs = None) -> None:
-        """The state of these envs (default: all) changed, and what is derived from it is up to date."""
+        """Record that the state of envs (default: all) changed, and that the derived fields are up to date."""
         if envs is None and not self.unsettled:  # every step
             self._all = self.version = self.version + 1
             return
@@ -36,26 +36,29 @@ class Changes:
             self.unsettled = bool(self._written.any())
 
     def write(self, envs: Envs = None) -> None:
-        """The positions of these envs (default: all) were written, and nothing else knows yet."""
+        """Record that the positions of envs (default: all) were written, and that the derived fields are older."""
         self._note(envs)
         ids = self._ids(envs)
         self._written[slice(None) if ids is None else ids] = True
         self.unsettled = True
 
     def unsettle(self) -> None:
-        """Positions of all envs were written for a moment, which is no change of state."""
+        """Record that the poses of all envs are out of date although their state did not change.
+
+        Called by code that writes positions temporarily.
+        """
         self._written[:] = True
         self.unsettled = True
 
     def take_unsettled(self) -> np.ndarray:
-        """Ids of the envs whose poses are older than their state; from now on they count as up to date."""
+        """Return the ids of the envs whose poses are older than their state, and mark them as up to date."""
         ids = np.flatnonzero(self._written).astype(np.int32)
         self._written[:] = False
         self.unsettled = False
         return ids
 
     def since(self, version: int) -> np.ndarray | None:
-        """Ids of the envs that changed after ``version``; None for all."""
+        """Return the ids of the envs that changed after ``version``; None for all."""
         return None if version < self._all else np.flatnonzero(self._of_env > version)
 
     def _note(self, envs: Envs) -> None:
@@ -68,5 +71,5 @@ class Changes:
 
     def _ids(self, envs: Envs) -> np.ndarray | None:
         if isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
-            return None  # looking at them would wait for the device
+            return None  # reading the ids would synchronise with the GPU, so all envs count as changed
         return env_ids(envs, self._n_envs)

@@ -1,4 +1,4 @@
-"""Reading models and putting them into one MuJoCo spec."""
+"""Load models and compose them into one MuJoCo spec."""
 
 from __future__ import annotations
 
@@ -10,48 +10,65 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import ModelError, OptionError, did_you_mean
+from sensorium.worlds.lights import Light, light_scene
 from sensorium.worlds.primitives import Primitive, quaternion
+from sensorium.worlds.scene_options import CONES, INTEGRATORS, SceneOptions
 from sensorium.worlds.tile_map import TileMap
 from sensorium.worlds.urdf import find, registered
 
 Model: TypeAlias = Primitive | TileMap | mujoco.MjSpec | str | os.PathLike[str]
-"""What can be added to a scene: a primitive, a tile map, an MjSpec, an MJCF or URDF file or string, or the name
-of a registered robot."""
+"""What ``scene.add_object`` takes: a primitive, a tile map, an MjSpec, an MJCF or URDF file or text, or the name of a
+registered robot."""
+Position: TypeAlias = tuple[float, float, float]
+"""x, y, z in metres; or roll, pitch, yaw in radians."""
+Quaternion: TypeAlias = tuple[float, float, float, float]
+"""(w, x, y, z)."""
 
 _FREE = mujoco.mjtJoint.mjJNT_FREE
 
 
 def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
-    """An MjSpec of its own from an MJCF or URDF file, an XML string, a tile map, or another MjSpec (it is copied)."""
+    """Return a new MjSpec from an MJCF or URDF file, XML text, a tile map, or another MjSpec, which is copied.
+
+    Raises:
+        ModelError: the file does not exist, or the model cannot be read.
+    """
     if isinstance(model, mujoco.MjSpec):
         return model.copy()
     if isinstance(model, TileMap):
         return model.to_spec()
     if not isinstance(model, str | os.PathLike):
         raise ModelError(
-            f"cannot add {type(model).__name__}: give a primitive (sn.Box, ...), a sn.TileMap, an MJCF or URDF file or "
-            "string, or a mujoco.MjSpec"
+            f"cannot add {type(model).__name__}: a model must be a primitive (sn.Box, ...), a sn.TileMap, an MJCF or "
+            "URDF file or text, or a mujoco.MjSpec"
         )
     is_text = isinstance(model, str) and model.lstrip().startswith("<")
     if not is_text and not Path(model).is_file():
         hint = did_you_mean(os.fspath(model), registered())
-        raise ModelError(f"there is no model file {os.fspath(model)!r}{hint} (an XML string must start with '<')")
+        raise ModelError(f"there is no model file {os.fspath(model)!r}{hint} (XML text must start with '<')")
     try:
         return mujoco.MjSpec.from_string(model) if is_text else mujoco.MjSpec.from_file(os.fspath(model))
     except ValueError as error:
-        raise ModelError(f"cannot read {'the XML string' if is_text else os.fspath(model)}: {error}") from error
+        raise ModelError(f"cannot read {'the XML text' if is_text else os.fspath(model)}: {error}") from error
 
 
 def by_name(model: Model) -> Model:
-    """The model that is registered under a name, where it is one; else what was given."""
+    """Return the registered model if ``model`` is the name of one, otherwise ``model`` itself."""
     known = find(model)
     return model if known is None else known.model.spec()
 
 
-def pose(
-    pos: tuple[float, float, float], quat: tuple[float, float, float, float] | None, euler: tuple[float, ...] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Checked position and unit quaternion from ``pos`` and one of ``quat`` (w, x, y, z) and ``euler`` (rad)."""
+def pose(pos: Position, quat: Quaternion | None, euler: Position | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return a position (3,) and a unit quaternion (4,) as float64.
+
+    Args:
+        pos: position, m.
+        quat: orientation (w, x, y, z), normalised here; or
+        euler: roll, pitch, yaw, rad.
+
+    Raises:
+        OptionError: a value has the wrong shape or is not finite, ``quat`` is zero, or both orientations are given.
+    """
     position = np.asarray(pos, dtype=np.float64)
     if position.shape != (3,) or not np.isfinite(position).all():
         raise OptionError(f"pos must be three finite numbers, got {pos!r}")
@@ -71,7 +88,7 @@ def pose(
 def add_primitive(
     spec: mujoco.MjSpec, shape: Primitive, name: str, pos: np.ndarray, quat: np.ndarray, free: bool
 ) -> None:
-    """Add a body of one geom."""
+    """Add a primitive as a body with one geom, both called ``name``."""
     if free and shape._geom()[0] == mujoco.mjtGeom.mjGEOM_PLANE:
         raise OptionError(f"{name!r}: a plane cannot be free")
     body = spec.worldbody.add_body(name=name, pos=pos, quat=quat)
@@ -89,29 +106,35 @@ def add_model(
     free: bool | None,
     fixed: bool = False,
 ) -> str | None:
-    """Attach ``child`` under the prefix ``name/``; return its root body's name (None without a single root).
+    """Attach ``child`` under the prefix ``name/``.
 
-    ``free`` frees or fixes a single root, ``fixed`` fixes every root. The child's ``<option>`` is dropped, for options
-    are the scene's, and so are its keyframes where the base was changed, for they no longer fit.
+    The ``<option>`` of the child is dropped, since the scene has its own options. Keyframes are dropped if the base
+    changes, since they no longer match the number of coordinates.
+
+    Args:
+        spec: the spec of the scene.
+        child: the model; it is changed.
+        name: name of the entity.
+        pos: position in the world frame, m.
+        quat: orientation (w, x, y, z) in the world frame.
+        free: True adds a free joint to the root body, False removes it, None keeps the model as it is.
+        fixed: whether to remove the free joints of all root bodies.
+
+    Returns:
+        The full name of the root body; None unless there is exactly one.
     """
+    name_elements(child)
     roots = child.worldbody.bodies
-    for kind, elements in (("body", child.bodies[1:]), ("joint", child.joints), ("actuator", child.actuators)):
-        taken = {element.name for element in elements}
-        for number, element in enumerate(elements):  # only what has a name gets the prefix that says whose it is
-            if not element.name:
-                names = (f"{kind}{n}" for n in range(number, number + len(elements) + 1))
-                element.name = next(name for name in names if name not in taken)
-                taken.add(element.name)
     if fixed:
         for joint in [joint for root in roots for joint in root.joints if joint.type == _FREE]:
             _drop(child, joint)
     if free is not None:
         if len(roots) != 1:
-            raise ModelError(f"{name!r}: free={free} needs a model with one root body; this one has {len(roots)}")
+            raise ModelError(f"{name!r}: free={free} needs a model with one root body, got {len(roots)}")
         joints = [joint for joint in roots[0].joints if joint.type == _FREE]
         if free and not joints:
             if roots[0].joints:
-                raise ModelError(f"{name!r}: its root body already has joints, so its base cannot be made free")
+                raise ModelError(f"{name!r}: its root body already has joints, so free=True is not possible")
             roots[0].add_freejoint(name="free")
             _forget_keys(child)
         elif not free:
@@ -119,12 +142,37 @@ def add_model(
                 _drop(child, joint)
     root = roots[0].name if len(roots) == 1 else None
     for option in (name for name in dir(child.option) if not name.startswith("_")):
-        setattr(child.option, option, getattr(spec.option, option))  # or MuJoCo warns of each that differs
+        setattr(child.option, option, getattr(spec.option, option))  # otherwise MuJoCo warns about each difference
     try:
         spec.attach(child, prefix=f"{name}/", frame=spec.worldbody.add_frame(pos=pos, quat=quat))
     except ValueError as error:
         raise ModelError(f"cannot add {name!r} to the scene: {error}") from error
     return None if root is None else f"{name}/{root}"
+
+
+def name_elements(spec: mujoco.MjSpec) -> None:
+    """Name the bodies, joints and actuators that have no name: only named elements get the prefix of their entity."""
+    for kind, elements in (("body", spec.bodies[1:]), ("joint", spec.joints), ("actuator", spec.actuators)):
+        taken = {element.name for element in elements}
+        for number, element in enumerate(elements):
+            if not element.name:
+                names = (f"{kind}{n}" for n in range(number, number + len(elements) + 1))
+                element.name = next(name for name in names if name not in taken)
+                taken.add(element.name)
+
+
+def compose_scene(spec: mujoco.MjSpec, options: SceneOptions, lights: tuple[Light, ...]) -> mujoco.MjSpec:
+    """Return a copy of the spec of all entities, with the options, lights and sky of a scene."""
+    composed = spec.copy()
+    option = composed.option
+    option.timestep = options.dt / options.substeps
+    option.gravity = options.gravity
+    option.magnetic = options.magnetic_field
+    option.integrator = INTEGRATORS[options.integrator]
+    option.cone = CONES[options.cone]
+    option.impratio = options.impratio
+    light_scene(composed, lights, options.sky)
+    return composed
 
 
 def _drop(spec: mujoco.MjSpec, joint: mujoco.MjsJoint) -> None:

@@ -1,15 +1,17 @@
-"""What a scene is made of, as JSON: enough to make the same scene again, on another machine too.
+"""The contents of a scene as JSON: enough to create the same scene again, also on another machine.
 
-===================== =================================================================
+===================== ================================================================================================
 value                 form
-===================== =================================================================
-options               ``{"type": "sensorium.sensors.robot.imu:IMU", "options": {...}}``: those that were given
-a part                ``{"part": "sensorium.robots.robot:Robot", "options": <its options>}``
+===================== ================================================================================================
+options               ``{"type": "sensorium.sensors.robot.imu:IMU", "options": {...}}``: those that were set explicitly
+a scene module        ``{"module": "sensorium.robots.robot:Robot", "options": <its options>}``
 an array              ``{"array": [...], "dtype": "float32"}``
 a mapping             ``{"mapping": {...}}``
 infinity, NaN         ``{"float": "inf"}``
 a model               ``{"xml": text, "assets": {file: base64}}`` or ``{"file": path}``
-===================== =================================================================
+===================== ================================================================================================
+
+Earlier versions wrote "part" instead of "module"; both are read.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import mujoco
 import numpy as np
@@ -30,26 +32,36 @@ import torch
 
 from sensorium.errors import ModelError, OptionError
 from sensorium.options import Options
+from sensorium.worlds.compose import Model
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.tile_map import TileMap
 
 if TYPE_CHECKING:
-    from sensorium.worlds.scene import Scene
+    from types import ModuleType
 
+    from sensorium.worlds.assembly import Assembly
+
+Json: TypeAlias = Any
+"""A value that ``json.dumps`` accepts."""
+_T = TypeVar("_T")
 _PACKAGE = __name__.split(".")[0]
 
 
-def encode(value: Any) -> Any:
-    """A value as JSON; :func:`decode` makes it again."""
+def encode(value: object) -> Json:
+    """Return the JSON form of a value; :func:`decode` is the inverse.
+
+    Raises:
+        OptionError: the value has no JSON form.
+    """
     if isinstance(value, Options):
-        # what was left at its default stays unsaid: some options mean more when they are given
+        # defaults are omitted: for some options, being set makes a difference
         given = {
             name: encode(getattr(value, name)) for name in type(value).model_fields if name in value.model_fields_set
         }
         return {"type": _path(type(value)), "options": given}
     if isinstance(value, SceneModule):
-        return {"part": _path(type(value)), "options": encode(value.options)}
+        return {"module": _path(type(value)), "options": encode(value.options)}
     if isinstance(value, Enum):
         return encode(value.value)
     if value is None or isinstance(value, bool | str):
@@ -70,53 +82,59 @@ def encode(value: Any) -> Any:
         return [encode(item) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    raise OptionError(f"{value!r} has no JSON form, so a scene that it is part of cannot be saved")
+    raise OptionError(f"{value!r} has no JSON form, so the scene that contains it cannot be saved")
 
 
-def decode(value: Any) -> Any:
-    """What :func:`encode` made a JSON form of."""
+def decode(value: Json) -> Any:
+    """Return the value of a JSON form; the inverse of :func:`encode`.
+
+    Raises:
+        OptionError: the form is unknown, or names a class that does not exist.
+    """
     if isinstance(value, list):
         return [decode(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "type" in value:
         return _class(value["type"], Options)(**{name: decode(item) for name, item in value["options"].items()})
-    if "part" in value:
-        return _class(value["part"], SceneModule)(decode(value["options"]))
+    if "module" in value or "part" in value:
+        return _class(value.get("module") or value["part"], SceneModule)(decode(value["options"]))
     if "array" in value:
         return np.asarray(decode(value["array"]), dtype=value["dtype"])
     if "mapping" in value:
         return {key: decode(item) for key, item in value["mapping"].items()}
     if "float" in value:
         return float(value["float"])
-    raise OptionError(f"{value!r} is no form of a value that this version of Sensorium knows")
+    raise OptionError(f"this version of Sensorium knows no value of the form {value!r}")
 
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _class(path: str, base: type) -> Any:
-    """The class that a file names: of this package, or of a module that the program has imported itself."""
+def _class(path: str, base: type[_T]) -> type[_T]:
+    """Return the class that a file names: of this package, or of a module that the program has imported."""
     module, _, name = path.partition(":")
     if module.split(".")[0] == _PACKAGE:
-        found: Any = _own_module(module, name)
+        found: object = _own_module(module, name)
         if found is None:
             raise OptionError(f"{path!r} is not part of this version of Sensorium")
     elif module in sys.modules:
         found = sys.modules[module]
-    else:  # a file must not choose what code runs
+    else:  # a file must not choose which code is imported
         raise OptionError(f"the scene uses {name} of the module {module!r}; import that module first")
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    for attribute in name.split("."):
+        found = getattr(found, attribute, None)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise OptionError(f"{path!r} is not a kind of {base.__name__} in this version of Sensorium")
+        raise OptionError(f"{path!r} is not a subclass of {base.__name__} in this version of Sensorium")
     return found
 
 
-def _own_module(module: str, name: str) -> Any:
-    """The module of this package, or the nearest package above it that exports ``name``: modules move between
-    versions, public names stay."""
+def _own_module(module: str, name: str) -> ModuleType | None:
+    """Return the module of this package, or the nearest package above it that exports ``name``.
+
+    Modules move between versions; public names stay.
+    """
     while "." in module:
         try:
             found = importlib.import_module(module)
@@ -131,9 +149,12 @@ def _own_module(module: str, name: str) -> Any:
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
-def encode_model(model: Any) -> Any:
-    """What was added to a scene, as JSON: a primitive or tile map, XML text with the files that it names, or the path
-    of a file."""
+def encode_model(model: Model) -> Json:
+    """Return the JSON form of a model: a primitive or tile map, XML text with the files it names, or a file path.
+
+    Raises:
+        ModelError: a file that the model names does not exist.
+    """
     if isinstance(model, Primitive | TileMap):
         return encode(model)
     if isinstance(model, mujoco.MjSpec):
@@ -143,14 +164,15 @@ def encode_model(model: Any) -> Any:
     return {"file": os.path.abspath(model)}
 
 
-def decode_model(form: dict[str, Any], folder: Path) -> Any:
-    """What ``scene.add_object`` takes; relative files lie in ``folder``."""
+def decode_model(form: dict[str, Json], folder: Path) -> Model:
+    """Return the model of a JSON form; relative files lie in ``folder``."""
     if "file" in form:
         return folder / form["file"]
     if "xml" not in form:
-        return decode(form)
+        made: Model = decode(form)
+        return made
     if not form["assets"]:
-        return form["xml"]
+        return str(form["xml"])
     assets = {name: base64.b64decode(text) for name, text in form["assets"].items()}
     try:
         return mujoco.MjSpec.from_string(form["xml"], assets=assets)
@@ -159,7 +181,7 @@ def decode_model(form: dict[str, Any], folder: Path) -> Any:
 
 
 def _assets(spec: mujoco.MjSpec) -> dict[str, str]:
-    """The files that a spec names, by the names under which its XML finds them again."""
+    """Return the files that a spec names: name in its XML -> content in base64."""
     found = {name: bytes(data) for name, data in (spec.assets or {}).items()}
     for elements, folder in (
         (spec.meshes, spec.compiler.meshdir),
@@ -172,16 +194,19 @@ def _assets(spec: mujoco.MjSpec) -> dict[str, str]:
                 continue
             path = Path(spec.modelfiledir or ".") / (folder or "") / element.file
             if not path.is_file():
-                raise ModelError(f"cannot save the scene: its model names the file {str(path)!r}, which is not there")
+                raise ModelError(f"cannot save the scene: its model names the file {str(path)!r}, which does not exist")
             found[element.file] = path.read_bytes()
     return {name: base64.b64encode(data).decode("ascii") for name, data in found.items()}
 
 
 def dependencies(file: str) -> tuple[Path, list[Path]]:
-    """A model file's closest common folder with all files that it names, and these, itself first.
+    """Return the files that a model file needs.
+
+    Returns:
+        The closest common folder, and the files, the model file first.
 
     Raises:
-        ModelError: one of them is not there.
+        ModelError: one of them does not exist.
     """
     main = Path(file).resolve()
     try:
@@ -191,30 +216,40 @@ def dependencies(file: str) -> tuple[Path, list[Path]]:
     paths = list(dict.fromkeys([main, *(Path(os.path.normpath(main.parent / name)) for name in named)]))
     for path in paths:
         if not path.is_file():
-            raise ModelError(f"cannot save the scene: {main.name} names the file {str(path)!r}, which is not there")
+            raise ModelError(f"cannot save the scene: {main.name} names the file {str(path)!r}, which does not exist")
     return Path(os.path.commonpath([path.parent for path in paths])), paths
 
 
 # -- scenes -----------------------------------------------------------------------------------------------------------
 
 
-def encode_call(call: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """One call that added something to a scene."""
+def encode_call(call: str, arguments: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the JSON form of one call that added something to a scene."""
     forms = {name: encode_model(value) if name == "model" else encode(value) for name, value in arguments.items()}
     return {"call": call, **forms}
 
 
-def repeat_calls(scene: Scene, contents: list[dict[str, Any]], folder: Path) -> None:
-    """Add to a scene what :attr:`Scene.contents` says."""
+def repeat_calls(scene: Assembly, contents: list[dict[str, Json]], folder: Path) -> None:
+    """Repeat the calls of :attr:`Scene.contents` on another scene.
+
+    Args:
+        scene: a scene that is not built.
+        contents: the calls.
+        folder: where relative model files are.
+    """
     for entry in contents:
-        arguments = {
+        arguments: dict[str, Any] = {
             name: decode_model(form, folder) if name == "model" else decode(form)
             for name, form in entry.items()
             if name != "call"
         }
         call = entry["call"]
         if call in ("add_robot", "add_object", "add_terrain"):
-            getattr(scene, call)(arguments.pop("model"), **arguments)
+            model = arguments.pop("model")
+            if call == "add_robot" and isinstance(model, Primitive | TileMap):
+                scene.add_entity("robot", model, **arguments)  # earlier versions allowed that
+            else:
+                getattr(scene, call)(model, **arguments)
         elif call == "add_light":
             light = arguments["light"]
             scene.add_light(**{name: getattr(light, name) for name in light.model_fields_set})
@@ -223,6 +258,6 @@ def repeat_calls(scene: Scene, contents: list[dict[str, Any]], folder: Path) -> 
         elif call in ("remove_sensor", "replace_sensor"):
             getattr(scene, call)(**arguments)
         elif call == "add_module":
-            scene.add_module(arguments["name"], arguments["part"])
+            scene.add_module(arguments["name"], arguments.get("module") or arguments["part"])
         else:
-            raise OptionError(f"contents: there is no call {call!r} in this version of Sensorium")
+            raise OptionError(f"contents: this version of Sensorium has no call {call!r}")

@@ -1,8 +1,8 @@
-"""An entity: one robot, object or piece of terrain of a scene, in every env."""
+"""``Entity``: one robot, object or piece of terrain of a scene, in every env."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.device import upload
-from sensorium.worlds.world import Envs, World, env_index
+from sensorium.worlds.world import ArrayLike, Envs, World, env_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,14 +26,29 @@ _SETTERS = {
 
 
 class Entity(Module):
-    """Something that ``scene.add_robot``, ``add_object`` or ``add_terrain`` returned.
+    """What ``scene.add_object`` and ``scene.add_terrain`` return, and ``.entity`` of a robot.
 
-    Before ``build()`` it is a name; after it, it reads and writes its own part of the physics state. Joints here are
-    hinges and slides, in the model's order; the base (free joint) is read by ``get_pose`` and set by ``set_pose``.
+    Before ``scene.build()`` an entity is only a name. Afterwards it reads and writes its part of the physics state.
+    "Joints" are hinges and slides, in the order of the model. The free joint of the root link is not among them:
+    :meth:`get_pose` and :meth:`set_pose` read and write it.
 
-    Buffers (tag = kind of entity plus the tag given): ``position`` (B, 3) and ``orientation`` (B, 4) of the root link
-    in the world frame, tag "pose"; ``joint_positions`` and ``joint_velocities`` (B, n), tag "joint"; ``ctrl`` (B, n),
-    tag "ctrl". They are filled by ``update_state()``, float32.
+    Buffers (float32, filled by ``update_state()``), each tagged with the kind of the entity and one more tag:
+
+    ==================== ======== ======= ==========================================
+    buffer               shape    tag     content
+    ==================== ======== ======= ==========================================
+    ``position``         (B, 3)   "pose"  of the root link, m, world frame
+    ``orientation``      (B, 4)   "pose"  (w, x, y, z) of the root link, world frame
+    ``joint_positions``  (B, n)   "joint" rad or m
+    ``joint_velocities`` (B, n)   "joint" rad/s or m/s
+    ``ctrl``             (B, n)   "ctrl"  controls in the units of the actuators
+    ==================== ======== ======= ==========================================
+
+    Attributes:
+        name: the name in the scene.
+        kind: "robot", "object" or "terrain".
+        joint_names: names of the joints without the prefix of the entity. Empty before ``scene.build()``.
+        actuator_names: names of the actuators, likewise.
     """
 
     def __init__(self, name: str, kind: str, root: str | None, prefix: str | None) -> None:
@@ -45,12 +60,12 @@ class Entity(Module):
         self._prefix = prefix
         self._world: World | None = None
         self._written: set[int] = set()
-        self._named: dict[tuple[str, ...], torch.Tensor] = {}  # columns of the state, of names that were asked for
+        self._columns_of: dict[tuple[str, ...], torch.Tensor] = {}  # (kind, *names) -> columns of the state
 
     # -- build --------------------------------------------------------------------------------------------------------
 
     def attach_world(self, world: World) -> None:
-        """Find this entity's part of the compiled model. Called by ``scene.build()``."""
+        """Find the entity's part of the compiled model. ``scene.build()`` calls it."""
         model = world.model
         self._world = world
         self._body = model.body(self._root).id if self._root else 0
@@ -64,7 +79,7 @@ class Entity(Module):
         actuators = [a for a in range(model.nu) if self._prefix and model.actuator(a).name.startswith(self._prefix)]
         self.actuator_names = [self._short(model.actuator(a).name) for a in actuators]
         self._actuators = torch.as_tensor(actuators, device=world.device).long()
-        self._named = {}
+        self._columns_of = {}
 
         def zeros(*shape: int) -> torch.Tensor:
             return torch.zeros(world.n_envs, *shape, device=world.device)
@@ -79,7 +94,7 @@ class Entity(Module):
             self.ctrl = Buffer(zeros(len(actuators)), {self.kind, "ctrl"})
 
     def detach_world(self) -> None:
-        """The scene was closed."""
+        """Forget the world. ``scene.close()`` calls it."""
         self._world = None
 
     def _owns(self, model: mujoco.MjModel, body: int) -> bool:
@@ -92,24 +107,32 @@ class Entity(Module):
     # -- state --------------------------------------------------------------------------------------------------------
 
     def get_pose(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Position (B, 3) in metres and orientation (B, 4) as (w, x, y, z) of the root link, in the world frame."""
+        """Return position (B, 3) in m and orientation (B, 4) as (w, x, y, z) of the root link, world frame.
+
+        Raises:
+            OptionError: the entity has several root links, or none.
+        """
         world = self._built()
         if self._root is None:
-            raise OptionError(f"{self.name!r} has no pose: it has several root links, or none")
-        if self._base is not None:  # straight from the state, which may be newer than what was derived from it
+            raise OptionError(f"{self.name!r} has no pose: its model must have one root link")
+        if self._base is not None:  # from qpos, which may be newer than the derived xpos and xquat
             address = int(world.model.jnt_qposadr[self._base])
             pose = world.bind("qpos")[:, address : address + 7].float()
             return pose[:, :3], pose[:, 3:]
         return world.bind("xpos")[:, self._body].float(), world.bind("xquat")[:, self._body].float()
 
-    def set_pose(self, pos: Any = None, quat: Any = None, envs: Envs = None) -> None:
-        """Set the pose of a free base in the world frame. Call ``scene.forward(envs)`` (or step) to see it in sensors;
-        cameras see it at once.
+    def set_pose(self, pos: ArrayLike | None = None, quat: ArrayLike | None = None, envs: Envs = None) -> None:
+        """Set the pose of a free root link in the world frame.
+
+        Cameras see the new pose at once. Other sensors see it after ``scene.forward(envs)`` or the next step.
 
         Args:
             pos: position in metres, (3,) or (n, 3) for the n envs; None keeps it.
-            quat: orientation (w, x, y, z), (4,) or (n, 4); it is normalised; None keeps it.
+            quat: orientation (w, x, y, z), (4,) or (n, 4), normalised here; None keeps it.
             envs: which envs; None for all.
+
+        Raises:
+            OptionError: the root link is fixed, or a value has the wrong shape or is not finite.
         """
         world = self._built()
         if self._base is None:
@@ -126,33 +149,49 @@ class Entity(Module):
         world.changes.write(envs)
 
     def get_joint_positions(self, joints: Iterable[str] | None = None) -> torch.Tensor:
-        """Positions (B, n) of the named joints (default: all), rad or m, float32."""
+        """Return positions (B, n) of the named joints (default: all), rad or m, float32."""
         world = self._built()
         index = self._columns("joint", self._qpos, joints)
         return world.bind("qpos")[:, index].float()
 
     def get_joint_velocities(self, joints: Iterable[str] | None = None) -> torch.Tensor:
-        """Velocities (B, n) of the named joints (default: all), rad/s or m/s, float32."""
+        """Return velocities (B, n) of the named joints (default: all), rad/s or m/s, float32."""
         world = self._built()
         index = self._columns("dof", self._dofs, joints)
         return world.bind("qvel")[:, index].float()
 
-    def set_joint_positions(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
-        """Set joint positions, rad or m: a number, (n,), or (envs, n). ``scene.forward(envs)`` shows it to sensors;
-        cameras see it at once."""
+    def set_joint_positions(self, values: ArrayLike, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
+        """Set joint positions.
+
+        Cameras see the new positions at once. Other sensors see them after ``scene.forward(envs)`` or the next step.
+
+        Args:
+            values: rad or m: one number, (n,) for the n joints, or (n envs, n).
+            joints: names of the joints; None for all.
+            envs: which envs; None for all.
+        """
         world = self._built()
         columns = self._columns("joint", self._qpos, joints)
         self._write(world.bind("qpos"), columns, self._values("values", values, len(columns), envs), envs)
         world.changes.write(envs)
 
-    def set_joint_velocities(self, values: Any, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
-        """Set joint velocities, rad/s or m/s: a number, (n,), or (envs, n)."""
+    def set_joint_velocities(self, values: ArrayLike, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
+        """Set joint velocities in rad/s or m/s; the arguments are those of :meth:`set_joint_positions`."""
         world = self._built()
         columns = self._columns("dof", self._dofs, joints)
         self._write(world.bind("qvel"), columns, self._values("values", values, len(columns), envs), envs)
 
-    def set_ctrl(self, values: Any, actuators: Iterable[str] | None = None, envs: Envs = None) -> None:
-        """Set the controls that the next steps apply, in the actuators' own units: a number, (n,), or (envs, n)."""
+    def set_ctrl(self, values: ArrayLike, actuators: Iterable[str] | None = None, envs: Envs = None) -> None:
+        """Set the controls that the next steps apply.
+
+        Args:
+            values: in the units of the actuators: one number, (n,) for the n actuators, or (n envs, n).
+            actuators: names of the actuators; None for all.
+            envs: which envs; None for all.
+
+        Raises:
+            OptionError: the entity has no actuators.
+        """
         world = self._built()
         if not self.actuator_names:
             raise OptionError(f"{self.name!r} has no actuators")
@@ -164,12 +203,12 @@ class Entity(Module):
     def _update_state(self) -> None:
         if self._world is None:
             return
-        for name, value in self._now().items():
+        for name, value in self._current_values().items():
             getattr(self, name).load(value)
             getattr(self, name).loaded = False
 
-    def _now(self) -> dict[str, torch.Tensor]:
-        """What the buffers would hold of the simulation as it is."""
+    def _current_values(self) -> dict[str, torch.Tensor]:
+        """Return buffer name -> current value in the simulation."""
         world = self._built()
         values = {}
         if self._root is not None:
@@ -184,15 +223,15 @@ class Entity(Module):
         return values
 
     def _write_replay_data(self) -> None:
-        """Write buffers that were loaded, where they differ from the simulation (which is more precise than they)."""
+        """Write loaded buffers into the simulation, only where they differ: the simulation has more precision."""
         if self._world is None or not any(buffer.loaded for _, buffer in self.named_buffers()):
             return
-        for name, now in self._now().items():
+        for name, current in self._current_values().items():
             buffer = getattr(self, name)
             loaded, buffer.loaded = buffer.loaded, False
             if not loaded or (name not in _SETTERS and self._base is None):
                 continue
-            envs = (buffer.value != now).any(dim=1).nonzero().flatten()
+            envs = (buffer.value != current).any(dim=1).nonzero().flatten()
             if len(envs):
                 self._written |= set(envs.tolist())
                 if name in _SETTERS:
@@ -201,7 +240,7 @@ class Entity(Module):
                     self.set_pose(**{"pos" if name == "position" else "quat": buffer.value[envs]}, envs=envs)
 
     def take_written(self) -> set[int]:
-        """The envs that ``write_replay_data`` has changed since this was asked last."""
+        """Return the envs that ``write_replay_data`` changed since the last call."""
         written, self._written = self._written, set()
         return written
 
@@ -213,21 +252,21 @@ class Entity(Module):
         return self._world
 
     def _columns(self, kind: str, columns: torch.Tensor, wanted: Iterable[str] | None) -> torch.Tensor:
-        """Those of ``columns`` that the named joints or actuators have (default: all), on the world's device."""
+        """Return the columns of the named joints or actuators (default: all), on the world's device."""
         if wanted is None:
             return columns
         asked = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-        if (kind, *asked) not in self._named:  # kept, since sending an index to a GPU waits for it
+        if (kind, *asked) not in self._columns_of:  # cached: uploading an index synchronises with the GPU
             word, names = ("actuator", self.actuator_names) if kind == "actuator" else ("joint", self.joint_names)
             for name in asked:
                 if name not in names:
                     hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
                     raise NameNotFoundError(f"{self.name!r} has no {word} {name!r}{hint}")
-            self._named[kind, *asked] = columns[[names.index(name) for name in asked]]
-        return self._named[kind, *asked]
+            self._columns_of[kind, *asked] = columns[[names.index(name) for name in asked]]
+        return self._columns_of[kind, *asked]
 
-    def _values(self, option: str, values: Any, columns: int, envs: Envs) -> torch.Tensor:
-        """``values`` checked and broadcast to (n envs, columns)."""
+    def _values(self, option: str, values: ArrayLike, columns: int, envs: Envs) -> torch.Tensor:
+        """Validate ``values`` and return them broadcast to (n envs, columns), on the world's device."""
         world = self._built()
         index = env_index(envs, world.n_envs, world.device)
         rows = world.n_envs if index is None else len(index)
@@ -241,12 +280,14 @@ class Entity(Module):
         if tensor.dtype == torch.bool or tensor.is_complex():
             raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
         tensor = tensor.to(dtype=world.bind("qpos").dtype)
-        tensor = tensor.cpu() if world.device.type == "cpu" else tensor  # and looked at where that does not wait
+        if world.device.type == "cpu":
+            tensor = tensor.cpu()
         if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
             raise OptionError(
                 f"{option} must be a number or have shape ({columns},) or ({rows}, {columns}), "
                 f"got {tuple(tensor.shape)}"
             )
+        # values in device tensors are not validated, since that would synchronise with the GPU
         if tensor.device.type == "cpu" and not bool(torch.isfinite(tensor).all()):
             raise OptionError(f"{option} must be finite, got NaN or infinity")
         if option == "quat" and tensor.device.type == "cpu" and not bool((tensor.norm(dim=-1) > 1e-6).all()):

@@ -1,4 +1,4 @@
-"""What happens to a running scene between steps, in order: what replay must do again beyond the states themselves."""
+"""``Journal``: events of a running scene between steps, which replay must repeat in addition to the states."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sensorium.worlds.world import env_ids
 
 
 class Restart(NamedTuple):
-    """Envs were put to another state, from which their sensors started afresh."""
+    """Event: envs were set to another state, and their sensors restarted from it."""
 
     stepped: bool
-    """Whether it came after the step, not before it."""
+    """Whether the event came after the step rather than before it."""
     call: str
-    """"reset" (the model's initial state) or "state"."""
+    """"reset" (the initial state of the model) or "state"."""
     envs: np.ndarray | None
     """Which envs; None for all."""
     state: np.ndarray | None
@@ -26,7 +26,7 @@ class Restart(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A sensor was changed: ``scene.sensors[uuid].method(**arguments)``."""
+    """Event: a sensor was changed by ``scene.sensors[uuid].method(**arguments)``."""
 
     stepped: bool
     uuid: str
@@ -35,15 +35,15 @@ class Call(NamedTuple):
 
 
 class Journal:
-    """Restarts and changes of sensors since the last step, or since they were last taken.
+    """The restarts and sensor changes since the last step, or since they were last taken.
 
-    While nobody records, it keeps only what a recording that began now would need: the changes that are still in force,
-    and the restarts since all envs were restarted, until the next step.
+    Without a recorder, it keeps only what a recording that starts now would need: the sensor changes that are still in
+    effect, and, until the next step, the events since the last restart of all envs.
 
     Attributes:
-        recording: whether somebody takes the events after each step.
-        fresh: whether somebody records, or no step was made since all envs were restarted; else a step changes nothing
-            here, and need not be noted.
+        recording: whether a recorder takes the events after each step.
+        fresh: whether a recorder is active, or no step was made since the last restart of all envs. Otherwise
+            :meth:`step` need not be called.
     """
 
     def __init__(self, n_envs: int) -> None:
@@ -54,10 +54,10 @@ class Journal:
         self._stepped = False
 
     def restart(self, call: str, envs: np.ndarray | None, state: np.ndarray | None) -> None:
-        """Note that envs were restarted."""
+        """Record that envs were restarted."""
         if not self.recording:
             if envs is None:
-                # sensors start afresh by what is set now, and it may be set otherwise before a recording begins
+                # the sensors restart with the settings of now, which may change before a recording starts
                 self._events = list(self._changes)
                 self.fresh = True
             elif not self.fresh:
@@ -65,14 +65,14 @@ class Journal:
         self._events.append(Restart(self._stepped, call, envs, state))
 
     def call(self, uuid: str, method: str, arguments: dict[str, Any]) -> None:
-        """Note that a sensor was changed."""
+        """Record that a sensor was changed."""
         event = Call(self._stepped, uuid, method, {name: _copy(value) for name, value in arguments.items()})
         self._changes.add(event)
         if self.recording or self.fresh:
             self._events.append(event)
 
     def step(self) -> None:
-        """Note that a step was made."""
+        """Record that a step was made."""
         if self.recording:
             self._stepped = True
         elif self.fresh:
@@ -80,9 +80,13 @@ class Journal:
             self.fresh = False
 
     def begin(self, anyhow: bool = False) -> list[Restart | Call] | None:
-        """Start recording; what led to the sensors as they are, or None where a restart of all envs must come first.
+        """Start recording and return the events that led to the current state of the sensors.
 
-        ``anyhow``: start also there, for a replay that does not need to know.
+        Args:
+            anyhow: start also if that state cannot be reproduced, for a replay that does not need it.
+
+        Returns:
+            The events; None, without starting, if all envs must be restarted first.
         """
         if not self.fresh and not anyhow:
             return None
@@ -90,7 +94,7 @@ class Journal:
         return self.take()
 
     def take(self) -> list[Restart | Call]:
-        """The events since the last call."""
+        """Return the events since the last call, and clear them."""
         events, self._events, self._stepped = self._events, [], False
         return events
 
@@ -101,38 +105,40 @@ class Journal:
 
 
 class _Changes:
-    """The changes of sensors that are in force: of each thing that was set, in every env the latest.
+    """The sensor changes that are in effect: for each parameter and env, the latest one.
 
-    Iterating gives them in the order in which they were made, as changes before a step.
+    Iteration yields them in the order in which they were made, as changes before a step.
     """
 
     def __init__(self, n_envs: int) -> None:
         self._n_envs = n_envs
         self._made = 0
-        self._latest: dict[Any, np.ndarray] = {}  # what was set -> number of the latest change of it, by env
+        # (uuid, method, *argument names) -> number of the latest change, by env; 0 without one
+        self._latest: dict[tuple[str, ...], np.ndarray] = {}
         self._calls: dict[int, Call] = {}
-        self._envs: dict[int, int] = {}  # number -> envs where it is the latest one
+        self._n_current: dict[int, int] = {}  # number of a change -> number of envs where it is the latest
 
     def __iter__(self) -> Iterator[Call]:
         return (call._replace(stepped=False) for call in self._calls.values())
 
     def add(self, call: Call) -> None:
+        """Add a change, and drop those that it replaces in all envs."""
         ids = env_ids(call.arguments.get("envs"), self._n_envs)
         if ids is not None and not len(ids):
             return
         self._made += 1
         key = (call.uuid, call.method, *sorted(call.arguments.keys() - {"envs"}))
         latest = self._latest.setdefault(key, np.zeros(self._n_envs, np.int64))
-        rows: Any = slice(None) if ids is None else ids
+        rows = slice(None) if ids is None else ids
         for number, count in zip(*np.unique(latest[rows], return_counts=True), strict=True):
             if number:
-                self._envs[number] -= int(count)
-                if not self._envs[number]:
-                    del self._envs[number], self._calls[number]
+                self._n_current[number] -= int(count)
+                if not self._n_current[number]:
+                    del self._n_current[number], self._calls[number]
         latest[rows] = self._made
-        self._calls[self._made], self._envs[self._made] = call, self._n_envs if ids is None else len(ids)
+        self._calls[self._made], self._n_current[self._made] = call, self._n_envs if ids is None else len(ids)
 
 
-def _copy(value: Any) -> Any:
-    """Arrays, tensors and lists may change after the call."""
+def _copy(value: object) -> object:
+    """Copy an argument: arrays, tensors and lists may change after the call."""
     return value.numpy(force=True).copy() if isinstance(value, torch.Tensor) else copy.deepcopy(value)

@@ -1,8 +1,8 @@
-"""Lights of a scene, for cameras and pictures."""
+"""``Light``: lights of a scene, for cameras and snapshots."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import mujoco
 import numpy as np
@@ -11,32 +11,36 @@ from pydantic import Field, model_validator
 from sensorium.options import Options
 
 _ALL_AROUND = 180.0
-"""Half the opening angle of a spot that is a point light: MuJoCo's OpenGL leaves its own point lights dark."""
+"""Half the opening angle, in degrees, of the spot that stands for a point light: MuJoCo's OpenGL renderer does not
+render point lights."""
+
+
+LightType: TypeAlias = Literal["directional", "point", "spot", "area"]
 
 
 class Light(Options):
-    """A light. ``scene.add_light(type="spot", pos=(0, 0, 3), lookat=(0, 0, 0), cutoff=40)``."""
+    """Options of a light: ``scene.add_light(type="spot", pos=(0, 0, 3), lookat=(0, 0, 0), cutoff=40)``."""
 
-    type: Literal["directional", "point", "spot", "area"] = "directional"
-    """Parallel rays along ``direction``; all around from ``pos``; a cone from ``pos``; or a disc of ``radius`` at
-    ``pos``, which the path tracer alone knows: others take it for a point."""
+    type: LightType = "directional"
+    """"directional": parallel rays along ``direction``. "point": all directions from ``pos``. "spot": a cone from
+    ``pos``. "area": a disc of ``radius`` at ``pos``; only the path tracer supports it, other renderers use a point."""
     name: str | None = Field(default=None, min_length=1)
-    """Its name in the model. Default: its type, numbered."""
+    """Name in the model. Default: the type, numbered."""
     pos: tuple[float, float, float] = (0.0, 0.0, 3.0)
-    """Position in the world, m. That of a directional light is where its shadow map is centred."""
+    """Position in the world frame, m. The shadow map of a directional light is centred there."""
     direction: tuple[float, float, float] | None = None
-    """Where it shines, in the world frame; need not be of length 1. Default: down."""
+    """Direction of the light in the world frame, of any length. Default: down."""
     lookat: tuple[float, float, float] | None = None
-    """A point that it shines at, instead of ``direction``."""
+    """A point in the world frame that the light is directed at, instead of ``direction``, m."""
     color: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """Red, green, blue."""
     intensity: float = Field(default=0.7, ge=0)
-    """What ``color`` is multiplied with. A white wall that faces a white light of intensity 1 is white."""
+    """Factor on ``color``. A white wall that faces a white light of intensity 1 is white."""
     specular: float = Field(default=0.3, ge=0)
-    """Strength of highlights, likewise."""
+    """Factor on ``color`` for highlights."""
     shadow: bool = True
-    """Whether it casts shadows, where the quality of the image allows. Of point and area lights only the path tracer
-    draws them."""
+    """Whether the light casts shadows, if the quality of the image allows it. Only the path tracer renders shadows of
+    point and area lights."""
     cutoff: float = Field(default=45.0, gt=0, le=90)
     """Half the opening angle of a spot, degrees."""
     radius: float = Field(default=0.25, gt=0)
@@ -47,18 +51,18 @@ class Light(Options):
         if self.direction is not None and self.lookat is not None:
             raise ValueError("give direction or lookat, not both")
         if float(np.linalg.norm(self.vector)) < 1e-9:
-            raise ValueError("direction must not be zero, nor lookat the position of the light")
+            raise ValueError("direction must not be zero, and lookat must differ from pos")
         return self
 
     @property
     def vector(self) -> np.ndarray:
-        """The direction in which it shines, of any length, (3,)."""
+        """Direction of the light in the world frame, of any length, (3,)."""
         if self.lookat is not None:
             return np.subtract(self.lookat, self.pos)
         return np.asarray((0.0, 0.0, -1.0) if self.direction is None else self.direction, float)
 
     def add_to(self, spec: mujoco.MjSpec) -> None:
-        """Add it to a scene's spec."""
+        """Add the light to the spec of a scene."""
         directional = self.type == "directional"
         around = self.type in ("point", "area")
         spec.worldbody.add_light(
@@ -77,7 +81,7 @@ class Light(Options):
 
 
 def light_scene(spec: mujoco.MjSpec, lights: tuple[Light, ...], sky: tuple[tuple[float, ...], ...] | None) -> None:
-    """Put lights and sky into a spec. A scene without any light gets a bright lamp at the camera."""
+    """Add lights and sky to a spec. Without any light, the headlight of the camera is made brighter."""
     head = spec.visual.headlight
     if lights:
         head.ambient, head.diffuse, head.specular = (0.3,) * 3, (0.0,) * 3, (0.0,) * 3

@@ -1,4 +1,4 @@
-"""XML with line numbers, so that what is wrong with a file can be said with the place where it is."""
+"""XML parsing with line numbers, so that errors can name the line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from sensorium.errors import ModelError, OptionError
 
-_DEPTH = 64
-"""How deeply elements may be nested; robots need six."""
+_MAX_DEPTH = 64
+"""Max nesting depth of elements; robots need six."""
 _BLANKS = "\ufeff \t\r\n"
-_SHOWN = 20
-"""How many problems an error lists."""
-_GREATEST = 1e20
-"""Numbers beyond this are no measure of anything, and overflow when they are multiplied."""
+_MAX_LISTED = 20
+"""Max number of problems that an error lists."""
+_MAX_VALUE = 1e20
+"""Larger numbers are refused: they have no physical meaning, and products of them overflow."""
 
 
 @dataclass
@@ -31,19 +31,19 @@ class Node:
     text: str = ""
 
     def all(self, tag: str) -> list[Node]:
-        """Its children of that tag."""
+        """Return the children of that tag."""
         return [child for child in self.children if child.tag == tag]
 
     def first(self, tag: str) -> Node | None:
-        """Its first child of that tag."""
+        """Return the first child of that tag, or None."""
         return next((child for child in self.children if child.tag == tag), None)
 
 
 class Problems:
-    """What is wrong with a document: gathered, then raised as one error, for a user mends all of it at once.
+    """The problems of a document, collected and raised as one error, so that all can be fixed at once.
 
     Args:
-        source: the file, or what else the document is called.
+        source: the file name, or another name of the document for messages.
     """
 
     def __init__(self, source: str) -> None:
@@ -51,21 +51,29 @@ class Problems:
         self._lines: list[tuple[int, str]] = []
 
     def add(self, node: Node, text: str) -> None:
-        """Note a problem of an element."""
+        """Add a problem of an element."""
         self._lines.append((node.line, text))
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def check(self) -> None:
-        """Raise :class:`ModelError` with the problems, each with its line, if there are any."""
+        """Raise ModelError with all problems, each with its line, if there are any."""
         if self._lines:
             lines = dict.fromkeys(f"{self.source}:{line}: {text}" for line, text in sorted(self._lines))
-            more = [f"... and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-            raise ModelError("\n".join([*list(lines)[:_SHOWN], *more]))
+            more = [f"... and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
+            raise ModelError("\n".join([*list(lines)[:_MAX_LISTED], *more]))
 
     def numbers(self, node: Node, name: str, count: int, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
-        """``count`` finite numbers of an attribute; ``default`` where it is not there, or zeros and a problem."""
+        """Return ``count`` finite numbers of an attribute.
+
+        Args:
+            node: the element.
+            name: the attribute.
+            count: how many numbers it must have.
+            default: returned if the attribute is missing. Without a default, a missing attribute is a problem, and
+                zeros are returned.
+        """
         text = node.attributes.get(name)
         if text is None:
             if default is None:
@@ -75,42 +83,50 @@ class Problems:
             values = tuple(float(word) for word in text.split())
         except ValueError:
             values = ()
-        if len(values) != count or not (np.abs(values) < _GREATEST).all():
+        if len(values) != count or not (np.abs(values) < _MAX_VALUE).all():
             wanted = "a finite number" if count == 1 else f"{count} finite numbers"
             self.add(node, f"{name} of <{node.tag}> must be {wanted}, got {text!r}")
             return default or (0.0,) * count
         return values
 
     def number(self, node: Node, name: str, default: float | None = None) -> float:
-        """One finite number of an attribute, likewise."""
+        """Return the one finite number of an attribute; see :meth:`numbers`."""
         return self.numbers(node, name, 1, None if default is None else (default,))[0]
 
 
 def read_document(document: str | os.PathLike[str], what: str) -> tuple[str | bytes, str, Path | None]:
-    """The content of a file, or text as it is; what to call it in errors; and the file's folder.
+    """Read a file, or take text as it is.
 
     Args:
-        document: a file, or text, which starts with "<".
-        what: what it should be, for errors: "URDF".
+        document: a file; or text, which must start with "<".
+        what: what the document should be, for messages: "URDF".
+
+    Returns:
+        The content, its name for messages, and the folder of the file (None for text).
+
+    Raises:
+        ModelError: the file cannot be read.
     """
     if isinstance(document, str) and document.lstrip(_BLANKS).startswith("<"):
         return document, f"the {what} text", None
     if not isinstance(document, str | os.PathLike):
-        raise OptionError(f"give a {what} file or text, got {type(document).__name__}")
+        raise OptionError(f"a {what} must be a file or text, got {type(document).__name__}")
     path = Path(document)
     try:
         return path.read_bytes(), os.fspath(path), path.resolve().parent
     except (OSError, ValueError) as error:
-        raise ModelError(f"there is no {what} file {os.fspath(path)!r} (text must start with '<'): {error}") from error
+        raise ModelError(
+            f"cannot read the {what} file {os.fspath(path)!r} (text must start with '<'): {error}"
+        ) from error
 
 
 def parse(document: str | bytes, source: str) -> Node:
-    """The root element of a document.
+    """Return the root element of a document.
 
     Raises:
-        ModelError: it is not well-formed XML, or declares entities, with the line.
+        ModelError: the document is not well-formed XML, or declares entities; the message has the line.
     """
-    text = document.lstrip(_BLANKS) if isinstance(document, str) else document  # none may be before a declaration
+    text = document.lstrip(_BLANKS) if isinstance(document, str) else document  # an XML declaration must come first
     skipped = document[: len(document) - len(text)].count("\n") if isinstance(document, str) else 0
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -120,7 +136,7 @@ def parse(document: str | bytes, source: str) -> Node:
         raise ModelError(f"{source}:{parser.CurrentLineNumber + skipped}: {why}")
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        if len(stack) > _DEPTH:
+        if len(stack) > _MAX_DEPTH:
             refuse(f"<{tag}> is nested too deeply")
         node = Node(tag, attributes, parser.CurrentLineNumber + skipped)
         stack[-1].children.append(node)
@@ -133,14 +149,14 @@ def parse(document: str | bytes, source: str) -> Node:
         stack[-1].text += data
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
-    parser.EntityDeclHandler = lambda *_: refuse("entities must be written out, they are not read")
+    parser.EntityDeclHandler = lambda *_: refuse("entity declarations are not supported; write their content out")
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
         message = expat.ErrorString(error.code)
         line = error.lineno + skipped
         raise ModelError(f"{source}:{line}: malformed XML: {message} (column {error.offset + 1})") from error
-    except (ValueError, LookupError) as error:  # letters that cannot be encoded, or an unknown encoding
+    except (ValueError, LookupError) as error:  # characters that cannot be encoded, or an unknown encoding
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"{source}:{parser.CurrentLineNumber + skipped}: malformed XML: {error}") from error

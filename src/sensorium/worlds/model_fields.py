@@ -1,4 +1,4 @@
-"""Fields of the model that have values of their own in each env, as buffers of the component tree."""
+"""Model fields with their own values per env, as buffers of the component tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DERIVED = (
     "light_poscom0",
     "light_dir0",
 )
-"""What ``world.update_constants`` derives from other fields, on every engine."""
+"""Fields that ``world.update_constants`` derives from others, on both engines."""
 _DERIVED_ON_CPU = (
     "actuator_length0",
     "bvh_aabb",
@@ -42,35 +42,42 @@ _DERIVED_ON_CPU = (
 )
 
 
-def give(world: World, fields: Mapping[str, np.ndarray | None]) -> None:
-    """Give fields of the model values per env, (B, ...); None for the model's own.
+def expand_fields(world: World, fields: Mapping[str, np.ndarray | None]) -> None:
+    """Expand model fields and set their values per env.
 
-    What is derived from others is derived anew on a GPU, which may not have it, or only in single precision.
+    Derived fields are recomputed on a GPU, whose engine lacks some of them and has the others in single precision.
+
+    Args:
+        world: the running engine.
+        fields: field -> values (B, ...); None keeps the value of the model.
+
+    Raises:
+        OptionError: values have the wrong shape.
     """
-    anew = False
+    derive = False
     for name, values in fields.items():
         if world.is_gpu and name in (*DERIVED, *_DERIVED_ON_CPU):
-            anew = True
+            derive = True
             continue
         target = world.expand(name)
         if values is None:
             continue
         if tuple(values.shape) != tuple(target.shape):
             raise OptionError(
-                f"the model field {name!r} has values of shape {tuple(values.shape)}, and {tuple(target.shape)} is "
-                "needed; build the scene with as many envs as they are for"
+                f"values of the model field {name!r} must have shape {tuple(target.shape)}, got "
+                f"{tuple(values.shape)}; build the scene with the number of envs that they are for"
             )
         target.copy_(torch.from_numpy(values))
-    if anew:
+    if derive:
         world.update_constants()
     if fields:
         world.reset()
 
 
 class ModelFields(Module):
-    """``world.body_mass``, ...: what ``scene.world.expand`` gave, live. A buffer is there once its field was expanded.
+    """The expanded fields as live buffers: ``world.body_mass``, ... A buffer exists once its field was expanded.
 
-    Loading one writes into the engine at once; the next step, or ``scene.forward()``, has it.
+    Loading a buffer writes into the engine at once. The next step or ``scene.forward()`` uses the new values.
     """
 
     def __init__(self, world: World) -> None:
@@ -83,7 +90,7 @@ class ModelFields(Module):
         expanded = self._world.expanded
         if len(expanded) > len(self._fields):
             for name in expanded.keys() - self._fields.keys():
-                # a state that was saved before the field was expanded lacks it
+                # derived=True: a state dict that was saved before the field was expanded does not contain it
                 self._fields[name] = Buffer(expanded[name], {MODEL_TAG}, derived=True)
         return self._fields
 
@@ -93,6 +100,6 @@ class ModelFields(Module):
     def _write_replay_data(self) -> None:
         loaded = [buffer for buffer in self._fields.values() if buffer.loaded]
         if loaded:
-            self._world.changes.write()  # what cameras saw is out of date
+            self._world.changes.write()  # cached camera images are out of date
         for buffer in loaded:
             buffer.loaded = False

@@ -1,18 +1,17 @@
-"""The CPU engine: ``mujoco.batch.Batch``, B simulations on MuJoCo's own thread pool.
+"""The CPU engine: ``mujoco.batch.Batch`` runs B simulations on MuJoCo's own thread pool.
 
-After ``mj_step`` the engine's derived fields describe the state before the last substep. With ``exact_sensing`` each
-step ends with the position and velocity stages at the new state (``mjSTAGE_VEL``), so that poses, velocities, distances
-and the sensors made of them are those of time t; accelerations and forces stay those of the substep that ended at t.
+After ``mj_step`` the derived fields describe the state before the last substep. With ``exact_sensing`` each step ends
+with the position and velocity stages at the new state (``mjSTAGE_VEL``). Poses, velocities, distances and the sensors
+computed from them are then those of time t. Accelerations and forces stay those of the substep that ended at t.
 
-Two choices here were made by measuring (docs/benchmarks.md): one MjData per thread rather than per env, which is as
-fast and smaller; and engine sensors switched off in all substeps but the last, whose samples nobody would see, which
-takes two thirds off their cost.
+Two decisions follow from measurements (docs/benchmarks.md). There is one MjData per thread rather than per env, which
+is as fast and takes less memory. The engine's sensors are disabled in all substeps but the last, whose values are the
+only ones that can be read; this saves two thirds of their cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -23,19 +22,27 @@ from sensorium._system import cpu_count
 from sensorium.errors import OptionError
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.lights import Light
-from sensorium.worlds.world import Envs, env_ids, env_index
+from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _STAGE_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 _STAGE_VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 _FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
 _LAST_BAD = int(mujoco.mjtWarning.mjWARN_BADCTRL)
-_SPLIT_FROM = 8
-"""Envs from which two calls a step (sensors off, then on) are cheaper than one."""
+_MIN_ENVS_TO_SPLIT = 8
+"""Number of envs from which two calls per step (sensors off, then on) are faster than one."""
 
 
 class MujocoWorld:
-    """B envs on the CPU. See :class:`sensorium.worlds.World` for the contract."""
+    """B envs on the CPU; implements :class:`sensorium.worlds.World`.
+
+    Args:
+        model: the compiled model.
+        n_envs: B, the number of envs.
+        substeps: physics steps in one step.
+        threads: threads of the physics pool; 0 uses every core that this process may use.
+        exact_sensing: update positions and velocities to time t after each step.
+    """
 
     is_gpu = False
     can_retrace = True
@@ -54,18 +61,18 @@ class MujocoWorld:
         self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
         self.threads = threads or cpu_count()
         self.batch = Batch(model, n_envs, self.threads)
-        self._healthy: np.ndarray | None = None  # ids that still step, or None while all do
-        self._failed = np.zeros(n_envs, bool)  # the others are held
-        self._late: dict[int, str] = {}  # failures found outside step(), which the next one reports
+        self._stepping: np.ndarray | None = None  # ids of the envs that step; None while all do
+        self._failed = np.zeros(n_envs, bool)  # envs that do not step for another reason are held
+        self._unreported: dict[int, str] = {}  # failures found outside step(), which the next step() returns
         self._bad = self.batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
         self._flags: np.ndarray | None = None
-        if model.nsensor and substeps > 1 and n_envs >= _SPLIT_FROM:
+        if model.nsensor and substeps > 1 and n_envs >= _MIN_ENVS_TO_SPLIT:
             self._flags = self.batch.expand("opt.disableflags")
             self._sensors_on = int(model.opt.disableflags)
         self.before: np.ndarray | None = None
         self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
         self._bound = {"sensordata"}
-        self.batch.bind("sensordata")  # before the first call, so that it is filled by it
+        self.batch.bind("sensordata")  # before the first call, so that this call fills it
         self.reset()
 
     @property
@@ -76,13 +83,13 @@ class MujocoWorld:
         try:
             array = self.batch.bind(field)
         except ValueError as error:
-            raise OptionError(f"the engine has no field {field!r} that can be read: {error}") from error
+            raise OptionError(f"bind: MjData has no field {field!r} that can be bound: {error}") from error
         if field not in self._bound:
             self._bound.add(field)
             if not array.flags.writeable:
-                # a field bound between calls is zero until the next one; these stages leave the physics untouched
-                self._late |= self._guard(lambda: self.batch.forward(self._sound, stage=_STAGE_VEL))
-        if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs at every call
+                # a field bound between calls is zero until the next call; these stages do not change the physics state
+                self._unreported |= self._guard(lambda: self.batch.forward(self._not_failed, stage=_STAGE_VEL))
+        if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs in every call
             array = array.view()
             array.flags.writeable = True
         return torch.from_numpy(array)
@@ -91,26 +98,26 @@ class MujocoWorld:
         try:
             self.expanded[field] = torch.from_numpy(self.batch.expand(field))
         except ValueError as error:
-            raise OptionError(f"the engine has no model field {field!r} that can differ per env: {error}") from error
+            raise OptionError(f"expand: MjModel has no field {field!r} that can differ per env: {error}") from error
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
         self.batch.set_const(env_ids(envs, self.n_envs))
-        for field in set(MODEL_FIELDS) - self.expanded.keys() - {"opt.disableflags"}:  # the last is for _lead()
+        for field in set(MODEL_FIELDS) - self.expanded.keys() - {"opt.disableflags"}:  # expanded for _lead()
             if self.batch.expanded(field) is not None:
                 self.expand(field)
 
     def step(self) -> dict[int, str]:
-        failed, self._late = self._late, {}
+        failed, self._unreported = self._unreported, {}
         try:
             if self._flags is None and self.before is None:
-                self.batch.step(self._healthy, self.substeps, self._stage)
+                self.batch.step(self._stepping, self.substeps, self._stage)
             else:
                 if self.substeps > 1:
                     failed |= self._lead()
                 if self.before is not None:
                     self.before[:] = self.batch.state
-                self.batch.step(self._healthy, 1, self._stage)
+                self.batch.step(self._stepping, 1, self._stage)
         except SimulationError as error:
             failed |= self._retire(error.ids)
         if self._bad.any():
@@ -119,25 +126,25 @@ class MujocoWorld:
         if self._stage == _STAGE_VEL:
             self.changes.mark()
         else:
-            self.changes.write()  # what is derived from the state is one substep old
+            self.changes.write()  # derived fields are one substep old
         return failed
 
     def _lead(self) -> dict[int, str]:
-        """All substeps but the last, with the engine's sensors off where that pays."""
+        """Make all substeps but the last, with the engine's sensors off if that is faster."""
         if self._flags is not None:
             self._flags[:] = self._sensors_on | _NO_SENSORS
         try:
-            return self._guard(lambda: self.batch.step(self._healthy, self.substeps - 1))
+            return self._guard(lambda: self.batch.step(self._stepping, self.substeps - 1))
         finally:
             if self._flags is not None:
                 self._flags[:] = self._sensors_on
 
     def retrace(self, before: np.ndarray | None, after: np.ndarray) -> None:
-        """Be as after a step that went from ``before``, the states before its last substep, to ``after``.
+        """Reproduce a recorded step that led to the states ``after``, (B, n_state).
 
-        That substep is made again: accelerations, forces and contacts are those of a substep, and no state holds them.
-        Envs that it did not move had failed, or were held: they keep what they have, and are held again. Without
-        ``before``, everything is what ``after`` alone gives.
+        With ``before``, the states before the last substep, that substep is made again: a state does not contain its
+        accelerations, forces and contacts. Envs that the substep did not move had failed or were held. They keep what
+        they have, and are held again. Failures are not returned: they were reported when the step was recorded.
         """
         self._revive(None)
         if before is None:
@@ -145,8 +152,8 @@ class MujocoWorld:
             self._guard(lambda: self.batch.forward())
         else:
             moved = before[:, 0] != after[:, 0]
-            here = self.batch.state[:, : self._n_physics] == before[:, : self._n_physics]
-            jumped = np.flatnonzero(~moved & ~here.all(axis=1)).astype(np.int32)
+            same = self.batch.state[:, : self._n_physics] == before[:, : self._n_physics]
+            jumped = np.flatnonzero(~moved & ~same.all(axis=1)).astype(np.int32)
             self.batch.state[:] = before
             self._guard(lambda: self.batch.step(np.flatnonzero(moved).astype(np.int32), 1, self._stage))
             if len(jumped):
@@ -161,32 +168,30 @@ class MujocoWorld:
             self.changes.write()
 
     def keep_before(self, keep: bool) -> None:
-        """Keep the states before the last substep of each step in :attr:`before`, which a retrace begins with."""
         self.before = self.batch.state.copy() if keep else None
 
     def _retire(self, ids: np.ndarray) -> dict[int, str]:
-        """Take envs out of stepping until they are reset; env -> message of those that were still healthy."""
-        healthy = np.arange(self.n_envs, dtype=np.int32) if self._healthy is None else self._healthy
+        """Stop stepping envs that failed until they are reset; return env -> message of those not known yet."""
+        stepping = np.arange(self.n_envs, dtype=np.int32) if self._stepping is None else self._stepping
         self._failed[ids] = True
-        new = np.intersect1d(ids, healthy)
+        new = np.intersect1d(ids, stepping)
         messages = {int(env): self.batch.error(int(env)) or self._warning(int(env)) for env in new}
         if messages:
-            self._healthy = np.setdiff1d(healthy, new).astype(np.int32)
+            self._stepping = np.setdiff1d(stepping, new).astype(np.int32)
         return messages
 
     def hold(self, envs: Envs) -> None:
-        """Take envs out of stepping until they are reset."""
         ids = env_ids(envs, self.n_envs)
-        healthy = np.arange(self.n_envs, dtype=np.int32) if self._healthy is None else self._healthy
-        self._healthy = np.setdiff1d(healthy, healthy if ids is None else ids).astype(np.int32)
+        stepping = np.arange(self.n_envs, dtype=np.int32) if self._stepping is None else self._stepping
+        self._stepping = np.setdiff1d(stepping, stepping if ids is None else ids).astype(np.int32)
 
     @property
-    def _sound(self) -> np.ndarray | None:
-        """Ids of the envs whose state can be computed with, stepped or held; None for all."""
+    def _not_failed(self) -> np.ndarray | None:
+        """Ids of the envs that have not failed, held ones included; None for all."""
         return np.flatnonzero(~self._failed).astype(np.int32) if self._failed.any() else None
 
     def _guard(self, call: Callable[[], None]) -> dict[int, str]:
-        """Run a call of the batch; env -> message of those in which MuJoCo raised, which are retired."""
+        """Run a call of the batch; retire the envs in which MuJoCo raised and return env -> message."""
         try:
             call()
         except SimulationError as error:
@@ -206,9 +211,9 @@ class MujocoWorld:
     def settle(self) -> None:
         if self.changes.unsettled:
             ids = self.changes.take_unsettled()
-            if self._sound is not None:
-                ids = np.intersect1d(ids, self._sound).astype(np.int32)
-            self._late |= self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
+            if self._not_failed is not None:
+                ids = np.intersect1d(ids, self._not_failed).astype(np.int32)
+            self._unreported |= self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
         ids = env_ids(envs, self.n_envs)
@@ -217,14 +222,15 @@ class MujocoWorld:
         return self._guard(lambda: self.batch.reset(ids))
 
     def _revive(self, ids: np.ndarray | None) -> None:
-        alive = range(self.n_envs) if ids is None else ids.tolist()
-        self._late = {env: text for env, text in self._late.items() if env not in alive}
+        """Let failed and held envs (None: all) step again."""
+        revived = range(self.n_envs) if ids is None else ids.tolist()
+        self._unreported = {env: text for env, text in self._unreported.items() if env not in revived}
         rows = slice(None) if ids is None else ids
         self.batch.warning[rows] = 0
         self._failed[rows] = False
-        if self._healthy is not None:
-            healthy = np.arange(self.n_envs) if ids is None else np.union1d(self._healthy, ids)
-            self._healthy = None if len(healthy) == self.n_envs else healthy.astype(np.int32)
+        if self._stepping is not None:
+            stepping = np.arange(self.n_envs) if ids is None else np.union1d(self._stepping, ids)
+            self._stepping = None if len(stepping) == self.n_envs else stepping.astype(np.int32)
 
     def get_state(self) -> torch.Tensor:
         return torch.from_numpy(self.batch.state.copy())
@@ -241,12 +247,12 @@ class MujocoWorld:
         self.batch.state[rows] = values
         return self.forward(envs)
 
-    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+    def rays(self, origins: ArrayLike, directions: ArrayLike, **options: object) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(array) for array in self.batch.ray(origins, directions, **options))
 
     def check(self) -> dict[int, str]:
-        return {}  # step() has reported everything
+        return {}  # step() reports everything
 
     def close(self) -> None:
-        """Free the batch. The tensors that ``bind`` gave keep its memory alive until they are gone."""
+        """Free the batch. Tensors that ``bind`` returned keep their memory alive."""
         del self.batch

@@ -1,17 +1,26 @@
-"""Finding links, sites and joints of a composed spec by the names that users write."""
+"""Names in a scene: of entities, modules and sensors, and lookup of links, sites and joints."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 import mujoco
 
-from sensorium.errors import NameNotFoundError, did_you_mean, shorten
+from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError, did_you_mean, shorten
+
+RESERVED = ("physics", "world")
+"""Names that the component tree or the model uses for something else."""
 
 
 class Names:
     """The names in a composed ``MjSpec``.
 
-    A model added as ``name="left"`` has its elements under the prefix ``left/``. A look-up takes the full name
-    (``left/gripper``), or the short one (``gripper``) while only one element ends in it.
+    A model added as ``name="left"`` has its elements under the prefix ``left/``. A lookup accepts the full name
+    (``left/gripper``), and the short one (``gripper``) if it is unique. ``asked_by`` names the caller in messages.
+
+    Raises:
+        NameNotFoundError: by all lookups, if the name does not exist or is ambiguous.
     """
 
     def __init__(self, spec: mujoco.MjSpec) -> None:
@@ -21,15 +30,15 @@ class Names:
         self._joints = [joint.name for joint in spec.joints if joint.name]
 
     def body(self, name: str, asked_by: str) -> mujoco.MjsBody:
-        """The body (link) of that name; ``asked_by`` stands in the error message."""
+        """Return the body (link) of that name."""
         return self.spec.body(_resolve(name, self._bodies, "link", asked_by))
 
     def joint(self, name: str, asked_by: str) -> mujoco.MjsJoint:
-        """The joint of that name."""
+        """Return the joint of that name."""
         return self.spec.joint(_resolve(name, self._joints, "joint", asked_by))
 
     def link_or_site(self, name: str, asked_by: str) -> tuple[mujoco.mjtObj, str]:
-        """The body or site of that name, as MuJoCo's object type (XBODY or SITE) and full name."""
+        """Return MuJoCo's object type (XBODY or SITE) and the full name of a body or site."""
         full = _resolve(name, [*self._bodies, *self._sites], "link or site", asked_by)
         kind = mujoco.mjtObj.mjOBJ_XBODY if full in self._bodies else mujoco.mjtObj.mjOBJ_SITE
         return kind, full
@@ -46,3 +55,37 @@ def _resolve(name: str, names: list[str], kind: str, asked_by: str) -> str:
     short = [full.rsplit("/", 1)[-1] for full in names]
     hint = did_you_mean(name, [*names, *short]) or f"; there are {shorten(names)}"
     raise NameNotFoundError(f"{asked_by}: there is no {kind} named {name!r}{hint}")
+
+
+def new_name(name: str | None, stem: str, taken: Collection[str]) -> str:
+    """Return a valid name for something new in a scene.
+
+    Args:
+        name: the name that the user chose; None for ``stem``, numbered if it is taken.
+        stem: default name.
+        taken: names that exist.
+
+    Raises:
+        OptionError: the name is not valid.
+        DuplicateNameError: the name is taken.
+    """
+    if name is None:
+        name, number = stem, 1
+        while name in taken or name in RESERVED:
+            number += 1
+            name = f"{stem}_{number}"
+    elif not isinstance(name, str):
+        raise OptionError(f"name must be text, got {name!r}")
+    elif not name or not name.isprintable() or "/" in name or "." in name:
+        raise OptionError(f"name must not be empty or contain '/' or '.', got {name!r}")
+    elif name in RESERVED:
+        raise OptionError(f"name {name!r} is reserved; choose another name")
+    elif name in taken:
+        raise DuplicateNameError(f"the scene already has something named {name!r}; choose another name")
+    return name
+
+
+def model_name(spec: mujoco.MjSpec, default: str) -> str:
+    """Return the name of a model, with "_" for characters that names cannot have; ``default`` if it has no name."""
+    named = spec.modelname not in ("", "MuJoCo Model")  # the second is MuJoCo's default
+    return re.sub(r"[^\w-]+", "_", spec.modelname) if named else default

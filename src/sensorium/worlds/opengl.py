@@ -1,4 +1,4 @@
-"""OpenGL without a window, by the first way that works on this machine."""
+"""OpenGL contexts without a window, through the first library that works: EGL, OSMesa or GLFW."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Protocol, cast
 
 from sensorium.errors import DeviceError
 
@@ -18,41 +18,57 @@ INSTALL = (
 _PLATFORM = "PYOPENGL_PLATFORM"
 
 
-def make_context(width: int, height: int) -> tuple[Any, str]:
-    """An OpenGL context that is current in this thread, and the way by which it was made ("egl", "osmesa", "glfw").
+class GLContext(Protocol):
+    """An OpenGL context of MuJoCo."""
+
+    def make_current(self) -> None:
+        """Make the context current in this thread."""
+        ...
+
+    def free(self) -> None:
+        """Free the context."""
+        ...
+
+
+def make_context(width: int, height: int) -> tuple[GLContext, str]:
+    """Create an OpenGL context and make it current in this thread.
+
+    Returns:
+        The context, and the library that provides it: "egl", "osmesa" or "glfw".
 
     Raises:
-        DeviceError: none can be made; lists what was tried.
+        DeviceError: no library works; the message lists what was tried.
     """
     tried = []
-    for way in ("egl", "osmesa", "glfw"):
+    for library in ("egl", "osmesa", "glfw"):
         platform, loaded = os.environ.get(_PLATFORM), set(sys.modules)
         try:
-            return _try(way, width, height), way
-        except Exception as error:  # each fails in its own way where its library is missing
+            return _try(library, width, height), library
+        except Exception as error:  # a missing library raises different exceptions for each of them
             missing = isinstance(error, AttributeError | ImportError | OSError)
-            tried.append(f"{way}: {'its library does not load' if missing else error}")
+            tried.append(f"{library}: {'its library does not load' if missing else error}")
             _forget(platform, loaded)
-    raise DeviceError(f"no OpenGL for pictures ({'; '.join(tried)}); {INSTALL}")
+    raise DeviceError(f"no OpenGL library works ({'; '.join(tried)}); {INSTALL}")
 
 
-def _try(way: str, width: int, height: int) -> Any:
+def _try(library: str, width: int, height: int) -> GLContext:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        context = importlib.import_module(f"mujoco.{way}").GLContext(width, height)
-        # GLFW gives no window, and no error, where there is no display; MuJoCo's class has no public way to ask (4.0.0)
+        context = importlib.import_module(f"mujoco.{library}").GLContext(width, height)
+        # Without a display GLFW creates no window and raises no error. MuJoCo's class has no public attribute to check
+        # that. Checked with MuJoCo 4.0.0.
         if getattr(context, "_context", True) is None:
             raise DeviceError("no display")
         context.make_current()
         from OpenGL import GL  # type: ignore[import-untyped]
 
         if not GL.glGetString(GL.GL_VERSION):
-            raise DeviceError("its context does not answer")
-    return context
+            raise DeviceError("its context reports no OpenGL version")
+    return cast("GLContext", context)
 
 
 def _forget(platform: str | None, loaded: set[str]) -> None:
-    """Undo what a way that failed has chosen for the whole process, so that the next one can choose."""
+    """Undo the process-wide choices of a library that failed, so that the next one can be tried."""
     if platform is None:
         os.environ.pop(_PLATFORM, None)
     else:

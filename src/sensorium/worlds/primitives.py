@@ -1,4 +1,4 @@
-"""Simple shapes that can be added to a scene without a model file."""
+"""Primitive shapes, which can be added to a scene without a model file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sensorium.options import Options
 
 
 class Primitive(Options):
-    """What all shapes share. Lengths are metres, full extents (not half); the frame is at the shape's centre."""
+    """Options that all shapes share. Lengths are full extents in metres; the frame is at the centre of the shape."""
 
     mass: float | None = Field(default=None, gt=0)
     """Mass in kg. Default: volume times ``density``."""
@@ -27,18 +27,18 @@ class Primitive(Options):
     @classmethod
     def _friction(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(value) < 0:
-            raise ValueError("friction coefficients must not be negative")
+            raise ValueError("must be >= 0")
         return value
 
     @field_validator("rgba")
     @classmethod
     def _rgba(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if min(value) < 0 or max(value) > 1:
-            raise ValueError("colour components must lie in [0, 1]")
+            raise ValueError("must be in [0, 1]")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
-        """MuJoCo's geom type and size."""
+        """Return MuJoCo's geom type and size."""
         raise TypeError(f"{type(self).__name__} is abstract: use Box, Sphere, Cylinder, Capsule or Plane")
 
     def add_to(self, body: mujoco.MjsBody, name: str) -> None:
@@ -53,7 +53,7 @@ class Primitive(Options):
 
 
 class Box(Primitive):
-    """A box. ``sn.Box(size=(0.2, 0.2, 0.1), mass=1.0)``."""
+    """A box: ``sn.Box(size=(0.2, 0.2, 0.1), mass=1.0)``."""
 
     size: tuple[float, float, float] = (0.1, 0.1, 0.1)
     """Full extent along x, y and z in metres."""
@@ -62,7 +62,7 @@ class Box(Primitive):
     @classmethod
     def _size(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(value) <= 0:
-            raise ValueError("every extent must be greater than 0")
+            raise ValueError("must be > 0")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
@@ -70,7 +70,7 @@ class Box(Primitive):
 
 
 class Sphere(Primitive):
-    """A sphere. ``sn.Sphere(radius=0.05)``."""
+    """A sphere: ``sn.Sphere(radius=0.05)``."""
 
     radius: float = Field(default=0.05, gt=0)
     """Radius in metres."""
@@ -80,7 +80,7 @@ class Sphere(Primitive):
 
 
 class Cylinder(Primitive):
-    """A cylinder along its z axis. ``sn.Cylinder(radius=0.05, height=0.2)``."""
+    """A cylinder along its z axis: ``sn.Cylinder(radius=0.05, height=0.2)``."""
 
     radius: float = Field(default=0.05, gt=0)
     """Radius in metres."""
@@ -92,7 +92,7 @@ class Cylinder(Primitive):
 
 
 class Capsule(Primitive):
-    """A capsule along its z axis. ``sn.Capsule(radius=0.05, length=0.2)``."""
+    """A capsule along its z axis: ``sn.Capsule(radius=0.05, length=0.2)``."""
 
     radius: float = Field(default=0.05, gt=0)
     """Radius in metres."""
@@ -104,10 +104,10 @@ class Capsule(Primitive):
 
 
 class Plane(Primitive):
-    """A fixed ground plane, normal along its z axis; solid below. ``sn.Plane()``."""
+    """A fixed ground plane whose normal is its z axis; the space below is solid: ``sn.Plane()``."""
 
     size: tuple[float, float] | None = None
-    """Full extent along x and y in metres, for drawing only; None draws it unbounded. It collides everywhere."""
+    """Full extent along x and y in metres, for rendering only; None renders it unbounded. Collisions are unbounded."""
     rgba: tuple[float, float, float, float] = (0.35, 0.37, 0.4, 1.0)
     """Colour: red, green, blue, alpha in [0, 1]."""
 
@@ -115,7 +115,7 @@ class Plane(Primitive):
     @classmethod
     def _size(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
         if value is not None and min(value) <= 0:
-            raise ValueError("every extent must be greater than 0")
+            raise ValueError("must be > 0")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
@@ -124,7 +124,7 @@ class Plane(Primitive):
 
 
 def quaternion(euler: tuple[float, float, float]) -> np.ndarray:
-    """The (w, x, y, z) quaternion of roll, pitch, yaw in radians (rotations about fixed x, then y, then z)."""
+    """Return the quaternion (w, x, y, z) of roll, pitch, yaw in radians: rotations about fixed x, then y, then z."""
     quat = np.zeros(4)
     mujoco.mju_euler2Quat(quat, np.asarray(euler, dtype=np.float64), "XYZ")
     return quat

@@ -1,4 +1,4 @@
-"""Rays in all envs and what they hit, in memory that stays where it is: what a captured world casts."""
+"""``RayBatch``: rays in all envs and what they hit, in memory that never moves, as CUDA graphs need it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import torch
 
 @dataclass(frozen=True)
 class RayBatch:
-    """n rays in each of B envs. Whoever casts them fills origins and directions; the world, what they hit."""
+    """n rays in each of B envs. The caller writes origins and directions; the world writes the results."""
 
     points: torch.Tensor
-    """Origins in the world, (B, n, 3) m."""
+    """Origins in the world frame, (B, n, 3) m."""
     directions: torch.Tensor
-    """Unit directions in the world, (B, n, 3)."""
+    """Unit directions in the world frame, (B, n, 3)."""
     viewer: torch.Tensor
-    """Which row of ``unseen`` each ray has, (n,) int32."""
+    """Row of ``unseen`` for each ray, (n,) int32."""
     unseen: torch.Tensor
     """Bodies that rays pass through, (viewers, nbody) bool."""
     distances: torch.Tensor
-    """To the nearest hit, (B, n) m; -1 without one."""
+    """Distance to the nearest hit, (B, n) m; -1 without one."""
     geoms: torch.Tensor
-    """The geoms that were hit, (B, n) int32; -1 without a hit."""
+    """Geom of the nearest hit, (B, n) int32; -1 without one."""
     normals: torch.Tensor
-    """Normals of the surfaces, (B, n, 3), 0 without a hit; (0, 0, 3) if nobody asked for them."""
+    """Surface normals, (B, n, 3), 0 without a hit; (0, 0, 3) if they are not needed."""
 
     @classmethod
     def allocate(
         cls, n_envs: int, viewer: np.ndarray, unseen: np.ndarray, normals: bool, device: torch.device
     ) -> RayBatch:
-        """Room for as many rays as ``viewer`` has elements; 44 bytes a ray with normals, 32 without."""
+        """Allocate one ray per element of ``viewer``: 44 bytes per ray and env with normals, 32 without."""
         shape = (n_envs, len(viewer))
         return cls(
             points=torch.zeros(*shape, 3, device=device),

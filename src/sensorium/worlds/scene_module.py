@@ -1,8 +1,8 @@
-"""A part of a scene that adds several things at once and holds them together: a robot with its sensors, a room."""
+"""``SceneModule``: a component that adds several things to a scene and keeps them together, such as a room."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from sensorium.options import Options
 from sensorium.tree import Module
@@ -15,36 +15,45 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 class SceneModule(Module, Generic[OptionsT]):
-    """What ``scene.add_module(name, part)`` takes. Derive from it, set ``options_type``, and define :meth:`attach`.
+    """Base class of what ``scene.add_module(name, module)`` takes.
 
-    The options say everything about a part: ``type(part)(options)`` makes it again, also from options that were saved
-    as JSON.
+    Derive from it, set ``options_type``, and define :meth:`attach`. The options describe the module completely:
+    ``type(module)(options)`` creates an equal one, also from options that were saved as JSON.
 
     Args:
-        options: all options; or
+        options: all options as one value; or
         **values: options by name.
+
+    Example:
+        >>> class Gate(SceneModule[GateOptions]):
+        ...     options_type = GateOptions
+        ...
+        ...     def attach(self, scene, name):
+        ...         scene.add_terrain(sn.Box(size=(0.1, self.options.width, 1.0)), name=name)
+        >>> gate = scene.add_module("gate", Gate(width=1.4))
     """
 
     options_type: ClassVar[type[Options]] = Options
-    """The class of its options; their values must have a JSON form."""
+    """The class of the options. Its values must have a JSON form."""
 
-    def __init__(self, options: OptionsT | None = None, **values: Any) -> None:
-        made: Any = self.options_type(**values) if options is None else options
-        self.options: OptionsT = made
+    def __init__(self, options: OptionsT | None = None, **values: object) -> None:
+        self.options: OptionsT = cast("OptionsT", self.options_type(**values)) if options is None else options
 
     def attach(self, scene: Scene, name: str) -> None:
-        """Add what the part owns to a scene. Called once, by ``scene.add_module``.
+        """Add everything that the module owns to ``scene``. ``scene.add_module`` calls it once.
 
-        What is added here belongs to the part: it is no child of the scene in the component tree, so the part hangs it
-        where it shall be; sensors that it hangs nowhere become its children under their uuid. An entity may have the
-        part's own name. If this raises, the scene stays as it was.
+        Entities and sensors added here do not become children of the scene in the component tree: the module keeps
+        them as attributes. Sensors that it does not keep become its children under their uuid. An entity may have the
+        name of the module. If this method raises, the scene stays as it was.
         """
         raise TypeError(f"{type(self).__name__} must define attach(scene, name)")
 
     def start(self, scene: Scene) -> None:
-        """The scene was built: make buffers of B rows. Called at the end of ``scene.build()``."""
+        """Create buffers of B rows. Called at the end of ``scene.build()``."""
 
     def on_reset(self, envs: Envs) -> bool | None:
-        """``scene.reset(envs)`` put envs to the model's initial state: write what the part's own initial state differs
-        by. What depends on it is recomputed afterwards, unless this returns False: nothing of the physics was written.
+        """Write the module's own initial state into ``envs``. Called after ``scene.reset(envs)`` reset the physics.
+
+        Returns:
+            False if no physics state was written. Otherwise the scene recomputes what depends on it.
         """

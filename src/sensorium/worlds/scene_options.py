@@ -1,4 +1,4 @@
-"""Options of a whole scene."""
+"""``SceneOptions``: physics and sensing options of a whole scene."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCon
 
 
 class SceneOptions(Options):
-    """Options of the whole scene. Those of attached models are dropped: these hold for everything."""
+    """Options of a scene. They replace the ``<option>`` elements of all models that are added to it."""
 
     dt: float = Field(default=0.01, gt=0)
     """Seconds of one ``scene.step()``."""
@@ -32,16 +32,16 @@ class SceneOptions(Options):
     integrator: Literal["euler", "rk4", "implicit", "implicitfast"] = "euler"
     """MuJoCo's integrator."""
     cone: Literal["pyramidal", "elliptic"] = "pyramidal"
-    """Friction cones of contacts: "elliptic" ones are those of nature, and what grippers hold creeps less by them."""
+    """Friction cones of contacts. "elliptic" is physically exact, and objects held by grippers slip less."""
     impratio: float = Field(default=1.0, gt=0)
-    """How much stiffer contacts are along the surface than across it. What grippers hold creeps less by 10, with
-    elliptic cones."""
+    """Ratio of frictional to normal constraint impedance. With elliptic cones, 10 makes objects held by grippers slip
+    less."""
     exact_sensing: bool = True
-    """Bring poses, velocities and distances up to time t after each step. Without it they are one substep old, and a
-    step is a little cheaper."""
+    """Update poses, velocities and distances to time t after each step. Without it they are one substep old, and a step
+    is slightly cheaper."""
     sky: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
-    """What cameras see behind everything: colours (red, green, blue in [0, 1]) overhead and below, with a gradient
-    between. Default: what the models bring along, else black."""
+    """Background of camera images: the colours (red, green, blue in [0, 1]) at the top and at the bottom of a gradient.
+    Default: the skybox of the models if they have one, otherwise black."""
 
     @field_validator("sky")
     @classmethod

@@ -1,4 +1,4 @@
-"""What a scene needs of its sensors, which lie in layers above it."""
+"""Protocols of the sensors of a scene, which are implemented in layers above this one."""
 
 from __future__ import annotations
 
@@ -18,32 +18,77 @@ SensorT_co = TypeVar("SensorT_co", bound=Module, covariant=True)
 
 
 class Sensing(Protocol):
-    """What a scene needs of its sensors; the sensor pipeline fulfils it."""
+    """What a scene needs from its sensors. ``sensorium.pipeline.SensorManager`` implements it."""
 
     step_count: int
-    """Steps since build."""
+    """Steps since ``build()``."""
     on_change: Callable[[str, str, dict[str, Any]], None]
-    """Is told of every change of a sensor while running: uuid, method, arguments."""
+    """Called with uuid, method and arguments of every change of a sensor while the scene runs."""
 
     @property
     def on_host(self) -> bool:
-        """Whether ``step()`` has work to do: not where the world's own graph does it all. Fixed by ``build()``."""
+        """Whether ``step()`` has work to do: False if the graphs of the GPU engine do it all. Fixed by ``build()``."""
         ...
 
-    def add(self, sensor: Any) -> None: ...
-    def forget(self, sensors: list[Any]) -> None: ...
-    def declare(self, spec: mujoco.MjSpec, names: Names) -> None: ...
-    def build(self, world: World, seed: int, dt: float) -> None: ...
-    def step(self) -> None: ...
-    def reset(self, envs: Envs) -> None: ...
-    def read(self, envs: Envs) -> dict[str, torch.Tensor]: ...
-    def describe(self) -> list[dict[str, str]]: ...
-    def draw(self, painter: Painter, env: int) -> None: ...
-    def close(self) -> None: ...
+    def add(self, sensor: Any) -> None:
+        """Add a sensor, before ``build()``."""
+        ...
+
+    def forget(self, sensors: list[Any]) -> None:
+        """Remove sensors, before ``build()``."""
+        ...
+
+    def declare(self, spec: mujoco.MjSpec, names: Names) -> None:
+        """Add the sites and engine sensors that the sensors need to ``spec``."""
+        ...
+
+    def build(self, world: World, seed: int, dt: float) -> None:
+        """Allocate the storage of all sensors and read their first samples."""
+        ...
+
+    def step(self) -> None:
+        """Sample the sensors that are due, after a step of the world."""
+        ...
+
+    def reset(self, envs: Envs) -> None:
+        """Restart the sensors of envs from the current state."""
+        ...
+
+    def read(self, envs: Envs) -> dict[str, torch.Tensor]:
+        """Return class name -> a new tensor (B, columns) of the readings of all sensors of that class."""
+        ...
+
+    def describe(self) -> list[dict[str, str]]:
+        """Return one row of a table per sensor: column -> text."""
+        ...
+
+    def draw(self, painter: Painter, env: int) -> None:
+        """Draw what sensors with ``draw_debug=True`` measure in one env."""
+        ...
+
+    def close(self) -> None:
+        """Free the storage."""
+        ...
 
 
 class SensorSpec(Protocol[SensorT_co]):
-    """What ``scene.add_sensor`` takes: the options of a sensor, which know how to make it."""
+    """What ``scene.add_sensor`` takes: the options of a sensor, which create it."""
 
-    def make_sensor(self, taken: set[str]) -> SensorT_co: ...
-    def make_sensing(self) -> Sensing: ...
+    def make_sensor(self, taken: set[str]) -> SensorT_co:
+        """Create the sensor; a default uuid avoids the names in ``taken``."""
+        ...
+
+    def make_sensing(self) -> Sensing:
+        """Create the object that runs all sensors of a scene."""
+        ...
+
+
+def sensor_table(title: str, rows: list[dict[str, str]]) -> str:
+    """Return a title and a table of :meth:`Sensing.describe` as text."""
+    if not rows:
+        return f"{title}; no sensors"
+    names = list(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+    lines = ["  ".join(row[name].ljust(widths[name]) for name in names).rstrip() for row in rows]
+    head = "  ".join(name.ljust(widths[name]) for name in names).rstrip()
+    return "\n".join([title, head, "  ".join("-" * widths[name] for name in names), *lines])

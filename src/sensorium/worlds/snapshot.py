@@ -1,8 +1,9 @@
-"""One picture of one env by MuJoCo's own renderer, to look at: not a camera sensor, which has a life of its own."""
+"""Images of one env by MuJoCo's own renderer, for people; robots see through camera sensors."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TypeAlias
 
 import mujoco
 import numpy as np
@@ -12,26 +13,47 @@ from sensorium.worlds.opengl import make_context
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.world import World
 
-_ROOM = 20_000
-"""Shapes that fit into a picture."""
+_MAX_SHAPES = 20_000
+"""Shapes that one image can show."""
+_FORMATS = (".png", ".jpg", ".jpeg", ".tiff", ".webp")
+CameraChoice: TypeAlias = str | int | mujoco.MjvCamera
+"""A camera of the model by name or number, a free camera, or -1 for a view of everything."""
 
 
-def snapshot(world: World, env: int, painter: Painter, width: int, height: int, camera: Any) -> np.ndarray:
-    """The scene of one env as it is now, with what was painted, (height, width, 3) uint8."""
+def check_arguments(world: World, env: int, width: int, height: int, path: str | Path | None) -> None:
+    """Raise OptionError for arguments of ``scene.snapshot`` that are out of range."""
+    if not isinstance(env, int) or not 0 <= env < world.n_envs:
+        raise OptionError(f"env must be an integer in [0, {world.n_envs}), got {env!r}")
+    if not all(isinstance(side, int) and 1 <= side <= 16384 for side in (width, height)):
+        raise OptionError(f"width and height must be integers in [1, 16384], got {width!r} and {height!r}")
+    if path is not None and Path(path).suffix.lower() not in _FORMATS:
+        raise OptionError(f"path must end in {', '.join(_FORMATS)}, got {str(path)!r}")
+
+
+def save_image(image: np.ndarray, path: str | Path) -> None:
+    """Write an image (height, width, 3) uint8 to a file; its folder is created."""
+    from matplotlib.image import imsave
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    imsave(path, image)
+
+
+def snapshot(world: World, env: int, painter: Painter, width: int, height: int, camera: CameraChoice) -> np.ndarray:
+    """Render the current state of one env, with the shapes of ``painter``, as (height, width, 3) uint8."""
     model, data = world.model, mujoco.MjData(world.model)
     viewpoint = _viewpoint(model, camera)
     state = world.get_state()[env].double().numpy(force=True)
     mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
     mujoco.mj_forward(model, data)
-    scene, (context, _) = mujoco.MjvScene(model, _ROOM), make_context(width, height)
+    scene, (context, _) = mujoco.MjvScene(model, _MAX_SHAPES), make_context(width, height)
     try:
         pixels = mujoco.MjrContext(model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
         mujoco.mjr_resizeOffscreen(width, height, pixels)
         mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), pixels)
         everything = int(mujoco.mjtCatBit.mjCAT_ALL)
         option = mujoco.MjvOption()
-        option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = len(painter) > 0  # what is painted may lie inside bodies
-        mujoco.mjv_updateCamera(model, data, viewpoint, scene)  # endless planes are centred on it
+        option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = len(painter) > 0  # shapes may lie inside bodies
+        mujoco.mjv_updateCamera(model, data, viewpoint, scene)  # infinite planes are centred on it
         mujoco.mjv_updateScene(model, data, option, None, viewpoint, everything, scene)
         painter.add_to(scene)
         image, area = np.empty((height, width, 3), np.uint8), mujoco.MjrRect(0, 0, width, height)
@@ -43,7 +65,7 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
     return np.ascontiguousarray(image[::-1])
 
 
-def _viewpoint(model: mujoco.MjModel, camera: Any) -> mujoco.MjvCamera:
+def _viewpoint(model: mujoco.MjModel, camera: CameraChoice) -> mujoco.MjvCamera:
     if isinstance(camera, mujoco.MjvCamera):
         return camera
     view = mujoco.MjvCamera()
@@ -51,11 +73,12 @@ def _viewpoint(model: mujoco.MjModel, camera: Any) -> mujoco.MjvCamera:
     view.azimuth, view.elevation = 130.0, -25.0
     names = [model.camera(i).name for i in range(model.ncam)]
     if isinstance(camera, str) and camera not in names:
-        raise NameNotFoundError(f"there is no camera named {camera!r}{did_you_mean(camera, names)}; {shorten(names)}")
+        hint = did_you_mean(camera, names)
+        raise NameNotFoundError(f"the model has no camera {camera!r}{hint}; it has {shorten(names)}")
     number = names.index(camera) if isinstance(camera, str) else camera
     if not isinstance(number, int) or number >= model.ncam:
         raise OptionError(
-            f"camera must be a name, or a number below {model.ncam}, the cameras there are; got {camera!r}"
+            f"camera must be the name of a camera or a number below {model.ncam}, the number of cameras; got {camera!r}"
         )
     if number >= 0:
         view.type, view.fixedcamid = int(mujoco.mjtCamera.mjCAMERA_FIXED), number

@@ -1,41 +1,48 @@
-"""``TileMap``: ground made of square tiles of different heights."""
+"""``TileMap``: terrain made of rectangular tiles of different heights."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self, TypeAlias, cast
 
 import mujoco
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.worlds.markup import Node, Problems, parse, read_document
 
-_MOST_BOXES = 1000
-"""Boxes up to which they collide faster than a height field of the same tiles: see ``benchmarks/terrain.py``."""
+_MAX_BOXES = 1000
+"""Number of boxes up to which they collide faster than a height field of the same tiles: ``benchmarks/terrain.py``."""
 _CELLS = 4
-"""Cells of a height field along each side of a tile: its walls are ramps of one cell."""
+"""Cells of a height field along each side of a tile. Walls are ramps of one cell."""
 _ATTRIBUTES = ("tile_size", "depth", "form", "friction", "rgba")
 
-Kind = str | float | None
+Kind: TypeAlias = str | float | None
+"""Kind of a tile, or its height in metres."""
+Grid: TypeAlias = Sequence[str] | Sequence[Sequence[Kind]] | np.ndarray
+"""Rows of tiles."""
+Heights: TypeAlias = Mapping[str, float | None] | Mapping[int, float | None] | Sequence[float | None] | np.ndarray
+"""Kind of tile -> height in metres, or the heights of the kinds 0, 1, 2, ..."""
 
 
 class TileMap(Options):
-    """Ground made of tiles, for ``scene.add_terrain``; a map that one reads as text, first row farthest along y.
+    """Terrain made of tiles, for ``scene.add_terrain``. The grid reads like a map: the first row has the largest y.
 
-    Its frame is at the middle of the map, at height 0; columns go along x. Every tile is solid from its height down to
-    ``depth`` below the lowest one, with upright walls.
+    The frame is at the centre of the map, at height 0; columns go along x. Every tile is solid from its height down to
+    ``depth`` below the lowest one, with vertical walls.
 
-    Neighbours of one height become one box. Where more than a thousand boxes would remain, one height field collides
-    faster and takes their place; there every wall is a ramp, which takes up a quarter of the lower tile.
+    Neighbouring tiles of equal height are merged into boxes. If more than 1000 boxes remain, one height field is used
+    instead, since it collides faster. Walls of a height field are ramps that take up a quarter of the lower tile.
 
     Args:
-        grid: rows of tiles: text, a letter a tile; or kinds of tiles; or, without ``heights``, heights in metres.
-        tile_size: metres along x and y.
-        heights: kind -> height in metres, or None where there shall be no ground; or the heights of kinds 0, 1, 2, ...
+        grid: rows of tiles: text with one letter per tile, or kinds of tiles, or heights in metres if ``heights`` is
+            not given.
+        tile_size: size of a tile along x and y in metres; one number for square tiles.
+        heights: kind -> height in metres, None for a hole; or the heights of the kinds 0, 1, 2, ...
         **options: depth, form, friction, rgba.
 
     Example:
@@ -47,54 +54,60 @@ class TileMap(Options):
     """
 
     grid: tuple[tuple[Kind, ...], ...]
-    """Rows of tiles, the first one farthest along y."""
+    """Rows of tiles; the first row has the largest y."""
     tile_size: tuple[float, float] = (1.0, 1.0)
-    """Metres along x and y; one number for square tiles."""
+    """Size of a tile along x and y in metres; one number for square tiles."""
     heights: dict[str, float | None] | None = None
-    """Kind of tile -> height in metres; None where there is no ground. Default: the grid holds heights."""
+    """Kind of tile -> height in metres; None for a hole. Default: the grid contains heights."""
     depth: float = Field(default=0.5, gt=0)
-    """Metres of ground below the lowest tile."""
+    """Depth of the ground below the lowest tile in metres."""
     form: Literal["auto", "boxes", "height_field"] = "auto"
-    """What it is made of. Default: what collides faster."""
+    """Collision geometry. "auto" chooses the faster one."""
     friction: tuple[float, float, float] = (1.0, 0.005, 0.0001)
     """Sliding, torsional and rolling friction coefficients, as MuJoCo's ``geom/friction``."""
     rgba: tuple[float, float, float, float] = (0.45, 0.47, 0.5, 1.0)
     """Colour: red, green, blue, alpha in [0, 1]."""
 
-    def __init__(self, grid: Any, tile_size: Any = 1.0, heights: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        tile_size: float | tuple[float, float] | Sequence[float] = 1.0,
+        heights: Heights | None = None,
+        **options: object,
+    ) -> None:
         super().__init__(grid=grid, tile_size=tile_size, heights=heights, **options)
 
     @field_validator("grid", mode="before")
     @classmethod
-    def _rows(cls, value: Any) -> Any:
-        rows = value.tolist() if isinstance(value, np.ndarray) else value
+    def _rows(cls, value: object) -> object:
+        rows: object = value.tolist() if isinstance(value, np.ndarray) else value
         if isinstance(rows, str) or not isinstance(rows, Sequence) or not all(isinstance(r, Iterable) for r in rows):
-            raise ValueError("must be rows of tiles: a list of texts, or of lists, or a two-dimensional array")
-        rows = tuple(tuple(row) for row in rows)
-        if not rows or not rows[0]:
-            raise ValueError("must hold at least one tile")
-        wrong = next((number for number, row in enumerate(rows) if len(row) != len(rows[0])), None)
+            raise ValueError("must be rows of tiles: a list of texts or lists, or a two-dimensional array")
+        tiles = tuple(tuple(row) for row in rows)
+        if not tiles or not tiles[0]:
+            raise ValueError("must contain at least one tile")
+        wrong = next((number for number, row in enumerate(tiles) if len(row) != len(tiles[0])), None)
         if wrong is not None:
             raise ValueError(
-                f"every row must be as long as the first, {len(rows[0])} tiles; row {wrong} has {len(rows[wrong])}"
+                f"every row must have {len(tiles[0])} tiles like the first; row {wrong} has {len(tiles[wrong])}"
             )
-        return rows
+        return tiles
 
     @field_validator("tile_size", mode="before")
     @classmethod
-    def _square(cls, value: Any) -> Any:
+    def _square(cls, value: object) -> object:
         return (value, value) if isinstance(value, int | float) else value
 
     @field_validator("tile_size")
     @classmethod
     def _size(cls, value: tuple[float, float]) -> tuple[float, float]:
         if min(value) <= 0:
-            raise ValueError("must be greater than 0")
+            raise ValueError("must be > 0")
         return value
 
     @field_validator("heights", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _named(cls, value: object) -> object:
         if isinstance(value, Mapping):
             return {str(kind): height for kind, height in value.items()}
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
@@ -105,14 +118,14 @@ class TileMap(Options):
     @classmethod
     def _friction(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(value) < 0:
-            raise ValueError("friction coefficients must not be negative")
+            raise ValueError("must be >= 0")
         return value
 
     @field_validator("rgba")
     @classmethod
     def _rgba(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if min(value) < 0 or max(value) > 1:
-            raise ValueError("colour components must lie in [0, 1]")
+            raise ValueError("must be in [0, 1]")
         return value
 
     @model_validator(mode="after")
@@ -121,16 +134,16 @@ class TileMap(Options):
         if self.heights is None:
             letters = [kind for kind in kinds if isinstance(kind, str)]
             if letters:
-                raise ValueError(f"heights must say how high tiles of the kind {letters[0]!r} are")
+                raise ValueError(f"heights must contain the kind {letters[0]!r} of the grid")
         else:
             unknown = [_key(kind) for kind in kinds if _key(kind) not in self.heights]
             if unknown:
                 hint = did_you_mean(unknown[0], self.heights) or f"; it has {shorten(self.heights)}"
-                raise ValueError(f"heights has no kind {unknown[0]!r}, which the grid has{hint}")
+                raise ValueError(f"heights must contain the kind {unknown[0]!r} of the grid{hint}")
         if all(self._height(kind) is None for kind in kinds):
             raise ValueError("at least one tile must have a height")
         if self.form == "height_field" and any(self._height(kind) is None for kind in kinds):
-            raise ValueError("a height field has no holes: give every tile a height, or form='boxes'")
+            raise ValueError("a height field cannot have holes: give every tile a height, or use form='boxes'")
         return self
 
     def _height(self, kind: Kind) -> float | None:
@@ -141,7 +154,7 @@ class TileMap(Options):
 
     @classmethod
     def from_xml(cls, document: str | os.PathLike[str]) -> Self:
-        """A map from an XML file or text::
+        """Create a map from an XML file or text::
 
             <tile_map tile_size="0.5">
               <tile kind="." height="0"/>
@@ -150,11 +163,11 @@ class TileMap(Options):
               <row>...#</row>
             </tile_map>
 
-        A kind is one letter; a tile without a height is a hole. Without ``<tile>``, rows hold heights in metres,
-        separated by blanks.
+        A kind is one letter. A tile without a height is a hole. Without ``<tile>``, rows contain heights in metres,
+        separated by spaces.
 
         Raises:
-            ModelError: what is wrong, with file and line.
+            ModelError: the document is invalid; the message has file and line of every problem.
         """
         content, source, _ = read_document(document, "tile map")
         node, problems = parse(content, source), Problems(source)
@@ -167,9 +180,9 @@ class TileMap(Options):
 
     @classmethod
     def from_node(cls, node: Node, problems: Problems) -> Self | None:
-        """A map from a ``<tile_map>`` element; None where there are problems, which are noted."""
+        """Create a map from a ``<tile_map>`` element; None, and entries in ``problems``, if it is invalid."""
         before = len(problems)
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for name, text in node.attributes.items():
             if name not in _ATTRIBUTES:
                 problems.add(node, f"<tile_map> has no attribute {name!r}{did_you_mean(name, _ATTRIBUTES)}")
@@ -188,22 +201,26 @@ class TileMap(Options):
         if len(problems) > before:
             return None
         try:
-            return cls(rows, values.pop("tile_size", 1.0), heights or None, **values)
+            return cls(rows, cast("float", values.pop("tile_size", 1.0)), heights or None, **values)
         except OptionError as error:
             problems.add(node, str(error))
             return None
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- geometry -----------------------------------------------------------------------------------------------------
 
     @property
     def height_map(self) -> np.ndarray:
-        """Heights in metres, (rows, columns) float64; NaN where there is no ground."""
+        """Heights in metres, (rows, columns) float64; NaN for holes."""
         table = {kind: self._height(kind) for row in self.grid for kind in row}
         known = {kind: np.nan if height is None else height for kind, height in table.items()}
         return np.array([[known[kind] for kind in row] for row in self.grid], dtype=np.float64)
 
-    def height_at(self, xy: Any) -> np.ndarray:
-        """The height of the ground at points (n, 2) of the map's own frame, in metres (n,); NaN where there is none."""
+    def height_at(self, xy: npt.ArrayLike) -> np.ndarray:
+        """Return the height of the ground, (n,) m; NaN for holes and outside the map.
+
+        Args:
+            xy: points (n, 2) or (2,) in the frame of the map, m.
+        """
         points = np.atleast_2d(np.asarray(xy, dtype=np.float64))
         if points.ndim != 2 or points.shape[1] != 2:
             raise OptionError(f"height_at: points must have shape (2,) or (n, 2), got {np.shape(xy)}")
@@ -216,7 +233,7 @@ class TileMap(Options):
         return found
 
     def boxes(self) -> np.ndarray:
-        """The tiles as few boxes, (n, 6): centre x, y, z and full size along x, y, z in metres, in the map's frame."""
+        """Return the tiles merged into boxes, (n, 6): centre and full size along x, y, z in m, in the map's frame."""
         heights = self.height_map
         bottom = np.nanmin(heights) - self.depth
         blocks = min(merge(heights), [(c, r, w, h) for r, c, h, w in merge(heights.T)], key=len)
@@ -227,13 +244,20 @@ class TileMap(Options):
         size = (wide * self.tile_size[0], high * self.tile_size[1], top - bottom)
         return np.stack([x, y, (top + bottom) / 2, *size], axis=1)
 
-    def add_to(self, spec: mujoco.MjSpec, body: mujoco.MjsBody, name: str, pos: Any, quat: Any) -> None:
-        """Add its geoms to a body of a spec, its frame at ``pos`` and ``quat`` (w, x, y, z) of the body's."""
+    def add_to(
+        self,
+        spec: mujoco.MjSpec,
+        body: mujoco.MjsBody,
+        name: str,
+        pos: Sequence[float],
+        quat: Sequence[float] | np.ndarray,
+    ) -> None:
+        """Add the geoms to a body of a spec; ``pos`` and ``quat`` (w, x, y, z) are the map's frame in the body's."""
         frame = body.add_frame(pos=pos, quat=quat)
         look = {"friction": self.friction, "rgba": self.rgba}
         if self.form != "height_field":
             boxes = self.boxes()
-            if self.form == "boxes" or len(boxes) <= _MOST_BOXES or np.isnan(self.height_map).any():
+            if self.form == "boxes" or len(boxes) <= _MAX_BOXES or np.isnan(self.height_map).any():
                 kind = mujoco.mjtGeom.mjGEOM_BOX
                 for number, box in enumerate(boxes):
                     geom = body.add_geom(name=f"{name}_{number}", type=kind, pos=box[:3], size=box[3:] / 2, **look)
@@ -241,7 +265,7 @@ class TileMap(Options):
                 return
         samples = _samples(self.height_map)
         low, span = float(samples.min()), float(np.ptp(samples))
-        span = span or 1e-6 * self.depth  # MuJoCo wants some
+        span = span or 1e-6 * self.depth  # MuJoCo requires a positive range
         half = [len(self.grid[0]) * self.tile_size[0] / 2, len(self.grid) * self.tile_size[1] / 2]
         spec.add_hfield(
             name=name,
@@ -254,7 +278,7 @@ class TileMap(Options):
         geom.set_frame(frame)
 
     def to_spec(self) -> mujoco.MjSpec:
-        """A spec of its own: one body named "tiles"."""
+        """Return a spec with one body named "tiles"."""
         spec = mujoco.MjSpec()
         spec.modelname = "tile_map"
         self.add_to(spec, spec.worldbody.add_body(name="tiles"), "tiles", (0, 0, 0), (1, 0, 0, 0))
@@ -262,10 +286,10 @@ class TileMap(Options):
 
 
 def merge(heights: np.ndarray) -> list[tuple[int, int, int, int]]:
-    """Rectangles of equal heights that cover a grid: row, column, number of rows, number of columns.
+    """Cover a grid by rectangles of equal height: (row, column, number of rows, number of columns) of each.
 
-    Each begins at the first tile that is not covered, goes as far along its row as the height is the same, and then
-    down as far as whole rows of that width follow. NaN is not covered.
+    A rectangle starts at the first tile that is not covered. It extends along the row while the height is the same, and
+    then down while whole rows of that width have that height. NaN is not covered.
     """
     left = ~np.isnan(heights)
     found = []
@@ -285,7 +309,7 @@ def merge(heights: np.ndarray) -> list[tuple[int, int, int, int]]:
 
 
 def _samples(heights: np.ndarray) -> np.ndarray:
-    """Heights at the corners of cells: on the border of tiles that of the highest, so that ramps lie in the lower."""
+    """Return the heights at the corners of cells. On borders the highest tile counts, so ramps lie in the lower one."""
     sides = []
     for count in heights.shape:
         corner = np.arange(count * _CELLS + 1)
@@ -305,13 +329,13 @@ def _tile(node: Node, heights: dict[str, float | None], problems: Problems) -> N
     if len(kind) != 1 or kind.isspace():
         problems.add(node, f"kind of <tile> must be one letter, got {kind!r}")
     elif kind in heights:
-        problems.add(node, f"there is a <tile> of the kind {kind!r} already")
+        problems.add(node, f"kind {kind!r} has two <tile> elements; remove one")
     else:
         heights[kind] = problems.number(node, "height") if "height" in node.attributes else None
 
 
 def _row(node: Node, kinds: bool, problems: Problems) -> list[Kind]:
-    """Read one ``<row>``: letters, or heights."""
+    """Read one ``<row>``: letters if ``kinds``, otherwise heights."""
     for name in node.attributes:
         problems.add(node, f"<row> has no attribute {name!r}")
     if kinds:
@@ -319,5 +343,5 @@ def _row(node: Node, kinds: bool, problems: Problems) -> list[Kind]:
     try:
         return [float(word) for word in node.text.split()]
     except ValueError:
-        problems.add(node, f"<row> must hold heights in metres where there is no <tile>, got {node.text.strip()!r}")
+        problems.add(node, f"<row> must contain heights in metres if there is no <tile>, got {node.text.strip()!r}")
         return []

@@ -1,4 +1,4 @@
-"""Work of the device that is captured once, and from then on costs the host one call."""
+"""CUDA graphs: launches that are captured once and replayed with one call."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import warp as wp
 
 
 class Graph:
-    """A CUDA graph of what ``body()`` launches, by Warp or by torch; ``body`` must look at no value.
+    """A CUDA graph of the launches of ``body()``, by Warp or by torch.
 
     Example::
 
@@ -21,24 +20,25 @@ class Graph:
         graph.launch()
 
     Args:
-        body: what to capture. It must have run once before, so that its kernels are compiled.
+        body: what to capture. It must read no value from the device, and must have run once before, so that its kernels
+            are compiled.
         device: the CUDA device, with its index.
-        pool: where what is allocated in the capture lives; graphs that do not run at once may share one.
+        pool: holds the memory that is allocated in the capture. Graphs that do not run concurrently may share one.
     """
 
     __slots__ = ("_graph",)
 
-    def __init__(self, body: Callable[[], None], device: torch.device, pool: Any) -> None:
+    def __init__(self, body: Callable[[], None], device: torch.device, pool: torch.cuda.MemPool) -> None:
         torch.cuda.synchronize(device)
         with _no_collection():
             self._graph = _capture(body, device, pool)
 
     def launch(self) -> None:
-        """Run it on the stream that torch uses now, without waiting for it."""
+        """Launch the graph on the stream that torch currently uses, without waiting for it."""
         self._graph.replay()
 
 
-def _capture(body: Callable[[], None], device: torch.device, memory: Any) -> torch.cuda.CUDAGraph:
+def _capture(body: Callable[[], None], device: torch.device, memory: torch.cuda.MemPool) -> torch.cuda.CUDAGraph:
     before = torch.cuda.current_stream(device)
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
     stream, pool, warp_device = wp.stream_from_torch(side), torch.cuda.graph_pool_handle(), wp.device_from_torch(device)
@@ -56,9 +56,9 @@ def _capture(body: Callable[[], None], device: torch.device, memory: Any) -> tor
             finally:
                 wp.capture_end(stream=stream)
     except RuntimeError:
-        # torch forgets to end the allocations of a capture that failed, and aborts when a pool is freed later; and it
-        # stays on the capture's stream, where nothing that others do would be waited for. The call is private: there is
-        # no public one. Checked with torch 2.13.0.
+        # After a failed capture torch does not end its allocations to the pool, and aborts when a pool is freed later.
+        # It also stays on the stream of the capture, which is not synchronised with other work. The call is private,
+        # since there is no public one. Checked with torch 2.13.0.
         with contextlib.suppress(Exception):
             torch._C._cuda_endAllocateToPool(device.index, pool)
         torch.cuda.set_stream(before)
@@ -68,7 +68,7 @@ def _capture(body: Callable[[], None], device: torch.device, memory: Any) -> tor
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector from freeing an old graph in the midst of a capture, which would break it."""
+    """Disable Python's garbage collector: freeing an old graph during a capture would break the capture."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()
@@ -80,7 +80,7 @@ def _no_collection() -> Iterator[None]:
 
 
 class _TorchMemory:
-    """Has Warp allocate through torch: from a graph's pool, once, and not by nodes of the graph at every launch."""
+    """Allocator that makes Warp allocate from the pool of a graph, once, rather than in every launch of the graph."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

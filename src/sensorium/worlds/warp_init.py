@@ -1,4 +1,7 @@
-"""Starts Warp quietly: without its banner, and without a warning where there is no GPU. Import it before using Warp."""
+"""Initialise Warp without its banner, and without its warning on machines without a GPU.
+
+Import this module before anything else uses Warp.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,10 +12,10 @@ import warp as wp
 
 @contextmanager
 def _no_stderr() -> Iterator[None]:
-    """Warp's library writes that warning itself, past Python."""
+    """Redirect file descriptor 2 to the null device: Warp's native library writes its warning to it directly."""
     try:
         kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    except OSError:  # a process without a standard error has nothing to keep quiet
+    except OSError:  # a process without standard error needs no redirection
         yield
         return
     os.dup2(nowhere, 2)

@@ -1,12 +1,11 @@
-"""Ray casting on the GPU: one thread a ray, over all geoms, by MuJoCo Warp's own intersections.
+"""Ray casting on the GPU, with the intersection functions of MuJoCo Warp.
 
-Unlike ``mujoco_warp.rays`` it lets every ray pass through any number of bodies, and searches meshes by a tree.
-Neighbouring threads are rays of the same env, which look at the same geoms at the same time.
+:func:`query` is ``mujoco_warp.rays`` for torch tensors. :func:`cast` serves the sensors and differs in two ways: a ray
+can pass through any number of bodies, and meshes are searched by a tree. Neighbouring threads are rays of the same env,
+which test the same geoms at the same time.
 """
 
-# the annotations of Warp kernels are values, not types
-# mypy: disable-error-code="valid-type,misc,index,attr-defined,operator,no-untyped-def,empty-body,name-defined"
-# mypy: allow-untyped-decorators, allow-untyped-calls
+from __future__ import annotations
 
 from typing import Any
 
@@ -15,8 +14,13 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.worlds._mujoco_warp import ray_eliminate, ray_geom, ray_hfield, ray_mesh_with_bvh, vec6
+from sensorium.errors import OptionError
+from sensorium.worlds import ray_kernels
+from sensorium.worlds._mujoco_warp import vec6
 from sensorium.worlds.rays import RayBatch
+from sensorium.worlds.world import ArrayLike
+
+import mujoco_warp as mjw  # isort: skip
 
 _MODEL = (
     "ngeom",
@@ -35,16 +39,21 @@ _MODEL = (
     "hfield_data",
     "mat_rgba",
 )
-"""Fields of MuJoCo Warp's model that the kernel takes, in its order."""
-
-_FAR = 1e10
-_MESH, _HFIELD = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD)
+"""Fields of MuJoCo Warp's model that the kernel takes, in the order of its parameters."""
 
 
 class MeshTrees:
-    """A tree over the faces of each mesh of a model, in which rays find what they hit."""
+    """A tree over the faces of each mesh of a model, for ray queries.
 
-    def __init__(self, model: mujoco.MjModel, device: Any) -> None:
+    Args:
+        model: the compiled model.
+        device: the Warp device of the trees.
+
+    Attributes:
+        ids: Warp's id of each tree, by mesh.
+    """
+
+    def __init__(self, model: mujoco.MjModel, device: wp.DeviceLike) -> None:
         self._meshes = []
         for mesh in range(model.nmesh):
             first, count = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
@@ -56,102 +65,55 @@ class MeshTrees:
         self.ids = wp.array(ids, dtype=wp.uint64, device=device)
 
 
-@wp.kernel(enable_backward=False)
-def _cast(
-    ngeom: int,
-    body_weldid: wp.array(dtype=int),
-    geom_type: wp.array(dtype=int),
-    geom_bodyid: wp.array(dtype=int),
-    geom_dataid: wp.array2d(dtype=int),
-    geom_matid: wp.array2d(dtype=int),
-    geom_group: wp.array(dtype=int),
-    geom_size: wp.array2d(dtype=wp.vec3),
-    geom_rgba: wp.array2d(dtype=wp.vec4),
-    hfield_size: wp.array(dtype=wp.vec4),
-    hfield_nrow: wp.array(dtype=int),
-    hfield_ncol: wp.array(dtype=int),
-    hfield_adr: wp.array(dtype=int),
-    hfield_data: wp.array(dtype=float),
-    mat_rgba: wp.array2d(dtype=wp.vec4),
-    mesh_ids: wp.array(dtype=wp.uint64),
-    geom_xpos: wp.array2d(dtype=wp.vec3),
-    geom_xmat: wp.array2d(dtype=wp.mat33),
-    points: wp.array2d(dtype=wp.vec3),
-    directions: wp.array2d(dtype=wp.vec3),
-    viewer: wp.array(dtype=int),
-    unseen: wp.array2d(dtype=bool),
-    envs: wp.array(dtype=bool),
-    distances: wp.array2d(dtype=float),
-    geoms: wp.array2d(dtype=int),
-    normals: wp.array2d(dtype=wp.vec3),
-):
-    """The nearest geom on each ray of the envs in a mask."""
-    b, j = wp.tid()
-    if not envs[b]:
-        return
-    point = points[b, j]
-    direction = directions[b, j]
-    row = viewer[j]
-    nearest = wp.float32(wp.static(_FAR))
-    found = wp.int32(-1)
-    normal = wp.vec3()
-    every_group = vec6(-1.0, -1.0, -1.0, -1.0, -1.0, -1.0)
-    data, sizes = b % geom_dataid.shape[0], b % geom_size.shape[0]
-    colours, materials, shades = b % geom_rgba.shape[0], b % geom_matid.shape[0], b % mat_rgba.shape[0]
-    for geom in range(ngeom):
-        if not unseen[row, geom_bodyid[geom]] and not ray_eliminate(
-            body_weldid,
-            geom_bodyid,
-            geom_matid[materials],
-            geom_group,
-            geom_rgba[colours],
-            mat_rgba[shades],
-            geom,
-            every_group,
-            True,
-            -1,
-        ):
-            pos = geom_xpos[b, geom]
-            mat = geom_xmat[b, geom]
-            distance = wp.float32(-1.0)
-            surface = wp.vec3()
-            if geom_type[geom] == wp.static(_MESH):
-                distance, surface, _u, _v, _f, _id = ray_mesh_with_bvh(
-                    mesh_ids, geom_dataid[data, geom], pos, mat, point, direction, nearest, False
-                )
-            elif geom_type[geom] == wp.static(_HFIELD):
-                distance, surface = ray_hfield(
-                    geom_dataid,
-                    hfield_size,
-                    hfield_nrow,
-                    hfield_ncol,
-                    hfield_adr,
-                    hfield_data,
-                    pos,
-                    mat,
-                    point,
-                    direction,
-                    geom,
-                    b,
-                )
-            else:
-                distance, surface = ray_geom(pos, mat, geom_size[sizes, geom], point, direction, geom_type[geom])
-            if distance >= 0.0 and distance < nearest:
-                nearest = distance
-                found = geom
-                normal = surface
-    distances[b, j] = wp.where(found >= 0, nearest, wp.float32(-1.0))
-    geoms[b, j] = found
-    if normals.shape[0] > 0:
-        normals[b, j] = normal
-
-
 def cast(
     model: Any, meshes: MeshTrees, geom_xpos: wp.array, geom_xmat: wp.array, rays: RayBatch, envs: torch.Tensor
 ) -> None:
-    """Fill in what ``rays`` hit in the envs of a mask (B,), by geoms at these poses; ``model`` is MuJoCo Warp's."""
+    """Write distances, geoms and normals of ``rays``, in the envs of a mask.
+
+    Args:
+        model: MuJoCo Warp's model.
+        meshes: the trees of its meshes.
+        geom_xpos: positions of the geoms, (B, ngeom) vec3.
+        geom_xmat: orientations of the geoms, (B, ngeom) mat33.
+        rays: the rays, and where the results go.
+        envs: which envs, (B,) bool.
+    """
     vectors = [wp.from_torch(tensor, dtype=wp.vec3) for tensor in (rays.points, rays.directions)]
     inputs = [*(getattr(model, name) for name in _MODEL), meshes.ids, geom_xpos, geom_xmat, *vectors]
     inputs += [wp.from_torch(tensor) for tensor in (rays.viewer, rays.unseen, envs)]
     outputs = [wp.from_torch(rays.distances), wp.from_torch(rays.geoms), wp.from_torch(rays.normals, dtype=wp.vec3)]
-    wp.launch(_cast, dim=tuple(rays.distances.shape), inputs=inputs, outputs=outputs, device=geom_xpos.device)
+    shape = tuple(rays.distances.shape)
+    wp.launch(ray_kernels.cast, dim=shape, inputs=inputs, outputs=outputs, device=geom_xpos.device)
+
+
+def query(
+    m: Any, d: Any, device: torch.device, origins: ArrayLike, directions: ArrayLike, **options: object
+) -> tuple[torch.Tensor, ...]:
+    """Cast rays in every env; see :meth:`sensorium.worlds.World.rays`.
+
+    Args:
+        m: MuJoCo Warp's model.
+        d: MuJoCo Warp's data.
+        device: where the results go.
+        origins: (n, 3) or (B, n, 3) m, world frame.
+        directions: (n, 3) or (B, n, 3), world frame.
+        **options: ``bodyexclude``, ``geomgroup``, ``flg_static``, ``normal``.
+    """
+    points, vectors = (torch.as_tensor(given, device=device, dtype=torch.float32) for given in (origins, directions))
+    shape = torch.broadcast_shapes(points.shape, vectors.shape, (d.nworld, 1, 3))
+    length = vectors.norm(dim=-1, keepdim=True)  # the triangle tests of MuJoCo Warp need unit directions
+    points, vectors = (tensor.expand(shape).contiguous() for tensor in (points, vectors / length))
+    distance, normal = torch.zeros(shape[:2], device=device), torch.zeros(shape, device=device)
+    geom = torch.zeros(shape[:2], dtype=torch.int32, device=device)
+    exclude = torch.as_tensor(options.pop("bodyexclude", -1), dtype=torch.int32, device=device)
+    exclude = exclude.expand(shape[1]).contiguous()
+    group, static = options.pop("geomgroup", None), bool(options.pop("flg_static", True))
+    groups = vec6(*([-1] * 6 if group is None else np.asarray(group, dtype=int).tolist()))
+    with_normals = options.pop("normal", False)
+    if options:
+        raise OptionError(f"rays: there is no option {next(iter(options))!r} on the GPU")
+    inputs = [wp.from_torch(tensor, dtype=wp.vec3) for tensor in (points, vectors)]
+    outputs = [wp.from_torch(distance), wp.from_torch(geom), wp.from_torch(normal, dtype=wp.vec3)]
+    mjw.rays(m, d, *inputs, groups, static, wp.from_torch(exclude), *outputs)
+    distance = torch.where(distance < 0, distance, distance / length[..., 0])
+    return (distance, geom, normal) if with_normals else (distance, geom)

@@ -1,8 +1,8 @@
-"""The GPU engine: MuJoCo Warp, with physics and sensors of one step in one CUDA graph.
+"""The GPU engine: MuJoCo Warp, with the physics and sensors of a step in one CUDA graph.
 
-``scene.step()`` replays the graph and looks at nothing on the device. What must not pass in silence (an env that
-diverged, contacts for which there was no room) is noted on the device, told to the host by the graph itself, and raised
-by the next step that finds it told: a few steps late, without ever waiting (``warp_watch.py``). ``check()`` waits.
+``step()`` replays the graph and reads nothing from the device. Failures (an env that diverged, contacts that exceed the
+capacity) are recorded on the device. The graph itself tells the host, and the next ``step()`` that sees it raises: a
+few steps late, but without waiting for the device (``warp_watch.py``). ``check()`` waits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import NoReturn
 
 import mujoco
 import numpy as np
@@ -22,22 +22,24 @@ from sensorium.worlds import warp_init as warp_init  # before MuJoCo Warp, which
 
 import mujoco_warp as mjw  # isort: skip
 
-from sensorium.errors import DeviceError, ModelError, OptionError, did_you_mean
+from sensorium.errors import ModelError, OptionError, did_you_mean
 from sensorium.worlds import warp_rays
-from sensorium.worlds._mujoco_warp import fields_per_env, vec6
+from sensorium.worlds._mujoco_warp import fields_per_env
 from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory, too_little_memory, upload
 from sensorium.worlds.lights import Light
 from sensorium.worlds.model_fields import DERIVED
 from sensorium.worlds.rays import RayBatch
+from sensorium.worlds.warp_device import check_cuda
 from sensorium.worlds.warp_graph import Graph
 from sensorium.worlds.warp_watch import Watch
-from sensorium.worlds.world import Envs, check_mask, env_index
+from sensorium.worlds.watch_kernels import count_down
+from sensorium.worlds.world import ArrayLike, Envs, check_mask, env_index
 
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _FLUID = ("opt.density", "opt.viscosity", "opt.wind")
-"""Options whose forces the engine leaves out altogether where they are zero in the model."""
+"""Options whose forces the engine skips if they are zero in the model."""
 
 # the full physics state, in the order of MuJoCo's mjSTATE_INTEGRATION
 _STATE = (
@@ -58,30 +60,27 @@ _STATE = (
 )
 
 
-@wp.kernel(enable_backward=False)
-def _count_down(left: wp.array(dtype=int)):
-    """One substep less to do."""
-    left[0] = left[0] - 1
-
-
 class WarpWorld:
-    """B envs on a CUDA device. See :class:`sensorium.worlds.World` for the contract.
+    """B envs on a CUDA device; implements :class:`sensorium.worlds.GpuWorld`.
 
-    Tensors are float32. Physics is MuJoCo Warp's: close to MuJoCo's, not the same to the bit, nor from run to run.
+    Tensors are float32. The physics is MuJoCo Warp's: close to MuJoCo's, but not bit-identical to it, nor between runs.
 
     Args:
         model: the compiled model.
-        n_envs: B.
+        n_envs: B, the number of envs.
         substeps: physics steps in one step.
-        exact_sensing: bring positions and velocities up to date after each step.
+        exact_sensing: update positions and velocities to time t after each step.
         device: a CUDA device, "cuda" or "cuda:1".
         nconmax: contacts to allocate per env; None chooses from the model.
         njmax: constraint rows to allocate per env; None chooses from the model.
+
+    Raises:
+        DeviceError: the device does not exist, its driver is too old, or its memory is too small.
+        ModelError: MuJoCo Warp does not support the model.
     """
 
     is_gpu = True
     can_retrace = False
-    before: np.ndarray | None = None
 
     def __init__(
         self,
@@ -101,6 +100,7 @@ class WarpWorld:
         self.changes = Changes(n_envs)
         self.lights: tuple[Light, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
+        self.before: np.ndarray | None = None
         self.step_count = 0
         self._exact = exact_sensing
         self._dt = model.opt.timestep * substeps
@@ -113,14 +113,14 @@ class WarpWorld:
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
         self._graphs: dict[str, Graph] = {}
         self._bound: dict[str, torch.Tensor] = {}
-        # What is allocated in a capture must stay the graphs' own. torch's graph sees to that only until the engine's
+        # Memory allocated in a capture must belong to the graphs. torch's graph ensures that only until the engine's
         # first conditional node, where Warp ends one capture and begins another.
         self._pool = torch.cuda.MemPool()
         try:
             with self._stream():
                 self._allocate(model)
-                for body in (lambda: self._restart_body(True), lambda: self._restart_body(False)):
-                    body()  # compiles the kernels
+                self._restart_body(True)  # compiles the kernels
+                self._restart_body(False)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -134,7 +134,7 @@ class WarpWorld:
             raise ModelError(f"MuJoCo Warp cannot run this model: {error}; use device='cpu'") from error
         self.m.opt.warn_overflow = False
         self.d = mjw.make_data(model, nworld=self.n_envs, nconmax=self.nconmax, njmax=self.njmax)
-        # sensor data by columns, so that the sensor kernels read neighbouring envs from neighbouring addresses
+        # sensor data by columns: the sensor kernels then read neighbouring envs from neighbouring addresses
         self.sensed = torch.zeros(max(model.nsensordata, 1), self.n_envs, device=self.device)
         if model.nsensordata:
             self.d.sensordata = wp.from_torch(self.sensed.T, dtype=wp.float32)
@@ -143,7 +143,7 @@ class WarpWorld:
         self._always = wp.ones(1, dtype=int)
         room = {"nconmax": self.nconmax, "njmax": self.njmax}
         self._watch = Watch(self.m, self.d, self._dt, room)
-        self._told, self.steps = self._watch.told, self._watch.steps
+        self._status, self.steps = self._watch.status, self._watch.steps
         self._mask_wp = wp.from_torch(self.mask)
 
     # -- graphs -------------------------------------------------------------------------------------------------------
@@ -154,22 +154,26 @@ class WarpWorld:
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
     ) -> None:
-        """Have ``on_step()`` and then ``after_step()`` run after the physics of every step, and ``on_restart(mask)``
-        when envs are restarted.
+        """Run callbacks in the graphs.
 
-        All are captured in the graphs, so they must launch the same kernels each time and look at no value. What might
-        fail to be captured belongs into ``after_step``: torch does not survive a failure within a conditional node.
+        The graphs capture them, so they must launch the same kernels each time and read no value from the device.
+
+        Args:
+            on_step: runs after the physics of every step.
+            after_step: runs after ``on_step``, outside conditional nodes. Launches whose capture may fail belong here:
+                torch does not recover from a failure within a conditional node.
+            on_restart: runs after envs were restarted; takes their mask, (B,) bool.
         """
         self._on_step, self._after_step, self._on_restart = on_step, after_step, on_restart
         self._graphs.clear()
 
     def run(self, body: Callable[[], None]) -> None:
-        """Run ``body`` outside any graph, on the stream that torch uses now."""
+        """Run ``body`` outside any graph, on the stream that torch currently uses."""
         with self._stream():
             body()
 
     def capture(self) -> None:
-        """Capture all graphs now, rather than at first use."""
+        """Capture all graphs now rather than at first use."""
         for name in ("step", "reset", "forward"):
             self._graph(name)
 
@@ -193,31 +197,31 @@ class WarpWorld:
     # -- what the graphs hold -----------------------------------------------------------------------------------------
 
     def _step_body(self) -> None:
-        # in a conditional node, which the device unfolds: the host then launches two nodes instead of a hundred
+        # in a conditional node, which the device expands: the host then launches two nodes instead of a hundred
         wp.capture_if(self._always, self._whole_body)
         self._after_step()
 
     def _whole_body(self) -> None:
         if self.substeps > 1:
-            # a loop on the device, so that launching does not take longer with every substep
+            # a loop on the device: the time to launch does not grow with the number of substeps
             self._left.fill_(self.substeps - 1)
             wp.capture_while(self._left, self._substep_body)
         mjw.step(self.m, self.d)
-        self._watch.look()  # before sensors see what diverged
+        self._watch.check_step()  # before the sensors, which must not read envs that diverged
         if self._exact:
             self._velocity_stage()
         self._on_step()
 
     def _substep_body(self) -> None:
-        """A substep that is not the last one; nobody would see the samples of its sensors."""
+        """Make a substep that is not the last one, without sensors: their values could not be read."""
         flags = self.m.opt.disableflags
         self.m.opt.disableflags = flags | _SENSOR
         mjw.step(self.m, self.d)
         self.m.opt.disableflags = flags
-        wp.launch(_count_down, dim=1, inputs=[self._left])
+        wp.launch(count_down, dim=1, inputs=[self._left])
 
     def _velocity_stage(self) -> None:
-        """Positions, velocities and their sensors at the new state; accelerations and forces stay those that acted."""
+        """Compute positions, velocities and their sensors at the new state; accelerations and forces do not change."""
         mjw.fwd_kinematics(self.m, self.d)
         mjw.transmission(self.m, self.d)
         mjw.fwd_velocity(self.m, self.d)
@@ -245,9 +249,9 @@ class WarpWorld:
             array = getattr(self.d, field, None)
             if not isinstance(array, wp.array):
                 names = [name for name, value in vars(self.d).items() if isinstance(value, wp.array)]
-                raise OptionError(f"the engine has no field {field!r}{did_you_mean(field, names)}")
+                raise OptionError(f"bind: the GPU engine has no field {field!r}{did_you_mean(field, names)}")
             tensor = wp.to_torch(array)
-            self._bound[field] = tensor.flatten(-2) if array.dtype is wp.mat33 else tensor  # 9 numbers, as in MuJoCo
+            self._bound[field] = tensor.flatten(-2) if array.dtype is wp.mat33 else tensor  # (9,), as in MuJoCo
         return self._bound[field]
 
     def expand(self, field: str) -> torch.Tensor:
@@ -255,10 +259,10 @@ class WarpWorld:
         name = field.removeprefix("opt.")
         many = fields_per_env(owner)
         if field == "opt.timestep":
-            raise OptionError("opt.timestep cannot differ per env on a GPU, where all envs step together")
+            raise OptionError("expand: opt.timestep cannot differ per env on a GPU, where all envs step together")
         if name not in many:
             raise OptionError(
-                f"the GPU engine has no model field {field!r} that can differ per env{did_you_mean(name, many)}"
+                f"expand: the GPU engine has no model field {field!r} that can differ per env{did_you_mean(name, many)}"
             )
         array = getattr(owner, name)
         if field not in self.expanded and array.shape[0] != self.n_envs:
@@ -271,13 +275,13 @@ class WarpWorld:
             self._graphs.clear()
         values = wp.to_torch(array)
         shape = np.shape(getattr(self.model.opt if owner is self.m.opt else self.model, name, values[0]))
-        fits = values.numel() == self.n_envs * math.prod(shape)  # a matrix is 9 numbers there
+        fits = values.numel() == self.n_envs * math.prod(shape)  # Warp has matrices where MuJoCo has 9 numbers
         self.expanded[field] = values.view(self.n_envs, *shape) if fits else values
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
         if self.expanded:
-            for field in ("eq_data", *DERIVED):  # else they would be those of one env in all
+            for field in ("eq_data", *DERIVED):  # otherwise all envs would share the values of one
                 self.expand(field)
         self.run(lambda: mjw.set_const(self.m, self.d))
 
@@ -292,15 +296,12 @@ class WarpWorld:
             self.changes.mark()
         else:
             self.changes.write()
-        return self._watch.report() if self._told[0] else {}
-
-    def keep_before(self, keep: bool) -> None:
-        """Do nothing: the substeps of a step are inside one CUDA graph."""
+        return self._watch.report() if self._status[0] else {}
 
     def check(self) -> dict[int, str]:
-        """Wait for the device, and return env -> message of what failed and was not reported yet."""
+        """Wait for the device and return env -> message of the failures that were not reported yet."""
         torch.cuda.synchronize(self.device)
-        return self._watch.report() if self._told[0] else {}
+        return self._watch.report() if self._status[0] else {}
 
     def forward(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
@@ -320,7 +321,7 @@ class WarpWorld:
         return {}
 
     def _select(self, envs: Envs) -> None:
-        """Put ``envs`` into the mask, without looking at them where they are on the device already."""
+        """Write ``envs`` into the mask; a tensor on the device is not read by the host."""
         if envs is None:
             self.mask.fill_(True)
         elif isinstance(envs, torch.Tensor) and envs.device.type != "cpu" and envs.dtype == torch.bool:
@@ -363,34 +364,21 @@ class WarpWorld:
         self.changes.mark(envs)
         return {}
 
-    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
-        points, vectors = (
-            torch.as_tensor(given, device=self.device, dtype=torch.float32) for given in (origins, directions)
-        )
-        shape = torch.broadcast_shapes(points.shape, vectors.shape, (self.n_envs, 1, 3))
-        length = vectors.norm(dim=-1, keepdim=True)  # MuJoCo Warp's triangles want unit directions
-        points, vectors = (tensor.expand(shape).contiguous() for tensor in (points, vectors / length))
-        distance, normal = torch.zeros(shape[:2], device=self.device), torch.zeros(shape, device=self.device)
-        geom = torch.zeros(shape[:2], dtype=torch.int32, device=self.device)
-        exclude = torch.as_tensor(options.pop("bodyexclude", -1), dtype=torch.int32, device=self.device)
-        exclude = exclude.expand(shape[1]).contiguous()
-        group, static = options.pop("geomgroup", None), bool(options.pop("flg_static", True))
-        groups = vec6(*([-1] * 6 if group is None else [int(g) for g in group]))
-        asked = options.pop("normal", False)
-        if options:
-            raise OptionError(f"rays(): there is no option {next(iter(options))!r} on the GPU")
+    def hold(self, envs: Envs) -> NoReturn:
+        raise OptionError(f"hold needs the CPU engine: on {self.device} all envs step together")
 
-        def cast() -> None:
-            inputs = [wp.from_torch(tensor, dtype=wp.vec3) for tensor in (points, vectors)]
-            outputs = [wp.from_torch(distance), wp.from_torch(geom), wp.from_torch(normal, dtype=wp.vec3)]
-            mjw.rays(self.m, self.d, *inputs, groups, static, wp.from_torch(exclude), *outputs)
+    def keep_before(self, keep: bool) -> None:
+        pass
 
-        self.run(cast)
-        distance = torch.where(distance < 0, distance, distance / length[..., 0])
-        return (distance, geom, normal) if asked else (distance, geom)
+    def retrace(self, before: np.ndarray | None, after: np.ndarray) -> NoReturn:
+        raise OptionError("retrace needs the CPU engine: on a GPU, set_state() sets the recorded states")
+
+    def rays(self, origins: ArrayLike, directions: ArrayLike, **options: object) -> tuple[torch.Tensor, ...]:
+        with self._stream():
+            return warp_rays.query(self.m, self.d, self.device, origins, directions, **options)
 
     def cast(self, rays: RayBatch, envs: torch.Tensor) -> None:
-        """Cast rays in the envs of a mask (B,), by the geoms as they are now. Can be captured after its first call."""
+        """Cast rays in the envs of a mask (B,) against the current geometry. Can be captured after its first call."""
         warp_rays.cast(self.m, self._meshes, self.d.geom_xpos, self.d.geom_xmat, rays, envs)
 
     @cached_property
@@ -398,30 +386,11 @@ class WarpWorld:
         return warp_rays.MeshTrees(self.model, self._wp_device)
 
     def close(self) -> None:
-        """Drop graphs and tensors."""
+        """Free graphs and tensors."""
         self._graphs.clear()
         self._bound.clear()
         self._on_step = self._after_step = self._on_restart = _nothing
 
 
-def _nothing(*_: Any) -> None:
-    """What runs in a graph while nobody is attached."""
-
-
-def check_cuda(device: str) -> torch.device:
-    """The CUDA device of that name, or a DeviceError that says what to change."""
-    found = torch.device(device)
-    index = torch.cuda.current_device() if found.index is None else found.index
-    if index >= torch.cuda.device_count():
-        raise DeviceError(f"device={device!r} does not exist: there are {torch.cuda.device_count()} CUDA devices")
-    if wp.get_cuda_device_count() == 0:
-        raise DeviceError(
-            f"device={device!r}: torch finds a GPU, but Warp finds none; install a build of warp-lang with CUDA, or "
-            "build with device='cpu'"
-        )
-    if not wp.is_conditional_graph_supported():
-        raise DeviceError(
-            f"device={device!r}: the NVIDIA driver is too old (it supports CUDA {wp.get_cuda_driver_version()}); "
-            "install one for CUDA 12.4 or newer, or build with device='cpu'"
-        )
-    return torch.device("cuda", index)
+def _nothing(*_: object) -> None:
+    """Default callback of :meth:`WarpWorld.attach`."""

@@ -1,12 +1,13 @@
-"""The World protocol: what the layers above need of a physics engine, and nothing more."""
+"""The ``World`` protocol: what the layers above need from a physics engine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import mujoco
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sensorium.errors import OptionError
@@ -17,108 +18,168 @@ if TYPE_CHECKING:
     from sensorium.worlds.changes import Changes
     from sensorium.worlds.lights import Light
 
-Envs = torch.Tensor | np.ndarray | Sequence[int] | int | None
-"""Which envs a call is about: ids, a boolean mask of shape (B,), one id, or None for all."""
+Envs: TypeAlias = torch.Tensor | np.ndarray | Sequence[int] | int | None
+"""A choice of envs: ids, a boolean mask of shape (B,), one id, or None for all."""
+ArrayLike: TypeAlias = torch.Tensor | npt.ArrayLike
+"""Numbers: a tensor, an array, nested sequences, or one number."""
 
 
 class World(Protocol):
-    """B copies of one compiled model, stepped in lockstep.
+    """B copies of one compiled model, stepped together.
 
-    ``bind`` gives live tensors: their content changes with every call, their address never does.
+    :meth:`bind` returns live tensors: their content changes with every call, their address never does. Methods that
+    return ``dict[int, str]`` return env -> message of the envs whose physics failed in that call.
     """
 
     model: mujoco.MjModel
     n_envs: int
     device: torch.device
     substeps: int
+    """Physics steps in one step."""
     is_gpu: bool
-    """Whether this is the GPU engine: sensing then runs inside its CUDA graphs (``attach``), not after its calls."""
+    """Whether this is the GPU engine. Its CUDA graphs then run the sensors (:class:`GpuWorld`); on the CPU the scene
+    runs them after each call."""
+    can_retrace: bool
+    """Whether :meth:`retrace` reproduces a recorded step, and :attr:`before` is available for recording."""
+    before: np.ndarray | None
+    """States (B, n_state) before the last substep of the last step; None unless :meth:`keep_before` asked for them."""
     changes: Changes
     """Which envs changed, and when."""
     step_count: int
-    """Steps since the world began."""
+    """Steps since the world was created."""
     lights: tuple[Light, ...]
-    """What ``scene.add_light`` added, which the model has as lights too."""
+    """The lights that ``scene.add_light`` added. The model has them too."""
     expanded: dict[str, torch.Tensor]
     """Model field -> what :meth:`expand` gave for it."""
-    can_retrace: bool
-    """Whether a recorded step can be reproduced, and :attr:`before` is available for recording."""
-    before: np.ndarray | None
-    """Physics states before the last substep of the last step, (B, n_state), while :meth:`keep_before` is on. Always
-    None on the GPU backend."""
 
     @property
     def time(self) -> torch.Tensor:
-        """Simulated seconds since each env's reset, (B,)."""
+        """Simulated seconds since the last reset of each env, (B,)."""
         ...
 
     def bind(self, field: str) -> torch.Tensor:
-        """A live (B, ...) tensor over an MjData field."""
+        """Return a live (B, ...) tensor of an MjData field."""
         ...
 
     def expand(self, field: str) -> torch.Tensor:
-        """A live (B, ...) tensor of per-env values of an MjModel field, for randomisation."""
+        """Return a live (B, ...) tensor of an MjModel field with its own values per env, for randomisation."""
         ...
 
     def update_constants(self, envs: Envs = None) -> None:
-        """Recompute what the engine derives from expanded fields (inverse weights and the like)."""
+        """Recompute the constants that the engine derives from expanded fields, such as inverse weights."""
         ...
 
     def step(self) -> dict[int, str]:
-        """Advance every healthy env by ``substeps`` physics steps; return env -> message of those that failed now."""
+        """Advance every env that has not failed by ``substeps`` physics steps."""
         ...
 
     def forward(self, envs: Envs = None) -> dict[int, str]:
-        """Recompute everything derived from the state; env -> message of those that failed."""
+        """Recompute everything that is derived from the state."""
         ...
 
     def settle(self) -> None:
-        """Bring poses up to date in the envs whose positions were written since, and leave the physics as it is."""
+        """Update the poses of envs whose positions were written since the last step. The physics state is unchanged."""
         ...
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
-        """Put envs back to the model's initial state, and recompute what is derived from it; likewise."""
+        """Set envs to the initial state of the model and recompute what is derived from it."""
+        ...
+
+    def hold(self, envs: Envs) -> None:
+        """Stop stepping envs until ``reset``, ``forward`` or ``set_state`` names them.
+
+        Raises:
+            OptionError: the engine steps all envs together.
+        """
         ...
 
     def get_state(self) -> torch.Tensor:
-        """A copy of the full physics state, (B, n_state)."""
+        """Return a copy of the full physics state, (B, n_state)."""
         ...
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
-        """Set the full physics state of envs, and recompute what is derived from it; likewise."""
+        """Set the full physics state of envs, (n envs, n_state), and recompute what is derived from it."""
         ...
 
     def keep_before(self, keep: bool) -> None:
-        """Store the states before the last substep of each step in :attr:`before`. The GPU backend ignores this."""
+        """Start or stop keeping :attr:`before`. Does nothing unless :attr:`can_retrace`."""
         ...
 
-    def rays(self, origins: Any, directions: Any, **options: Any) -> tuple[torch.Tensor, ...]:
-        """Cast rays in every env: distances (B, n) in lengths of ``directions`` (-1: no hit), and geom ids; with
-        ``normal=True``, where the engine has them, also the normals of the surfaces (B, n, 3)."""
+    def retrace(self, before: np.ndarray | None, after: np.ndarray) -> None:
+        """Reproduce a recorded step. Only if :attr:`can_retrace`.
+
+        Args:
+            before: the recorded :attr:`before` of that step. Without it, everything follows from ``after`` alone, as
+                after :meth:`set_state`.
+            after: the states after the step, (B, n_state).
+
+        Raises:
+            OptionError: the engine cannot retrace.
+        """
+        ...
+
+    def rays(self, origins: ArrayLike, directions: ArrayLike, **options: object) -> tuple[torch.Tensor, ...]:
+        """Cast rays in every env.
+
+        Args:
+            origins: (n, 3) or (B, n, 3) m, world frame.
+            directions: (n, 3) or (B, n, 3), world frame.
+            **options: ``bodyexclude``, ``geomgroup`` and ``flg_static``, as in ``mujoco.mj_ray``; ``normal=True`` to
+                return normals too; on the CPU also ``ids``, the envs to cast in.
+
+        Returns:
+            Distances (B, n) in lengths of ``directions``, -1 without a hit; geom ids (B, n), -1 without a hit; and with
+            ``normal=True``, the surface normals (B, n, 3).
+        """
         ...
 
     def check(self) -> dict[int, str]:
-        """Wait for the device; env -> message of what failed and was not reported yet."""
+        """Wait for the device and return the failures that were not reported yet."""
         ...
 
     def close(self) -> None:
-        """Free the engine's memory and threads."""
+        """Free the memory and threads of the engine."""
         ...
 
 
 class GpuWorld(World, Protocol):
-    """What the GPU engine has besides, for what runs in its CUDA graphs."""
+    """What the GPU engine offers beyond :class:`World`, for sensors that run in its CUDA graphs."""
 
     steps: torch.Tensor
-    """Steps since each env's reset, (B,) int32."""
+    """Steps since the last reset of each env, (B,) int32."""
+    sensed: torch.Tensor
+    """Data of the engine's sensors by columns, (max(nsensordata, 1), B) float32."""
+    mask: torch.Tensor
+    """The envs of the current restart, (B,) bool."""
+
+    def attach(
+        self,
+        on_step: Callable[[], None],
+        after_step: Callable[[], None],
+        on_restart: Callable[[torch.Tensor], None],
+    ) -> None:
+        """Capture callbacks in the graphs: two after the physics of each step, and one that takes :attr:`mask`."""
+        ...
+
+    def run(self, body: Callable[[], None]) -> None:
+        """Run ``body`` outside any graph, on the stream that torch currently uses."""
+        ...
+
+    def capture(self) -> None:
+        """Capture all graphs now rather than at first use."""
+        ...
 
     def cast(self, rays: RayBatch, envs: torch.Tensor) -> None:
-        """Cast rays in the envs of a mask (B,), against all geometry as it is now; launches only, looks at nothing."""
+        """Cast rays in the envs of a mask (B,) against the current geometry. Only launches kernels; never waits."""
         ...
 
 
 def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
-    """``envs`` as sorted unique int32 ids, or None for all; an OptionError names what is wrong with it."""
+    """Return ``envs`` as sorted unique int32 ids, or None for all.
+
+    Raises:
+        OptionError: ``envs`` is neither integer ids in [0, n_envs) nor a boolean mask of shape (n_envs,).
+    """
     if envs is None:
         return None
     if isinstance(envs, torch.Tensor):
@@ -142,9 +203,13 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
 
 
 def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | None:
-    """``envs`` as an int64 index tensor in the order given, or None for all.
+    """Return ``envs`` as an int64 index tensor in the given order, or None for all.
 
-    Ids on a GPU are taken as they are, for looking at them would wait for it; a mask there is looked at.
+    Ids in a GPU tensor are not validated, since that would synchronise with the GPU. A mask in a GPU tensor is
+    converted to ids, which does synchronise.
+
+    Raises:
+        OptionError: ``envs`` is neither integer ids in [0, n_envs) nor a boolean mask of shape (n_envs,).
     """
     if envs is None:
         return None
@@ -163,7 +228,7 @@ def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | N
 
 
 def check_mask(mask: torch.Tensor, n_envs: int) -> torch.Tensor:
-    """A boolean mask of envs, if its shape is right."""
+    """Return a boolean mask of envs; raise OptionError unless its shape is (n_envs,)."""
     if mask.shape != (n_envs,):
         raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {tuple(mask.shape)}")
     return mask

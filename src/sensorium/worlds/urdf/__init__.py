@@ -1,17 +1,19 @@
-"""URDF models, checked strictly before MuJoCo reads them; ``sn.robots.register_urdf`` is the way in.
+"""Strict loading of URDF models; the public entry point is ``sn.robots.register_urdf``.
+
+A file passes through these modules, in order:
 
 ===================== ================================================================================
-module                what it does with a file, in order
+module                task
 ===================== ================================================================================
-``grammar``           which elements and attributes there may be
-``description``       links, joints and shapes as values
-``inertia``           masses and inertias that a body can have
-``checks``            whether they make one robot
-``meshes``            where mesh files are, and their vertices
-``fitting``           the smallest box or cylinder around a convex hull
-``approximate``       simpler shapes in place of others, and the report of it
-``convert``           MuJoCo's model of it
-``registry``          models by name
+``grammar``           checks elements and attributes
+``description``       converts elements to links, joints and shapes
+``inertia``           checks or repairs masses and inertias
+``checks``            checks that links and joints form one robot
+``meshes``            finds mesh files and reads their vertices
+``fitting``           fits the smallest box or cylinder around a convex hull
+``approximate``       replaces collision shapes by simpler ones; defines the report
+``convert``           creates MuJoCo's model
+``registry``          stores models by name
 ===================== ================================================================================
 """
 

@@ -1,4 +1,4 @@
-"""Boxes or cylinders in place of collision shapes that are slower, and the report of what was done."""
+"""Replacement of collision shapes by boxes or cylinders, and the report of a conversion."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Approximation = Literal["box", "cylinder"]
 
 @dataclass(frozen=True)
 class Replacement:
-    """A collision shape that a simpler one replaces, which holds all of it.
+    """A collision shape that was replaced by a simpler one that encloses it.
 
     Attributes:
-        link: whose shape it is.
-        line: where it stands in the file.
-        shape: what it was: "sphere", "capsule" or "mesh".
-        file: the mesh.
+        link: the link of the shape.
+        line: its line in the file.
+        shape: the original: "sphere", "capsule" or "mesh".
+        file: the file of a mesh.
         by: "box" or "cylinder".
-        size: of the box along x, y, z; of the cylinder radius and length, m.
-        before: volume it had, m³; of a mesh, that of its convex hull, which is what collides.
-        after: volume it has now, m³.
+        size: box: x, y, z; cylinder: radius and length, m.
+        before: volume of the original, m³; for a mesh, that of its convex hull, which is what collides.
+        after: volume of the replacement, m³.
     """
 
     link: str
@@ -41,20 +41,20 @@ class Replacement:
 
     @property
     def error(self) -> float:
-        """By how much the volume is greater, as a part of what it was: 0.1 for 10%."""
+        """Relative increase of the volume: 0.1 for 10%."""
         return self.after / self.before - 1
 
 
 @dataclass(frozen=True)
 class UrdfReport:
-    """What became of a URDF file; print it to see it as a table.
+    """Report of the conversion of a URDF file; ``print(report)`` shows it as a table.
 
     Attributes:
-        name: of the robot, in the file.
+        name: name of the robot in the file.
         replacements: collision shapes that were replaced.
-        velocity_limits: joint -> rad/s or m/s, as the file says; physics does not keep to them.
-        touching: pairs of links that touch at the start, and so never collide with each other.
-        notes: what the file says and the robot does not have.
+        velocity_limits: joint -> limit in the file, rad/s or m/s. The physics does not enforce them.
+        touching: pairs of links that touch in the initial state. Collisions between them are excluded.
+        notes: content of the file that was changed or that the robot does not have.
     """
 
     name: str
@@ -64,12 +64,12 @@ class UrdfReport:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        rows = [("link", "was", "is", "size [mm]", "volume [cm³]", "error")]
+        rows = [("link", "before", "after", "size [mm]", "volume [cm³]", "error")]
         for each in self.replacements:
-            was = each.file.rsplit("/", 1)[-1] if each.file else each.shape
+            before = each.file.rsplit("/", 1)[-1] if each.file else each.shape
             size = " x ".join(f"{1e3 * length:.1f}" for length in each.size)
             volumes = f"{1e6 * each.before:.4g} -> {1e6 * each.after:.4g}"
-            rows.append((each.link, was, each.by, size, volumes, f"{100 * each.error:+.1f}%"))
+            rows.append((each.link, before, each.by, size, volumes, f"{100 * each.error:+.1f}%"))
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         table = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines = [f"URDF {self.name!r}: {len(self.replacements)} collision shapes replaced"]
@@ -81,12 +81,15 @@ class UrdfReport:
 def approximate(
     link: Link, by: Approximation, vertices: Callable[[Shape], np.ndarray]
 ) -> tuple[Link, list[Replacement]]:
-    """A link whose spheres, capsules and meshes collide as boxes or cylinders around them.
+    """Replace the spheres, capsules and meshes among the collision shapes of a link.
 
     Args:
         link: the link.
-        by: what they become.
-        vertices: of a mesh, (n, 3).
+        by: the replacement: "box" or "cylinder".
+        vertices: returns the vertices of a mesh, (n, 3) m.
+
+    Returns:
+        The new link, and the replacements.
 
     Raises:
         ValueError: a mesh is flat.
@@ -110,7 +113,7 @@ def approximate(
 
 
 def _round(shape: Shape, by: Approximation) -> tuple[float, Fit]:
-    """The volume of a sphere or capsule, and what fits around it."""
+    """Return the volume of a sphere or capsule, and the smallest box or cylinder around it."""
     radius, length = (*shape.size, 0.0)[:2]
     whole = length + 2 * radius
     before = math.pi * radius**2 * length + 4 / 3 * math.pi * radius**3
@@ -120,7 +123,7 @@ def _round(shape: Shape, by: Approximation) -> tuple[float, Fit]:
 
 
 def rotation(rpy: tuple[float, ...]) -> np.ndarray:
-    """The rotation of roll, pitch, yaw about fixed axes, (3, 3)."""
+    """Return the rotation matrix (3, 3) of roll, pitch, yaw in rad about fixed axes."""
     (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
     about_x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     about_y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
@@ -129,9 +132,9 @@ def rotation(rpy: tuple[float, ...]) -> np.ndarray:
 
 
 def roll_pitch_yaw(turn: np.ndarray) -> tuple[float, float, float]:
-    """Roll, pitch, yaw of a rotation."""
+    """Return roll, pitch, yaw in rad of a rotation matrix (3, 3)."""
     cos = math.hypot(turn[0, 0], turn[1, 0])
     pitch = math.atan2(-turn[2, 0], cos)
-    if cos < 1e-9:  # straight up or down: only the sum or difference of the others is known
+    if cos < 1e-9:  # gimbal lock: only the sum or difference of roll and yaw is defined
         return math.atan2(-turn[1, 2], turn[1, 1]), pitch, 0.0
     return math.atan2(turn[2, 1], turn[2, 2]), pitch, math.atan2(turn[1, 0], turn[0, 0])

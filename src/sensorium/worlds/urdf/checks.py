@@ -1,4 +1,4 @@
-"""Whether what a URDF file says makes one robot that can move."""
+"""Checks that the links and joints of a URDF file form one robot that can move."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sensorium.worlds.markup import Node, Problems
 from sensorium.worlds.urdf.description import JOINTS, SINGLE, Description, Joint
 
 WORLD = "world"
-"""The link that stands for the world where it is the root."""
+"""Name of a root link that stands for the world."""
 
 
 def check_robot(robot: Description, problems: Problems, free: bool) -> None:
-    """Note all that is wrong with the robot as a whole, and with its joints.
+    """Add the problems of a robot as a whole and of its joints.
 
     Args:
-        robot: what the file says, with inertias settled.
-        problems: where it is noted.
-        free: whether its root link moves freely, and so must weigh something.
+        robot: the content of the file, with checked inertias.
+        problems: where problems are added.
+        free: whether the root link moves freely, and so needs a mass.
     """
     if not robot.links:
         problems.add(robot.root, f"robot {robot.name!r} has no links")
@@ -37,7 +37,7 @@ def check_robot(robot: Description, problems: Problems, free: bool) -> None:
 
 
 def roots(robot: Description) -> list[str]:
-    """Links that are no joint's child."""
+    """Return the links that are not the child of a joint."""
     children = {joint.child for joint in robot.joints}
     return [link.name for link in robot.links if link.name not in children]
 
@@ -46,12 +46,12 @@ def _unique(what: str, named: Iterable[tuple[str, Node]], problems: Problems) ->
     seen: dict[str, int] = {}
     for name, node in named:
         if name in seen:
-            problems.add(node, f"there is a {what} named {name!r} already, at line {seen[name]}")
+            problems.add(node, f"{what} {name!r} already exists, at line {seen[name]}")
         seen.setdefault(name, node.line)
 
 
 def _check_tree(robot: Description, problems: Problems) -> bool:
-    """Whether the links make one tree."""
+    """Return whether the links form one tree."""
     before = len(problems)
     names = [link.name for link in robot.links]
     parents: dict[str, Joint] = {}
@@ -63,7 +63,7 @@ def _check_tree(robot: Description, problems: Problems) -> bool:
                 problems.add(node, f"joint {joint.name!r}: its {role} link {link!r} does not exist{hint}")
         if joint.child in parents:
             other = parents[joint.child].name
-            problems.add(joint.node, f"joint {joint.name!r}: link {joint.child!r} is the child of {other!r} already")
+            problems.add(joint.node, f"joint {joint.name!r}: link {joint.child!r} is already the child of {other!r}")
         parents[joint.child] = joint
     if len(problems) > before:
         return False
@@ -71,19 +71,19 @@ def _check_tree(robot: Description, problems: Problems) -> bool:
     tops = roots(robot)
     for extra in tops[1:]:
         problems.add(
-            nodes[extra], f"there are {len(tops)} root links, {shorten(tops)}: join them, a robot has one root"
+            nodes[extra], f"there are {len(tops)} root links, {shorten(tops)}: join them, since a robot has one root"
         )
     for name in _in_cycles(names, {child: joint.parent for child, joint in parents.items()}):
         problems.add(
             nodes[name], f"link {name!r} is in a cycle: it is its own ancestor, by joint {parents[name].name!r}"
         )
     if WORLD in names and WORLD not in tops:
-        problems.add(nodes[WORLD], "a link named 'world' must be the root, for it stands for the world")
+        problems.add(nodes[WORLD], "a link named 'world' must be the root, since it stands for the world")
     return len(problems) == before
 
 
 def _in_cycles(names: list[str], above: dict[str, str]) -> list[str]:
-    """Those that meet themselves on the way up."""
+    """Return the names that are their own ancestors."""
     found: list[str] = []
     done: set[str] = set()
     for name in names:
@@ -108,11 +108,11 @@ def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
     if joint.type == "floating" and joint.parent != WORLD:
         problems.add(
             joint.node,
-            f"{named}: a floating joint must join a link to the root link 'world'. For a free base, leave it out and "
+            f"{named}: a floating joint must join a link to the root link 'world'. For a free base, remove it and "
             "give free=True",
         )
     if joint.type in SINGLE and np.linalg.norm(joint.axis) < 1e-6:
-        problems.add(joint.node.first("axis") or joint.node, f"{named}: its axis must not be zero")
+        problems.add(joint.node.first("axis") or joint.node, f"{named}: axis must not be zero")
     for what, value in (("damping", joint.damping), ("friction", joint.friction)):
         if value < 0:
             problems.add(
@@ -120,14 +120,14 @@ def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
             )
     if joint.limit is None:
         if joint.type in ("revolute", "prismatic"):
-            other = "; a joint that turns without end is 'continuous'" if joint.type == "revolute" else ""
+            other = "; a revolute joint without limits is 'continuous'" if joint.type == "revolute" else ""
             problems.add(joint.node, f"{named}: a {joint.type} joint needs <limit>{other}")
         return
     for what, value in (("effort", joint.effort), ("velocity", joint.velocity)):
         if value < 0:
             problems.add(joint.limit, f"{named}: {what} must not be negative, got {value}")
     if joint.type in ("revolute", "prismatic") and joint.lower >= joint.upper:
-        fix = "; one that cannot move is 'fixed'" if joint.lower == joint.upper else ""
+        fix = "; a joint that cannot move is 'fixed'" if joint.lower == joint.upper else ""
         problems.add(
             joint.limit, f"{named}: lower must be less than upper, got lower={joint.lower} and upper={joint.upper}{fix}"
         )
@@ -147,14 +147,14 @@ def _check_mimics(robot: Description, problems: Problems) -> None:
             for each in (joint, leader):
                 if each.type in JOINTS and each.type not in SINGLE:
                     problems.add(
-                        joint.mimic.node, f"{named}: {each.name!r} is {each.type}, and takes no part in a mimic"
+                        joint.mimic.node, f"{named}: {each.name!r} is {each.type}; a mimic needs joints with one axis"
                     )
     for name in _in_cycles(list(leaders), leaders):
-        problems.add(joints[name].node, f"joint {name!r} mimics itself, by {leaders[name]!r}")
+        problems.add(joints[name].node, f"joint {name!r} mimics itself through {leaders[name]!r}")
 
 
 def _check_weight(robot: Description, problems: Problems, free: bool) -> None:
-    """Whether everything that moves weighs something, itself or by what is fixed to it."""
+    """Check that every moving link has a mass, itself or through links that are fixed to it."""
     joints = {joint.child: joint for joint in robot.joints}
     weights: Counter[str] = Counter()
     for link in robot.links:
@@ -166,6 +166,6 @@ def _check_weight(robot: Description, problems: Problems, free: bool) -> None:
         if weights.get(link.name) == 0 and link.name != WORLD and (link.name in joints or free):
             problems.add(
                 link.node,
-                f"link {link.name!r} moves, so it needs <inertial> with a mass, or another link that is fixed to it "
-                "and has one",
+                f"link {link.name!r} moves, so it needs <inertial> with a mass, or a link with a mass that is fixed "
+                "to it",
             )

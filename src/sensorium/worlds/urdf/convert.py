@@ -1,4 +1,4 @@
-"""MuJoCo's model of a URDF file that has been checked."""
+"""Conversion of a checked URDF file to a MuJoCo model."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from sensorium.worlds.urdf.approximate import Approximation, Replacement, UrdfRe
 from sensorium.worlds.urdf.checks import WORLD, check_robot, roots
 from sensorium.worlds.urdf.description import SINGLE, Description, Inertial, Link, Shape, describe
 from sensorium.worlds.urdf.grammar import check_grammar
-from sensorium.worlds.urdf.inertia import settle_inertia
+from sensorium.worlds.urdf.inertia import check_inertia
 from sensorium.worlds.urdf.meshes import Meshes, explain
 
 _HIDDEN = 3
-"""The geom group of collision shapes where a link has visual ones: cameras do not see it."""
+"""Geom group of the collision shapes of links with visual shapes. Cameras do not render this group."""
 
 
 @dataclass(frozen=True)
 class UrdfModel:
-    """A URDF file as MuJoCo has it.
+    """A URDF file converted to MuJoCo.
 
     Attributes:
-        xml: the model, MJCF text.
-        assets: mesh files that it needs: name -> content.
-        report: what became of the file.
+        xml: the model as MJCF text.
+        assets: mesh files of the model: name -> content.
+        report: report of the conversion.
     """
 
     xml: str
@@ -40,7 +40,7 @@ class UrdfModel:
     report: UrdfReport
 
     def spec(self) -> mujoco.MjSpec:
-        """The model as a spec of its own."""
+        """Return the model as a new spec."""
         return mujoco.MjSpec.from_string(self.xml, assets=dict(self.assets))
 
 
@@ -51,13 +51,13 @@ def read_urdf(
     approximate: Approximation | None = None,
     visuals: bool = True,
     free: bool = False,
-    mend: bool = False,
+    repair: bool = False,
     ignore: Collection[str] = (),
 ) -> UrdfModel:
-    """Read a URDF file or text, strictly; the arguments are those of ``sn.robots.register_urdf``.
+    """Convert a URDF file or text; the arguments are those of ``sn.robots.register_urdf``.
 
     Raises:
-        ModelError: everything that is wrong with it, each with file and line.
+        ModelError: the file is invalid; the message has file and line of every problem.
     """
     if approximate not in (None, "box", "cylinder"):
         raise OptionError(f"approximate must be 'box', 'cylinder' or None, got {approximate!r}")
@@ -69,16 +69,16 @@ def read_urdf(
     tree = check_grammar(parse(content, source), problems, ignore)
     problems.check()
     robot = describe(tree, problems)
-    mend = mend or robot.compiler.get("balanceinertia") == "true"
-    notes = [f"not shown: the texture {node.attributes['filename']} of line {node.line}" for node in robot.textures]
-    robot = replace(robot, links=[settle_inertia(link, mend, problems, notes) for link in robot.links])
+    repair = repair or robot.compiler.get("balanceinertia") == "true"
+    notes = [f"not rendered: the texture {node.attributes['filename']} of line {node.line}" for node in robot.textures]
+    robot = replace(robot, links=[check_inertia(link, repair, problems, notes) for link in robot.links])
     check_robot(robot, problems, free)
     visuals = visuals and robot.compiler.get("discardvisual") != "true"
     links = robot.links if visuals else [_without_visuals(link) for link in robot.links]
     meshes = Meshes(robot, folder, search)
     for link in links:
         for shape in (each for each in link.visuals if each.kind == "mesh"):
-            meshes.load(shape, problems, ", or leave visual shapes out by visuals=False")
+            meshes.load(shape, problems, ", or remove visual shapes with visuals=False")
         for shape in (each for each in link.collisions if each.kind == "mesh"):
             meshes.load(shape, problems, "")
     problems.check()
@@ -91,10 +91,10 @@ def read_urdf(
     assets = {name: content for name, content in meshes.assets.items() if name in used}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # what MuJoCo warns of while it compiles, no robot should have
+            warnings.simplefilter("error", UserWarning)  # problems that MuJoCo's compiler only warns about
             spec = mujoco.MjSpec.from_string(_text(robot, meshes), assets=dict(assets))
             _finish(spec, robot, free)
-            touching = _part_touching(spec)
+            touching = _exclude_touching(spec)
             model = UrdfModel(spec.to_xml(), assets, _report(robot, replacements, touching, notes))
             model.spec().compile()
     except (ValueError, UserWarning, mujoco.FatalError) as error:
@@ -102,7 +102,7 @@ def read_urdf(
             raise
         explain(links, meshes, problems)
         problems.check()
-        raise ModelError(f"{source}: MuJoCo cannot use this robot: {' '.join(str(error).split())}") from error
+        raise ModelError(f"{source}: MuJoCo cannot compile this robot: {' '.join(str(error).split())}") from error
     return model
 
 
@@ -111,7 +111,7 @@ def _shapes(link: Link) -> list[Shape]:
 
 
 def _without_visuals(link: Link) -> Link:
-    """The link with the colour of its first visual shape on its collision shapes."""
+    """Return the link without visual shapes; its collision shapes get the colour of the first visual shape."""
     colour = next((shape.rgba for shape in link.visuals if shape.rgba is not None), None)
     return replace(link, visuals=[], collisions=[replace(shape, rgba=colour) for shape in link.collisions])
 
@@ -131,11 +131,11 @@ def _approximate(
     return changed, replacements
 
 
-# -- the text that MuJoCo reads ---------------------------------------------------------------------------------------
+# -- URDF text --------------------------------------------------------------------------------------------------------
 
 
 def _text(robot: Description, meshes: Meshes) -> str:
-    """The robot as URDF again: only what was checked, numbers in full, and files by their names in the assets."""
+    """Return the robot as URDF text of the checked content only, with full precision and asset names of files."""
     root = ET.Element("robot", name=robot.name)
     compiler = {"discardvisual": "false", "fusestatic": "false", "strippath": "false"}
     ET.SubElement(ET.SubElement(root, "mujoco"), "compiler", compiler)
@@ -205,13 +205,15 @@ def _write_shape(element: ET.Element, shape: Shape, meshes: Meshes, taken: set[s
         )
 
 
-# -- what URDF cannot say ---------------------------------------------------------------------------------------------
+# -- additions to the spec --------------------------------------------------------------------------------------------
 
 
 def _finish(spec: mujoco.MjSpec, robot: Description, free: bool) -> None:
-    """Add to what MuJoCo has read: tile maps, motors, a free base; and hide collision shapes behind visual ones."""
+    """Add what URDF cannot express (tile maps, motors, a free base), and hide collision shapes behind visual ones."""
     for mesh in spec.meshes:
-        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # no link takes it, and open meshes have no other
+        mesh.inertia = (
+            mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        )  # the inertia of meshes is not used, but open meshes have only this one
     bodies = {body.name: body for body in spec.bodies}
     for link in robot.links:
         body = bodies[link.name]
@@ -227,7 +229,7 @@ def _finish(spec: mujoco.MjSpec, robot: Description, free: bool) -> None:
             name = shape.name or f"{link.name}_tiles{number or ''}"
             shape.tiles.add_to(spec, body, name, shape.pos, quaternion((roll, pitch, yaw)))
         for geom in body.geoms:
-            geom.density = 0  # a link weighs what its <inertial> says, and nothing without one
+            geom.density = 0  # the mass of a link is that of its <inertial>
     for joint in robot.joints:
         if joint.type in SINGLE and joint.mimic is None and joint.effort > 0:
             motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
@@ -241,8 +243,11 @@ def _finish(spec: mujoco.MjSpec, robot: Description, free: bool) -> None:
         bodies[top].add_freejoint(name=next(name for name in ("free", "root_free", f"{top}/free") if name not in names))
 
 
-def _part_touching(spec: mujoco.MjSpec) -> tuple[tuple[str, str], ...]:
-    """Let links that touch at the start, every joint at zero or as near to it as its limits allow, never collide."""
+def _exclude_touching(spec: mujoco.MjSpec) -> tuple[tuple[str, str], ...]:
+    """Exclude collisions between links that touch in the initial state, and return these pairs.
+
+    In the initial state every joint is at zero, or as near to it as its limits allow.
+    """
     model = spec.compile()
     data = mujoco.MjData(model)
     limited = np.flatnonzero(model.jnt_limited)

@@ -1,4 +1,4 @@
-"""What a URDF file says, as values: links, joints and shapes. Lengths in metres, angles in radians."""
+"""The content of a URDF file as links, joints and shapes. Lengths are metres, angles are radians."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sensorium.worlds.tile_map import TileMap
 JOINTS = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 """Types of joints."""
 SINGLE = ("revolute", "continuous", "prismatic")
-"""Those that move by one number."""
+"""Types of joints with one axis."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,18 @@ class Shape:
     size: tuple[float, ...]
     """Box: x, y, z; cylinder and capsule: radius, length without caps; sphere: radius; mesh: its scale."""
     pos: tuple[float, ...]
-    """Its origin in the frame of the link."""
+    """Origin in the frame of the link."""
     rpy: tuple[float, ...]
     """Roll, pitch, yaw about fixed axes of the link."""
     node: Node
-    """The element of its geometry."""
+    """The geometry element."""
     name: str | None = None
     file: str = ""
     """Meshes: the file, as the URDF names it."""
     rgba: tuple[float, ...] | None = None
-    """Visual shapes: colour, where a material gives one."""
+    """Visual shapes: the colour of the material, if it has one."""
     tiles: TileMap | None = None
+    """Tile maps: the map."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Mimic:
-    """A joint follows another: position = multiplier * other + offset."""
+    """A joint that follows another one: position = multiplier * other + offset."""
 
     joint: str
     multiplier: float
@@ -71,7 +72,7 @@ class Mimic:
 
 @dataclass(frozen=True)
 class Joint:
-    """What joins a link to its parent."""
+    """A joint between a link and its parent."""
 
     name: str
     type: str
@@ -93,7 +94,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class Description:
-    """All that a URDF file says of a robot that concerns us."""
+    """The content of a URDF file that is used."""
 
     name: str
     root: Node
@@ -102,11 +103,11 @@ class Description:
     compiler: dict[str, str]
     """Attributes of ``<mujoco><compiler/></mujoco>``."""
     textures: list[Node] = field(default_factory=list)
-    """Textures of materials, which are not shown."""
+    """Textures of materials, which are not rendered."""
 
 
 def describe(root: Node, problems: Problems) -> Description:
-    """The values of a tree that :func:`~sensorium.worlds.urdf.grammar.check_grammar` has found whole."""
+    """Convert a tree that passed :func:`~sensorium.worlds.urdf.grammar.check_grammar`."""
     colours = _materials(root, problems)
     links = [_link(node, colours, problems) for node in root.all("link")]
     joints = [_joint(node, problems) for node in root.all("joint")]
@@ -122,12 +123,12 @@ def describe(root: Node, problems: Problems) -> Description:
 
 
 def _materials(root: Node, problems: Problems) -> dict[str, tuple[float, ...] | None]:
-    """Material -> colour, None for one that has none; those that links define can be used everywhere too."""
+    """Return material -> colour, or None without one. Materials defined in links can be used everywhere too."""
     found: dict[str, tuple[float, ...] | None] = {}
     for node in root.all("material"):
         name = node.attributes["name"]
         if name in found:
-            problems.add(node, f"there is a material named {name!r} already")
+            problems.add(node, f"material {name!r} already exists")
         if node.first("color") is None and node.first("texture") is None:
             problems.add(node, f"material {name!r} needs <color> or <texture>")
         found[name] = _colour(node, problems)
@@ -145,7 +146,7 @@ def _colour(material: Node, problems: Problems) -> tuple[float, ...] | None:
         return None
     rgba = problems.numbers(node, "rgba", 4)
     if min(rgba) < 0 or max(rgba) > 1:
-        problems.add(node, f"rgba of <color> must lie in [0, 1], got {node.attributes['rgba']!r}")
+        problems.add(node, f"rgba of <color> must be in [0, 1], got {node.attributes['rgba']!r}")
     return rgba
 
 
@@ -162,7 +163,7 @@ def _link(node: Node, colours: dict[str, tuple[float, ...] | None], problems: Pr
                 problems.add(material, f"there is no material named {name!r}")
             rgba = _colour(material, problems) if material.children else colours.get(name)
         if shape.tiles is not None:
-            problems.add(shape.node, "<tile_map> is for <collision>; it is seen too")
+            problems.add(shape.node, "<tile_map> belongs in <collision>; it is also rendered there")
         coloured.append(replace(shape, rgba=rgba))
     return Link(
         node.attributes["name"],
@@ -200,14 +201,14 @@ def _shape(node: Node, problems: Problems) -> Shape:
     elif shape.tag == "mesh":
         size = problems.numbers(shape, "scale", 3, (1.0, 1.0, 1.0))
         if 0 in size:
-            problems.add(shape, f"scale of <mesh> must not hold 0, got {shape.attributes['scale']!r}")
+            problems.add(shape, f"scale of <mesh> must not contain 0, got {shape.attributes['scale']!r}")
     else:
         size = problems.numbers(shape, "size", 3) if shape.tag == "box" else (problems.number(shape, "radius"),)
         if shape.tag in ("cylinder", "capsule"):
             size = (*size, problems.number(shape, "length"))
         if min(size) <= 0:
             given = ", ".join(f"{name}={value!r}" for name, value in shape.attributes.items())
-            problems.add(shape, f"<{shape.tag}> must have an extent greater than 0, got {given}")
+            problems.add(shape, f"<{shape.tag}> must have extents > 0, got {given}")
     file = shape.attributes.get("filename", "").strip()
     return Shape(shape.tag, size, *_origin(node, problems), shape, node.attributes.get("name"), file, tiles=tiles)
 

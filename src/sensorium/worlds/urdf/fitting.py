@@ -1,4 +1,4 @@
-"""The smallest box or cylinder around points, over a few orientations that are likely to be good."""
+"""Smallest box or cylinder around points, over a few promising orientations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_FACES = 4
-"""How many of the largest faces of a hull give an orientation to try."""
+_MAX_FACES = 4
+"""Number of the largest faces of a hull whose normals are tried."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A box (size x, y, z) or a cylinder along z (radius, length) at ``center``, its axes the columns of ``turn``."""
+    """A box (size x, y, z) or a cylinder along z (radius, length) at ``center``; ``turn`` has its axes as columns."""
 
     size: tuple[float, ...]
     center: np.ndarray
@@ -22,7 +22,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Hull:
-    """The convex hull of points: its corners (n, 3), its volume, and orientations to try (m, 3, 3)."""
+    """The convex hull of points: corners (n, 3), volume, and directions to try (m, 3)."""
 
     corners: np.ndarray
     volume: float
@@ -30,10 +30,10 @@ class Hull:
 
 
 def convex_hull(points: np.ndarray) -> Hull:
-    """The hull of points (n, 3), and directions in which something may fit well.
+    """Return the convex hull of points (n, 3), with directions along which a shape may fit well.
 
-    Those are the coordinate axes, the principal axes of the solid hull, which do not depend on how its surface is
-    divided into triangles, and the normals of its largest faces.
+    These are the coordinate axes, the principal axes of the solid hull, which do not depend on the triangulation of its
+    surface, and the normals of its largest faces.
 
     Raises:
         ValueError: the points lie in a plane.
@@ -43,7 +43,7 @@ def convex_hull(points: np.ndarray) -> Hull:
     try:
         hull = ConvexHull(points)
     except QhullError as error:
-        raise ValueError("its vertices lie in a plane, or nearly so") from error
+        raise ValueError("its vertices lie in a plane, or nearly in one") from error
     corners = points[hull.vertices]
     triangles = points[hull.simplices]
     return Hull(
@@ -52,7 +52,7 @@ def convex_hull(points: np.ndarray) -> Hull:
 
 
 def _principal(triangles: np.ndarray) -> np.ndarray:
-    """Principal axes of a solid, (3, 3), one a row, from the tetrahedra between its surface and a point inside."""
+    """Return the principal axes of a solid, one per row (3, 3), from tetrahedra between its surface and its inside."""
     inside = triangles.mean((0, 1))
     legs = triangles - inside
     weights = np.abs(np.linalg.det(legs))
@@ -65,19 +65,22 @@ def _principal(triangles: np.ndarray) -> np.ndarray:
 
 
 def _faces(hull: object, triangles: np.ndarray) -> np.ndarray:
-    """Normals of the largest faces, (n, 3): triangles of one plane are one face, and opposite faces one direction."""
+    """Return the normals of the largest faces, (n, 3).
+
+    Triangles in one plane count as one face, and opposite faces as one direction.
+    """
     normals = hull.equations[:, :3]  # type: ignore[attr-defined]
     areas = np.linalg.norm(np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]), axis=1)
     found: list[np.ndarray] = []
-    while len(found) < _FACES and areas.max() > 0:
-        alike = np.abs(normals @ normals.T[:, areas.argmax()]) > 1 - 1e-6
+    while len(found) < _MAX_FACES and areas.max() > 0:
+        parallel = np.abs(normals @ normals.T[:, areas.argmax()]) > 1 - 1e-6
         found.append(normals[areas.argmax()])
-        areas = np.where(alike, 0, areas)
+        areas = np.where(parallel, 0, areas)
     return np.array(found)
 
 
 def fit_box(hull: Hull) -> Fit:
-    """The smallest box over all directions: along each, the rectangle of least area around what is seen from there."""
+    """Return the smallest box over all directions: for each, the smallest rectangle around the projected points."""
     best: Fit | None = None
     for axis in hull.axes:
         frame = _frame(axis)
@@ -94,7 +97,7 @@ def fit_box(hull: Hull) -> Fit:
 
 
 def fit_cylinder(hull: Hull) -> Fit:
-    """The smallest cylinder over all directions: along each, the smallest circle around what is seen from there."""
+    """Return the smallest cylinder over all directions: for each, the smallest circle around the projected points."""
     best: Fit | None = None
     for axis in hull.axes:
         turn = _frame(axis)
@@ -109,7 +112,7 @@ def fit_cylinder(hull: Hull) -> Fit:
 
 
 def _frame(axis: np.ndarray) -> np.ndarray:
-    """A rotation whose third column is the axis; for a coordinate axis, the others are coordinate axes too."""
+    """Return a rotation matrix whose third column is ``axis``; for a coordinate axis, all columns are such axes."""
     axis = axis / np.linalg.norm(axis)
     first = np.roll(np.eye(3)[np.abs(axis).argmax()], 1)
     first = first - axis * (first @ axis)
@@ -123,12 +126,12 @@ def _about_z(angle: float) -> np.ndarray:
 
 
 def _rectangle(points: np.ndarray) -> float:
-    """The angle of the smallest rectangle around points (n, 2): one of its sides lies on a side of their hull."""
+    """Return the angle of the smallest rectangle around points (n, 2); it shares a side with their hull."""
     from scipy.spatial import ConvexHull, QhullError
 
     try:
         ring = points[ConvexHull(points).vertices]
-    except QhullError:  # seen from its edge
+    except QhullError:  # all points lie on a line
         return 0.0
     edges = np.roll(ring, -1, 0) - ring
     angles = np.append(np.arctan2(edges[:, 1], edges[:, 0]), 0.0)
@@ -141,12 +144,12 @@ def _rectangle(points: np.ndarray) -> float:
 
 
 def enclosing_circle(points: np.ndarray) -> tuple[np.ndarray, float]:
-    """Centre (2,) and radius of the smallest circle around points (n, 2).
+    """Return centre (2,) and radius of the smallest circle around points (n, 2).
 
-    Points enter one by one; one that lies outside is on the border of the circle around it and those before it, so the
-    circle is made again, with it and then with one or two more on its border.
+    Points are added one by one. A point outside the current circle lies on the border of the new one. The circle is
+    then computed again with that point, and with one or two more, on its border.
     """
-    points = np.random.default_rng(0).permutation(points)  # which makes the expected time linear
+    points = np.random.default_rng(0).permutation(points)  # the expected time is then linear
     slack = 1e-12 * float(np.abs(points).max() + 1)
     center, radius = points[0], 0.0
     for i in range(1, len(points)):
@@ -170,7 +173,7 @@ def _between(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _through(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, float]:
-    """The circle through three points; through the two farthest ones where they lie on a line."""
+    """Return the circle through three points; if they lie on a line, through the two farthest ones."""
     system = 2 * np.array([b - a, c - a])
     if abs(np.linalg.det(system)) < 1e-18:
         return max((_between(a, b), _between(b, c), _between(a, c)), key=lambda circle: circle[1])

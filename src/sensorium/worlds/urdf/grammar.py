@@ -1,4 +1,4 @@
-"""Which elements and attributes a URDF file may have."""
+"""Check of the elements and attributes of a URDF file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sensorium.worlds.markup import Node, Problems
 
 @dataclass(frozen=True)
 class _Element:
-    """What an element may hold. A child's number of times is (least, most), most None for any."""
+    """Attributes that an element needs and accepts, and its children as (tag, min count, max count or None)."""
 
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
@@ -84,21 +84,21 @@ _GRAMMAR = {
     "compiler": _Element(takes=("meshdir", "strippath", "balanceinertia", "discardvisual", "fusestatic", "angle")),
 }
 _OTHERS = {"gazebo", "transmission", "sensor", "ros2_control"}
-"""What is for other programs: passed over, whatever it holds."""
+"""Elements of other programs, which are ignored with all their content."""
 _READ_ELSEWHERE = _OTHERS | {"tile_map"}
 
 
 def check_grammar(root: Node, problems: Problems, ignore: Collection[str] = ()) -> Node:
-    """Note every element and attribute that does not belong, or is missing; return the tree without what is ignored.
+    """Add a problem for every unknown or missing element and attribute; return the tree without ignored ones.
 
     Args:
-        root: the document's root.
-        problems: where they are noted.
-        ignore: what to pass over though URDF does not have it: elements ("contact", "collision/material") and
+        root: the root of the document.
+        problems: where problems are added.
+        ignore: names that URDF does not have but that are ignored: elements ("contact", "collision/material") and
             attributes ("limit@current").
     """
     if root.tag != "robot":
-        problems.add(root, f"the root of a URDF file is <robot>, not <{root.tag}>")
+        problems.add(root, f"the root of a URDF file must be <robot>, got <{root.tag}>")
         return root
     return _check(root, problems, frozenset(ignore))
 
@@ -113,7 +113,7 @@ def _check(node: Node, problems: Problems, ignore: frozenset[str]) -> Node:
         elif f"{node.tag}@{name}" not in ignore and not name.startswith("xmlns"):
             hint = did_you_mean(name, known) or f"; it has {shorten(known)}"
             problems.add(
-                node, f"<{node.tag}> has no attribute {name!r}{hint}. To pass over it: ignore=['{node.tag}@{name}']"
+                node, f"<{node.tag}> has no attribute {name!r}{hint}. To ignore it: ignore=['{node.tag}@{name}']"
             )
     for name in element.needs:
         if not attributes.get(name, "").strip() and not (node.tag == "material" and name in attributes):
@@ -129,12 +129,12 @@ def _check(node: Node, problems: Problems, ignore: frozenset[str]) -> Node:
             children.append(child)
         else:
             children.append(_check(child, problems, ignore))
-    for tag, least, most in element.children:
+    for tag, min_count, max_count in element.children:
         found = [child for child in children if child.tag == tag]
-        if len(found) < least:
+        if len(found) < min_count:
             problems.add(node, f"<{node.tag}> needs <{tag}>")
-        elif most is not None and len(found) > most:
-            problems.add(found[most], f"<{node.tag}> has more than one <{tag}>")
+        elif max_count is not None and len(found) > max_count:
+            problems.add(found[max_count], f"<{node.tag}> has more than one <{tag}>")
     if node.tag == "geometry" and len(children) != 1:
         problems.add(node, f"<geometry> needs one of {', '.join(f'<{tag}>' for tag in tags)}; it has {len(children)}")
     return replace(node, attributes=attributes, children=children)
@@ -144,4 +144,4 @@ def _unknown(node: Node, child: Node, tags: list[str]) -> str:
     if child.tag.startswith("xacro:"):
         return f"<{child.tag}>: this is a xacro file; run xacro on it first"
     hint = did_you_mean(child.tag, tags) or f"; it has {shorten(tags)}"
-    return f"<{node.tag}> has no <{child.tag}>{hint}. To pass over it: ignore=['{node.tag}/{child.tag}']"
+    return f"<{node.tag}> has no <{child.tag}>{hint}. To ignore it: ignore=['{node.tag}/{child.tag}']"

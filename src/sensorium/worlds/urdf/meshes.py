@@ -14,16 +14,16 @@ from sensorium.worlds.markup import Problems
 from sensorium.worlds.urdf.description import Description, Link, Shape
 
 FORMATS = (".stl", ".obj", ".msh")
-"""What MuJoCo reads."""
+"""File formats that MuJoCo reads."""
 
 
 class Meshes:
-    """The mesh files that a robot needs, each under a name of its own.
+    """The mesh files of a robot, each under a unique name.
 
     Args:
-        robot: what the URDF says.
-        folder: where the URDF file is; None for text.
-        search: folders in which packages are, or that are packages themselves.
+        robot: the content of the URDF.
+        folder: folder of the URDF file; None for text.
+        search: folders that contain packages, or that are packages themselves.
 
     Attributes:
         assets: name -> content.
@@ -39,11 +39,17 @@ class Meshes:
         self.assets: dict[str, bytes] = {}
 
     def load(self, shape: Shape, problems: Problems, fix: str) -> None:
-        """Find and read the file of a mesh, or note that it cannot be read; ``fix`` is added to what can be done."""
+        """Find and read the file of a mesh, or add a problem.
+
+        Args:
+            shape: the mesh.
+            problems: where problems are added.
+            fix: further advice for a format that is not supported.
+        """
         if Path(shape.file).suffix.lower() not in FORMATS:
             problems.add(
                 shape.node,
-                f"mesh {shape.file!r}: its format is not read; convert it to {', '.join(FORMATS)}{fix}",
+                f"mesh {shape.file!r}: its format is not supported; convert it to {', '.join(FORMATS)}{fix}",
             )
             return
         places = self._places(shape.file)
@@ -54,22 +60,22 @@ class Meshes:
             problems.add(shape.node, f"mesh {shape.file!r} cannot be read: {error}")
             return
         if path is None or content is None:
-            looked = ", ".join(str(place) for place in places[:4]) + (", ..." if len(places) > 4 else "")
-            where = f"looked for {looked}" if places else "there is no folder to look in"
-            problems.add(shape.node, f"mesh {shape.file!r} does not exist; {where}. Give the folder by search=[...]")
+            searched = ", ".join(str(place) for place in places[:4]) + (", ..." if len(places) > 4 else "")
+            where = f"searched {searched}" if places else "there is no folder to search"
+            problems.add(shape.node, f"mesh {shape.file!r} does not exist; {where}. Give its folder with search=[...]")
         elif path not in self._names:
             self._names[path] = self._new_name(path)
             self.assets[self._names[path]] = content
 
     def name(self, shape: Shape) -> str:
-        """The name of a mesh that was loaded."""
+        """Return the asset name of a loaded mesh."""
         return next(self._names[place] for place in self._places(shape.file) if place in self._names)
 
     def vertices(self, shape: Shape) -> np.ndarray:
-        """Vertices of a mesh that was loaded, scaled, in the frame of its file, (n, 3) m.
+        """Return the vertices of a loaded mesh, scaled, in the frame of its file, (n, 3) m.
 
         Raises:
-            ValueError: MuJoCo cannot read it.
+            ValueError: MuJoCo cannot read the mesh.
         """
         model = self.compile(shape, collides=False)
         turn = np.zeros(9)
@@ -77,17 +83,17 @@ class Meshes:
         return model.mesh_vert.astype(np.float64) @ turn.reshape(3, 3).T + model.mesh_pos[0]
 
     def compile(self, shape: Shape, collides: bool) -> mujoco.MjModel:
-        """A model of nothing but a mesh that was loaded, with its hull where it collides."""
+        """Compile a model with one loaded mesh, and with its convex hull if it collides."""
         name, spec = self.name(shape), mujoco.MjSpec()
         mesh = spec.add_mesh(name="mesh", file=name, scale=shape.size)
-        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # which open and flat ones have too
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # defined for open and flat meshes too
         geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname="mesh")
         geom.contype = geom.conaffinity = int(collides)
         spec.assets = {name: self.assets[name]}
         return spec.compile()
 
     def _places(self, file: str) -> list[Path]:
-        """Where a file may be, best first."""
+        """Return the paths where a file may be, in the order in which they are tried."""
         above = [] if self._folder is None else list((self._folder / "file").parents)
         package = re.match(r"(?:package|model):/+([^/]+)/(.+)", file)
         if package is not None:
@@ -111,13 +117,13 @@ class Meshes:
 
 
 def _shared(package: str, inner: str) -> list[Path]:
-    """Where ROS 2 installs a package's files."""
+    """Return the paths where ROS 2 installs a file of a package."""
     prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
     return [Path(prefix, "share", package, inner) for prefix in prefixes if prefix]
 
 
 def explain(links: Sequence[Link], meshes: Meshes, problems: Problems) -> None:
-    """Find the meshes that MuJoCo cannot use, when it has said that it cannot use some."""
+    """Add a problem for every mesh that MuJoCo cannot compile."""
     for link in links:
         for collides, shapes in ((False, link.visuals), (True, link.collisions)):
             for shape in (each for each in shapes if each.kind == "mesh"):

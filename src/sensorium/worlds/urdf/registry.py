@@ -1,4 +1,4 @@
-"""URDF models by name."""
+"""Registry of URDF models by name."""
 
 from __future__ import annotations
 
@@ -12,31 +12,36 @@ from sensorium.worlds.urdf.convert import UrdfModel
 
 @dataclass(frozen=True)
 class Registration:
-    """A model, and the options of the robot that is made of it."""
+    """A model, and the options of its robot."""
 
     model: UrdfModel
     options: Mapping[str, Any]
 
 
-_KNOWN: dict[str, Registration] = {}
+_REGISTRY: dict[str, Registration] = {}
 
 
 def register(name: str, entry: Registration, replace: bool = False) -> None:
-    """Keep a model under a name; the same one again is no error.
+    """Store a model under a name. Registering the same model again has no effect.
+
+    Args:
+        name: the name.
+        entry: the model.
+        replace: whether to replace another model of that name.
 
     Raises:
-        DuplicateNameError: another model has this name, and shall not be replaced.
+        DuplicateNameError: another model has this name.
     """
-    if name in _KNOWN and not replace and _KNOWN[name] != entry:
+    if name in _REGISTRY and not replace and _REGISTRY[name] != entry:
         raise DuplicateNameError(f"another robot is registered as {name!r}; choose another name, or give replace=True")
-    _KNOWN[name] = entry
+    _REGISTRY[name] = entry
 
 
 def find(name: object) -> Registration | None:
-    """What is registered under a name, or None."""
-    return _KNOWN.get(name) if isinstance(name, str) else None
+    """Return the model that is registered under a name, or None."""
+    return _REGISTRY.get(name) if isinstance(name, str) else None
 
 
 def registered() -> list[str]:
-    """The names, in the order in which they were registered."""
-    return list(_KNOWN)
+    """Return the registered names, in the order of their registration."""
+    return list(_REGISTRY)

@@ -1,4 +1,6 @@
-"""``scene.add_module``: parts that add several things, hold them together, and are added whole or not at all."""
+"""``scene.add_module``: modules that add several things and keep them together, completely or not at all."""
+
+import json
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ class CartOptions(sn.Options):
 
 
 class Cart(sn.SceneModule[CartOptions]):
-    """A box with an IMU under ``senses``, and a clock that it hangs nowhere."""
+    """A box with an IMU under ``senses``, and a clock that it does not keep."""
 
     options_type = CartOptions
 
@@ -29,7 +31,7 @@ class Cart(sn.SceneModule[CartOptions]):
 
 
 class Broken(Cart):
-    """Fails when all has been added."""
+    """Raises after everything was added."""
 
     def attach(self, scene, name):
         super().attach(scene, name)
@@ -37,7 +39,7 @@ class Broken(Cart):
 
 
 class Unstartable(Cart):
-    """Fails once the scene is built."""
+    """Raises when the scene is built."""
 
     broken = True
 
@@ -47,7 +49,7 @@ class Unstartable(Cart):
         super().start(scene)
 
 
-def test_a_part_holds_what_it_added_and_the_scene_finds_it():
+def test_a_module_keeps_what_it_added():
     scene = sn.Scene()
     cart = scene.add_module("cart", Cart(mass=2.0))
     scene.build(n_envs=3)
@@ -60,28 +62,28 @@ def test_a_part_holds_what_it_added_and_the_scene_finds_it():
     assert not any(name.startswith(("cart_imu", "cart_clock")) for name in names)
     assert scene["cart"] is cart
     assert scene["cart_imu"] is scene.sensors["cart_imu"] is cart.senses["imu"]
-    assert scene.parts == {"cart": cart}
+    assert scene.modules == {"cart": cart}
     assert scene.entities["cart"] is cart._box
     assert scene.model.body("cart").mass[0] == pytest.approx(2.0)
     again = Cart(CartOptions(**cart.options.model_dump(mode="json")))
     assert again.options == cart.options
 
 
-def test_a_part_that_fails_leaves_the_scene_as_it_was():
+def test_a_module_that_raises_leaves_the_scene_unchanged():
     scene = sn.Scene()
     scene.add_module("first", Cart())
     with pytest.raises(RuntimeError, match="no wheels"):
         scene.add_module("second", Broken())
     assert list(scene.entities) == ["first"]
     assert list(scene.sensors) == ["first_imu", "first_clock"]
-    assert list(scene.parts) == ["first"]
-    second = scene.add_module("second", Cart())  # every name is free again, in the model too
+    assert list(scene.modules) == ["first"]
+    second = scene.add_module("second", Cart())  # all names are free again, also in the model
     scene.build()
     assert scene.model.nlight == 2
     assert second.senses["imu"].read().lin_acc.shape == (1, 3)
 
 
-def test_a_part_that_cannot_start_leaves_the_scene_unbuilt():
+def test_a_module_that_cannot_start_leaves_the_scene_unbuilt():
     scene = sn.Scene()
     cart = scene.add_module("cart", Unstartable())
     with pytest.raises(RuntimeError, match="no fuel"):
@@ -95,25 +97,37 @@ def test_a_part_that_cannot_start_leaves_the_scene_unbuilt():
     assert cart.speed.value.shape == (2,)
 
 
-def test_bad_parts_are_refused():
+def test_invalid_modules_raise():
     class Nested(Cart):
         def attach(self, scene, name):
             scene.add_module("inner", Cart())
 
     scene = sn.Scene()
     cart = scene.add_module("cart", Cart())
-    with pytest.raises(sn.OptionError, match="takes a part"):
+    with pytest.raises(sn.OptionError, match=r"takes a sn\.SceneModule"):
         scene.add_module("other", sn.Module())
-    with pytest.raises(sn.DuplicateNameError, match="in the scene already"):
+    with pytest.raises(sn.DuplicateNameError, match="already in the scene"):
         scene.add_module("again", cart)
     with pytest.raises(sn.DuplicateNameError, match="'cart'"):
         scene.add_module("cart", Cart())
     with pytest.raises(sn.DuplicateNameError, match="'cart'"):
         scene.add_object(sn.Box(), name="cart")
-    with pytest.raises(sn.OptionError, match="further parts"):
+    with pytest.raises(sn.OptionError, match="further modules"):
         scene.add_module("outer", Nested())
     with pytest.raises(sn.NameNotFoundError, match="did you mean 'cart'"):
         scene["carp"]
     scene.build()
     with pytest.raises(sn.AlreadyBuiltError):
         scene.add_module("late", Cart())
+
+
+def test_modules_are_recreated_from_contents():
+    scene = sn.Scene()
+    scene.add_module("cart", Cart(mass=2.0))
+    contents = json.loads(json.dumps(scene.contents))
+    assert contents[0]["module"]["module"].endswith(":Cart")
+    earlier = json.loads(json.dumps(contents).replace('"module"', '"part"'))  # as earlier versions wrote it
+    for form in (contents, earlier):
+        again = sn.Scene.from_contents(form)
+        assert again.modules["cart"].options == CartOptions(mass=2.0)
+        assert list(again.sensors) == ["cart_imu", "cart_clock"]

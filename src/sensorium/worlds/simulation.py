@@ -1,0 +1,277 @@
+"""``Simulation``: the methods of a scene that step it, and read and write its state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import mujoco
+import numpy as np
+import torch
+
+from sensorium.errors import AlreadyBuiltError, CapacityError, NotBuiltError, OptionError
+from sensorium.tree import Buffer
+from sensorium.worlds.assembly import Assembly
+from sensorium.worlds.failures import Failures, merge_errors
+from sensorium.worlds.journal import Journal
+from sensorium.worlds.scene_module import SceneModule
+from sensorium.worlds.scene_options import SceneOptions
+from sensorium.worlds.world import Envs, World, env_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sensorium._viewing import SceneViewer
+
+
+class Simulation(Assembly):
+    """The methods of :class:`~sensorium.Scene` that need a running engine."""
+
+    physics: Buffer
+
+    def __init__(self, options: SceneOptions) -> None:
+        super().__init__(options)
+        self._journal = Journal(0)
+        self._world: World | None = None
+        self._seed = 0
+        self._sense: Callable[[], None] | None = None
+        self._failures = Failures()
+        self._viewer: SceneViewer | None = None
+        self._closed = False
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def step(self, count: int = 1) -> None:
+        """Advance every env by ``count`` steps of ``dt`` seconds and sample the sensors after each.
+
+        Raises:
+            DivergenceError: the physics of some envs failed. It is raised after all steps are done. The failed envs
+                stand still and are listed in :attr:`failed` until they are reset; the others continue.
+            CapacityError: contacts were lost on a GPU; raised after all steps too. Its ``failed`` names envs that
+                diverged.
+        """
+        if (world := self._world) is None:
+            self._unbuilt("step")
+        if count != 1 and (not isinstance(count, int) or count < 0):
+            raise OptionError(f"count must be an integer >= 0, got {count!r}")
+        failed: dict[int, str] = {}
+        crowded: CapacityError | None = None
+        # This loop touches as little memory as possible. On a GPU it is all that the host does, on a core that may have
+        # waited for the device until now, with cold caches.
+        while count > 0:
+            count -= 1
+            try:
+                if now := world.step():
+                    failed |= now
+            except CapacityError as error:  # the step itself was made
+                crowded = merge_errors(crowded, error)
+            if self._journal.fresh:
+                self._journal.step()
+            if self._sense is not None:
+                self._sense()
+            if self._viewer is not None:
+                self._viewer.after_step()
+        if failed or crowded:
+            self._failures.report(failed, crowded)
+
+    def hold(self, envs: Envs) -> None:
+        """Stop the time of some envs until ``reset``, ``forward`` or ``set_state`` names them.
+
+        Their sensors continue to sample. Only on the CPU.
+
+        Raises:
+            OptionError: the scene runs on a GPU, where all envs step together.
+        """
+        world = self._world or self._unbuilt("hold")
+        if world.is_gpu:
+            raise OptionError(f"hold needs the CPU engine: on {world.device} all envs step together")
+        world.hold(envs)
+
+    def check(self) -> None:
+        """Wait for the device and raise the failures that were not reported yet. Does nothing on the CPU.
+
+        On a GPU ``step()`` never waits, so it reports a failure (DivergenceError, CapacityError) a few steps late.
+        """
+        world, crowded = self._world or self._unbuilt("check"), None
+        failed: dict[int, str] = {}
+        try:
+            failed = world.check()
+        except CapacityError as error:
+            crowded = error
+        self._failures.report(failed, crowded)
+
+    def reset(self, envs: Envs = None) -> None:
+        """Set envs (default: all) to the initial state and restart their sensors from it."""
+        self._restart("reset", envs)
+
+    def forward(self, envs: Envs = None) -> None:
+        """Recompute what depends on the state, after it was written, and restart the sensors of envs from it."""
+        self._restart("forward", envs)
+
+    def _restart(self, call: str, envs: Envs) -> None:
+        world = self._world or self._unbuilt(call)
+        self._note_restart(envs, None if call == "reset" else world.get_state)
+        failed = getattr(world, call)(envs)
+        modules = [module for module in self._modules.values() if type(module).on_reset is not SceneModule.on_reset]
+        written = [module.on_reset(envs) is not False for module in modules] if call == "reset" else []
+        if any(written):
+            failed |= world.forward(envs)
+        self._after_restart(envs, failed)
+
+    def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
+        if self.world.is_gpu:  # reading envs and states would synchronise with the GPU
+            return
+        ids = env_ids(envs, self.n_envs)
+        rows = None if state is None else state().numpy()
+        if rows is not None and ids is not None:
+            rows = rows[ids]
+        self._journal.restart("reset" if rows is None else "state", ids, rows)
+
+    def _after_restart(self, envs: Envs, failed: dict[int, str]) -> None:
+        if self._failures.messages:
+            ids = env_ids(envs, self.n_envs)
+            self._failures.forget(range(self.n_envs) if ids is None else set(ids.tolist()))
+        if self._sensing is not None:
+            self._sensing.reset(envs)
+        if self._viewer is not None:
+            self._viewer.after_restart()
+        self._failures.report(failed)
+
+    def get_state(self) -> torch.Tensor:
+        """Return a copy of the full physics state, (B, n_state), in the precision of the engine."""
+        return (self._world or self._unbuilt("get_state")).get_state()
+
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        """Set the full physics state of envs, as :meth:`get_state` returned it, and restart their sensors from it."""
+        failed = (self._world or self._unbuilt("set_state")).set_state(state, envs)
+        self._note_restart(envs, self.world.get_state)  # set_state() does not change the state that it was given
+        self._after_restart(envs, failed)
+
+    def retrace(self, before: np.ndarray | None, after: np.ndarray, step: int) -> None:
+        """Reproduce a recorded step and sample the sensors, for a replay step by step.
+
+        On a GPU sensing is part of the engine's step. There the state is set, and the sensors restart from it.
+
+        Args:
+            before: the states before the last substep, (B, n_state); None if they were not recorded.
+            after: the states after the step, (B, n_state).
+            step: the number of the step, which randomness depends on.
+        """
+        world = self._world or self._unbuilt("retrace")
+        if not world.can_retrace:
+            self.set_state(torch.as_tensor(after))
+            return
+        world.retrace(before, after)
+        world.step_count = step
+        if self._sensing is not None:
+            self._sensing.step_count = step - 1
+            self._sensing.step()
+        if self._viewer is not None:
+            self._viewer.after_step()
+
+    def read_sensors(self, envs: Envs = None) -> dict[str, torch.Tensor]:
+        """Return class name -> a new tensor (B, columns) of the readings of all sensors of that class, in order.
+
+        Cameras are not included, since images have no columns; read each one.
+        """
+        self._world or self._unbuilt("read_sensors")
+        return {} if self._sensing is None else self._sensing.read(envs)
+
+    # -- properties ---------------------------------------------------------------------------------------------------
+
+    @property
+    def world(self) -> World:
+        """The running engine."""
+        return self._world or self._unbuilt("world")
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The compiled MuJoCo model."""
+        return self.world.model
+
+    @property
+    def n_envs(self) -> int:
+        """B, the number of envs."""
+        return self.world.n_envs
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the tensors."""
+        return self.world.device
+
+    @property
+    def dt(self) -> float:
+        """Seconds of one step."""
+        return self.options.dt
+
+    @property
+    def seed(self) -> int:
+        """Seed of all randomness."""
+        self._world or self._unbuilt("seed")
+        return self._seed
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps of the sensors since ``build()``. Randomness depends on it and on the seed only.
+
+        It can be set on the CPU, to get other noise. Reset all envs afterwards, since delays and histories depend on it
+        too.
+        """
+        world = self._world or self._unbuilt("step_count")
+        return world.step_count if self._sensing is None else self._sensing.step_count
+
+    @step_count.setter
+    def step_count(self, count: int) -> None:
+        if self._sensing is None:
+            self.world.step_count = count
+        elif not self.world.is_gpu:  # the clock of a CUDA graph cannot be set
+            self._sensing.step_count = count
+
+    @property
+    def time(self) -> torch.Tensor:
+        """Simulated seconds since the last reset of each env, (B,)."""
+        return self.world.time.clone()
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Env -> message of the envs whose physics failed and that wait for a reset."""
+        return dict(self._failures.messages)
+
+    # -- tree ---------------------------------------------------------------------------------------------------------
+
+    def _update_state(self) -> None:
+        self.physics.load((self._world or self._unbuilt("update_state")).get_state())
+        self.physics.loaded = False
+
+    def _write_replay_data(self) -> None:
+        if self.physics.loaded:
+            self.set_state(self.physics.value)
+            self.physics.loaded = False
+
+    def write_replay_data(self) -> int:
+        """Write the values that ``load_state_dict`` loaded into the buffers back into the simulation.
+
+        The full state (``physics``) is written first, then the buffers of entities that differ from it. Values that
+        were changed in a buffer by other means are not written.
+        """
+        self._world or self._unbuilt("write_replay_data")
+        called = super().write_replay_data()
+        written: set[int] = set()
+        for entity in self._entities.values():
+            written |= entity.take_written()
+        if written:
+            self.forward(envs=sorted(written))
+        return called
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _before_build(self, call: str) -> None:
+        if self._closed:
+            raise AlreadyBuiltError(f"{call}(): this scene was closed; create a new Scene")
+        if self._world is not None:
+            raise AlreadyBuiltError(
+                f"{call}() must come before build(): this scene is already running; create a new Scene"
+            )
+
+    def _unbuilt(self, call: str) -> NoReturn:
+        why = "this one was closed; create a new Scene" if self._closed else "call scene.build() first"
+        raise NotBuiltError(f"{call} needs a running scene: {why}")
