@@ -8,25 +8,25 @@ from pathlib import Path
 
 import torch
 import tyro
-from pydantic import Field
 
 import sensorium as sn
+from sensorium.sensors import SensorGroup, SimpleSensor, SimpleSensorOptions, Slots
 
 
-class Thermometer(sn.SimpleSensorOptions, init=False):
+class Thermometer(SimpleSensorOptions, init=False):
     """Options of a thermometer on a link; imperfections in °C."""
 
     link: str
     """Link that carries it."""
-    time_constant: float = Field(default=0.5, gt=0)
+    time_constant: float = 0.5
     """Time in which the element covers 63% of a step, s."""
 
 
-Thermometers = sn.SensorGroup[torch.Tensor]
+Thermometers = SensorGroup[torch.Tensor]
 """All thermometers of a scene; their backend is the body of each, (sensors,)."""
 
 
-class ThermometerSensor(sn.SimpleSensor[torch.Tensor], options=Thermometer):
+class ThermometerSensor(SimpleSensor[torch.Tensor], options=Thermometer):
     """Reads (B, 1) °C: true air temperature, measured through the element."""
 
     def _get_return_format(self) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class ThermometerSensor(sn.SimpleSensor[torch.Tensor], options=Thermometer):
         out.copy_(20.0 - 10.0 * height)  # 10 °C per metre, for a short demonstration
 
     @classmethod
-    def _apply_transform(cls, group: Thermometers, data: torch.Tensor, timeline: sn.Slots, is_measured: bool) -> None:
+    def _apply_transform(cls, group: Thermometers, data: torch.Tensor, timeline: Slots, is_measured: bool) -> None:
         if is_measured:  # first-order response of the element; timeline[1] is its value one step ago
             gain = 1 - torch.exp(-group.dt / group.parameters["time_constant"])
             data.copy_(timeline[1] + gain * (data - timeline[1]))

@@ -8,14 +8,14 @@ import torch
 import sensorium as sn
 
 
-class Probe(sn.SimpleSensorOptions):
+class Probe(sn.sensors.SimpleSensorOptions):
     """Options of the probe."""
 
     columns: int = 3
     """Number of columns."""
 
 
-class ProbeSensor(sn.SimpleSensor[torch.Tensor], options=Probe):
+class ProbeSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Probe):
     def _get_return_format(self):
         return (self.options.columns,)
 

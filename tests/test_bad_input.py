@@ -92,7 +92,7 @@ def test_unknown_names_leave_the_scene_usable(sensor, words):
     scene.add_object(sn.Plane(), name="ground")
     scene.add_object(sn.Box(), name="box", free=True)
     scene.add_sensor(sensor)
-    with pytest.raises(sn.NameNotFoundError) as caught:
+    with pytest.raises(sn.errors.NameNotFoundError) as caught:
         scene.build()
     for word in words:
         assert word in str(caught.value)
@@ -104,7 +104,7 @@ def test_ambiguous_names_raise():
     scene.add_robot(ARM, name="left")
     scene.add_robot(ARM, name="right")
     scene.add_sensor(sn.IMU(link="lower"))
-    with pytest.raises(sn.NameNotFoundError, match=r"ambiguous; write one of 'left/lower', 'right/lower'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match=r"ambiguous; write one of 'left/lower', 'right/lower'"):
         scene.build()
 
 
@@ -148,7 +148,7 @@ def test_calls_in_the_wrong_order_raise():
         lambda: scene.add_robot(ARM),
         scene.build,
     ):
-        with pytest.raises(sn.AlreadyBuiltError, match="must come before build"):
+        with pytest.raises(sn.errors.AlreadyBuiltError, match="must come before build"):
             call()
     assert list(scene.sensors) == ["imu"]
 
@@ -156,17 +156,17 @@ def test_calls_in_the_wrong_order_raise():
 def test_names_in_use_raise():
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box", uuid="imu"))
-    with pytest.raises(sn.DuplicateNameError, match="'imu' is already the name of a sensor"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'imu' is already the name of a sensor"):
         scene.add_sensor(sn.IMU(link="box", uuid="imu"))
-    with pytest.raises(sn.DuplicateNameError, match="'box' is already the name of an entity"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'box' is already the name of an entity"):
         scene.add_sensor(sn.IMU(link="box", uuid="box"))
-    with pytest.raises(sn.DuplicateNameError, match="'box'"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'box'"):
         scene.add_object(sn.Box(), name="box")
     with pytest.raises(sn.OptionError, match="'a/b'"):
         scene.add_object(sn.Box(), name="a/b")
     scene.build()
     assert list(scene.entities) == ["plane", "box"]
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'box'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'box'"):
         _ = scene["bok"]
 
 
@@ -181,7 +181,7 @@ def test_names_in_use_raise():
 )
 def test_models_that_cannot_be_read_raise(model, words):
     scene = drop_scene()
-    with pytest.raises(sn.ModelError, match=words):
+    with pytest.raises(sn.errors.ModelError, match=words):
         scene.add_robot(model)
     scene.build()
     assert list(scene.entities) == ["plane", "box"]
@@ -202,7 +202,7 @@ def test_bad_poses_and_bases_raise():
         scene.add_object(sn.Plane(), free=True)
     with pytest.raises(sn.OptionError, match="terrain is fixed"):
         scene.add_terrain(sn.Box(), free=True)
-    with pytest.raises(sn.ModelError, match="already has joints"):
+    with pytest.raises(sn.errors.ModelError, match="already has joints"):
         scene.add_robot(ARM, free=True)
     with pytest.raises(sn.OptionError, match=r"sn\.IMU"):
         scene.add_sensor("imu")
@@ -294,18 +294,18 @@ def test_bad_states_and_entity_values_raise():
     ):
         with pytest.raises(sn.OptionError, match=words):
             call()
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'elbow'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'elbow'"):
         arm.get_joint_positions(["elbw"])
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'm2' or 'm1'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'm2' or 'm1'"):
         arm.set_ctrl(0, actuators=["m3"])
     assert torch.equal(scene.get_state(), state)
 
 
 def test_inconsistent_sensor_classes_raise():
-    class Odd(sn.SimpleSensorOptions):
+    class Odd(sn.sensors.SimpleSensorOptions):
         pass
 
-    class OddSensor(sn.SimpleSensor[torch.Tensor], options=Odd):
+    class OddSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Odd):
         def _get_return_format(self):
             return (1,)
 
@@ -316,7 +316,7 @@ def test_inconsistent_sensor_classes_raise():
     with pytest.raises(sn.OptionError, match="must override _post_process"):
         probe_scene(Odd())
 
-    class Orphan(sn.SimpleSensorOptions):
+    class Orphan(sn.sensors.SimpleSensorOptions):
         pass
 
     with pytest.raises(sn.OptionError, match="no sensor class was declared for Orphan"):
@@ -361,7 +361,7 @@ def test_joints_of_a_robot_can_be_given_by_full_name():
     by_full = scene.add_sensor(sn.JointEncoder(robot="left", joints=("left/shoulder",), uuid="full"))
     by_own = scene.add_sensor(sn.JointEncoder(robot="left", joints=("shoulder",), uuid="own"))
     scene.add_sensor(sn.JointEncoder(robot="left", joints=("right/shoulder",), uuid="other"))
-    with pytest.raises(sn.NameNotFoundError, match="right"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="right"):
         scene.build()
     scene.remove_sensor("other")
     scene.build()

@@ -46,11 +46,11 @@ def test_normals_match_the_golden_hash():
     assert digest(*reference.normals(*words)) == NORMALS
 
 
-class Ramp(sn.SimpleSensorOptions):
+class Ramp(sn.sensors.SimpleSensorOptions):
     """Sensor of a signal that floats represent exactly, so that only the chain can differ between machines."""
 
 
-class RampSensor(sn.SimpleSensor[torch.Tensor], options=Ramp):
+class RampSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Ramp):
     def _get_return_format(self):
         return (4,)
 

@@ -407,7 +407,7 @@ def test_unsupported_model_raises():
     scene = sn.Scene()
     scene.add_object(plate, name="plate")
     scene.add_sensor(sn.Camera(renderer="batch", lookat=(1, 0, 0)))
-    with pytest.raises(sn.ModelError, match=r"cannot draw this model: Rigid flexes .*renderer='raster'"):
+    with pytest.raises(sn.errors.ModelError, match=r"cannot draw this model: Rigid flexes .*renderer='raster'"):
         scene.build()
 
 

@@ -47,7 +47,7 @@ def test_invalid_lights_are_named():
     with pytest.raises(sn.OptionError, match="direction or lookat"):
         scene.add_light(direction=(1, 0, 0), lookat=(0, 0, 0))
     scene.add_light(name="sun")
-    with pytest.raises(sn.DuplicateNameError):
+    with pytest.raises(sn.errors.DuplicateNameError):
         scene.add_light(name="sun")
 
 
@@ -77,16 +77,16 @@ def test_different_qualities_raise_and_name_both_cameras():
 
 
 def test_unknown_links_and_renderers_raise_with_a_suggestion():
-    check_build_fails(front(link="lowr"), sn.NameNotFoundError, "did you mean 'lower'")
+    check_build_fails(front(link="lowr"), sn.errors.NameNotFoundError, "did you mean 'lower'")
     with pytest.raises(sn.OptionError, match="did you mean 'raster'"):
         front(renderer="rastr")
 
 
 def test_adding_cameras_and_lights_after_build_raises():
     scene, _ = build_room(front())
-    with pytest.raises(sn.AlreadyBuiltError, match="add_sensor"):
+    with pytest.raises(sn.errors.AlreadyBuiltError, match="add_sensor"):
         scene.add_sensor(front(uuid="late"))
-    with pytest.raises(sn.AlreadyBuiltError, match="add_light"):
+    with pytest.raises(sn.errors.AlreadyBuiltError, match="add_light"):
         scene.add_light()
 
 
@@ -139,7 +139,7 @@ def test_invalid_poses_and_intrinsics_change_nothing():
             camera.set_pose(**bad)
     with pytest.raises(sn.OptionError, match="without a link"):
         camera.attach()
-    with pytest.raises(sn.NameNotFoundError, match="did you mean"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean"):
         camera.attach(link="lowr")
     for bad in ({"fov": 0}, {"fov": 60, "focal_length": 3}, {"focal_length": 0}, {"principal_point": (1, 2, 3)}):
         with pytest.raises(sn.OptionError):

@@ -112,7 +112,7 @@ def test_shapes_and_dtypes_of_all_outputs():
     }.items():
         image = getattr(data, name)
         assert (image.shape, image.dtype) == ((3, 24, 32, *rest), dtype), name
-    assert sn.CameraData(*build_room(front())[1].read())._asdict().keys() == set(ALL)
+    assert sn.cameras.CameraData(*build_room(front())[1].read())._asdict().keys() == set(ALL)
     assert build_room(front())[1].read().depth is None
 
 
@@ -242,11 +242,11 @@ def test_outputs_can_be_switched_on_the_scene_and_on_a_camera():
     b.disable_depth_rendering()
     passes = b._render_pass.passes
     scene.step()
-    assert b.read() == sn.CameraData()
+    assert b.read() == sn.cameras.CameraData()
     a.disable_rgb_rendering()
     a.disable_points_rendering()
     scene.step()
-    assert a.read() == sn.CameraData()
+    assert a.read() == sn.cameras.CameraData()
     assert b._render_pass.passes == passes + 1  # for camera a
     b.enable_depth_rendering()
     assert torch.isfinite(b.read().depth).all()

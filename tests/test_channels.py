@@ -131,7 +131,7 @@ class Balance(sn.sensors.ChannelOptions, init=False):
     """%."""
 
 
-class BalanceSensor(sn.SimpleSensor[torch.Tensor], options=Balance):
+class BalanceSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Balance):
     """Reads a mass of 2 kg and a humidity of 50%."""
 
     def _get_return_format(self):

@@ -74,11 +74,11 @@ class TestThermometer(Drop, SensorContract):
         return Thermometer(link="box", time_constant=0.05, **options)
 
 
-class Vertical(sn.SimpleSensorOptions):
+class Vertical(sn.sensors.SimpleSensorOptions):
     """Height of the box in float64, with physics imperfections, state, and its own hardware stage."""
 
 
-class VerticalSensor(sn.SimpleSensor[torch.Tensor], options=Vertical):
+class VerticalSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Vertical):
     def _get_return_format(self):
         return (2,)
 

@@ -321,7 +321,7 @@ def test_calls_after_close_raise():
         with pytest.raises(sn.NotBuiltError):
             call()
     for call in (scene.build, lambda: scene.add_object(sn.Box())):
-        with pytest.raises(sn.AlreadyBuiltError, match="closed"):
+        with pytest.raises(sn.errors.AlreadyBuiltError, match="closed"):
             call()
 
 

@@ -425,7 +425,7 @@ def test_a_wrong_action_names_the_move_group_and_changes_nothing():
     ):
         with pytest.raises(sn.OptionError, match=message):
             robot.act(bad)
-    with pytest.raises(sn.NameNotFoundError, match="'gripper'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="'gripper'"):
         robot.act({"arm": pose, "griper": [1.0]})
     assert torch.equal(scene.get_state(), before[0])
     assert all(np.array_equal(robot.groups[name].target, target) for name, target in before[1].items())
@@ -713,7 +713,7 @@ def test_descriptions_that_do_not_fit_say_what_is_wrong():
         ({"gripper": "hand"}, "no move group 'hand'"),
         ({"controller": "joint_positon"}, "did you mean 'joint_position'"),
     ):
-        with pytest.raises(sn.NameNotFoundError, match=message):
+        with pytest.raises(sn.errors.NameNotFoundError, match=message):
             with_group(**changes)
     for changes, message in (
         ({"actuators": ("push", "elbow")}, "'push' must be a position servo of joint 'shoulder'"),
@@ -727,13 +727,13 @@ def test_descriptions_that_do_not_fit_say_what_is_wrong():
     ):
         with pytest.raises(sn.OptionError, match=message):
             with_group(**changes)
-    with pytest.raises(sn.NameNotFoundError, match="'arm'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="'arm'"):
         make("franka", controllers={"arn": "ee_pose"})
     with pytest.raises(sn.OptionError, match="name of its own"):
         make(PLANAR, move_groups=[PLANAR_ARM, PLANAR_ARM])
     with pytest.raises(sn.OptionError, match="left out"):
         make("franka", actions=[{"name": "a", "limits": (0, 1), "actuators": {"joint1": 1}}])
-    with pytest.raises(sn.NameNotFoundError, match="franka"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="franka"):
         make("franca")
     lonely = make("franka")
     for call in (lambda: lonely.act([0.0] * 8), lambda: lonely.groups["arm"].qpos, lonely.base_pose, lonely.set_home):
@@ -774,7 +774,7 @@ def test_a_urdf_with_meshes_of_its_package_acts(tmp_path):
     assert robot.groups["arm"].qpos[0] == pytest.approx([0.6, -1.0], abs=1e-3)
     expected = [0.3 + 0.3 * math.cos(0.6), 0.3 * math.sin(0.6), 0.7]
     assert robot.groups["arm"].tcp_pose()[0, :3] == pytest.approx(expected, abs=1e-3)
-    with pytest.raises(sn.ModelError, match=r"package:.*beam"):
+    with pytest.raises(sn.errors.ModelError, match=r"package:.*beam"):
         make(file, move_groups=[arm_of(("a", "b"), (0.2, 0.2), tcp="lower")])
 
 

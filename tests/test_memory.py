@@ -320,7 +320,7 @@ def test_shared_memory_is_removed_when_its_maker_lets_go():
     assert not path.exists()
     with pytest.raises(sn.OptionError, match="closed"):
         memory.sample(1)
-    with pytest.raises(sn.NameNotFoundError, match="no shared memory is called"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="no shared memory is called"):
         Memory.attach(memory.name)
     forgotten = Memory(SPACE, ACTION, capacity=8, n_envs=4, shared=True)
     path = shm(forgotten.name)
@@ -681,7 +681,7 @@ def test_gathering_takes_each_transition_once_and_counts_what_is_lost():
         ({"capacity": 3, "clusters": 4}, sn.OptionError, "capacity: at least one transition a cluster"),
         ({"warmup": 200}, sn.OptionError, "warmup: from clusters"),
         ({"balance": 1.5}, sn.OptionError, "balance"),
-        ({"keys": ("plaice",)}, sn.NameNotFoundError, "did you mean 'place'"),
+        ({"keys": ("plaice",)}, sn.errors.NameNotFoundError, "did you mean 'place'"),
         ({"keys": ()}, sn.OptionError, "name those to cluster"),
         ({"cluster": 4}, sn.OptionError, "did you mean 'clusters'"),
     ],

@@ -265,10 +265,10 @@ def test_overridden_cache_update_also_runs_in_a_reset():
 def test_sensor_outside_of_the_ring_pipeline():
     """With ``uses_ring_pipeline = False``, hooks run in every step and reset, without storage in the pipeline."""
 
-    class Clicker(sn.SensorOptions):
+    class Clicker(sn.sensors.SensorOptions):
         pass
 
-    class ClickerSensor(sn.Sensor[int], options=Clicker):
+    class ClickerSensor(sn.sensors.Sensor[int], options=Clicker):
         uses_ring_pipeline = False
 
         @classmethod

@@ -146,9 +146,9 @@ def test_reading_steps_slices_columns_and_tags(tmp_path):
     assert not (tmp_path / "b").exists()
     with pytest.raises(sn.OptionError, match="did you mean 'imu'"):
         recording.read_state_dict(0, include_tags=["imuu"])
-    with pytest.raises(sn.NameNotFoundError, match=r"did you mean 'imu.measured'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match=r"did you mean 'imu.measured'"):
         recording.column("imu.mesured")
-    with pytest.raises(sn.NameNotFoundError, match="sensorium replay"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="sensorium replay"):
         recording.read_rgb("front", 0)
 
 

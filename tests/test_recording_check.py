@@ -126,7 +126,7 @@ def test_duplicate_buffer_names_raise(tmp_path):
     scene = box_scene()
     scene.things = {"a.b": sn.Buffer(1.0), "a": Notes()}
     scene.things["a"].b = sn.Buffer(2.0)
-    with pytest.raises(sn.TreeError, match=r"things\.a\.b"):
+    with pytest.raises(sn.errors.TreeError, match=r"things\.a\.b"):
         sn.recording.Recorder(scene, tmp_path / "a")
     assert not (tmp_path / "a").exists()
 

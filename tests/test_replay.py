@@ -310,7 +310,7 @@ def test_replay_with_other_cameras_and_sensors(falling, tmp_path):
 
 def test_invalid_replays_raise(falling, tmp_path):
     folder = falling[0]
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'front'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'front'"):
         replay(folder, tmp_path / "b", ReplayOptions(images=("rgb",), cameras=("frint",)))
     with pytest.raises(sn.OptionError, match="images"):
         ReplayOptions(images=("rgbd",))

@@ -191,7 +191,7 @@ def test_sensors_are_removed_and_replaced_anywhere_in_the_tree():
     assert paths(scene) == places
     for uuid in ("first", "listed_0", "left"):
         scene.remove_sensor(uuid)
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'listed_1'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'listed_1'"):
         scene.remove_sensor("listed_0")
     with pytest.raises(sn.OptionError, match="replace_sensor takes"):
         scene.replace_sensor("own", "IMU")
@@ -200,7 +200,7 @@ def test_sensors_are_removed_and_replaced_anywhere_in_the_tree():
     again = sn.Scene.from_contents(json.loads(json.dumps(scene.contents)), {"substeps": 2})
     again.build(n_envs=2)
     assert list(again.state_dict()) == list(scene.state_dict())
-    with pytest.raises(sn.AlreadyBuiltError):
+    with pytest.raises(sn.errors.AlreadyBuiltError):
         scene.remove_sensor("own")
 
 

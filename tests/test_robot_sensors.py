@@ -70,7 +70,7 @@ def test_joint_torque_of_the_others_is_zero():
 
 
 def test_joint_torque_names_joints():
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'hinge'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'hinge'"):
         start(JointTorque(joints=("hinges",)), LINK.format(joint="", actuator=SERVO))
     with pytest.raises(sn.OptionError, match="joints must not be empty"):
         JointTorque(joints=())
@@ -544,9 +544,9 @@ def test_battery_runs_empty_and_starts_as_set():
 
 
 def test_battery_names_actuators():
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'motor'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'motor'"):
         start(BatteryState(actuators=("moter",)), FLYWHEEL)
-    with pytest.raises(sn.NameNotFoundError, match="no actuator in the scene"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="no actuator in the scene"):
         start(BatteryState())
     with pytest.raises(sn.OptionError, match="rising order"):
         BatteryState(voltage_curve=((1.0, 24.0), (0.0, 20.0)))

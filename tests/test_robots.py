@@ -256,15 +256,20 @@ def test_a_urdf_with_meshes_travels_in_its_options(tmp_path):
 @pytest.mark.parametrize(
     ("model", "options", "error", "message"),
     [
-        ("difdrive", {}, sn.NameNotFoundError, "did you mean 'diffdrive'"),
-        ("nowhere/cart.xml", {}, sn.NameNotFoundError, "no robot or model file"),
+        ("difdrive", {}, sn.errors.NameNotFoundError, "did you mean 'diffdrive'"),
+        ("nowhere/cart.xml", {}, sn.errors.NameNotFoundError, "no robot or model file"),
         (CART, {}, sn.OptionError, "'vl' has no name or no ctrlrange"),
-        (CART, {"base": "chasis", "actions": CART_ACTIONS}, sn.NameNotFoundError, "did you mean 'chassis'"),
-        (CART, {"actions": [{"name": "go", "limits": (0, 1), "actuators": {"v1": 1}}]}, sn.NameNotFoundError, "'vl'"),
+        (CART, {"base": "chasis", "actions": CART_ACTIONS}, sn.errors.NameNotFoundError, "did you mean 'chassis'"),
+        (
+            CART,
+            {"actions": [{"name": "go", "limits": (0, 1), "actuators": {"v1": 1}}]},
+            sn.errors.NameNotFoundError,
+            "'vl'",
+        ),
         (CART, {"actions": [{"name": "go", "limits": (1, 0), "actuators": {"vl": 1}}]}, sn.OptionError, "min < max"),
         (CART, {"actions": [{"name": "go", "limits": (0, 1), "actuators": {}}]}, sn.OptionError, "at least one"),
         (CART, {"actions": CART_ACTIONS[:1] * 2}, sn.OptionError, "name of its own"),
-        (CART, {"actions": CART_ACTIONS, "rig": "difdrive"}, sn.NameNotFoundError, "did you mean 'diffdrive'"),
+        (CART, {"actions": CART_ACTIONS, "rig": "difdrive"}, sn.errors.NameNotFoundError, "did you mean 'diffdrive'"),
         (CART, {"actions": CART_ACTIONS, "rig": "gone.yaml"}, sn.OptionError, "no rig file"),
         ("diffdrive", {"color": "red"}, sn.OptionError, "has no option 'color'"),
     ],
@@ -387,10 +392,10 @@ def test_own_sensor_types_and_unknown_links():
     scene = sn.Scene()
     rig = SensorRig(sensors=[{"name": "imu", "type": "IMU", "mount": {"link": "left_weel"}}])
     scene.add_robot("diffdrive", name="robot", rig=rig)
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'left_wheel'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'left_wheel'"):
         scene.build()
     scene, robot = flat("diffdrive")
-    with pytest.raises(sn.NameNotFoundError, match="the rig has no sensor 'imu'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="the rig has no sensor 'imu'"):
         robot.rig["imu"]
 
 
@@ -429,6 +434,6 @@ def test_a_drive_is_told_by_numbers_or_by_its_move_group():
     robot.act({"base": [0.5, 0.1]})
     assert robot.action.value.tolist() == [pytest.approx([0.5, 0.1])] * 2
     for bad, words in (({"bas": [0.5, 0.1]}, "'bas'.*base"), ({}, "one move group"), ("fast", "numbers, got 'fast'")):
-        with pytest.raises((sn.OptionError, sn.NameNotFoundError), match=words):
+        with pytest.raises((sn.OptionError, sn.errors.NameNotFoundError), match=words):
             robot.act(bad)
     assert robot.action.value.tolist() == [pytest.approx([0.5, 0.1])] * 2

@@ -455,7 +455,7 @@ def test_without_a_gamepad_the_error_says_what_to_do(tmp_path):
 def test_what_cannot_be_driven_is_said():
     scene, robot = stage()
     assert scenarios.names() == ["random-acceleration", "random-path", "keyboard", "gamepad"]
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'random-path'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'random-path'"):
         scenarios.make("random-pat", scene, robot)
     with pytest.raises(sn.OptionError, match="did you mean 'speed'"):
         scenarios.make("random-path", scene, robot, sped=1.0)

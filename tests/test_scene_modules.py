@@ -106,18 +106,18 @@ def test_invalid_modules_raise():
     cart = scene.add_module("cart", Cart())
     with pytest.raises(sn.OptionError, match=r"takes a sn\.SceneModule"):
         scene.add_module("other", sn.Module())
-    with pytest.raises(sn.DuplicateNameError, match="already in the scene"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="already in the scene"):
         scene.add_module("again", cart)
-    with pytest.raises(sn.DuplicateNameError, match="'cart'"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'cart'"):
         scene.add_module("cart", Cart())
-    with pytest.raises(sn.DuplicateNameError, match="'cart'"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'cart'"):
         scene.add_object(sn.Box(), name="cart")
     with pytest.raises(sn.OptionError, match="further modules"):
         scene.add_module("outer", Nested())
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'cart'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'cart'"):
         scene["carp"]
     scene.build()
-    with pytest.raises(sn.AlreadyBuiltError):
+    with pytest.raises(sn.errors.AlreadyBuiltError):
         scene.add_module("late", Cart())
 
 

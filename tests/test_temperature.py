@@ -254,7 +254,7 @@ def test_names_and_values_are_checked():
         TemperatureGrid(link="base", grid_size=(2, 0, 1))
     with pytest.raises(sn.OptionError, match=r"above -273\.15"):
         TemperatureGrid(link="base", temperatures={"base": -300.0})
-    with pytest.raises(sn.NameNotFoundError, match="did you mean 'base'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'base'"):
         start(TemperatureGrid(link="base", temperatures={"bas": 30.0}))
     with pytest.raises(sn.OptionError, match="one grid a link"):
         start(TemperatureGrid(link="base"), TemperatureGrid(link="base", uuid="second"))

@@ -195,7 +195,7 @@ def test_xml(tmp_path):
 def test_errors_of_xml_say_where(tmp_path, old, new, line, words):
     file = tmp_path / "map.xml"
     file.write_text(XML.replace(old, new))
-    with pytest.raises(sn.ModelError) as error:
+    with pytest.raises(sn.errors.ModelError) as error:
         sn.TileMap.from_xml(file)
     assert f"map.xml:{line}: " in str(error.value)
     assert words in str(error.value)

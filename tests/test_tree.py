@@ -85,16 +85,16 @@ def test_shared_children_are_listed_once_under_their_first_path():
 def test_cycles_raise():
     top = Top()
     top.first.back = top
-    with pytest.raises(sn.TreeError, match=r"cycle: 'first\.back' is its own ancestor"):
+    with pytest.raises(sn.errors.TreeError, match=r"cycle: 'first\.back' is its own ancestor"):
         top.state_dict()
-    with pytest.raises(sn.TreeError, match="leading underscore"):
+    with pytest.raises(sn.errors.TreeError, match="leading underscore"):
         top.update_state()
 
 
 def test_duplicate_child_names_raise():
     top = Module()
     top.add_child("a", Leaf())
-    with pytest.raises(sn.DuplicateNameError, match="'a'"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'a'"):
         top.add_child("a", Leaf())
 
 
@@ -132,7 +132,7 @@ def test_failed_loading_names_every_problem_and_changes_nothing():
     top = Top()
     values = {path: value for path, value in top.state_dict().items() if path != "count"}
     values |= {"first.value": torch.ones(2), "listed.0.value": torch.ones(3), "pair.0.value": np.zeros(2), "extra": 1}
-    with pytest.raises(sn.StateDictError) as caught:
+    with pytest.raises(sn.errors.StateDictError) as caught:
         top.load_state_dict(values)
     error = caught.value
     assert error.missing == ["count"]
@@ -162,7 +162,7 @@ def test_arrays_load_into_tensors_and_tensors_into_arrays():
 def test_types_of_values_are_checked():
     top = Module()
     top.text, top.flag, top.empty = Buffer("a"), Buffer(1.5), Buffer(None)
-    with pytest.raises(sn.StateDictError, match="expected str, got int"):
+    with pytest.raises(sn.errors.StateDictError, match="expected str, got int"):
         top.load_state_dict({"text": 1, "flag": 2, "empty": None})
     top.load_state_dict({"text": "b", "flag": 2, "empty": [1]})
     assert top.state_dict() == {"text": "b", "flag": 2, "empty": [1]}
@@ -210,7 +210,7 @@ def test_none_and_numbers_are_checked():
     top.tensor, top.count, top.flag, top.share = Buffer(torch.zeros(2)), Buffer(1), Buffer(True), Buffer(0.5)
     good = {"tensor": torch.ones(2), "count": 2, "flag": False, "share": 1}
     for name, bad in (("tensor", None), ("count", 2.5), ("flag", 7), ("count", True)):
-        with pytest.raises(sn.StateDictError, match=name):
+        with pytest.raises(sn.errors.StateDictError, match=name):
             top.load_state_dict(good | {name: bad})
         assert top.tensor.value.tolist() == [0, 0]
     top.load_state_dict(good)

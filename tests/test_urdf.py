@@ -266,7 +266,7 @@ def test_a_tile_map_is_a_collision_shape():
         )
         heights.append(5 - distance)
     assert heights == pytest.approx([1.0, 1.2])
-    with pytest.raises(sn.ModelError, match=r":2: height of <tile> must be a finite number"):
+    with pytest.raises(sn.errors.ModelError, match=r":2: height of <tile> must be a finite number"):
         read_urdf(robot.replace('height="0.2"', 'height="x"'))
 
 
@@ -335,7 +335,7 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path, old, wrong, words, n
     assert ARM.count(old) >= 1
     file = tmp_path / "arm.urdf"
     file.write_text(ARM.replace(old, wrong, 1))
-    with pytest.raises(sn.ModelError) as error:
+    with pytest.raises(sn.errors.ModelError) as error:
         register_urdf(new, file)
     line = ARM[: ARM.index(old)].count("\n") + 1
     found = [text for text in str(error.value).split("\n") if words in text]
@@ -353,13 +353,13 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path, old, wrong, words, n
 
 
 def test_the_link_world_is_the_root():
-    with pytest.raises(sn.ModelError, match=":23: a link named 'world' must be the root"):
+    with pytest.raises(sn.errors.ModelError, match=":23: a link named 'world' must be the root"):
         read_urdf(ARM.replace('"tool"', '"world"'))
 
 
 def test_all_problems_come_at_once():
     text = ARM.replace(LIMIT, LIMIT.replace("-2", "2")).replace('iyy="0.021"', 'iyy="0"').replace("oragne", "orange")
-    with pytest.raises(sn.ModelError) as error:
+    with pytest.raises(sn.errors.ModelError) as error:
         read_urdf(text.replace('<mimic joint="grip"', '<mimic joint="x"'))
     lines = str(error.value).split("\n")
     assert len(lines) == 3
@@ -377,7 +377,7 @@ def test_all_problems_come_at_once():
 )
 def test_what_mujoco_passes_over_is_refused(text):
     mujoco.MjSpec.from_string(text)
-    with pytest.raises(sn.ModelError):
+    with pytest.raises(sn.errors.ModelError):
         read_urdf(text)
 
 
@@ -394,16 +394,16 @@ def test_what_mujoco_passes_over_is_refused(text):
     ],
 )
 def test_documents_that_are_no_urdf(document, words):
-    with pytest.raises(sn.ModelError, match=words):
+    with pytest.raises(sn.errors.ModelError, match=words):
         read_urdf(document)
 
 
 def test_lines_are_those_of_the_text():
     for blank in ("", "\n", "\ufeff\r\n \n"):
         lines = blank.count("\n")
-        with pytest.raises(sn.ModelError, match=f"text:{lines + 2}: <link> needs"):
+        with pytest.raises(sn.errors.ModelError, match=f"text:{lines + 2}: <link> needs"):
             read_urdf(blank + "<robot name='r'>\n<link/></robot>")
-        with pytest.raises(sn.ModelError, match=f"text:{lines + 2}: malformed"):
+        with pytest.raises(sn.errors.ModelError, match=f"text:{lines + 2}: malformed"):
             read_urdf(blank + "<robot name='r'>\n<link></robot>")
 
 
@@ -421,22 +421,22 @@ def test_options_that_cannot_be(new):
     for name in ("", "a/b", "a.urdf", 3):
         with pytest.raises(sn.OptionError, match="name must be"):
             register_urdf(name, ARM)
-    with pytest.raises(sn.DuplicateNameError, match="own"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="own"):
         register_urdf("diffdrive", ARM)
     with pytest.raises(sn.OptionError, match="got int"):
         register_urdf(new, 3)
     world = f"""<robot name="r"><link name="world"/><link name="b">{inertial()}</link>
       <joint name="j" type="fixed"><parent link="world"/><child link="b"/></joint></robot>"""
-    with pytest.raises(sn.ModelError, match="cannot move"):
+    with pytest.raises(sn.errors.ModelError, match="cannot move"):
         register_urdf(new, world, free=True)
-    with pytest.raises(sn.ModelError, match="'base' moves, so it needs"):
+    with pytest.raises(sn.errors.ModelError, match="'base' moves, so it needs"):
         register_urdf(new, ARM.replace(inertial(4.0, (0.02, 0.02, 0.03), '<origin xyz="0 0 0.05"/>'), ""), free=True)
 
 
 def test_foreign_elements_are_passed_over_where_that_is_asked():
     text = ARM.replace('<link name="tool"/>', '<link name="tool" type="x"><contact><mu v="1"/></contact></link>')
     text = text.replace("</robot>", '<gazebo reference="x"><any/></gazebo><transmission name="t"/></robot>')
-    with pytest.raises(sn.ModelError, match="contact"):
+    with pytest.raises(sn.errors.ModelError, match="contact"):
         read_urdf(text)
     for ignore in (["contact", "link@type"], ["link/contact", "link@type"]):
         assert read_urdf(text, ignore=ignore).xml == read_urdf(ARM).xml
@@ -506,13 +506,13 @@ def test_a_frame_may_say_that_it_weighs_nothing():
     zero = inertial(0, (0, 0, 0))
     robot = ARM.replace('<link name="tool"/>', f'<link name="tool">{zero}</link>')
     assert read_urdf(robot).xml == read_urdf(ARM).xml
-    with pytest.raises(sn.ModelError, match="'finger' moves, so it needs"):
+    with pytest.raises(sn.errors.ModelError, match="'finger' moves, so it needs"):
         read_urdf(ARM.replace(FINGER, f'<link name="finger">{zero}</link>'))
 
 
 def test_inertias_are_mended_where_that_is_asked():
     for matrix in (np.zeros((3, 3)), np.diag([0.1, 0.1, 0.5]), np.diag([-0.1, 0.2, 0.2])):
-        with pytest.raises(sn.ModelError, match="mend=True"):
+        with pytest.raises(sn.errors.ModelError, match="mend=True"):
             read_urdf(plate(matrix, 2.0))
         model = read_urdf(plate(matrix, 2.0), mend=True)
         assert "mended: link 'plate'" in str(model.report)
@@ -560,7 +560,7 @@ def test_meshes_are_found(tmp_path, monkeypatch, new):
     expected = read_urdf(inside).assets
     assert list(expected) == ["beam.obj"]
     for document in (outside, package):
-        with pytest.raises(sn.ModelError, match=r":2: mesh 'package://my_arm/meshes/beam.obj' does not exist"):
+        with pytest.raises(sn.errors.ModelError, match=r":2: mesh 'package://my_arm/meshes/beam.obj' does not exist"):
             read_urdf(document)
         for search in (tmp_path / "ws", str(tmp_path / "ws" / "my_arm")):
             assert read_urdf(document, search=[tmp_path, search]).assets == expected
@@ -591,7 +591,7 @@ def test_meshes_that_cannot_be_read_say_where(tmp_path):
     for name, content in (("bad.obj", "not a mesh"), ("ascii.stl", "solid x\nendsolid x\n" * 20), ("flat.obj", FLAT)):
         (tmp_path / name).write_text(content)
         (tmp_path / "r.urdf").write_text(with_mesh(name))
-        with pytest.raises(sn.ModelError, match=rf"r\.urdf:2: mesh '{name}' cannot be used"):
+        with pytest.raises(sn.errors.ModelError, match=rf"r\.urdf:2: mesh '{name}' cannot be used"):
             read_urdf(tmp_path / "r.urdf")
 
 
@@ -740,16 +740,16 @@ def test_a_name_is_one_robot(new):
     register_urdf(new, ARM)
     register_urdf(new, ARM)  # the same again
     assert new in registered()
-    with pytest.raises(sn.DuplicateNameError, match="replace=True"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="replace=True"):
         register_urdf(new, BLOCK)
     assert len(make(new).link_names) == 6
     register_urdf(new, BLOCK, replace=True)
     assert find(new).model.report.name == "block"
     with pytest.raises(sn.OptionError, match="no actuators"):
         make(new)
-    with pytest.raises(sn.NameNotFoundError, match=f"did you mean '{new}'"):
+    with pytest.raises(sn.errors.NameNotFoundError, match=f"did you mean '{new}'"):
         make(new[:-1])
-    with pytest.raises(sn.ModelError, match=f"did you mean '{new}'"):
+    with pytest.raises(sn.errors.ModelError, match=f"did you mean '{new}'"):
         sn.Scene().add_robot(new[:-1])
 
 

@@ -1,96 +1,99 @@
-"""Sensorium: the sensory system of simulated robots. ``import sensorium as sn``."""
+"""Sensorium: the sensory system of simulated robots. ``import sensorium as sn``.
+
+The root has what users type daily: scenes, sensors, cameras, entities and the errors to catch. The rest is in packages:
+``sn.sensors`` (to write a sensor), ``sn.robots``, ``sn.tasks``, ``sn.recording``, ``sn.datasets`` and so on.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sensorium import presets as presets
-from sensorium import sensors
+from sensorium import errors, presets, sensors
 from sensorium.errors import (
-    AlreadyBuiltError,
     CapacityError,
     DatasetError,
     DeviceError,
     DivergenceError,
-    DuplicateNameError,
     EpisodeOverError,
     GenerationError,
-    ModelError,
-    NameNotFoundError,
     NotBuiltError,
     OptionError,
     SensoriumError,
-    StateDictError,
-    TreeError,
 )
 from sensorium.options import Options
-from sensorium.pipeline import AxisImperfections, Imperfections, SensorGroup, SignalSource, Slots
-from sensorium.sensors import (
-    GPS,
-    IMU,
-    MATERIALS,
+from sensorium.pipeline import AxisImperfections, Imperfections
+from sensorium.sensors.plotting import Trace
+from sensorium.sensors.rays.patterns import (
     ArrayPattern,
-    Barometer,
-    BatteryState,
-    Clock,
-    Contact,
-    ContactForce,
-    ForceTorque,
-    FramePose,
     GridPattern,
-    JointEncoder,
-    JointTorque,
-    Magnetometer,
-    Material,
-    OpticalFlow,
     Pattern,
     PinholePattern,
     RingPattern,
-    Sensor,
-    SensorOptions,
-    SimpleSensor,
-    SimpleSensorOptions,
     SphericalPattern,
-    TemperatureGrid,
-    Trace,
-    WheelOdometry,
 )
+from sensorium.sensors.robot.barometer import Barometer
+from sensorium.sensors.robot.battery_state import BatteryState
+from sensorium.sensors.robot.clock import Clock
+from sensorium.sensors.robot.force_torque import ForceTorque
+from sensorium.sensors.robot.frame_pose import FramePose
+from sensorium.sensors.robot.gps import GPS
+from sensorium.sensors.robot.imu import IMU
+from sensorium.sensors.robot.joint_encoder import JointEncoder
+from sensorium.sensors.robot.joint_torque import JointTorque
+from sensorium.sensors.robot.magnetometer import Magnetometer
+from sensorium.sensors.robot.optical_flow import OpticalFlow
+from sensorium.sensors.robot.wheel_odometry import WheelOdometry
+from sensorium.sensors.thermal.material import MATERIALS, Material
+from sensorium.sensors.thermal.temperature_grid import TemperatureGrid
+from sensorium.sensors.touch.contact import Contact
+from sensorium.sensors.touch.contact_force import ContactForce
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Plane, Scene, SceneModule, Sphere, TileMap
 
 if TYPE_CHECKING:
-    from sensorium import cameras, datasets, entities, generation, policies, recording, robots, scenarios, suites, tasks
-    from sensorium.cameras import (
-        BatchRendererCamera,
-        Camera,
-        CameraData,
-        CameraProfile,
-        RasterizerCamera,
-        RaytracerCamera,
+    from sensorium import (
+        cameras,
+        datasets,
+        entities,
+        generation,
+        policies,
+        recording,
+        robots,
+        scenarios,
+        suites,
+        tasks,
+        training,
     )
+    from sensorium.cameras import BatchRendererCamera, Camera, CameraProfile, RasterizerCamera, RaytracerCamera
     from sensorium.entities import SACMLPBrain, TrainableEntity
-    from sensorium.sensors import (
-        ContactDepthProbe,
-        ContactProbe,
-        DepthCamera,
-        ElastomerDisplacement,
-        ElastomerTaxel,
-        KinematicContactProbe,
-        KinematicTaxel,
-        Lidar,
-        Proximity,
-        Raycaster,
-        SurfaceDistanceProbe,
-        TactileArray,
-    )
+    from sensorium.sensors.rays.depth_camera import DepthCamera
+    from sensorium.sensors.rays.raycaster import Lidar, Raycaster
+    from sensorium.sensors.touch.contact_probe import ContactDepthProbe, ContactProbe
+    from sensorium.sensors.touch.elastomer import ElastomerDisplacement
+    from sensorium.sensors.touch.proximity import Proximity
+    from sensorium.sensors.touch.tactile_array import TactileArray
 
 __version__ = "0.1.0"
 
-_CAMERAS = ("BatchRendererCamera", "Camera", "CameraData", "CameraProfile", "RasterizerCamera", "RaytracerCamera")
-"""What is imported from ``sensorium.cameras`` when it is used."""
-_ENTITIES = ("SACMLPBrain", "TrainableEntity")
-"""What is imported from ``sensorium.entities`` when it is used."""
+_LAZY = {
+    "BatchRendererCamera": "cameras",
+    "Camera": "cameras",
+    "CameraProfile": "cameras",
+    "ContactDepthProbe": "sensors.touch.contact_probe",
+    "ContactProbe": "sensors.touch.contact_probe",
+    "DepthCamera": "sensors.rays.depth_camera",
+    "ElastomerDisplacement": "sensors.touch.elastomer",
+    "Lidar": "sensors.rays.raycaster",
+    "Proximity": "sensors.touch.proximity",
+    "RasterizerCamera": "cameras",
+    "Raycaster": "sensors.rays.raycaster",
+    "RaytracerCamera": "cameras",
+    "SACMLPBrain": "entities",
+    "TactileArray": "sensors.touch.tactile_array",
+    "TrainableEntity": "entities",
+}
+"""Name -> module that it is imported from at its first use: Numba, Gymnasium and others take seconds to import."""
 _PACKAGES = (
     "cameras",
     "datasets",
@@ -104,13 +107,12 @@ _PACKAGES = (
     "tasks",
     "training",
 )
-"""Packages that are imported when they are used."""
+"""Packages that are imported at their first use."""
 
 __all__ = [
     "GPS",
     "IMU",
     "MATERIALS",
-    "AlreadyBuiltError",
     "ArrayPattern",
     "AxisImperfections",
     "Barometer",
@@ -119,7 +121,6 @@ __all__ = [
     "Box",
     "Buffer",
     "Camera",
-    "CameraData",
     "CameraProfile",
     "CapacityError",
     "Capsule",
@@ -133,9 +134,7 @@ __all__ = [
     "DepthCamera",
     "DeviceError",
     "DivergenceError",
-    "DuplicateNameError",
     "ElastomerDisplacement",
-    "ElastomerTaxel",
     "Entity",
     "EpisodeOverError",
     "ForceTorque",
@@ -145,15 +144,11 @@ __all__ = [
     "Imperfections",
     "JointEncoder",
     "JointTorque",
-    "KinematicContactProbe",
-    "KinematicTaxel",
     "Lidar",
     "Light",
     "Magnetometer",
     "Material",
-    "ModelError",
     "Module",
-    "NameNotFoundError",
     "NotBuiltError",
     "OpticalFlow",
     "OptionError",
@@ -169,48 +164,40 @@ __all__ = [
     "SACMLPBrain",
     "Scene",
     "SceneModule",
-    "Sensor",
-    "SensorGroup",
-    "SensorOptions",
     "SensoriumError",
-    "SignalSource",
-    "SimpleSensor",
-    "SimpleSensorOptions",
-    "Slots",
     "Sphere",
     "SphericalPattern",
-    "StateDictError",
-    "SurfaceDistanceProbe",
     "TactileArray",
     "TemperatureGrid",
     "TileMap",
     "Trace",
     "TrainableEntity",
-    "TreeError",
     "WheelOdometry",
     "__version__",
     "cameras",
     "datasets",
     "entities",
+    "errors",
     "generation",
     "policies",
     "presets",
     "recording",
     "robots",
     "scenarios",
+    "sensors",
     "suites",
     "tasks",
     "training",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in sensors._LAZY and name in __all__:
-        return getattr(sensors, name)
-    if name in _CAMERAS:
-        return getattr(importlib.import_module("sensorium.cameras"), name)
-    if name in _ENTITIES:
-        return getattr(importlib.import_module("sensorium.entities"), name)
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"sensorium.{_LAZY[name]}"), name)
     if name in _PACKAGES:
         return importlib.import_module(f"sensorium.{name}")
     raise AttributeError(f"module 'sensorium' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

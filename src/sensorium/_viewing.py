@@ -79,7 +79,7 @@ class SceneViewer(Window, Protocol):
         ...
 
 
-class DataViewer(Window, Protocol):
+class DataWindow(Window, Protocol):
     """A page of recorded data, as ``sn.datasets.view()`` returns it."""
 
     address: str
@@ -106,10 +106,10 @@ def scene_viewer() -> Callable[..., SceneViewer]:
     return cast("Callable[..., SceneViewer]", importlib.import_module("sensorium.viewer").open_viewer)
 
 
-def data_viewer() -> Callable[[str | Path, int | None, str, bool], DataViewer]:
+def data_viewer() -> Callable[[str | Path, int | None, str, bool], DataWindow]:
     """Return the function that opens a page on a folder of recorded data.
 
     It takes ``(path, port, host, open_browser)`` and raises :class:`~sensorium.DeviceError` if viser is not installed.
     """
     opener = importlib.import_module("sensorium.viewer.data_opening").open_data
-    return cast("Callable[[str | Path, int | None, str, bool], DataViewer]", opener)
+    return cast("Callable[[str | Path, int | None, str, bool], DataWindow]", opener)

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
     from sensorium.sensors.options import SensorOptions
     from sensorium.sensors.rays.raycaster import Lidar
 
+__all__ = [
+    "ASM330LHH_ACCELEROMETER",
+    "ASM330LHH_GYROSCOPE",
+    "BMI160_ACCELEROMETER",
+    "BMI160_GYROSCOPE",
+    "encoder",
+    "imu",
+    "lidar",
+    "names",
+]
+
 OptionsT = TypeVar("OptionsT", bound="SensorOptions")
 
 _G = 9.80665

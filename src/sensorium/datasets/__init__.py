@@ -13,7 +13,7 @@ from sensorium.datasets.validate import Validation, validate
 from sensorium.recording import Recording
 
 if TYPE_CHECKING:
-    from sensorium._viewing import DataViewer
+    from sensorium._viewing import DataWindow
 
 __all__ = ["Dataset", "Episode", "EpisodeWriter", "Validation", "export", "is_dataset", "open", "validate", "view"]
 
@@ -42,7 +42,7 @@ def open(folder: str | Path) -> Dataset | Recording:
 
 def view(
     folder: str | Path, port: int | None = None, host: str = "127.0.0.1", open_browser: bool = False
-) -> DataViewer:
+) -> DataWindow:
     """Show a dataset or a recording in the browser: any step in 3D, with images and plots.
 
     Prints the address of the page and returns. A separate thread serves it.

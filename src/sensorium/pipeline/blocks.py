@@ -27,7 +27,7 @@ from sensorium.pipeline.flags import (
 )
 from sensorium.pipeline.group import SensorGroup, Slots
 from sensorium.pipeline.parameters import ColumnParameters
-from sensorium.pipeline.protocols import PipelineSensor
+from sensorium.pipeline.protocols import GroupSensor
 from sensorium.pipeline.storage import ColumnStore, DeliveryStore
 from sensorium.worlds import World
 
@@ -148,7 +148,7 @@ def _column_tables(
     sources = [0]
     n_mixed = n_extra = 0
     for group in groups:
-        sensor: PipelineSensor
+        sensor: GroupSensor
         for sensor, part in zip(group.sensors, group.slices, strict=True):
             first = group.columns.start + part.start
             here = slice(first, group.columns.start + part.stop)
@@ -248,7 +248,7 @@ def build_delivery(
         fields["history_first"][here] = history_rows + local if length else -1
         group.history_first = history_rows
         history_rows += 2 * length * count
-        sensor: PipelineSensor
+        sensor: GroupSensor
         for sensor, part in zip(group.sensors, group.return_slices, strict=True):
             columns = slice(start + part.start, start + part.stop)
             fields["sensor"][columns] = rows[sensor.uuid]

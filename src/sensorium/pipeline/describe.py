@@ -6,13 +6,13 @@ from typing import Any
 
 from sensorium.pipeline.flags import EXTRA_NAMES
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.protocols import PipelineSensor
+from sensorium.pipeline.protocols import GroupSensor
 
 
 def describe_group(group: SensorGroup[Any], runs: str) -> list[dict[str, str]]:
     """Return one row per sensor of a group: uuid, class, shape, dtype, rate, delay, memory, and how it runs."""
     rows = []
-    sensor: PipelineSensor
+    sensor: GroupSensor
     for number, sensor in enumerate(group.sensors):
         options, layout = sensor.options, sensor._get_return_format() if group.in_pipeline else ()
         shapes = layout.values() if isinstance(layout, dict) else [layout]

@@ -19,7 +19,7 @@ from sensorium.pipeline.blocks import (
     build_post_block,
 )
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.protocols import Format, PipelineSensor
+from sensorium.pipeline.protocols import Format, GroupSensor
 from sensorium.pipeline.storage import TimingStore
 from sensorium.pipeline.timing import TimingParameters
 from sensorium.worlds import World
@@ -66,7 +66,7 @@ class Layout:
 
 
 def build_layout(
-    groups: Sequence[SensorGroup[Any]], sensors: Sequence[PipelineSensor], world: World, seed: int, dt: float
+    groups: Sequence[SensorGroup[Any]], sensors: Sequence[GroupSensor], world: World, seed: int, dt: float
 ) -> Layout:
     """Check the groups, assign their columns and allocate their storage.
 
@@ -153,7 +153,7 @@ def _check_dtypes(group: SensorGroup[Any], world: World) -> None:
 def _assign_columns(group: SensorGroup[Any]) -> None:
     """Give every sensor its intermediate and return columns within its group."""
     start = return_start = 0
-    sensor: PipelineSensor
+    sensor: GroupSensor
     for sensor in group.sensors:
         columns = n_columns(sensor._get_intermediate_format())
         returns = n_columns(sensor._get_return_format())
@@ -168,7 +168,7 @@ def _assign_columns(group: SensorGroup[Any]) -> None:
     group.columns = slice(0, start)
 
 
-def _build_timing(sensors: Sequence[PipelineSensor], seed: int, world: World) -> TimingStore:
+def _build_timing(sensors: Sequence[GroupSensor], seed: int, world: World) -> TimingStore:
     keys = [formula.key(seed, sensor.uuid, formula.TIMING) for sensor in sensors]
     return TimingStore.allocate(np.asarray(keys, np.uint32).reshape(-1, 2), world.n_envs, world.device)
 

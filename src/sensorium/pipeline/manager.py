@@ -18,8 +18,8 @@ from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.launch import StepCounter
 from sensorium.pipeline.layout import Layout, build_layout
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
-from sensorium.pipeline.plan import CpuPlan, GpuPlan, Plan
-from sensorium.pipeline.protocols import GraphWorld, PipelineKernels, PipelineSensor
+from sensorium.pipeline.plan import CpuPlan, GpuPlan, StepPlan
+from sensorium.pipeline.protocols import GraphWorld, GroupSensor, PipelineKernels
 from sensorium.pipeline.stages import Stages
 from sensorium.pipeline.storage import TIMING_PARAMETERS
 from sensorium.worlds import Envs, MujocoWorld, Names, Painter, World, env_index
@@ -45,7 +45,7 @@ class SensorManager:
     stages: Stages
     counter: torch.Tensor
     _kernels: PipelineKernels
-    _plan: Plan
+    _plan: StepPlan
 
     def __init__(self) -> None:
         self.clock = StepCounter(np.zeros(1, np.int64))
@@ -53,7 +53,7 @@ class SensorManager:
         self.dt = 0.0
         self.seed = 0
         self.groups: list[SensorGroup[Any]] = []
-        self._sensors: list[PipelineSensor] = []
+        self._sensors: list[GroupSensor] = []
 
     @property
     def step_count(self) -> int:
@@ -71,11 +71,11 @@ class SensorManager:
 
     # -- build --------------------------------------------------------------------------------------------------------
 
-    def add(self, sensor: PipelineSensor) -> None:
+    def add(self, sensor: GroupSensor) -> None:
         """Add a sensor, before build."""
         self._sensors.append(sensor)
 
-    def forget(self, sensors: Sequence[PipelineSensor]) -> None:
+    def forget(self, sensors: Sequence[GroupSensor]) -> None:
         """Remove sensors that were added, before build."""
         self._sensors = [sensor for sensor in self._sensors if all(sensor is not one for one in sensors)]
 
@@ -111,7 +111,7 @@ class SensorManager:
 
     def _create_parts(self) -> None:
         """Create layout, kernels, stages and plan."""
-        by_class: dict[type, list[PipelineSensor]] = {}
+        by_class: dict[type, list[GroupSensor]] = {}
         for sensor in self._sensors:
             by_class.setdefault(type(sensor), []).append(sensor)
         self.groups = [SensorGroup(cls, sensors, self) for cls, sensors in by_class.items()]
@@ -154,7 +154,7 @@ class SensorManager:
         """Clear rings, drift and response of some envs, and take their first reading from the current state."""
         self._plan.reset(envs)
 
-    def set(self, sensor: PipelineSensor, values: Mapping[str, object], envs: Envs) -> None:
+    def set(self, sensor: GroupSensor, values: Mapping[str, object], envs: Envs) -> None:
         """Change parameters of one sensor in some envs. All values are checked before any is changed.
 
         Args:
@@ -174,7 +174,7 @@ class SensorManager:
         timing.note(row, values, index)
         self._plan.update()
 
-    def _writes(self, sensor: PipelineSensor, name: str, value: object, index: torch.Tensor | None) -> list[Write]:
+    def _writes(self, sensor: GroupSensor, name: str, value: object, index: torch.Tensor | None) -> list[Write]:
         """Return the checked writes that set one parameter of a sensor."""
         option = f"{type(sensor).options_type.__name__}.{name}"
         if name in TIMING_PARAMETERS:
@@ -193,7 +193,7 @@ class SensorManager:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def noise(self, sensor: PipelineSensor, part: slice) -> torch.Tensor:
+    def noise(self, sensor: GroupSensor, part: slice) -> torch.Tensor:
         """Return the noise per sample of columns ``part`` of a sensor, (B, columns)."""
         noise = self.layout.block(sensor.group).store.parameter("noise")
         return noise[_block_columns(sensor, part)].T
@@ -226,7 +226,7 @@ class SensorManager:
             sensor._detach()
 
 
-def _block_columns(sensor: PipelineSensor, part: slice) -> slice:
+def _block_columns(sensor: GroupSensor, part: slice) -> slice:
     """The columns ``part`` of a sensor, as columns of its block."""
     start = sensor.group.columns.start + sensor._columns.start
     return slice(start + part.start, start + part.stop)

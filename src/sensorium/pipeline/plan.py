@@ -18,7 +18,7 @@ import torch
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.launch import Launch, StepCounter, capture, is_replayable
 from sensorium.pipeline.layout import Layout
-from sensorium.pipeline.protocols import GraphWorld, PipelineKernels, PipelineSensor, ResetEnvs, StagedSensor
+from sensorium.pipeline.protocols import GraphWorld, GroupSensor, PipelineKernels, ResetEnvs, StagedSensor
 from sensorium.pipeline.stages import Stages
 from sensorium.worlds import Envs, MujocoWorld, env_ids
 from sensorium.worlds.device import is_out_of_memory
@@ -33,7 +33,7 @@ _MAX_PLANS = 32
 """Plans that are kept. Each takes about a megabyte of memory, and a tenth of a second to create."""
 
 
-class Plan(Protocol):
+class StepPlan(Protocol):
     """How the sensors of a scene are stepped and reset."""
 
     step_count: int
@@ -159,7 +159,7 @@ class CpuPlan:
             calls.append((is_replayable(raw), partial(raw, group, group.truth)))
         calls.append((True, self._kernels.step))
         for group in self._layout.hook_groups:
-            cls: type[PipelineSensor] = group.cls
+            cls: type[GroupSensor] = group.cls
             if group.has_hooks:
                 calls.append((self._are_hooks_replayable(group), partial(self._stages.run_hooks, group)))
             if group.post_processed:

@@ -35,7 +35,7 @@ class ResetEnvs(NamedTuple):
 
 
 class SensorTiming(Protocol):
-    """The options that the pipeline reads of every sensor; see :class:`sensorium.SensorOptions`."""
+    """The options that the pipeline reads of every sensor; see :class:`sensorium.sensors.SensorOptions`."""
 
     @property
     def rate(self) -> float | None: ...
@@ -51,8 +51,8 @@ class SensorTiming(Protocol):
     def draw_debug(self) -> bool: ...
 
 
-class PipelineSensor(Protocol):
-    """What the pipeline needs of a sensor and its class; :class:`sensorium.Sensor` provides it and documents it."""
+class GroupSensor(Protocol):
+    """What the pipeline needs of a sensor and its class; :class:`sensorium.sensors.Sensor` documents it."""
 
     options_type: ClassVar[type]
     uses_ring_pipeline: ClassVar[bool]
@@ -107,8 +107,8 @@ class PipelineSensor(Protocol):
     def _apply_delay(cls, group: SensorGroup[Any], ring: Slots, out: torch.Tensor) -> None: ...
 
 
-class StagedSensor(PipelineSensor, Protocol):
-    """A sensor class whose cache update is made of stages; :class:`sensorium.SimpleSensor` provides it."""
+class StagedSensor(GroupSensor, Protocol):
+    """A sensor class whose cache update is made of stages; :class:`sensorium.sensors.SimpleSensor` provides it."""
 
     @classmethod
     def _update_raw_data(cls, group: SensorGroup[Any], out: torch.Tensor) -> None: ...

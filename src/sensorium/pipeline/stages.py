@@ -15,7 +15,7 @@ import torch
 from sensorium.pipeline.flags import HELD
 from sensorium.pipeline.group import SensorGroup, Slots
 from sensorium.pipeline.layout import Layout
-from sensorium.pipeline.protocols import PipelineKernels, PipelineSensor, ResetEnvs, StagedSensor
+from sensorium.pipeline.protocols import GroupSensor, PipelineKernels, ResetEnvs, StagedSensor
 from sensorium.worlds import World
 
 Group = SensorGroup[Any]
@@ -67,7 +67,7 @@ class Stages:
 
     def run_hooks(self, group: Group) -> None:
         """Fill both branches of a group by its hooks; hold the reading where no sample is due."""
-        cls: type[PipelineSensor] = group.cls
+        cls: type[GroupSensor] = group.cls
         if not group.in_pipeline:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
@@ -83,7 +83,7 @@ class Stages:
                 torch.where(due[row], measured[part], group.reading[part], out=group.reading[part])
 
     def _post_process(self, group: Group) -> None:
-        cls: type[PipelineSensor] = group.cls
+        cls: type[GroupSensor] = group.cls
         cls._post_process(group, group.truth, group.return_truth, False)
         cls._post_process(group, group.reading, group.snapshot, True)
 
@@ -99,7 +99,7 @@ class Stages:
 
     def _apply_delay(self, group: Group) -> None:
         assert group.ring is not None
-        cls: type[PipelineSensor] = group.cls
+        cls: type[GroupSensor] = group.cls
         cls._apply_delay(group, group.ring, group.cache)
 
     # -- the generic stages, for hooks --------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Stages:
 
     def _reset_hooks(self, group: Group, mask: torch.Tensor) -> None:
         """Run the hooks for all envs, as in a step, and keep their results in the reset envs only."""
-        cls: type[PipelineSensor] = group.cls
+        cls: type[GroupSensor] = group.cls
         if not group.in_pipeline:
             cls._reset_group(group, mask)
             return
@@ -193,7 +193,7 @@ class Stages:
     def _reset_states(group: Group, mask: torch.Tensor) -> None:
         for state, fill in group.states():
             state.masked_fill_(mask, fill)
-        cls: type[PipelineSensor] = group.cls
+        cls: type[GroupSensor] = group.cls
         cls._reset_group(group, mask)
 
     def _reset_returns(self, group: Group, envs: ResetEnvs) -> None:

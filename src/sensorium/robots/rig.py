@@ -235,7 +235,7 @@ def sensor_type(name: str) -> type[SensorOptions]:
             hint = did_you_mean(name, known) or f"; there are {shorten(known, 40)}"
             raise NameNotFoundError(f"there is no sensor type {name!r}{hint}")
     if not _is_sensor(found):
-        raise NameNotFoundError(f"{name!r} is not a sensor type: it must be derived from sn.SensorOptions")
+        raise NameNotFoundError(f"{name!r} is not a sensor type: it must be derived from sn.sensors.SensorOptions")
     return found
 
 

@@ -1,133 +1,93 @@
-"""Sensors: the hooks that make one, and every concrete sensor.
+"""Sensors: the classes to write one with, and every concrete sensor.
 
-Those with kernels of their own are loaded when they are first asked for: importing Numba takes as long as all the rest.
+Options of sensors are exported at the root (``sn.IMU``). This package exports what sensor authors need
+(``SimpleSensor``, ``SimpleSensorOptions``, ``SensorGroup``, ...), the sensor classes and the types of their readings.
+Sensors with Numba kernels of their own are imported at their first use, since importing Numba takes about a second.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sensorium.sensors.base import Sensor, SimpleSensor
+from sensorium.pipeline import SensorGroup, SignalSource, Slots
+from sensorium.pipeline.launch import launch, replayable
+from sensorium.sensors.base import Format, Sensor, SimpleSensor
 from sensorium.sensors.options import ChannelOptions, Mounted, SensorOptions, SimpleSensorOptions
-from sensorium.sensors.plotting import Trace
-from sensorium.sensors.rays.patterns import (
-    ArrayPattern,
-    GridPattern,
-    Pattern,
-    PinholePattern,
-    RingPattern,
-    SphericalPattern,
-)
-from sensorium.sensors.robot.barometer import Barometer, BarometerData
-from sensorium.sensors.robot.battery_state import BatteryState, BatteryStateData
-from sensorium.sensors.robot.clock import Clock
-from sensorium.sensors.robot.force_torque import ForceTorque, ForceTorqueData
-from sensorium.sensors.robot.frame_pose import FramePose, FramePoseData, FramePoseSensor
-from sensorium.sensors.robot.gps import GPS, GPSData
-from sensorium.sensors.robot.imu import IMU, IMUData, IMUSensor
-from sensorium.sensors.robot.joint_encoder import JointEncoder, JointEncoderData, JointEncoderSensor
-from sensorium.sensors.robot.joint_torque import JointTorque
-from sensorium.sensors.robot.magnetometer import Magnetometer, MagnetometerData
-from sensorium.sensors.robot.optical_flow import OpticalFlow, OpticalFlowData
-from sensorium.sensors.robot.wheel_odometry import WheelOdometry, WheelOdometryData
-from sensorium.sensors.thermal.material import MATERIALS, Material
-from sensorium.sensors.thermal.temperature_grid import TemperatureGrid
-from sensorium.sensors.touch.contact import Contact, ContactSensor
-from sensorium.sensors.touch.contact_force import ContactForce, ContactForceSensor
+from sensorium.sensors.robot.barometer import BarometerData
+from sensorium.sensors.robot.battery_state import BatteryStateData
+from sensorium.sensors.robot.force_torque import ForceTorqueData
+from sensorium.sensors.robot.frame_pose import FramePoseData, FramePoseSensor
+from sensorium.sensors.robot.gps import GPSData
+from sensorium.sensors.robot.imu import IMUData, IMUSensor
+from sensorium.sensors.robot.joint_encoder import JointEncoderData, JointEncoderSensor
+from sensorium.sensors.robot.magnetometer import MagnetometerData
+from sensorium.sensors.robot.optical_flow import OpticalFlowData
+from sensorium.sensors.robot.wheel_odometry import WheelOdometryData
+from sensorium.sensors.touch.contact import ContactSensor
+from sensorium.sensors.touch.contact_force import ContactForceSensor
 
 if TYPE_CHECKING:
-    from sensorium.sensors.rays.depth_camera import DepthCamera
-    from sensorium.sensors.rays.raycaster import Lidar, Raycaster, RayData
-    from sensorium.sensors.touch.contact_probe import ContactDepthProbe, ContactProbe, KinematicContactProbe
-    from sensorium.sensors.touch.elastomer import ElastomerDisplacement, ElastomerTaxel
-    from sensorium.sensors.touch.proximity import Proximity, ProximityData, SurfaceDistanceProbe
-    from sensorium.sensors.touch.tactile_array import KinematicTaxel, TactileArray, TactileArrayData
+    from sensorium.sensors.rays.raycaster import RayData
+    from sensorium.sensors.touch.contact_probe import KinematicContactProbe
+    from sensorium.sensors.touch.elastomer import ElastomerTaxel
+    from sensorium.sensors.touch.proximity import ProximityData, SurfaceDistanceProbe
+    from sensorium.sensors.touch.tactile_array import KinematicTaxel, TactileArrayData
 
 _LAZY = {
-    "ContactDepthProbe": "touch.contact_probe",
-    "ContactProbe": "touch.contact_probe",
-    "DepthCamera": "rays.depth_camera",
-    "ElastomerDisplacement": "touch.elastomer",
     "ElastomerTaxel": "touch.elastomer",
     "KinematicContactProbe": "touch.contact_probe",
     "KinematicTaxel": "touch.tactile_array",
-    "Lidar": "rays.raycaster",
-    "Proximity": "touch.proximity",
     "ProximityData": "touch.proximity",
     "RayData": "rays.raycaster",
-    "Raycaster": "rays.raycaster",
     "SurfaceDistanceProbe": "touch.proximity",
-    "TactileArray": "touch.tactile_array",
     "TactileArrayData": "touch.tactile_array",
 }
 """Name -> module of this package that has it."""
 
 __all__ = [
-    "GPS",
-    "IMU",
-    "MATERIALS",
-    "ArrayPattern",
-    "Barometer",
     "BarometerData",
-    "BatteryState",
     "BatteryStateData",
     "ChannelOptions",
-    "Clock",
-    "Contact",
-    "ContactDepthProbe",
-    "ContactForce",
     "ContactForceSensor",
-    "ContactProbe",
     "ContactSensor",
-    "DepthCamera",
-    "ElastomerDisplacement",
     "ElastomerTaxel",
-    "ForceTorque",
     "ForceTorqueData",
-    "FramePose",
+    "Format",
     "FramePoseData",
     "FramePoseSensor",
     "GPSData",
-    "GridPattern",
     "IMUData",
     "IMUSensor",
-    "JointEncoder",
     "JointEncoderData",
     "JointEncoderSensor",
-    "JointTorque",
     "KinematicContactProbe",
     "KinematicTaxel",
-    "Lidar",
-    "Magnetometer",
     "MagnetometerData",
-    "Material",
     "Mounted",
-    "OpticalFlow",
     "OpticalFlowData",
-    "Pattern",
-    "PinholePattern",
-    "Proximity",
     "ProximityData",
     "RayData",
-    "Raycaster",
-    "RingPattern",
     "Sensor",
+    "SensorGroup",
     "SensorOptions",
+    "SignalSource",
     "SimpleSensor",
     "SimpleSensorOptions",
-    "SphericalPattern",
+    "Slots",
     "SurfaceDistanceProbe",
-    "TactileArray",
     "TactileArrayData",
-    "TemperatureGrid",
-    "Trace",
-    "WheelOdometry",
     "WheelOdometryData",
+    "launch",
+    "replayable",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(importlib.import_module(f"sensorium.sensors.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'sensorium.sensors' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sensorium.robots import Manipulator
-from sensorium.sensors import Contact
+from sensorium.sensors.touch.contact import Contact
 from sensorium.worlds import Scene
 
 

@@ -135,7 +135,7 @@ def _own_module(module: str, name: str) -> ModuleType | None:
 
     Modules move between versions; public names stay.
     """
-    while "." in module:
+    while module:
         try:
             found = importlib.import_module(module)
         except ImportError:

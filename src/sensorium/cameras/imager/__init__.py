@@ -16,13 +16,13 @@ Importing this package does not import Warp; :class:`Imager` is loaded at first 
 
 from typing import TYPE_CHECKING
 
-from sensorium.cameras.imager.lens import NO_MARGINS, Intrinsics, Margins
+from sensorium.cameras.imager.lens import Intrinsics, Margins
 from sensorium.cameras.imager.profile import CameraProfile
 
 if TYPE_CHECKING:
     from sensorium.cameras.imager.imager import Imager
 
-__all__ = ["NO_MARGINS", "CameraProfile", "Imager", "Intrinsics", "Margins"]
+__all__ = ["CameraProfile", "Imager", "Intrinsics", "Margins"]
 
 
 def __getattr__(name: str) -> object:
