@@ -1,4 +1,4 @@
-"""``scene.add_module``: modules that add several things and keep them together; they are added completely or not at all."""
+"""``scene.add_module``: modules that add several things and keep them together, completely or not at all."""
 
 import json
 
