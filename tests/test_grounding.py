@@ -1,4 +1,4 @@
-"""Inertial readings against closed forms of rigid-body mechanics, lever arms included."""
+"""IMU readings against closed-form solutions of rigid-body mechanics, including lever arms."""
 
 import math
 
@@ -11,7 +11,7 @@ G = 9.81
 
 
 def pendulum(length, angle, imu_at):
-    """A point mass on a massless rod, released at ``angle`` from hanging; the IMU ``imu_at`` metres down the rod."""
+    """Return a scene with a point mass on a rod at ``angle`` from vertical, and an IMU ``imu_at`` m along it."""
     model = f"""
     <mujoco><worldbody><body name="rod" pos="0 0 2"><joint name="pivot" axis="0 1 0"/>
       <inertial pos="0 0 {-length}" mass="1" diaginertia="1e-9 1e-9 1e-9"/>
@@ -27,7 +27,7 @@ def pendulum(length, angle, imu_at):
 
 @pytest.mark.parametrize("imu_at", [0.2, 0.7, 1.0])
 def test_pendulum(imu_at):
-    """Along the rod an IMU feels the rod's pull; across it, nothing at the mass, and g sin(angle) at the pivot."""
+    """Along the rod the IMU measures the tension; across it 0 at the mass, and g sin(angle) at the pivot."""
     length, angle = 0.7, 0.9
     scene, imu = pendulum(length, angle, imu_at)
     for _ in range(600):
@@ -36,7 +36,7 @@ def test_pendulum(imu_at):
         acc = imu.read().lin_acc[0].double()
         across = -G * math.sin(theta) * (1 - imu_at / length)
         along = G * math.cos(theta) + imu_at * rate**2
-        # the reading is that of the last substep, half a millisecond ago
+        # accelerations are those of the last substep, 0.5 ms ago
         assert acc.tolist() == pytest.approx([across, 0.0, along], abs=0.05)
         assert imu.read().ang_vel[0].tolist() == pytest.approx([0.0, rate, 0.0], abs=1e-5)
         scene.step()
@@ -44,7 +44,7 @@ def test_pendulum(imu_at):
     assert energy == pytest.approx(-G * length * math.cos(angle), abs=1e-3)
 
 
-def test_a_disc_that_speeds_up_shows_centripetal_and_tangential_acceleration():
+def test_an_accelerating_disc_has_centripetal_and_tangential_acceleration():
     torque, inertia, r = 0.4, 0.05, 0.3
     model = f"""
     <mujoco><worldbody><body name="disc"><joint name="axle" axis="0 0 1"/>
@@ -58,12 +58,12 @@ def test_a_disc_that_speeds_up_shows_centripetal_and_tangential_acceleration():
     alpha = torque / inertia
     for step in range(1, 51):
         scene.step()
-        rate = alpha * (0.01 * step - 0.001)  # at the start of the last substep, whose acceleration it is
+        rate = alpha * (0.01 * step - 0.001)  # at the start of the last substep, like the acceleration
         assert imu.read().lin_acc[0].tolist() == pytest.approx([-(rate**2) * r, alpha * r, G], rel=1e-4, abs=1e-4)
         assert imu.read().ang_vel[1].tolist() == pytest.approx([0, 0, alpha * 0.01 * step], rel=1e-4, abs=1e-5)
 
 
-def test_a_plate_that_falls_and_spins_feels_its_lever_arm_alone():
+def test_a_falling_spinning_plate_measures_the_lever_arm_only():
     rate, arm = 7.0, (0.2, -0.1, 0.0)
     scene = sn.Scene(dt=0.01, substeps=5, gravity=(0, 0, -G))
     plate = scene.add_object(sn.Box(size=(0.6, 0.6, 0.02), mass=1.0), name="plate", pos=(0, 0, 9), free=True)
@@ -76,6 +76,6 @@ def test_a_plate_that_falls_and_spins_feels_its_lever_arm_alone():
     for _ in range(30):
         scene.step()
         assert middle.read().lin_acc[0].tolist() == pytest.approx([0, 0, 0], abs=1e-3)
-        felt = [-(rate**2) * arm[0], -(rate**2) * arm[1], 0.0]
-        assert corner.read().lin_acc[0].tolist() == pytest.approx(felt, abs=1e-3)
+        expected = [-(rate**2) * arm[0], -(rate**2) * arm[1], 0.0]
+        assert corner.read().lin_acc[0].tolist() == pytest.approx(expected, abs=1e-3)
     assert plate.get_pose()[0][0, 2] < 9

@@ -1,4 +1,4 @@
-"""Arms reach where they are told, hold what they grip, and follow their controllers; models of users' own do too."""
+"""Manipulators: kinematics, controllers, grasping, state, action noise, and models of users."""
 
 import importlib.metadata
 import itertools
@@ -23,7 +23,7 @@ DOWN = (0.0, 1.0, 0.0, 0.0)
 
 
 def build(robot, n_envs=1, objects=(), seed=0, **options):
-    """A robot on a plane, with grippers' physics, at steps of 20 ms."""
+    """Return a scene with a robot on a plane and contacts for grasping, at steps of 20 ms, and the robot."""
     scene = sn.Scene(dt=0.02, substeps=10, cone="elliptic", impratio=10)
     scene.add_terrain(sn.Plane(), name="ground")
     robot = scene.add_robot(make(robot, **options) if isinstance(robot, str) else robot, name="robot")
@@ -38,7 +38,7 @@ def arms(robot):
 
 
 def turned(first, second):
-    """Angle between orientations (w, x, y, z), rad."""
+    """Return the angle between orientations (w, x, y, z), rad."""
     return 2 * np.arccos(np.clip(np.abs((first * second).sum(axis=-1)), 0, 1))
 
 
@@ -47,7 +47,7 @@ def draw(group, count, seed=0):
 
 
 def in_base(robot, pose):
-    """Poses in the world, seen from the robot's base."""
+    """Return poses in the frame of the robot's base."""
     seen = np.empty_like(pose)
     for row, (base, each) in enumerate(zip(robot.base_pose(), pose, strict=True)):
         back = base[3:] * [1, -1, -1, -1]
@@ -57,7 +57,7 @@ def in_base(robot, pose):
 
 
 def best(call, repeats=30):
-    """Least seconds that a call takes."""
+    """Return the min duration of a call, s."""
     call()
     return min(_timed(call) for _ in range(repeats))
 
@@ -72,8 +72,7 @@ def _timed(call):
 
 
 def random_chain(rng, joints):
-    """A chain of hinges and slides that point anywhere, some links with two joints and some with none, on a link that
-    moves by itself."""
+    """Return a random chain of hinges and slides on a moving link; some links have two joints, some have none."""
     text, close, made = (
         '<body name="root" pos="1 2 3" quat="1 2 3 4"><joint name="own"/><geom size="0.1"/>',
         "</body>",
@@ -101,7 +100,7 @@ def _list(values):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_forward_kinematics_and_jacobians_are_those_of_mujoco(seed):
+def test_forward_kinematics_and_jacobians_match_mujoco(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 9))
     model = random_chain(rng, n)
@@ -131,7 +130,7 @@ def test_forward_kinematics_and_jacobians_are_those_of_mujoco(seed):
 
 
 def test_franka_has_the_published_kinematics():
-    """Denavit and Hartenberg's parameters as the maker gives them (Craig's convention), multiplied out here."""
+    """Against the Denavit-Hartenberg parameters of the manufacturer (Craig's convention)."""
     rows = [  # a, d, alpha
         (0, 0.333, 0),
         (0, 0, -math.pi / 2),
@@ -166,11 +165,11 @@ def test_franka_has_the_published_kinematics():
 
 
 @pytest.mark.parametrize("name", ARMS)
-def test_inverse_kinematics_reaches_any_pose_that_can_be_reached(name):
+def test_inverse_kinematics_reaches_every_reachable_pose(name):
     scene, robot = build(name, pos=(0.3, -0.2, 0.1), yaw=0.7)
     for arm in arms(robot):
         q = draw(arm, 300)
-        if name == "floating_gripper":  # away from where two of its hinges are one
+        if name == "floating_gripper":  # away from its gimbal lock
             q[:, 4] = np.clip(q[:, 4], -1.3, 1.3)
         goals = np.empty((len(q), 7))
         for row, each in enumerate(q):
@@ -184,7 +183,7 @@ def test_inverse_kinematics_reaches_any_pose_that_can_be_reached(name):
         assert ((error[:, 0] < NEAR[0]) & (error[:, 1] < NEAR[1])).mean() > 0.99
         assert (found >= arm.limits[:, 0]).all()
         assert (found <= arm.limits[:, 1]).all()
-        for row in range(0, len(q), 10):  # the errors are what they say
+        for row in range(0, len(q), 10):  # the returned errors are correct
             arm.put(found[row : row + 1], slice(None))
             scene.world.changes.write()
             pose = arm.tcp_pose()[0]
@@ -192,7 +191,7 @@ def test_inverse_kinematics_reaches_any_pose_that_can_be_reached(name):
             assert turned(pose[3:], goals[row, 3:]) == pytest.approx(error[row, 1], abs=1e-5)
 
 
-def test_inverse_kinematics_stays_near_its_start_and_says_what_is_left():
+def test_inverse_kinematics_stays_near_its_start_and_returns_the_error():
     _, robot = build("franka", n_envs=3)
     arm = robot.groups["arm"]
     pose = arm.tcp_pose()
@@ -213,7 +212,7 @@ def test_inverse_kinematics_stays_near_its_start_and_says_what_is_left():
             arm.solve(bad)
     with pytest.raises(sn.OptionError, match="start"):
         arm.solve(pose, start=np.zeros(6))
-    with pytest.raises(sn.OptionError, match="no arm"):
+    with pytest.raises(sn.OptionError, match="not an arm"):
         robot.groups["gripper"].solve(pose)
 
 
@@ -226,7 +225,7 @@ def test_inverse_kinematics_of_64_envs_takes_less_than_2_ms():
 
 
 @pytest.mark.parametrize("name", ARMS)
-def test_tool_centre_points_lie_between_the_fingers_and_point_out_of_the_hand(name):
+def test_tool_centre_points_are_between_the_fingers_and_point_out_of_the_hand(name):
     scene, robot = build(name)
     model = scene.model
     for arm in arms(robot):
@@ -252,7 +251,7 @@ def test_tool_centre_points_lie_between_the_fingers_and_point_out_of_the_hand(na
 
 
 @pytest.mark.parametrize("name", ARMS)
-def test_robots_stay_at_home_and_touch_nothing(name):
+def test_robots_stay_at_home_without_contacts(name):
     scene, robot = build(name, n_envs=2)
     poses = [arm.tcp_pose() for arm in arms(robot)]
     scene.step(100)
@@ -263,14 +262,14 @@ def test_robots_stay_at_home_and_touch_nothing(name):
 
 
 def _env(scene):
-    """Env 0 by MuJoCo itself."""
+    """Return the data of env 0 computed by MuJoCo."""
     model, data = scene.model, mujoco.MjData(scene.model)
     mujoco.mj_setState(model, data, scene.get_state()[0].numpy(), int(mujoco.mjtState.mjSTATE_INTEGRATION))
     mujoco.mj_forward(model, data)
     return data
 
 
-def test_twists_are_those_of_mujoco():
+def test_twists_match_mujoco():
     scene, robot = build("mobile_franka", controllers={"arm": "joint_velocity"})
     arm = robot.groups["arm"]
     for _ in range(40):
@@ -310,7 +309,7 @@ def test_relative_actions_add_to_the_target_and_velocities_integrate():
         robot.act({"arm": [[0.02] * 7, [-9.0] * 7]})
         scene.step()
     assert arm.target[0] == pytest.approx(home + 0.1)
-    assert arm.target[1] == pytest.approx(np.clip(home - 0.5, *arm.limits.T))  # cut off at -0.1 a step
+    assert arm.target[1] == pytest.approx(np.clip(home - 0.5, *arm.limits.T))  # clipped at -0.1 per step
     scene, robot = build("franka", controllers={"arm": "joint_velocity"})
     arm = robot.groups["arm"]
     for _ in range(25):
@@ -346,7 +345,7 @@ def test_tool_poses_are_in_the_frame_of_the_base(name):
 
 
 @pytest.mark.parametrize("name", ARMS)
-def test_grippers_open_as_far_as_they_are_told(name):
+def test_grippers_open_to_the_commanded_width(name):
     scene, robot = build(name, n_envs=3)
     for group in [each for each in robot.groups.values() if each.description.kind == "gripper"]:
         width = group.description.width
@@ -359,18 +358,18 @@ def test_grippers_open_as_far_as_they_are_told(name):
         assert group.target[0] == pytest.approx([0, 0])
 
 
-def test_a_base_drives_as_it_is_told_in_its_own_frame():
+def test_a_base_drives_at_the_commanded_velocity_in_its_own_frame():
     scene, robot = build("mobile_franka", n_envs=2, pos=(1, 2, 0), yaw=math.pi / 2)
     for _ in range(100):
         robot.act({"base": [[0.5, 0.0, 0.0], [0.0, 0.25, 0.0]]})
         scene.step()
     pose = robot.base_pose()
-    assert pose[0, :2] == pytest.approx([1.0, 3.0], abs=0.06)  # forward is +y of the world, with the servo's lag
+    assert pose[0, :2] == pytest.approx([1.0, 3.0], abs=0.06)  # forward is +y of the world; the servo lags
     assert pose[1, :2] == pytest.approx([0.5, 2.0], abs=0.04)
     robot.act({"base": [0.0, 0.0, 0.0]})
     scene.step(50)
     assert robot.base_pose()[0, :3] == pytest.approx([1.0, 3.0, 0.0], abs=1e-3)
-    for _ in range(400):  # more than a turn; forward and turn make a circle
+    for _ in range(400):  # more than one turn; forward and turn drive a circle
         robot.act({"base": [0.4, 0.0, 1.0]})
         scene.step()
     assert robot.groups["base"].qpos[0, 2] == pytest.approx(8.0, abs=0.1)
@@ -379,7 +378,7 @@ def test_a_base_drives_as_it_is_told_in_its_own_frame():
     assert centre == pytest.approx([1.0 - 0.4, 3.0], abs=0.03)
 
 
-def test_a_base_that_is_blocked_does_not_wind_up():
+def test_the_target_of_a_blocked_base_does_not_wind_up():
     wall = sn.Box(size=(0.1, 2.0, 1.0), mass=500)
     scene, robot = build("mobile_franka", objects={"wall": (wall, (0.6, 0, 0.5))})
     for _ in range(150):
@@ -406,10 +405,12 @@ def test_actions_have_names_limits_and_slices():
     assert robot.action.value[1, 3] == pytest.approx(2.8973)
     robot.act({"gripper": [[1.0]]}, envs=[1])
     assert robot.action.value[:, 10].tolist() == [0.0, 1.0]
-    assert robot.groups["arm"].target[1, 0] == pytest.approx(2.8973)  # what is left out keeps its target
+    assert robot.groups["arm"].target[1, 0] == pytest.approx(
+        2.8973
+    )  # a group that is not in the mapping keeps its target
 
 
-def test_a_wrong_action_names_the_move_group_and_changes_nothing():
+def test_an_invalid_action_names_the_move_group_and_changes_nothing():
     scene, robot = build("franka", n_envs=2, controllers={"arm": "ee_pose"})
     robot.act({"gripper": [0.3]})
     before = scene.get_state(), {name: group.target for name, group in robot.groups.items()}, robot.action.value.clone()
@@ -444,7 +445,7 @@ def test_acting_takes_microseconds():
     assert best(lambda: robot.act({"arm": np.add(goal, [0, next(ways), 0, 0, 0, 0, 0])}), 100) < 1e-3
 
 
-# -- holding ----------------------------------------------------------------------------------------------------------
+# -- grasping ---------------------------------------------------------------------------------------------------------
 
 
 def carry(robot, scene, side, way, hold):
@@ -474,7 +475,7 @@ def carry(robot, scene, side, way, hold):
         ("bimanual", "left_arm", sn.Box(size=(0.03, 0.03, 0.05), mass=0.15), (0.3, 0.25, 0.025)),
     ],
 )
-def test_what_is_gripped_is_held_at_half_a_metre_a_second(name, side, shape, spot):
+def test_grasped_objects_are_held_at_half_a_metre_per_second(name, side, shape, spot):
     block = sn.Box(size=(0.3, 0.6, 0.4), mass=200), (0.65, 0.0, 0.2)
     objects = {"thing": (shape, spot)} | ({"block": block} if spot[2] > 0.4 else {})
     scene, robot = build(name, objects=objects)
@@ -502,7 +503,7 @@ def test_what_is_gripped_is_held_at_half_a_metre_a_second(name, side, shape, spo
     assert apart() == pytest.approx(before, abs=3e-4)
     robot.hold()
     scene.step(20)
-    assert apart() == pytest.approx(before, abs=5e-4)  # which keeps hold of it
+    assert apart() == pytest.approx(before, abs=5e-4)  # hold() keeps the grasp
     robot.act({gripper.description.name: [1.0]})
     scene.step(40)
     assert thing.get_pose()[0][0, 2] < spot[2] + 0.08
@@ -511,11 +512,11 @@ def test_what_is_gripped_is_held_at_half_a_metre_a_second(name, side, shape, spo
 # -- state ------------------------------------------------------------------------------------------------------------
 
 
-def test_home_places_and_holding_are_of_the_envs_that_are_named():
+def test_set_home_place_and_hold_affect_the_given_envs_only():
     scene, robot = build("mobile_franka", n_envs=3, pos=(0.5, 0, 0), yaw=0.3)
     arm = robot.groups["arm"]
     robot.place([[1.0, 2.0], [-1.0, 0.5]], [1.2, -2.0], envs=[0, 2])
-    assert robot.base_pose()[0, :2] == pytest.approx([1.0, 2.0])  # before forward too
+    assert robot.base_pose()[0, :2] == pytest.approx([1.0, 2.0])  # also before forward()
     scene.forward(envs=[0, 2])
     yaw = 2 * np.arctan2(robot.base_pose()[:, 6], robot.base_pose()[:, 3])
     assert yaw == pytest.approx([1.2, 0.3, -2.0])
@@ -551,7 +552,7 @@ def test_home_places_and_holding_are_of_the_envs_that_are_named():
     assert flying.groups["arm"].tcp_pose()[1, :3] == pytest.approx([0.3, -0.4, 0.4], abs=1e-3)
 
 
-def test_a_reset_brings_envs_home_as_a_build_does():
+def test_a_reset_moves_envs_to_the_state_after_build():
     scene, robot = build("franka", n_envs=3)
     fresh = scene.get_state()
     robot.act({"arm": robot.groups["arm"].target + 0.2, "gripper": [0.0]})
@@ -569,7 +570,7 @@ def test_a_reset_brings_envs_home_as_a_build_does():
     assert torch.equal(scene.get_state(), fresh)
 
 
-def test_targets_are_buffers_that_come_back():
+def test_targets_are_restored_by_load_state_dict():
     scene, robot = build("bimanual", n_envs=2, controllers={"left_arm": "joint_position_relative"})
     assert {f"robot.groups.{name}.target" for name in robot.groups} <= set(scene.state_dict())
     robot.act({"left_arm": np.full((2, 6), 0.05), "right_gripper": [0.2]})
@@ -625,7 +626,7 @@ def test_a_recording_with_a_reset_replays(tmp_path):
 
 
 @pytest.mark.parametrize("name", ARMS)
-def test_options_have_a_json_form_that_makes_the_same_robot(name):
+def test_options_are_recreated_from_json(name):
     robot = make(name, action_noise=0.01)
     assert isinstance(robot, Manipulator)
     options = robot.options
@@ -638,10 +639,10 @@ def test_options_have_a_json_form_that_makes_the_same_robot(name):
     assert copy.modules["robot"].options == options
 
 
-# -- noise ------------------------------------------------------------------------------------------------------------
+# -- action noise -----------------------------------------------------------------------------------------------------
 
 
-def test_action_noise_is_a_part_of_the_range_and_comes_from_the_seed():
+def test_action_noise_scales_with_the_range_and_depends_on_the_seed():
     def targets(n_envs, seed, steps=40, noise=0.02):
         _, robot = build("franka", n_envs=n_envs, seed=seed, action_noise=noise)
         middle = robot.action_limits.mean(dim=1).numpy()
@@ -649,7 +650,7 @@ def test_action_noise_is_a_part_of_the_range_and_comes_from_the_seed():
         for _ in range(steps):
             robot.act(middle)
             rows.append(robot.groups["arm"].target)
-        assert robot.action.value.numpy() == pytest.approx(np.tile(middle, (n_envs, 1)))  # what it was told
+        assert robot.action.value.numpy() == pytest.approx(np.tile(middle, (n_envs, 1)))  # the buffer has no noise
         return np.array(rows) - middle[:7], robot
 
     noise, robot = targets(64, seed=3)
@@ -667,7 +668,7 @@ def test_action_noise_is_a_part_of_the_range_and_comes_from_the_seed():
         make("franka", action_noise=-1.0)
 
 
-# -- models of users' own ---------------------------------------------------------------------------------------------
+# -- models of users --------------------------------------------------------------------------------------------------
 
 PLANAR = """
 <mujoco model="planar"><compiler angle="radian"/><worldbody><body name="stand"><geom type="box" size="0.05 0.05 0.05"/>
@@ -689,7 +690,7 @@ PLANAR_ARM = {
 }
 
 
-def test_a_model_without_servos_gets_some_and_acts():
+def test_servos_are_added_to_a_model_without_them():
     scene, robot = build(make(PLANAR, move_groups=[PLANAR_ARM]))
     arm = robot.groups["arm"]
     assert isinstance(robot, Manipulator)
@@ -702,7 +703,7 @@ def test_a_model_without_servos_gets_some_and_acts():
     assert arm.qpos[0] == pytest.approx([-0.8, 1.1], abs=1e-3)
 
 
-def test_descriptions_that_do_not_fit_say_what_is_wrong():
+def test_invalid_move_groups_raise():
     def with_group(**changes):
         return make(PLANAR, move_groups=[PLANAR_ARM | changes])
 
@@ -718,9 +719,9 @@ def test_descriptions_that_do_not_fit_say_what_is_wrong():
     for changes, message in (
         ({"actuators": ("push", "elbow")}, "'push' must be a position servo of joint 'shoulder'"),
         ({"actuators": ("elbow", "push")}, "'elbow' must be a position servo of joint 'shoulder'"),
-        ({"home": (0.0,)}, "home must hold one position for each of 2 joints"),
-        ({"home": (2.5, 0.0)}, "home of joint 'shoulder' must lie in"),
-        ({"joints": ("elbow", "shoulder")}, "joints must be all those between"),
+        ({"home": (0.0,)}, "home must have one position for each of 2 joints"),
+        ({"home": (2.5, 0.0)}, "home of joint 'shoulder' must be in"),
+        ({"joints": ("elbow", "shoulder")}, "joints must be all joints between"),
         ({"tcp": None}, "needs tcp"),
         ({"controller": "gripper"}, "cannot control 'arm'"),
         ({"kind": "leg"}, "kind"),
@@ -745,7 +746,7 @@ def arm_of(joints, home, **values):
     return MoveGroup(name="arm", kind="arm", joints=joints, home=home, controller="joint_position", **values)
 
 
-def test_a_urdf_with_meshes_of_its_package_acts(tmp_path):
+def test_a_urdf_with_meshes_of_a_ros_package(tmp_path):
     corners = "".join(f"v {x} {y} {z}\n" for x in (0, 0.3) for y in (-0.02, 0.02) for z in (-0.02, 0.02))
     faces = "".join(f"f {face}\n" for face in ("1 2 4 3", "5 7 8 6", "1 5 6 2", "3 4 8 7", "1 3 7 5", "2 6 8 4"))
     mass = '<inertial><mass value="1"/><inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>'
@@ -764,7 +765,7 @@ def test_a_urdf_with_meshes_of_its_package_acts(tmp_path):
     file.write_text(f'<robot name="arm">{links}{joints}</robot>')
     made = make(file, move_groups=[arm_of(("a", "b"), (0.2, 0.2), tcp="lower")], pos=(0, 0, 0.5))
     again = Manipulator(ManipulatorOptions(**json.loads(json.dumps(made.options.model_dump(mode="json")))))
-    (tmp_path / "my_arm" / "meshes" / "beam.obj").unlink()  # it travels in the options
+    (tmp_path / "my_arm" / "meshes" / "beam.obj").unlink()  # the options contain it
     scene, robot = build(again)
     assert robot.options.base == "foot"
     assert scene.model.nmesh == 1
@@ -779,7 +780,7 @@ def test_a_urdf_with_meshes_of_its_package_acts(tmp_path):
 
 
 def shipped(package, path):
-    """A file of a package that may be installed."""
+    """Return a file of a package; skip the test if it is not installed."""
     try:
         file = importlib.metadata.distribution(package).locate_file(path)
     except importlib.metadata.PackageNotFoundError:
@@ -788,7 +789,7 @@ def shipped(package, path):
 
 
 def prove(robot, n_envs=2):
-    """It reaches where it is told, and stays there."""
+    """Check that an arm reaches a goal and stays there."""
     scene, robot = build(robot, n_envs=n_envs)
     arm = robot.groups["arm"]
     goal = arm.tcp_pose()
@@ -819,7 +820,7 @@ def test_arms_of_robosuite(name):
     file = shipped("robosuite", f"robosuite/models/assets/robots/{name}/robot.xml")
     joints, home = SUITE[name]
     _, robot = prove(make(file, move_groups=[arm_of(tuple(joints), home, tcp="right_hand")]))
-    if name == "panda":  # the hand stands where that of our own arm does
+    if name == "panda":  # its hand is at the pose of the hand of our model
         _, own = build("franka")
         ours, _ = own.groups["arm"]._chain.forward(draw(own.groups["arm"], 10))
         theirs, _ = robot.groups["arm"]._chain.forward(draw(own.groups["arm"], 10))

@@ -1,4 +1,4 @@
-"""Occupancy maps: what rays see of a scene, ROS's files, dilation, and the ways over a map."""
+"""Occupancy maps: from scenes by rays, ROS's files, dilation, and path planning."""
 
 import math
 from itertools import pairwise
@@ -16,12 +16,12 @@ FREE, OCCUPIED, UNKNOWN = 0, 100, -1
 
 
 def field(rows=21, columns=31, **options):
-    """A map without anything in it."""
+    """Return an empty map."""
     return OccupancyMap(np.zeros((rows, columns)), 0.1, **options)
 
 
 def mapped(*things, resolution=0.1, bounds=(-2, -2, 2, 2), ground=True, **options):
-    """The map of a scene of things, each (shape, placing)."""
+    """Return the map of a scene of objects, each (shape, placement)."""
     scene = sn.Scene()
     if ground:
         scene.add_terrain(sn.Plane())
@@ -47,26 +47,26 @@ def test_a_box_is_occupied_where_it_stands():
 @pytest.mark.parametrize(
     ("thing", "pos", "occupied"),
     [
-        (sn.Box(size=(1, 1, 4)), (0, 0, 2), True),  # all of the band lies within it
+        (sn.Box(size=(1, 1, 4)), (0, 0, 2), True),  # contains the whole range of heights
         (sn.Cylinder(radius=0.5, height=4), (0, 0, 2), True),
         (sn.Sphere(radius=1), (0, 0, 0.3), True),
         (sn.Capsule(radius=0.5, length=3), (0, 0, 1.5), True),
         (sn.Box(size=(1, 1, 0.02)), (0, 0, 0.3), True),  # a plate between the heights
-        (sn.Box(size=(1, 1, 0.1)), (0, 0, 0.7), False),  # a table that is high enough
-        (sn.Box(size=(1, 1, 0.06)), (0, 0, 0.01), False),  # a step that is low enough
-        (sn.Box(size=(1, 1, 1), collide=False), (0, 0, 0.5), False),  # nothing to bump into
-        (sn.Box(size=(1, 1, 1), rgba=(1, 1, 1, 0)), (0, 0, 0.5), True),  # glass
+        (sn.Box(size=(1, 1, 0.1)), (0, 0, 0.7), False),  # a table that is high enough to pass below
+        (sn.Box(size=(1, 1, 0.06)), (0, 0, 0.01), False),  # a step that is low enough to drive over
+        (sn.Box(size=(1, 1, 1), collide=False), (0, 0, 0.5), False),  # no collision
+        (sn.Box(size=(1, 1, 1), rgba=(1, 1, 1, 0)), (0, 0, 0.5), True),  # transparent
     ],
 )
-def test_what_lies_between_the_heights_counts(thing, pos, occupied):
+def test_geometry_between_the_heights_counts(thing, pos, occupied):
     room = mapped((thing, {"pos": pos}), heights=(0.05, 0.5))
     assert bool(room.is_free([0.02, 0.02])) is not occupied
     assert room.is_free([1.5, 1.5])
 
 
-def test_a_thin_wall_between_the_middles_of_cells_is_seen():
+def test_a_thin_wall_between_the_centres_of_cells_is_found():
     wall = sn.Box(size=(0.01, 3.0, 1.0))
-    room = mapped((wall, {"pos": (0.098, 0, 0.5)}))  # the middles lie at 0.05 and 0.15
+    room = mapped((wall, {"pos": (0.098, 0, 0.5)}))  # the centres are at 0.05 and 0.15
     column = room.to_pixels([0.098, 0.0])[1]
     assert (room.cells[5:-5, column] == OCCUPIED).all()
     room = mapped((wall, {"pos": (0, 0.002, 0.5), "euler": (0, 0, math.pi / 2)}))
@@ -74,11 +74,12 @@ def test_a_thin_wall_between_the_middles_of_cells_is_seen():
     assert (room.cells[row, 6:-6] == OCCUPIED).all()
 
 
-def test_without_ground_it_is_unknown_and_robots_are_left_out():
+def test_cells_without_ground_are_unknown_and_robots_are_ignored():
     assert (mapped((sn.Box(), {"pos": (0, 0, 0.2)}), ground=False).cells[:10] == UNKNOWN).all()
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
-    scene.add_robot(sn.Box(size=(1, 1, 1)), name="robot", pos=(0, 0, 0.5))
+    model = "<mujoco><worldbody><body name='box'><geom type='box' size='0.5 0.5 0.5'/></body></worldbody></mujoco>"
+    scene.add_robot(model, name="robot", pos=(0, 0, 0.5))
     scene.add_object(sn.Box(size=(0.4, 0.4, 1)), name="crate", pos=(1, 0, 0.5), free=True)
     scene.build(n_envs=2)
     bounds = (-2, -2, 2, 2)
@@ -93,7 +94,7 @@ def test_without_ground_it_is_unknown_and_robots_are_left_out():
     assert bool((scene.get_state() == before).all())
 
 
-def test_bounds_are_those_of_the_geometry():
+def test_default_bounds_are_those_of_the_geometry():
     scene = sn.Scene()
     scene.add_module("room", Room(size=(6.0, 4.0), obstacles=1))
     scene.build()
@@ -112,10 +113,10 @@ def test_bounds_are_those_of_the_geometry():
         ({"heights": (0.5, 0.1)}, "heights"),
         ({"bounds": (1, 0, 0, 1)}, "bounds"),
         ({"exclude": ("rover",)}, "no entity 'rover'"),
-        ({"env": 3}, "env must lie"),
+        ({"env": 3}, "env must be in"),
     ],
 )
-def test_bad_options_are_named(options, message):
+def test_errors_name_the_option(options, message):
     scene = sn.Scene()
     scene.add_terrain(sn.Plane(), name="ground")
     scene.build()
@@ -138,7 +139,7 @@ def test_bad_options_are_named(options, message):
     thresholds=st.sampled_from([(0.65, 0.196), (0.5, 0.4), (0.9, 0.1), (0.99, 0.02)]),
     negate=st.booleans(),
 )
-def test_a_map_comes_back_as_it_was_saved(tmp_path_factory, cells, resolution, origin, thresholds, negate):
+def test_a_map_survives_saving(tmp_path_factory, cells, resolution, origin, thresholds, negate):
     saved = OccupancyMap(np.array(cells), resolution, origin, *thresholds, negate)
     folder = tmp_path_factory.mktemp("map") / "sub"
     saved.save(folder)
@@ -149,8 +150,8 @@ def test_a_map_comes_back_as_it_was_saved(tmp_path_factory, cells, resolution, o
             assert getattr(loaded, name) == getattr(saved, name)
 
 
-def test_what_ros_wrote_is_read(tmp_path):
-    pixels = np.full((3, 4), 254, np.uint8)  # as map_saver writes them: free, unknown, occupied
+def test_maps_of_ros_are_loaded(tmp_path):
+    pixels = np.full((3, 4), 254, np.uint8)  # values of map_saver: free, unknown, occupied
     pixels[0, 1], pixels[2, 3] = 205, 0
     Image.fromarray(pixels).save(tmp_path / "hall.pgm")
     text = (
@@ -166,7 +167,7 @@ def test_what_ros_wrote_is_read(tmp_path):
     assert OccupancyMap.load(tmp_path / "dark.yaml").cells[2].tolist() == [100, 100, 100, 0]
 
 
-def test_the_pixels_are_those_that_ros_writes(tmp_path):
+def test_pixels_have_the_values_of_ros(tmp_path):
     OccupancyMap(np.array([[FREE, OCCUPIED, UNKNOWN]]), 0.05).save(tmp_path)
     assert np.asarray(Image.open(tmp_path / "map.png")).tolist() == [[254, 0, 205]]
 
@@ -181,10 +182,10 @@ def test_the_pixels_are_those_that_ros_writes(tmp_path):
         ("image: map.png\nresolution: 0.1\norigin: [0, 0]\n", "origin"),
         ("image: map.png\nresolution: 0.1\norigin: [0, 0, 0]\nmode: raw\n", "'raw'"),
         ("image: map.png\nresolution: 0.1\norigin: [0, 0, 0]\nfree_thresh: 0.8\n", "thresholds"),
-        ("image: [", "no YAML"),
+        ("image: [", "not valid YAML"),
     ],
 )
-def test_a_bad_map_file_is_named(tmp_path, text, message):
+def test_errors_of_map_files_name_the_file(tmp_path, text, message):
     field().save(tmp_path)
     (tmp_path / "map.yaml").write_text(text)
     with pytest.raises(sn.OptionError, match=message) as error:
@@ -201,7 +202,7 @@ def test_a_bad_map_file_is_named(tmp_path, text, message):
 @given(
     resolution=st.floats(0.01, 1.0), x=st.floats(-100, 100), y=st.floats(-100, 100), yaw=st.floats(-math.pi, math.pi)
 )
-def test_pixels_and_points_are_each_others_inverse(resolution, x, y, yaw):
+def test_to_pixels_is_the_inverse_of_to_world(resolution, x, y, yaw):
     room = OccupancyMap(np.zeros((13, 9)), resolution, (x, y, yaw))
     pixels = np.argwhere(np.ones(room.shape))
     points = room.to_world(pixels)
@@ -209,7 +210,7 @@ def test_pixels_and_points_are_each_others_inverse(resolution, x, y, yaw):
     assert np.allclose(room.to_world(room.to_pixels(points)), points, atol=0)
 
 
-def test_the_lower_left_pixel_lies_at_the_origin_and_yaw_turns_the_map():
+def test_the_origin_is_the_lower_left_corner_and_yaw_rotates_the_map():
     room = OccupancyMap(np.zeros((4, 6)), 0.5, (1.0, 2.0, 0.0))
     assert room.to_world([3, 0]).tolist() == [1.25, 2.25]
     assert room.to_world([0, 5]).tolist() == [3.75, 3.75]
@@ -220,7 +221,7 @@ def test_the_lower_left_pixel_lies_at_the_origin_and_yaw_turns_the_map():
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.1, 0.35, 0.6, 0.9])
-def test_one_cell_grows_to_a_disc(radius):
+def test_dilation_of_one_cell_is_a_disc(radius):
     room = field()
     room.cells[10, 12] = OCCUPIED
     rows, columns = np.indices(room.shape)
@@ -231,7 +232,7 @@ def test_one_cell_grows_to_a_disc(radius):
     assert (room.cells == OCCUPIED).sum() == 1
 
 
-def test_dilation_is_the_union_of_discs_whatever_the_map():
+def test_dilation_is_the_union_of_discs():
     rng = np.random.default_rng(0)
     room = field()
     room.cells[rng.random(room.shape) < 0.02] = OCCUPIED
@@ -245,7 +246,7 @@ def test_dilation_is_the_union_of_discs_whatever_the_map():
         room.dilated(-1.0)
 
 
-def test_free_points_are_free_even_and_repeatable():
+def test_free_points_are_free_uniform_and_repeatable():
     room = field(10, 10)
     room.cells[:, :5] = OCCUPIED
     room.cells[0] = UNKNOWN
@@ -256,22 +257,24 @@ def test_free_points_are_free_even_and_repeatable():
     pixels = room.to_pixels(points)
     counts = np.bincount(pixels[:, 0] * 10 + pixels[:, 1], minlength=100)[room.free.flatten()]
     assert len(counts) == 45
-    assert (((counts - 4000 / 45) ** 2).sum() / (4000 / 45)) < 80  # chi squared of 44: 99.9% lie below 78.7
+    assert (
+        ((counts - 4000 / 45) ** 2).sum() / (4000 / 45)
+    ) < 80  # chi-squared with 44 degrees of freedom: 99.9% lie below 78.7
     room.cells[:] = OCCUPIED
     with pytest.raises(sn.OptionError, match="no free cell"):
         room.sample_free(1)
 
 
-# -- ways -------------------------------------------------------------------------------------------------------------
+# -- paths ------------------------------------------------------------------------------------------------------------
 
 
-def test_over_free_ground_the_way_is_the_straight_line():
+def test_on_free_ground_the_path_is_a_straight_line():
     planner = PathPlanner(field(60, 60))
     way = planner.plan(np.array([0.55, 0.55]), np.array([5.25, 3.15]))
     assert way == pytest.approx(np.array([[0.55, 0.55], [5.25, 3.15]]))
 
 
-def test_round_a_wall_the_way_bends_at_its_end_alone():
+def test_a_path_around_a_wall_bends_only_at_its_end():
     room = field(60, 60)
     room.cells[20:, 30] = OCCUPIED  # from the lower edge up to y = 4
     way = PathPlanner(room).plan(np.array([1.05, 1.05]), np.array([5.05, 1.05]))
@@ -284,17 +287,17 @@ def test_round_a_wall_the_way_bends_at_its_end_alone():
     assert room.is_free(along).all()
 
 
-def test_no_corner_is_cut_and_no_way_is_none():
+def test_paths_do_not_cut_corners_and_plan_returns_none_without_a_path():
     room = field(10, 10)
     room.cells[:5, 5], room.cells[5, :] = OCCUPIED, OCCUPIED  # two walls that meet; one side is open
     room.cells[5, 6:] = FREE
-    room.cells[5, 5] = FREE  # only a diagonal step would lead through here
+    room.cells[5, 5] = FREE  # only a diagonal step could pass here
     planner = PathPlanner(room)
     assert planner.plan(np.array([0.15, 0.85]), np.array([0.95, 0.85])) is None
     assert planner.plan(np.array([0.15, 0.15]), np.array([0.95, 0.85])) is not None
 
 
-def test_whoever_stands_in_a_wall_starts_from_the_nearest_free_cell():
+def test_a_start_in_a_wall_uses_the_nearest_free_cell():
     room = field(20, 20)
     room.cells[:, :8] = OCCUPIED
     way = PathPlanner(room).plan(np.array([0.75, 1.05]), np.array([1.55, 1.05]))
@@ -308,7 +311,7 @@ def test_whoever_stands_in_a_wall_starts_from_the_nearest_free_cell():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rooms_come_from_their_seed_and_are_free_at_the_start(seed):
+def test_rooms_depend_on_the_seed_and_are_free_at_the_origin(seed):
     maps = []
     for _ in range(2):
         scene = sn.Scene()
@@ -319,17 +322,17 @@ def test_rooms_come_from_their_seed_and_are_free_at_the_start(seed):
     assert np.array_equal(maps[0].cells, maps[1].cells)
     assert maps[0].clearance()[tuple(maps[0].to_pixels([0.0, 0.0]))] >= 0.75
     regions = PathPlanner(maps[0].dilated(0.4)).regions
-    assert regions.max() == 1  # a robot gets from anywhere to anywhere
+    assert regions.max() == 1  # all free cells are connected
     other = sn.Scene()
     other.add_module("room", Room(seed=seed + 1))
     other.build()
     assert not np.array_equal(OccupancyMap.from_scene(other).cells, maps[0].cells)
 
 
-def test_a_room_that_cannot_be_says_so():
+def test_impossible_rooms_raise():
     with pytest.raises(sn.OptionError, match="no place for obstacle"):
         Room(size=(4.0, 4.0), obstacles=40)
-    with pytest.raises(sn.OptionError, match="larger than the circle"):
+    with pytest.raises(sn.OptionError, match="larger than the clear circle"):
         Room(size=(1.0, 4.0))
     with pytest.raises(sn.OptionError, match="obstacle_size"):
         Room(obstacle_size=(1.0, 0.5))

@@ -1,8 +1,9 @@
-"""Robots do what actions say; rigs come from YAML; any model can take a robot's place."""
+"""Robots: actions, state, models of users, ``scene.add_robot``, and sensor rigs."""
 
 import json
 import math
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -31,7 +32,7 @@ CART_ACTIONS = [
 
 
 def flat(robot, n_envs=1, **build):
-    """A robot on a plane."""
+    """Return a scene with a robot on a plane, and the robot."""
     scene = sn.Scene()
     scene.add_terrain(sn.Plane(), name="ground")
     robot = scene.add_robot(make(robot, rig=BARE) if isinstance(robot, str) else robot, name="robot")
@@ -40,23 +41,23 @@ def flat(robot, n_envs=1, **build):
 
 
 def heading(robot):
-    """Yaw of env 0, rad."""
+    """Return the yaw of env 0, rad."""
     w, x, y, z = robot.get_pose()[1][0].tolist()
     return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-# -- acting -----------------------------------------------------------------------------------------------------------
+# -- actions ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "axis"), [("diffdrive", 0), ("holonomic", 0), ("holonomic", 1)])
-def test_a_metre_a_second_for_two_seconds_is_two_metres(name, axis):
+def test_robots_drive_at_the_commanded_speed(name, axis):
     scene, robot = flat(name)
     action = [0.0] * robot.n_actions
     action[robot.action_names.index(("forward", "left")[axis])] = 1.0
     robot.act(action)
     scene.step(200)
     start = robot.get_pose()[0][0].clone()
-    assert start[axis] == pytest.approx(2.0, rel=0.055)  # it has to speed up
+    assert start[axis] == pytest.approx(2.0, rel=0.055)  # it accelerates first
     scene.step(200)
     way = robot.get_pose()[0][0] - start
     assert way[axis] == pytest.approx(2.0, rel=0.01)
@@ -67,7 +68,7 @@ def test_a_metre_a_second_for_two_seconds_is_two_metres(name, axis):
 
 @pytest.mark.parametrize("name", ["diffdrive", "holonomic"])
 @pytest.mark.parametrize("rate", [1.0, -2.0])
-def test_it_turns_on_the_spot_as_fast_as_it_is_told(name, rate):
+def test_robots_turn_on_the_spot_at_the_commanded_rate(name, rate):
     scene, robot = flat(name)
     robot.act([*[0.0] * (robot.n_actions - 1), rate])
     scene.step(50)
@@ -79,7 +80,7 @@ def test_it_turns_on_the_spot_as_fast_as_it_is_told(name, rate):
     assert robot.get_pose()[0][0, :2].norm() < 0.02
 
 
-def test_forward_and_turn_make_a_circle_and_wheel_odometry_sees_it():
+def test_forward_and_turn_drive_a_circle_that_wheel_odometry_measures():
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
     robot = scene.add_robot("diffdrive", name="robot")
@@ -97,7 +98,7 @@ def test_forward_and_turn_make_a_circle_and_wheel_odometry_sees_it():
     assert float(odometry.yaw[0, 0]) % (2 * math.pi) == pytest.approx(heading(robot) % (2 * math.pi), abs=0.05)
 
 
-def test_holonomic_velocity_is_in_its_own_frame():
+def test_holonomic_velocities_are_in_the_base_frame():
     scene, robot = flat(make("holonomic", rig=BARE, yaw=math.pi / 2, pos=(1, 2, 0)))
     robot.act([0.5, 0.25, 0.0])
     scene.step(200)
@@ -107,7 +108,7 @@ def test_holonomic_velocity_is_in_its_own_frame():
     assert position[1] > 2.8
 
 
-def test_actions_are_cut_off_kept_and_per_env():
+def test_actions_are_clipped_and_kept_per_env():
     scene, robot = flat("diffdrive", n_envs=3)
     robot.act([[0.5, 0.0], [99.0, -99.0], [0.0, 0.0]])
     assert robot.action.value.tolist() == [[0.5, 0.0], [1.0, -2.0], [0.0, 0.0]]
@@ -127,7 +128,7 @@ def test_actions_are_cut_off_kept_and_per_env():
     assert robot.action_limits.tolist() == [[-1, 1], [-2, 2]]
 
 
-def test_what_is_told_means_the_same_bits_in_any_batch():
+def test_actions_give_the_same_bits_in_any_batch_size():
     actions = torch.rand(7, 3, generator=torch.Generator().manual_seed(0)) * 2 - 1
     ends = []
     for rows in (slice(0, 7), slice(3, 4)):
@@ -141,7 +142,7 @@ def test_what_is_told_means_the_same_bits_in_any_batch():
 # -- state ------------------------------------------------------------------------------------------------------------
 
 
-def test_buffers_have_the_state_and_write_it_back():
+def test_buffers_contain_the_state_and_write_it_back():
     scene, robot = flat("diffdrive", n_envs=2)
     robot.act([0.6, 1.0])
     scene.step(80)
@@ -149,7 +150,7 @@ def test_buffers_have_the_state_and_write_it_back():
     state = {
         name: value.clone()
         for name, value in scene.state_dict(include_tags=["state", "action"]).items()
-        if name != "physics"  # the whole of it, which would put the robot back as well
+        if name != "physics"  # the full state would restore the robot too
     }
     wanted = ["position", "orientation", "linear_velocity", "angular_velocity", "joint_positions", "joint_velocities"]
     assert sorted(state) == sorted(f"robot.{name}" for name in [*wanted, "action"])
@@ -166,7 +167,7 @@ def test_buffers_have_the_state_and_write_it_back():
     assert quat[1].tolist() == pytest.approx(state["robot.orientation"][1].tolist(), abs=1e-6)
 
 
-def test_placing_and_the_radius_of_what_is_known_of_it():
+def test_place_and_radius():
     scene, robot = flat("diffdrive", n_envs=3)
     robot.place([[1.0, 2.0], [-1.0, 0.5]], [0.5, -0.5], envs=[2, 0])
     scene.forward()
@@ -184,10 +185,10 @@ def test_placing_and_the_radius_of_what_is_known_of_it():
         assert robot.radius <= make(name, rig=BARE, radius=None).radius
 
 
-# -- models of users' own ---------------------------------------------------------------------------------------------
+# -- models of users --------------------------------------------------------------------------------------------------
 
 
-def test_a_model_of_ones_own_takes_a_robots_place(tmp_path):
+def test_a_model_file_with_actions_and_a_rig_is_a_robot(tmp_path):
     file, rig = tmp_path / "cart.xml", tmp_path / "rig.yaml"
     file.write_text(CART)
     rig.write_text(
@@ -205,7 +206,7 @@ def test_a_model_of_ones_own_takes_a_robots_place(tmp_path):
     assert scene.sensors["robot_imu"] is robot.rig["imu"]
 
 
-def test_two_of_a_kind_have_each_their_own(tmp_path):
+def test_two_robots_of_a_kind_are_independent():
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
     first = scene.add_robot("diffdrive", name="first")
@@ -219,7 +220,7 @@ def test_two_of_a_kind_have_each_their_own(tmp_path):
     assert abs(second.rig["odometry"].read().pos[0, 0]) < 0.01
 
 
-def test_a_urdf_with_meshes_travels_in_its_options(tmp_path):
+def test_options_contain_the_meshes_of_the_model(tmp_path):
     (tmp_path / "parts").mkdir()
     corners = [(x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)]
     faces = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
@@ -274,17 +275,196 @@ def test_a_urdf_with_meshes_travels_in_its_options(tmp_path):
         ("diffdrive", {"color": "red"}, sn.OptionError, "has no option 'color'"),
     ],
 )
-def test_bad_robots_are_named(model, options, error, message):
+def test_invalid_robots_raise(model, options, error, message):
     with pytest.raises(error, match=message):
         make(model, **options)
 
 
-def test_a_robot_outside_a_scene_cannot_act():
+# -- scene.add_robot --------------------------------------------------------------------------------------------------
+
+
+PENDULUM = """
+<mujoco model="pendulum"><worldbody><body name="rod" pos="0 0 1.23456789"><joint name="hinge" axis="0 1 0"/>
+  <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.02"/></body></worldbody>
+<actuator><motor name="torque" joint="hinge"/></actuator></mujoco>
+"""
+
+
+def pendulums(tmp_path):
+    """Return the pendulum as text, file, path and spec."""
+    (tmp_path / "pendulum.xml").write_text(PENDULUM)
+    spec = mujoco.MjSpec.from_string(PENDULUM)
+    return PENDULUM, str(tmp_path / "pendulum.xml"), tmp_path / "pendulum.xml", spec
+
+
+def test_add_robot_returns_a_robot_for_every_kind_of_model(tmp_path):
+    scene = sn.Scene()
+    robots = [scene.add_robot(model, pos=(0, number, 0)) for number, model in enumerate(pendulums(tmp_path))]
+    robots += [scene.add_robot("diffdrive", rig=BARE), scene.add_robot(make("diffdrive", rig=BARE), pos=(3, 0, 0))]
+    assert all(isinstance(robot, Robot) for robot in robots)
+    assert [robot.name for robot in robots] == [
+        *("pendulum", "pendulum_2", "pendulum_3", "pendulum_4"),
+        *("diffdrive", "diffdrive_2"),
+    ]
+    assert list(scene.modules) == list(scene.entities) == [robot.name for robot in robots]
+    scene.build(n_envs=2)
+    for number, robot in enumerate(robots[:4]):
+        assert robot.entity is scene.entities[robot.name]
+        assert scene[robot.name] is robot
+        assert robot.get_pose()[0][1].tolist() == pytest.approx([0, number, 1.23456789])
+        assert (robot.joint_names, robot.actuator_names, robot.action_names) == (["hinge"], ["torque"], ["torque"])
+        assert robot.rig.names == []
+    assert robots[5].get_pose()[0][0].tolist() == pytest.approx([3, 0, 0])
+
+
+def test_a_robot_of_a_model_acts_and_has_state():
+    scene = sn.Scene(dt=0.01)
+    robot = scene.add_robot(PENDULUM, name="arm")
+    scene.build(n_envs=3)
+    assert robot.action_limits.tolist() == [[-math.inf, math.inf]]  # its actuator has no ctrlrange
+    robot.act([[1.0], [100.0], [0.0]])
+    assert scene.world.bind("ctrl")[:, 0].tolist() == [1.0, 100.0, 0.0]
+    robot.set_ctrl(2.0, envs=[2])
+    assert scene.world.bind("ctrl")[:, 0].tolist() == [1.0, 100.0, 2.0]
+    scene.reset()
+    robot.set_joint_positions(0.5)
+    robot.set_joint_velocities([[1.0], [2.0], [3.0]])
+    scene.forward()
+    scene.update_state()
+    state = scene.state_dict(exclude_tags=["physics"])
+    assert sorted(state) == sorted(
+        f"arm.{name}"
+        for name in (
+            *("position", "orientation", "linear_velocity", "angular_velocity", "joint_positions"),
+            *("joint_velocities", "ctrl", "action"),
+        )
+    )
+    assert state["arm.joint_positions"].tolist() == [[0.5]] * 3
+    assert torch.equal(state["arm.joint_velocities"], robot.get_joint_velocities())
+    assert state["arm.angular_velocity"][:, 1].tolist() == pytest.approx([1.0, 2.0, 3.0])
+    assert scene.state_dict(include_tags=["robot"]).keys() == {
+        *("arm.position", "arm.orientation", "arm.joint_positions", "arm.joint_velocities", "arm.ctrl")
+    }
+
+
+def test_placement_of_robots():
+    quat = (math.cos(0.3), math.sin(0.3), 0.0, 0.0)
+    scene = sn.Scene(gravity=(0, 0, 0))
+    tilted = scene.add_robot(PENDULUM, name="tilted", quat=quat)
+    free = scene.add_robot(
+        PENDULUM.replace('<joint name="hinge" axis="0 1 0"/>', "").split("<actuator>")[0] + "</mujoco>",
+        name="free",
+        pos=(5, 0, 0),
+        free=True,
+    )
+    turned = scene.add_robot(make("mobile_franka", pos=(1, 1, 0)), name="turned", euler=(0, 0, 0.5))
+    scene.build()
+    assert tilted.get_pose()[1][0].tolist() == pytest.approx(quat)
+    free.set_pose(pos=(7, 0, 0))
+    assert free.get_pose()[0][0].tolist() == pytest.approx([7, 0, 0])
+    free.place((8, 1), 0.0)
+    assert free.get_pose()[0][0, :2].tolist() == pytest.approx([8, 1])
+    assert turned.base_pose()[0, :2] == pytest.approx([1, 1])  # keeps the position of its options
+    turned.place((2.0, 3.0), -0.25)
+    base = turned.base_pose()[0]
+    assert base[:2] == pytest.approx([2, 3])
+    assert 2 * math.atan2(base[6], base[3]) == pytest.approx(-0.25)
+
+
+def test_robots_without_actuators_or_with_several_roots():
+    two = """<mujoco><worldbody><body><joint/><geom size="0.1"/></body><body pos="1 0 0"><geom size="0.1"/></body>
+      </worldbody></mujoco>"""
+    scene = sn.Scene()
+    robot = scene.add_robot(two, name="two")
+    scene.build(n_envs=2)
+    assert (robot.n_actions, robot.action.value.shape, robot.joint_names) == (0, (2, 0), ["joint0"])
+    robot.set_home()
+    with pytest.raises(sn.OptionError, match="has no actions"):
+        robot.act([])
+    for call in (robot.get_pose, robot.get_velocity, robot.base_pose):
+        with pytest.raises(sn.OptionError, match="must have one root link"):
+            call()
+    with pytest.raises(sn.OptionError, match="no base link"):
+        _ = robot.radius
+    scene.update_state()
+    assert not hasattr(robot, "position")
+    with pytest.raises(sn.OptionError, match="limited actions"):
+        sn.scenarios.make("random-acceleration", scene, robot)
+
+
+def test_contents_keep_a_model_exactly(tmp_path):
+    """A file stays a file, and text stays text: neither is rounded to the six digits of a saved spec."""
+    scene = sn.Scene()
+    for number, model in enumerate(pendulums(tmp_path)[:3]):
+        scene.add_robot(model, name=f"arm{number}", pos=(0, number, 0), euler=(0, 0, 0.1), free=False)
+    scene.add_robot("diffdrive", name="car", rig=BARE, pos=(1, 2, 3))
+    contents = json.loads(json.dumps(scene.contents))
+    assert [entry["call"] for entry in contents] == ["add_robot"] * 3 + ["add_module"]
+    assert [list(entry["model"]) for entry in contents[:3]] == [["xml", "assets"], ["file"], ["file"]]
+    again = sn.Scene.from_contents(contents)
+    for each in (scene, again):
+        each.build(n_envs=2)
+        each.step(10)
+    assert torch.equal(scene.get_state(), again.get_state())
+    assert scene.model.body("arm1/rod").pos[2] == 1.23456789
+    assert [type(module) for module in again.modules.values()] == [type(module) for module in scene.modules.values()]
+
+
+def test_contents_of_earlier_versions_can_be_loaded():
+    """Robots were entities without a module, and primitives could be added as robots."""
+    box = {"type": "sensorium.worlds.primitives:Box", "options": {"size": [0.1, 0.1, 0.1]}}
+    options = {
+        "model": PENDULUM,
+        "base": "rod",
+        "actions": [],
+        "rig": {"type": "sensorium.robots.rig:SensorRig", "options": {}},
+    }
+    part = {
+        "part": "sensorium.robots.robot:Robot",
+        "options": {"type": "sensorium.robots.robot:RobotOptions", "options": options},
+    }
+    contents = [
+        {"call": "add_robot", "model": {"xml": PENDULUM, "assets": {}}, "name": "arm", "pos": [0, 0, 1]},
+        {"call": "add_robot", "model": box, "name": "box", "pos": [2, 0, 1]},
+        {"call": "add_module", "name": "other", "part": part},
+    ]
+    scene = sn.Scene.from_contents(contents)
+    scene.build()
+    assert list(scene.entities) == ["arm", "box", "other"]
+    assert list(scene.modules) == ["arm", "other"]
+    assert scene.entities["box"].kind == "robot"
+
+
+def test_what_cannot_be_added_as_a_robot():
+    class Nested(sn.SceneModule[sn.Options]):
+        def attach(self, scene, name):
+            scene.add_robot("diffdrive")
+
+    scene = sn.Scene()
+    robot = make("diffdrive", rig=BARE)
+    with pytest.raises(sn.NotBuiltError, match=r"scene\.add_robot"):
+        _ = robot.entity
+    scene.add_robot(robot)
+    for call, error, words in (
+        (lambda: scene.add_robot(sn.Box()), sn.OptionError, r"got sn\.Box; use add_object"),
+        (lambda: scene.add_robot("difdrive"), sn.ModelError, "did you mean 'diffdrive'"),
+        (lambda: scene.add_robot(robot), sn.DuplicateNameError, "already in the scene"),
+        (lambda: scene.add_robot(make("diffdrive"), rig=BARE), sn.OptionError, r"give 'rig' to sn\.robots\.make"),
+        (lambda: scene.add_robot("diffdrive", color="red"), sn.OptionError, "has no option 'color'"),
+        (lambda: scene.add_robot(PENDULUM, quat=(1, 0, 0, 0), euler=(0, 0, 0)), sn.OptionError, "not both"),
+        (lambda: scene.add_module("nested", Nested()), sn.OptionError, "cannot add robots"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    assert list(scene.modules) == ["diffdrive"]
+
+
+def test_a_robot_without_a_scene_cannot_act():
     with pytest.raises(sn.NotBuiltError):
         make("diffdrive", rig=BARE).act([0, 0])
 
 
-def test_robots_and_their_options_are_listed():
+def test_the_catalogue_lists_robots_whose_options_have_a_json_form():
     assert names() == ["diffdrive", "holonomic", "balancer", "franka", "mobile_franka", "floating_gripper", "bimanual"]
     for name in names():
         options = make(name).options
@@ -295,7 +475,7 @@ def test_robots_and_their_options_are_listed():
 
 
 @pytest.mark.parametrize("name", ["diffdrive", "holonomic"])
-def test_rigs_have_what_a_robot_needs_and_come_back_as_they_were_saved(tmp_path, name):
+def test_rigs_of_the_catalogue_are_complete_and_survive_saving(tmp_path, name):
     rig = SensorRig.named(name)
     types = {sensor.name: sensor.type for sensor in rig.sensors}
     assert {"front_left": "Camera", "front_right": "Camera", "lidar": "Lidar", "imu": "IMU"}.items() <= types.items()
@@ -303,13 +483,13 @@ def test_rigs_have_what_a_robot_needs_and_come_back_as_they_were_saved(tmp_path,
     rig.save(tmp_path / "rig.yaml")
     assert SensorRig.load(tmp_path / "rig.yaml") == rig
     text = (tmp_path / "rig.yaml").read_text()
-    (tmp_path / "rig.yaml").write_text(text.replace("max_range: 12.0", "max_range: 7.5"))  # as a user edits it
+    (tmp_path / "rig.yaml").write_text(text.replace("max_range: 12.0", "max_range: 7.5"))  # as a user would edit it
     edited = SensorRig.load(tmp_path / "rig.yaml")
     assert edited != rig
     assert {sensor.name: sensor.options for sensor in edited.sensors}["lidar"]["max_range"] == 7.5
 
 
-def test_cameras_look_forward_and_a_mount_turns_them():
+def test_cameras_look_forward_and_mounts_rotate_them():
     rig = SensorRig(
         sensors=[
             {"name": "ahead", "type": "Camera", "mount": {"pos": (0.3, 0, 0.2)}, "options": {"outputs": ("rgb",)}},
@@ -335,7 +515,7 @@ def test_cameras_look_forward_and_a_mount_turns_them():
 
 
 @needs_gl
-def test_the_stereo_pair_sees_what_is_ahead_with_the_parallax_of_its_baseline():
+def test_the_stereo_pair_has_the_parallax_of_its_baseline():
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
     scene.add_object(sn.Sphere(radius=0.1, rgba=(1, 0, 0, 1)), pos=(2.22, 0, 0.16))
@@ -350,11 +530,13 @@ def test_the_stereo_pair_sees_what_is_ahead_with_the_parallax_of_its_baseline():
         away.append(image.depth[0][red].min().item())
     focal = 120 / math.tan(math.radians(30))
     assert away == pytest.approx([1.9, 1.9], abs=0.01)
-    assert middles[0] - middles[1] == pytest.approx(focal * 0.12 / 2.0, rel=0.06)  # the left one sees it to the right
+    assert middles[0] - middles[1] == pytest.approx(
+        focal * 0.12 / 2.0, rel=0.06
+    )  # it is farther right in the left image
 
 
 class Wobble(SensorOptions):
-    """A sensor type of a user's own."""
+    """A sensor type of a user."""
 
 
 @pytest.mark.parametrize(
@@ -363,22 +545,22 @@ class Wobble(SensorOptions):
         ("sensors: [{name: a, type: Lydar}]", "did you mean 'Lidar'"),
         ("sensors: [{name: a, type: Scene}]", "no sensor type 'Scene'"),
         ("sensors: [{name: a, type: IMU, options: {acc_nois: 1}}]", "did you mean 'acc_noise'"),
-        ("sensors: [{name: a, type: IMU, options: {pos: [0, 0, 1]}}]", "write pos under mount"),
-        ("sensors: [{name: a, type: IMU, options: {uuid: x}}]", "leave it out"),
+        ("sensors: [{name: a, type: IMU, options: {pos: [0, 0, 1]}}]", "pos belongs under mount"),
+        ("sensors: [{name: a, type: IMU, options: {uuid: x}}]", "remove uuid"),
         ("sensors: [{name: a, type: IMU, mount: {po: [0, 0, 1]}}]", "no option 'po'"),
-        ("sensors: [{name: a, type: Clock, mount: {link: base}}]", "sits on no link"),
-        ("sensors: [{name: a, type: Clock, mount: {pos: [0, 0, 1]}}]", "no pose of its own"),
+        ("sensors: [{name: a, type: Clock, mount: {link: base}}]", "not mounted on a link"),
+        ("sensors: [{name: a, type: Clock, mount: {pos: [0, 0, 1]}}]", "has no pose"),
         ("sensors: [{name: a.b, type: IMU}]", "name"),
         ("sensors: [{name: a, type: IMU}, {name: a, type: Clock}]", "two sensors are named 'a'"),
         ("sensors: [{name: a, typ: IMU}]", "no option 'typ'"),
-        ("sensors: [{name: a, type: 'os:path'}]", "not derived"),
+        ("sensors: [{name: a, type: 'os:path'}]", "must be derived"),
         ("sensors: [{name: a, type: 'nobody.knows:Sensor'}]", "import the module 'nobody.knows' first"),
         ("sensor: []", "did you mean 'sensors'"),
         ("- a", "expected a mapping"),
-        ("sensors: [", "no YAML"),
+        ("sensors: [", "not valid YAML"),
     ],
 )
-def test_a_bad_rig_file_is_named(tmp_path, text, message):
+def test_errors_of_rig_files_name_the_file(tmp_path, text, message):
     file = tmp_path / "rig.yaml"
     file.write_text(text)
     with pytest.raises(sn.OptionError, match=message) as error:
@@ -386,7 +568,7 @@ def test_a_bad_rig_file_is_named(tmp_path, text, message):
     assert "rig.yaml" in str(error.value)
 
 
-def test_own_sensor_types_and_unknown_links():
+def test_rigs_accept_sensor_types_of_users_and_refuse_unknown_links():
     rig = SensorRig(sensors=[{"name": "own", "type": f"{__name__}:Wobble"}])
     assert isinstance(rig.sensors[0].resolve("robot", "base", ()), Wobble)
     scene = sn.Scene()
@@ -399,27 +581,27 @@ def test_own_sensor_types_and_unknown_links():
         robot.rig["imu"]
 
 
-def test_actions_can_be_given_as_objects():
+def test_actions_can_be_objects():
     robot = make(CART, actions=[Action(**each) for each in CART_ACTIONS])
     assert robot.action_names == ["forward", "turn"]
     assert robot.options.base == "chassis"
 
 
 @pytest.mark.parametrize("name", ["diffdrive", "franka"])
-def test_after_a_reset_it_was_told_nothing(name):
+def test_a_reset_sets_the_action_to_zero(name):
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_terrain(sn.Plane())
     robot = scene.add_robot(name, name="robot", rig=SensorRig())
     scene.build(n_envs=3)
     robot.act(robot.action_limits[:, 1].numpy())
     scene.step(2)
-    told = robot.action.value.clone()
-    assert told.abs().max() > 0
+    command = robot.action.value.clone()
+    assert command.abs().max() > 0
     scene.reset([2, 0])
     assert robot.action.value[[0, 2]].abs().max() == 0
-    assert torch.equal(robot.action.value[1], told[1])
+    assert torch.equal(robot.action.value[1], command[1])
     scene.reset(torch.tensor([True, False, True]))
-    assert torch.equal(robot.action.value[1], told[1])
+    assert torch.equal(robot.action.value[1], command[1])
     scene.reset(1)
     assert robot.action.value[1].abs().max() == 0
     robot.act(robot.action_limits[:, 1].numpy())
@@ -427,7 +609,7 @@ def test_after_a_reset_it_was_told_nothing(name):
     assert robot.action.value.abs().max() == 0
 
 
-def test_a_drive_is_told_by_numbers_or_by_its_move_group():
+def test_a_driving_robot_accepts_an_action_for_its_move_group():
     scene = sn.Scene(dt=0.01, substeps=2)
     robot = scene.add_robot("diffdrive", name="robot", rig=SensorRig())
     scene.build(n_envs=2)

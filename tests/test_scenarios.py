@@ -1,4 +1,4 @@
-"""Scenarios: robots get where they shall, hit nothing, and are driven the same way in a batch of any size."""
+"""Scenarios: robots reach their goals without collisions, in the same way in a batch of any size."""
 
 import json
 import os
@@ -24,7 +24,7 @@ BARE = robots.SensorRig()
 
 
 def stage(robot="diffdrive", n_envs=1, room=0, **options):
-    """A robot in a room."""
+    """Return a scene with a robot in a room, and the robot."""
     scene = sn.Scene()
     scene.add_module("room", Room(seed=room))
     robot = scene.add_robot(robot, name="robot", **{"rig": BARE, **options})
@@ -33,7 +33,7 @@ def stage(robot="diffdrive", n_envs=1, room=0, **options):
 
 
 def bumps(scene, env):
-    """Whether the robot of an env touches anything but the floor."""
+    """Return whether the robot of an env touches anything but the floor."""
     model, data = scene.model, mujoco.MjData(scene.model)
     state = scene.get_state()[env].numpy()
     mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
@@ -49,7 +49,7 @@ def bumps(scene, env):
 
 
 @pytest.mark.parametrize(("robot", "seed"), [("diffdrive", 0), ("diffdrive", 1), ("holonomic", 3)])
-def test_five_goals_are_reached_without_a_bump(robot, seed):
+def test_five_goals_are_reached_without_a_collision(robot, seed):
     scene, robot = stage(robot, n_envs=3, room=seed)
     scenario = scenarios.make("random-path", scene, robot, seed=seed, goals=5)
     wide = scenario.map.dilated(robot.radius)
@@ -66,7 +66,7 @@ def test_five_goals_are_reached_without_a_bump(robot, seed):
             assert not any(bumps(scene, env) for env in range(3)), step
         arrived = done & ~finished
         if arrived.any():
-            for env in np.flatnonzero(arrived):  # it is where it was sent
+            for env in np.flatnonzero(arrived):  # it is at its goal
                 assert min(np.hypot(*(np.array(goal) - position[env])) for goal in goals[env]) < 0.25
         finished |= done
         if finished.all():
@@ -74,10 +74,10 @@ def test_five_goals_are_reached_without_a_bump(robot, seed):
     assert finished.all()
     assert all(len(each) >= 5 for each in goals)
     assert goals[0] != goals[1]
-    assert float(scenario.backing.value.max()) == 0.0  # nobody was ever stuck
+    assert float(scenario.backing.value.max()) == 0.0  # no robot was stuck
 
 
-def test_a_long_path_keeps_to_the_straight_and_free():
+def test_the_robot_stays_on_its_path_and_in_free_cells():
     scene, robot = stage(n_envs=2, room=5)
     scenario = scenarios.make("random-path", scene, robot, seed=1)
     scenario.step()
@@ -91,8 +91,8 @@ def test_a_long_path_keeps_to_the_straight_and_free():
         assert np.hypot(*(path[-1] - path[0])) >= 1.5
 
 
-def test_a_path_of_more_corners_than_are_kept_is_driven_in_parts(monkeypatch):
-    monkeypatch.setattr("sensorium.scenarios.random_path._CORNERS", 2)
+def test_a_path_with_too_many_corners_is_driven_in_parts(monkeypatch):
+    monkeypatch.setattr("sensorium.scenarios.random_path._MAX_CORNERS", 2)
     scene, robot = stage(room=5)
     scenario = scenarios.make("random-path", scene, robot, seed=1, goals=3)
     parts, goals = set(), set()
@@ -105,16 +105,16 @@ def test_a_path_of_more_corners_than_are_kept_is_driven_in_parts(monkeypatch):
             break
     assert done
     assert scenario.path.value.shape == (1, 2, 2)
-    assert len(parts) > len(goals) == 4  # the third was reached, and the next one taken
+    assert len(parts) > len(goals) == 4  # the third was reached, and a fourth chosen
 
 
-def test_a_robot_that_is_stuck_backs_out_and_takes_another_goal():
+def test_a_stuck_robot_backs_up_and_chooses_another_goal():
     scene = sn.Scene()
     scene.add_module("room", Room(obstacles=0))
     scene.add_object(sn.Box(size=(0.02, 1.2, 0.5), mass=200), name="gate", pos=(1.0, 0, 0.25), free=True)
     robot = scene.add_robot("diffdrive", name="robot", rig=BARE)
     scene.build()
-    scene["gate"].set_pose(pos=(0, 3, 0.25))  # where it is when the map is made
+    scene["gate"].set_pose(pos=(0, 3, 0.25))  # its position in the map
     scene.forward()
     scenario = scenarios.make("random-path", scene, robot, seed=0, random_start=False)
     scenario.step()
@@ -131,11 +131,11 @@ def test_a_robot_that_is_stuck_backs_out_and_takes_another_goal():
             break
     assert backed
     assert after is not None
-    assert int(scenario.reached.value[0]) == 0  # to have been stuck is not to have arrived
-    assert after @ ahead < 0.2  # it is off the gate
+    assert int(scenario.reached.value[0]) == 0  # being stuck does not count as arrival
+    assert after @ ahead < 0.2  # it has left the gate
 
 
-def test_envs_are_driven_the_same_in_any_batch_and_otherwise_by_another_seed():
+def test_driving_depends_on_env_and_seed_but_not_on_the_batch_size():
     tracks = {}
     for n_envs, seed in ((3, 0), (1, 0), (1, 1)):
         scene, robot = stage(n_envs=n_envs)
@@ -149,7 +149,7 @@ def test_envs_are_driven_the_same_in_any_batch_and_otherwise_by_another_seed():
     assert not torch.equal(tracks[1, 0][0], tracks[1, 1][0])
 
 
-def test_resetting_one_env_leaves_the_others_alone():
+def test_a_reset_of_one_env_does_not_change_the_others():
     ends = []
     for resets in (False, True):
         scene, robot = stage(n_envs=3)
@@ -174,7 +174,7 @@ def test_resetting_one_env_leaves_the_others_alone():
 
 
 @pytest.mark.parametrize("name", ["random-path", "random-acceleration"])
-def test_a_scenario_goes_on_from_what_its_buffers_say(name):
+def test_a_scenario_continues_from_its_state_dict(name):
     scene, robot = stage(n_envs=2)
     scenario = scenarios.make(name, scene, robot, seed=0)
 
@@ -196,7 +196,7 @@ def test_a_scenario_goes_on_from_what_its_buffers_say(name):
     assert torch.allclose(again, end, atol=1e-9)
 
 
-def test_a_map_from_a_file_takes_the_place_of_the_scenes(tmp_path):
+def test_a_map_file_replaces_the_map_of_the_scene(tmp_path):
     scene, robot = stage()
     cells = np.full((60, 60), 100)
     cells[10:50, 10:50] = 0
@@ -210,7 +210,7 @@ def test_a_map_from_a_file_takes_the_place_of_the_scenes(tmp_path):
     assert json.loads(scenario.options.model_dump_json())["map"] == str(tmp_path)
 
 
-def test_starts_differ_and_face_all_ways():
+def test_start_poses_are_random():
     scene, robot = stage(n_envs=64)
     scenario = scenarios.make("random-path", scene, robot, seed=0)
     position, quat = robot.get_pose()
@@ -226,7 +226,7 @@ def test_starts_differ_and_face_all_ways():
 
 
 @pytest.mark.parametrize("robot", ["diffdrive", "holonomic"])
-def test_random_acceleration_is_smooth_and_uses_all_of_the_limits(robot):
+def test_random_acceleration_is_smooth_and_reaches_the_limits(robot):
     scene = sn.Scene()
     scene.add_terrain(sn.Plane())
     robot = scene.add_robot(robot, name="robot", rig=BARE)
@@ -248,7 +248,7 @@ def test_random_acceleration_is_smooth_and_uses_all_of_the_limits(robot):
     assert not torch.equal(commands[:, 0], commands[:, 1])
 
 
-def test_random_acceleration_depends_on_seed_and_env_alone():
+def test_random_acceleration_depends_on_seed_and_env_only():
     ends = {}
     for n_envs, seed in ((5, 0), (2, 0), (2, 1)):
         scene, robot = stage(n_envs=n_envs)
@@ -261,7 +261,7 @@ def test_random_acceleration_depends_on_seed_and_env_alone():
     assert not torch.equal(ends[2, 0], ends[2, 1])
 
 
-def test_whoever_drives_against_a_wall_turns_round():
+def test_a_blocked_robot_reverses():
     scene = sn.Scene()
     scene.add_module("room", Room(obstacles=0, size=(3.0, 3.0), clear=0.5))
     robot = scene.add_robot("diffdrive", name="robot", rig=BARE)
@@ -287,7 +287,7 @@ def test_a_robot_that_has_fallen_is_done():
     assert scenario.step().tolist() == [False, True]
 
 
-# -- by hand ----------------------------------------------------------------------------------------------------------
+# -- teleoperation ----------------------------------------------------------------------------------------------------
 
 DRIVE = textwrap.dedent(
     """
@@ -309,7 +309,7 @@ DRIVE = textwrap.dedent(
 
 
 class Terminal:
-    """A program in a terminal of its own, at which somebody types."""
+    """A program in a pseudo-terminal, with simulated key presses."""
 
     def __init__(self, *arguments):
         self.master, slave = pty.openpty()
@@ -325,7 +325,7 @@ class Terminal:
         os.write(self.master, keys)
 
     def line(self, start, until=lambda line: True, seconds=60):
-        """The next line that begins so and fulfils a condition."""
+        """Return the next line with this start that fulfils a condition."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if select.select([self.process.stdout], [], [], end - time.monotonic())[0]:
@@ -337,7 +337,7 @@ class Terminal:
         raise AssertionError(f"no line {start!r} came")
 
     def close(self):
-        """End the program if it has not ended."""
+        """Stop the program if it still runs."""
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
@@ -365,7 +365,7 @@ def test_keys_drive_the_robot(terminal):
     program.line("ACTION", lambda action: action == pytest.approx([0.4, 0.0, 0.0]))
     program.type(b"\x1b[D")  # the left arrow
     program.line("ACTION", lambda action: action == pytest.approx([0.4, 0.0, 0.4]))
-    program.type(b"\x1b")  # the right one, byte by byte
+    program.type(b"\x1b")  # the right arrow, byte by byte
     program.type(b"[")
     program.type(b"CDz")
     program.line("ACTION", lambda action: action == pytest.approx([0.4, 0.2, -0.4]))
@@ -379,7 +379,7 @@ def test_keys_drive_the_robot(terminal):
     assert termios.tcgetattr(program.slave) == program.attributes
 
 
-def test_what_is_typed_is_not_shown_and_an_interrupt_gives_the_terminal_back(terminal):
+def test_keys_are_not_echoed_and_an_interrupt_restores_the_terminal(terminal):
     program = terminal("diffdrive", "real")
     program.line("READY")
     assert not termios.tcgetattr(program.slave)[3] & termios.ECHO
@@ -387,17 +387,17 @@ def test_what_is_typed_is_not_shown_and_an_interrupt_gives_the_terminal_back(ter
     first = program.line("ACTION")
     for _ in range(50):
         program.line("ACTION")
-    assert time.monotonic() - started > 0.9  # 50 steps of 0.02 s, for whoever drives
+    assert time.monotonic() - started > 0.9  # 50 steps of 0.02 s in real time
     assert first == [0.0, 0.0]
     program.process.send_signal(2)
     program.process.wait(timeout=20)
     assert termios.tcgetattr(program.slave) == program.attributes
 
 
-def test_without_a_terminal_there_is_no_keyboard(monkeypatch):
+def test_the_keyboard_needs_a_terminal(monkeypatch):
     scene, robot = stage()
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
+    with open(os.devnull) as null:
+        monkeypatch.setattr(sys, "stdin", null)
         with pytest.raises(sn.DeviceError, match="keyboard needs a terminal"):
             scenarios.make("keyboard", scene, robot)
 
@@ -419,15 +419,15 @@ def test_a_gamepad_drives_the_robot(tmp_path):
                 scene.step()
             return robot.action.value[1].tolist(), bool(done.all())
 
-        press(0x82, 1, 0)  # how the kernel says where a stick is at first
+        press(0x82, 1, 0)  # the kernel reports the initial position of a stick
         assert drive(1) == ([0.0, 0.0, 0.0], False)
-        press(2, 1, -32767)  # all the way up
+        press(2, 1, -32767)  # fully up
         assert drive()[0] == pytest.approx([1.0, 0.0, 0.0])
-        press(2, 1, -2000)  # let go, nearly
+        press(2, 1, -2000)  # almost released
         press(2, 3, 32767)
         press(2, 0, -32767)
         assert drive()[0] == pytest.approx([0.0, 1.0, -2.0])
-        press(2, 0, 18022)  # half of what is beyond the dead zone
+        press(2, 0, 18022)  # half of the range beyond the dead zone
         press(2, 3, 0)
         assert drive()[0] == pytest.approx([0.0, -0.5, 0.0], abs=1e-3)
         event = struct.pack("=IhBB", 0, 1, 1, 1)
@@ -440,7 +440,7 @@ def test_a_gamepad_drives_the_robot(tmp_path):
     os.close(reader)
 
 
-def test_without_a_gamepad_the_error_says_what_to_do(tmp_path):
+def test_a_missing_gamepad_raises(tmp_path):
     scene, robot = stage()
     with pytest.raises(sn.DeviceError, match="plug one in"):
         scenarios.make("gamepad", scene, robot, device=str(tmp_path / "js0"))
@@ -449,10 +449,10 @@ def test_without_a_gamepad_the_error_says_what_to_do(tmp_path):
         scenarios.make("gamepad", scene, robot, device=str(tmp_path / "file"))
 
 
-# -- bad input --------------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_driven_is_said():
+def test_invalid_arguments_raise():
     scene, robot = stage()
     assert scenarios.names() == ["random-acceleration", "random-path", "keyboard", "gamepad"]
     with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'random-path'"):
@@ -465,7 +465,7 @@ def test_what_cannot_be_driven_is_said():
         scenarios.make("random-path", scene, scene["room"])
     with pytest.raises(sn.OptionError, match="not in this scene"):
         scenarios.make("random-path", scene, robots.make("diffdrive", rig=BARE))
-    with pytest.raises(sn.OptionError, match="there is no map"):
+    with pytest.raises(sn.OptionError, match="there is no map file"):
         scenarios.make("random-path", scene, robot, map="nowhere")
     unbuilt = sn.Scene()
     lonely = unbuilt.add_robot("diffdrive", name="robot", rig=BARE)
@@ -473,11 +473,11 @@ def test_what_cannot_be_driven_is_said():
         scenarios.make("random-path", unbuilt, lonely)
 
 
-def test_robots_without_the_usual_actions_can_only_be_shaken():
+def test_robots_without_forward_and_turn_work_with_random_acceleration_only():
     model = """<mujoco><worldbody><body name="base"><joint name="x" type="slide" axis="1 0 0"/><geom size="0.1"/></body>
       </worldbody><actuator><motor name="push" joint="x" ctrlrange="-1 1"/></actuator></mujoco>"""
     scene, robot = stage(model)
-    with pytest.raises(sn.OptionError, match="drives by the actions forward, turn"):
+    with pytest.raises(sn.OptionError, match="needs the actions forward, turn"):
         scenarios.make("random-path", scene, robot)
     scenario = scenarios.make("random-acceleration", scene, robot)
     for _ in range(100):

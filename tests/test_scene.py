@@ -1,4 +1,4 @@
-"""Scene and world: composing, naming, stepping, state, failing envs."""
+"""Scenes and the CPU engine: composition, names, steps, state, failing envs."""
 
 import mujoco
 import numpy as np
@@ -20,8 +20,8 @@ URDF = """
 """
 
 
-def test_physics_is_mujocos_to_the_bit():
-    """Our stepping against MuJoCo's plain loop on the same model: every substep, split calls or not."""
+def test_physics_is_bit_identical_to_mujoco():
+    """``scene.step`` against a loop of ``mj_step`` on the same model, with one and with two calls per step."""
     for n_envs in (1, 32):
         scene = drop_scene(substeps=5)
         scene.add_sensor(sn.IMU(link="box"))
@@ -37,8 +37,8 @@ def test_physics_is_mujocos_to_the_bit():
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_what_is_read_at_t_is_the_state_at_t(exact):
-    """Poses and velocities are those of t (or one substep old without exact_sensing); forces those that acted."""
+def test_sensors_read_the_state_at_time_t(exact):
+    """Poses and velocities are those of t, or one substep old without exact_sensing; forces are those that acted."""
     scene = sn.Scene(dt=0.01, substeps=5, exact_sensing=exact)
     scene.add_object(sn.Sphere(), name="ball", pos=(0, 0, 5), free=True)
     pose = scene.add_sensor(sn.FramePose(link="ball"))
@@ -51,7 +51,7 @@ def test_what_is_read_at_t_is_the_state_at_t(exact):
     assert imu.read().lin_acc.abs().max() < 1e-5
 
 
-def test_models_from_everywhere():
+def test_models_of_all_kinds():
     scene = sn.Scene()
     spec = mujoco.MjSpec.from_string(ARM)
     left = scene.add_robot(ARM, name="left", pos=(0, 1, 0))
@@ -70,7 +70,7 @@ def test_models_from_everywhere():
     assert lever.joint_names == ["hinge"]
     assert right.get_pose()[0][0].tolist() == pytest.approx([0, -1, 0.5])
     assert right.get_pose()[1][1].tolist() == pytest.approx([np.sqrt(0.5), 0, 0, np.sqrt(0.5)], abs=1e-6)
-    assert len(spec.bodies) == 3, "the user's own spec must not be changed"
+    assert len(spec.bodies) == 3, "the spec of the user must not change"
     scene.step(3)
     assert scene["lever"].get_pose()[0][0, 2] < 1.0
 
@@ -85,7 +85,7 @@ def test_model_files(tmp_path):
     assert list(scene.entities) == ["arm", "lever"]
 
 
-def test_base_can_be_freed_and_fixed():
+def test_free_adds_and_removes_the_free_joint():
     for model, free, expected in ((ARM, None, 0), (URDF, True, 1), (URDF, False, 0)):
         scene = sn.Scene()
         scene.add_robot(model, name="r", free=free)
@@ -94,7 +94,7 @@ def test_base_can_be_freed_and_fixed():
         assert kinds.count(int(mujoco.mjtJoint.mjJNT_FREE)) == expected
 
 
-def test_a_models_options_are_dropped():
+def test_options_of_models_are_replaced():
     scene = arm_scene(dt=0.02, substeps=4, gravity=(0, 0, -1.62))
     scene.build()
     assert scene.model.opt.timestep == pytest.approx(0.005)
@@ -141,7 +141,7 @@ def test_pose_of_a_free_base():
     assert pos[0].tolist() == pytest.approx([0, 0, 0.12])
 
 
-def test_state_is_restored_to_the_bit():
+def test_state_is_restored_exactly():
     scene = arm_scene()
     scene.build(n_envs=3)
     scene["arm"].set_ctrl([[1, 0], [0, 1], [2, 2]])
@@ -190,8 +190,8 @@ def test_reset_of_some_envs():
 
 
 @pytest.mark.parametrize("n_envs", [3, 12])
-def test_a_diverging_env_is_reported_and_the_others_go_on(n_envs, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it runs
+def test_a_diverging_env_is_reported_and_the_others_continue(n_envs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
     scene, twin = drop_scene(), drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, uuid="imu"))
     twin_imu = twin.add_sensor(sn.IMU(link="box", acc_noise=0.1, uuid="imu"))
@@ -208,7 +208,7 @@ def test_a_diverging_env_is_reported_and_the_others_go_on(n_envs, tmp_path, monk
     assert torch.equal(scene.get_state()[others], twin.get_state()[others])
     assert torch.equal(imu.read().lin_acc[others], twin_imu.read().lin_acc[others])
     held = scene.get_state()[1].clone()
-    scene.step(3)  # the failed env holds still, and is not reported again
+    scene.step(3)  # the failed env stands still and is not reported again
     twin.step(3)
     assert torch.equal(scene.get_state()[1], held)
     assert torch.equal(imu.read().lin_acc[others], twin_imu.read().lin_acc[others])
@@ -223,7 +223,7 @@ def test_a_diverging_env_is_reported_and_the_others_go_on(n_envs, tmp_path, monk
 
 @pytest.mark.parametrize("n_envs", [4, 10])
 def test_engine_errors_are_reported_by_env(n_envs):
-    """An env in which MuJoCo raises (here: a constraint of an unknown type) keeps its state, and the others go on."""
+    """An env in which MuJoCo raises (a constraint of an unknown type) keeps its state, and the others continue."""
     spec = mujoco.MjSpec.from_string(ARM)
     weld = spec.add_equality(type=mujoco.mjtEq.mjEQ_WELD, objtype=mujoco.mjtObj.mjOBJ_BODY)
     weld.name1, weld.name2 = "upper", "world"
@@ -291,7 +291,7 @@ def test_a_closed_scene_is_freed():
     assert world() is None
 
 
-def test_friction_cones_are_those_of_the_options():
+def test_friction_cones_follow_the_options():
     for options, cone, ratio in (({}, 0, 1.0), ({"cone": "elliptic", "impratio": 10}, 1, 10.0)):
         scene = sn.Scene(**options)
         scene.add_object(sn.Box(size=(0.1, 0.1, 0.1)), free=True)
@@ -301,7 +301,7 @@ def test_friction_cones_are_those_of_the_options():
         sn.Scene(impratio=0)
 
 
-def test_states_of_some_envs_come_in_the_order_of_the_envs_that_were_named():
+def test_set_state_takes_rows_in_the_order_of_envs():
     scene = drop_scene()
     scene.build(n_envs=4)
     state = scene.get_state()
@@ -313,11 +313,11 @@ def test_states_of_some_envs_come_in_the_order_of_the_envs_that_were_named():
     assert torch.equal(scene.get_state(), state)
 
 
-def test_poses_of_envs_that_are_held_are_those_of_their_state():
+def test_held_envs_have_the_pose_of_their_state():
     scene = drop_scene(height=0.5)
     scene.build(n_envs=3)
     scene.hold([1])
-    position, orientation = scene["box"].get_pose()  # the first to ask for it
+    position, orientation = scene["box"].get_pose()  # binds the field for the first time
     assert position[1].tolist() == pytest.approx([0, 0, 0.5])
     assert orientation[1].tolist() == pytest.approx([1, 0, 0, 0])
     scene.step(5)

@@ -1,4 +1,4 @@
-"""Tile maps: merged boxes and height fields against the grid, by volume, rays and contact."""
+"""Tile maps: boxes and height fields compared with the grid by volume, rays and contacts."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ grids = (
 
 
 def centres(tiles):
-    """The middle of every tile, (rows, columns, 2)."""
+    """Return the centre of every tile, (rows, columns, 2)."""
     rows, columns = tiles.height_map.shape
     x = (np.arange(columns) + 0.5 - columns / 2) * tiles.tile_size[0]
     y = (rows / 2 - np.arange(rows) - 0.5) * tiles.tile_size[1]
@@ -33,7 +33,7 @@ def centres(tiles):
 
 
 def looked_down(tiles, points, start=3.0, **placing):
-    """The height of what is under points (n, 2), by rays of the engine."""
+    """Return the height of the ground at points (n, 2), by rays of the engine."""
     scene = sn.Scene()
     scene.add_terrain(tiles, **placing)
     scene.build()
@@ -46,7 +46,7 @@ def looked_down(tiles, points, start=3.0, **placing):
 
 @given(grids)
 @settings(max_examples=150, deadline=None)
-def test_boxes_cover_every_tile_once_and_nothing_else(grid):
+def test_boxes_cover_every_tile_once_and_no_holes(grid):
     tiles = sn.TileMap(grid, (0.5, 0.3), depth=0.4)
     heights, boxes = tiles.height_map, tiles.boxes()
     solid = ~np.isnan(heights)
@@ -63,7 +63,7 @@ def test_boxes_cover_every_tile_once_and_nothing_else(grid):
 
 @given(grids)
 @settings(max_examples=100, deadline=None)
-def test_merging_leaves_no_two_boxes_that_make_a_rectangle_side_by_side(grid):
+def test_merging_leaves_no_neighbours_that_form_a_rectangle(grid):
     heights = sn.TileMap(grid).height_map
     found = merge(heights)
     for row, column, high, wide in found:
@@ -74,12 +74,12 @@ def test_merging_leaves_no_two_boxes_that_make_a_rectangle_side_by_side(grid):
             assert not (same and (neighbours or below))
 
 
-def test_a_plain_is_one_box():
+def test_flat_ground_is_one_box():
     assert sn.TileMap(np.zeros((50, 40)), 0.1).boxes().tolist() == [[0, 0, -0.25, 4.0, 5.0, 0.5]]
 
 
 @pytest.mark.parametrize("form", ["boxes", "height_field"])
-def test_rays_find_the_heights_of_the_grid(form):
+def test_rays_measure_the_heights_of_the_grid(form):
     tiles = sn.TileMap(STEPS, (0.5, 0.4), HEIGHTS, form=form)
     points = centres(tiles).reshape(-1, 2)
     expected = np.array([[HEIGHTS[kind] for kind in row] for row in STEPS])
@@ -89,7 +89,7 @@ def test_rays_find_the_heights_of_the_grid(form):
     assert moved == pytest.approx(expected.ravel() + 0.7, abs=1e-6)
 
 
-def test_rays_find_the_heights_of_boxes_up_to_the_walls_and_of_a_field_up_to_its_ramps():
+def test_walls_are_vertical_for_boxes_and_ramps_for_height_fields():
     rng = np.random.default_rng(0)
     heights = rng.uniform(0, 0.3, (6, 5))
     boxes, field = (sn.TileMap(heights, 0.5, form=form) for form in ("boxes", "height_field"))
@@ -99,7 +99,7 @@ def test_rays_find_the_heights_of_boxes_up_to_the_walls_and_of_a_field_up_to_its
     seen = looked_down(field, points)
     assert within.sum() > 50
     assert seen[within] == pytest.approx(field.height_at(points[within]), abs=1e-6)
-    assert (seen >= field.height_at(points) - 1e-6).all()  # a ramp lies in the lower tile: nothing is cut off
+    assert (seen >= field.height_at(points) - 1e-6).all()  # a ramp lies in the lower tile, so nothing is missing
 
 
 def test_a_hole_has_no_ground():
@@ -110,7 +110,7 @@ def test_a_hole_has_no_ground():
 
 
 @pytest.mark.parametrize("form", ["boxes", "height_field"])
-def test_what_falls_comes_to_rest_on_its_tile(form):
+def test_objects_come_to_rest_on_their_tile(form):
     tiles = sn.TileMap(STEPS, 0.5, HEIGHTS, form=form)
     scene = sn.Scene()
     scene.add_terrain(tiles)
@@ -139,10 +139,10 @@ def test_many_boxes_become_one_height_field():
     assert geoms(sn.TileMap(np.zeros((40, 40)), form="height_field")) == (1, 1)
     holed = many.tolist()
     holed[3][4] = None
-    assert geoms(sn.TileMap(holed)) == (1599, 0)  # a field has no holes
+    assert geoms(sn.TileMap(holed)) == (1599, 0)  # a height field cannot have holes
 
 
-def test_a_scene_with_tiles_is_made_again_from_its_contents():
+def test_a_scene_with_tiles_is_recreated_from_its_contents():
     scene = sn.Scene()
     scene.add_terrain(sn.TileMap(STEPS, 0.5, HEIGHTS, rgba=(1, 0, 0, 1)), name="ground")
     scene.add_terrain(sn.TileMap(np.array([[0, 1]]), 0.5, [0.1, None]), pos=(9, 0, 0))
@@ -178,21 +178,21 @@ def test_xml(tmp_path):
     ("old", "new", "line", "words"),
     [
         ("<row>o..#", "<row>o..", 1, "row 1 has 3"),
-        ("<row>o..#", "<row>ox.#", 1, "has no kind 'x'"),
-        ('kind="#"', 'kind="."', 3, "already"),
+        ("<row>o..#", "<row>ox.#", 1, "must contain the kind 'x'"),
+        ('kind="#"', 'kind="."', 3, "has two <tile> elements"),
         ('kind="#"', 'kind="##"', 3, "one letter"),
         ('height="0.2"', 'height="high"', 3, "finite number, got 'high'"),
         ('height="0.2"', 'height="inf"', 3, "finite number, got 'inf'"),
         ('height="0.2"', 'heigt="0.2"', 3, "did you mean 'height'"),
         ('depth="0.3"', 'dept="0.3"', 1, "did you mean 'depth'"),
         ('depth="0.3"', 'depth="-1"', 1, "depth"),
-        ('form="boxes"', 'form="height_field"', 1, "no holes"),
+        ('form="boxes"', 'form="height_field"', 1, "cannot have holes"),
         ("<row>..##</row>", "<rows>..##</rows>", 5, "did you mean 'row'"),
         ("</tile_map>", "", 7, "malformed XML: no element found"),
         ("tile_map", "map", 1, "root must be <tile_map>"),
     ],
 )
-def test_errors_of_xml_say_where(tmp_path, old, new, line, words):
+def test_errors_of_xml_name_file_and_line(tmp_path, old, new, line, words):
     file = tmp_path / "map.xml"
     file.write_text(XML.replace(old, new))
     with pytest.raises(sn.errors.ModelError) as error:
@@ -209,9 +209,9 @@ def test_errors_of_xml_say_where(tmp_path, old, new, line, words):
         (lambda: sn.TileMap([]), "at least one tile"),
         (lambda: sn.TileMap([[]]), "at least one tile"),
         (lambda: sn.TileMap(["ab", "a"], 1.0, {"a": 0, "b": 1}), "row 1 has 1"),
-        (lambda: sn.TileMap(["ab"]), "heights must say"),
-        (lambda: sn.TileMap(["grass"], 1.0, {"g": 0, "R": 0, "a": 0, "s": 0}), "no kind 'r'"),
-        (lambda: sn.TileMap([[0, 3]], 1.0, [0.0, 0.1]), "no kind '3'"),
+        (lambda: sn.TileMap(["ab"]), "heights must contain the kind 'a'"),
+        (lambda: sn.TileMap(["grass"], 1.0, {"g": 0, "R": 0, "a": 0, "s": 0}), "contain the kind 'r'"),
+        (lambda: sn.TileMap([[0, 3]], 1.0, [0.0, 0.1]), "contain the kind '3'"),
         (lambda: sn.TileMap([[None]]), "at least one tile must have a height"),
         (lambda: sn.TileMap([[0.0, float("nan")]]), "grid"),
         (lambda: sn.TileMap([[0.0]], 0.0), "tile_size"),
@@ -219,7 +219,7 @@ def test_errors_of_xml_say_where(tmp_path, old, new, line, words):
         (lambda: sn.TileMap([[0.0]], depht=1), "did you mean 'depth'"),
         (lambda: sn.TileMap([[0.0]], rgba=(2, 0, 0, 1)), "rgba"),
         (lambda: sn.TileMap([[0.0]], friction=(-1, 0, 0)), "friction"),
-        (lambda: sn.TileMap([[0.0, None]], form="height_field"), "no holes"),
+        (lambda: sn.TileMap([[0.0, None]], form="height_field"), "cannot have holes"),
     ],
 )
 def test_errors_name_the_option(make, words):

@@ -1,4 +1,4 @@
-"""URDF: the strict check, the registry, approximations; against hand-written MJCF, closed forms and real robots."""
+"""URDF: conversion, strict checks, meshes, approximation and the registry, with hand-written MJCF and real robots."""
 
 import contextlib
 import importlib.metadata
@@ -128,20 +128,20 @@ GOLDEN = """
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
-    """What tests register is gone afterwards."""
+    """Remove the registrations of a test."""
     monkeypatch.setattr(registry, "_REGISTRY", {})
 
 
 @pytest.fixture
 def new(request):
-    """A name that no other test has registered."""
+    """Return a name that no other test registers."""
     return f"{request.node.name[:40].replace('.', '_').replace('/', '_')}_{len(registered())}"
 
 
-# -- what it becomes --------------------------------------------------------------------------------------------------
+# -- conversion -------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_what_one_would_write_by_hand():
+def test_the_model_equals_hand_written_mjcf():
     ours, golden = read_urdf(ARM, visuals=False).spec().compile(), mujoco.MjSpec.from_string(GOLDEN).compile()
     assert (ours.nbody, ours.njnt, ours.ngeom, ours.nu, ours.neq) == (7, 4, 3, 3, 1)
     for field in (
@@ -153,7 +153,7 @@ def test_it_is_what_one_would_write_by_hand():
     assert np.sort(ours.body_inertia) == pytest.approx(np.sort(golden.body_inertia), abs=1e-7)
     assert ours.eq_data[:, :5] == pytest.approx(golden.eq_data[:, :5])
     rng = np.random.default_rng(0)
-    for _ in range(5):  # where everything is, and what it takes to move it, which depends on all inertias
+    for _ in range(5):  # compare poses, and the forces of inverse dynamics, which depend on all inertias
         qpos = rng.uniform(-1, 1, 4) * [1.5, 3, 0.04, 0.1]
         results = []
         for model in (ours, golden):
@@ -166,7 +166,7 @@ def test_it_is_what_one_would_write_by_hand():
         assert results[0] == pytest.approx(results[1], rel=1e-5, abs=1e-5)
 
 
-def test_a_motor_accelerates_its_joint_as_newton_says(new):
+def test_motors_accelerate_their_joints(new):
     wheel = f"""<robot name="wheel"><link name="axle"/><link name="disc">{inertial(2.0, (0.01, 0.01, 0.02))}</link>
       <joint name="spin" type="continuous"><parent link="axle"/><child link="disc"/><axis xyz="0 0 1"/>
       <limit effort="0.5" velocity="9"/></joint></robot>"""
@@ -176,14 +176,14 @@ def test_a_motor_accelerates_its_joint_as_newton_says(new):
     robot = scene.add_robot(new, name="robot", radius=0.2)
     scene.build(n_envs=2)
     assert robot.action_names == ["spin"]
-    robot.act([[0.2], [7.0]])  # the second is cut off at its effort
+    robot.act([[0.2], [7.0]])  # the second is clipped at the effort limit
     scene.step(100)
     scene.update_state()
     speeds = robot.joint_velocities.value[:, 0].numpy()
     assert speeds == pytest.approx([0.2 / 0.02, 0.5 / 0.02], rel=1e-4)
 
 
-def test_what_mimics_follows(new):
+def test_mimic_joints_follow(new):
     register_urdf(new, ARM)
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))
     robot = scene.add_robot(new, name="robot")
@@ -196,17 +196,17 @@ def test_what_mimics_follows(new):
     assert follow == pytest.approx(2 * grip + 0.01, abs=2e-3)
 
 
-def test_cameras_see_visual_shapes_and_contacts_feel_the_others():
+def test_cameras_see_visual_shapes_and_contacts_use_collision_shapes():
     both, bare = read_urdf(ARM).spec(), read_urdf(ARM, visuals=False).spec()
     seen, felt = both.body("base").geoms
     assert (seen.contype, seen.group, seen.rgba.tolist()) == (0, 1, [1, 0.5, 0, 1])
     assert (felt.contype, felt.group) == (1, 3)
-    assert both.body("upper").geoms[0].group == 0  # what has no visual shape is seen as it is
+    assert both.body("upper").geoms[0].group == 0  # without a visual shape, the collision shape is visible
     only = bare.body("base").geoms
     assert [(geom.contype, geom.group, geom.rgba.tolist()) for geom in only] == [(1, 0, [1, 0.5, 0, 1])]
 
 
-def test_links_weigh_what_is_written_and_nothing_without():
+def test_links_have_the_mass_of_their_inertial_or_none():
     text = ARM.replace('<link name="tool"/>', f'<link name="tool">{BOX}</link>')
     model = read_urdf(text).spec().compile()
     assert model.body("tool").mass[0] == 0
@@ -217,7 +217,7 @@ BOX = '<collision><geometry><box size="0.1 0.1 0.1"/></geometry></collision>'
 BLOCK = f'<robot name="block"><link name="body">{inertial()}{BOX}</link></robot>'
 
 
-def test_a_free_base_falls_and_a_fixed_one_does_not(new):
+def test_a_free_base_falls_and_a_fixed_base_does_not(new):
     register_urdf(new, BLOCK, free=True)
     register_urdf(f"{new}_fixed", BLOCK)
     scene = sn.Scene(dt=0.01)
@@ -231,7 +231,7 @@ def test_a_free_base_falls_and_a_fixed_one_does_not(new):
     assert float(fixed.get_pose()[0][0, 2]) == 9
 
 
-def test_links_that_touch_at_the_start_do_not_collide():
+def test_links_that_touch_in_the_initial_state_do_not_collide():
     links = "".join(f'<link name="{name}">{inertial()}{BOX}</link>' for name in "abc")
     joints = "".join(
         f'<joint name="{first}{second}" type="prismatic"><origin xyz="0.04 0 0"/><parent link="{first}"/>'
@@ -239,9 +239,12 @@ def test_links_that_touch_at_the_start_do_not_collide():
         for first, second, lower in (("a", "b", 0), ("b", "c", 0))
     )
     robot = f'<robot name="r">{links}{joints}</robot>'
-    assert read_urdf(robot).report.touching == (("a", "b"), ("a", "c"))  # b and c cannot, one is the other's parent
+    assert read_urdf(robot).report.touching == (
+        ("a", "b"),
+        ("a", "c"),
+    )  # not b and c: MuJoCo excludes a link and its parent
     apart = robot.replace('<limit lower="0"', '<limit lower="0.5"')
-    assert read_urdf(apart).report.touching == ()  # at its limits, where it can be
+    assert read_urdf(apart).report.touching == ()  # positions are clipped to the limits
 
 
 def test_a_planar_and_a_floating_joint():
@@ -260,7 +263,7 @@ def test_a_tile_map_is_a_collision_shape():
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     heights = []
-    for y in (-0.25, 0.25):  # the map's x is the link's y
+    for y in (-0.25, 0.25):  # x of the map is y of the link
         distance = mujoco.mj_ray(
             model, data, np.array([0, y, 5.0]), np.array([0, 0, -1.0]), None, 1, -1, np.zeros(1, np.int32)
         )
@@ -270,7 +273,7 @@ def test_a_tile_map_is_a_collision_shape():
         read_urdf(robot.replace('height="0.2"', 'height="x"'))
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------------------------------------------
 
 SHOULDER = '<joint name="shoulder" type="revolute">'
 LIMIT = '<limit lower="-2" upper="1.5" effort="50" velocity="3"/>'
@@ -283,44 +286,44 @@ BAD = [
     ('<link name="tool"/>', '<lnk name="tool"/>', "did you mean 'link'"),
     ('<link name="tool"/>', '<link nam="tool"/>', "did you mean 'name'"),
     ('<link name="tool"/>', "<link/>", "<link> needs the attribute 'name'"),
-    ('<link name="tool"/>', '<link name="upper"/>', "a link named 'upper' already, at line 10"),
+    ('<link name="tool"/>', '<link name="upper"/>', "link 'upper' already exists, at line 10"),
     ('<link name="tool"/>', '<link name="tool"/><link name="lost"/>', "2 root links"),
     ('<link name="tool"/>', '<link name="tool"><contact/></link>', "ignore=['link/contact']"),
     ('<link name="tool"/>', '<link name="tool"><xacro:x/></link>', "run xacro"),
-    ('name="elbow" type', 'name="shoulder" type', "a joint named 'shoulder' already"),
+    ('name="elbow" type', 'name="shoulder" type', "joint 'shoulder' already exists"),
     (SHOULDER, SHOULDER.replace("revolute", "revolut"), "no joint type 'revolut' (did you mean 'revolute'?)"),
     (SHOULDER, SHOULDER.replace("revolute", "floating"), "give free=True"),
-    (LIMIT, "", "needs <limit>; a joint that turns without end is 'continuous'"),
+    (LIMIT, "", "needs <limit>; a revolute joint without limits is 'continuous'"),
     (LIMIT, LIMIT.replace("-2", "2"), "lower must be less than upper, got lower=2.0 and upper=1.5"),
-    (LIMIT, LIMIT.replace('lower="-2" upper="1.5"', ""), "one that cannot move is 'fixed'"),
+    (LIMIT, LIMIT.replace('lower="-2" upper="1.5"', ""), "a joint that cannot move is 'fixed'"),
     (LIMIT, LIMIT.replace("-2", "nan"), "lower of <limit> must be a finite number, got 'nan'"),
     (LIMIT, LIMIT.replace('effort="50"', ""), "<limit> needs the attribute 'effort'"),
-    (LIMIT, LIMIT.replace("50", "-50"), "effort must not be negative"),
-    (LIMIT, LIMIT.replace('velocity="3"', 'velocity="-3"'), "velocity must not be negative"),
+    (LIMIT, LIMIT.replace("50", "-50"), "effort must be >= 0, got -50"),
+    (LIMIT, LIMIT.replace('velocity="3"', 'velocity="-3"'), "velocity must be >= 0"),
     (LIMIT, LIMIT + LIMIT, "more than one <limit>"),
-    ('<axis xyz="0 2 0"/>', '<axis xyz="0 0 0"/>', "its axis must not be zero"),
+    ('<axis xyz="0 2 0"/>', '<axis xyz="0 0 0"/>', "axis must not be zero"),
     ('<axis xyz="0 2 0"/>', '<axis xyz="0 2"/>', "xyz of <axis> must be 3 finite numbers, got '0 2'"),
-    ('damping="0.4"', 'damping="-0.4"', "damping must not be negative"),
+    ('damping="0.4"', 'damping="-0.4"', "damping must be >= 0"),
     ('<parent link="upper"/>', '<parent link="uper"/>', "parent link 'uper' does not exist (did you mean 'upper'"),
     ('<parent link="upper"/>', "", "<joint> needs <parent>"),
-    ('<child link="tool"/>', '<child link="finger"/>', "is the child of 'grip' already"),
+    ('<child link="tool"/>', '<child link="finger"/>', "is already the child of 'grip'"),
     ('<parent link="base"/>', '<parent link="lower"/>', "is in a cycle"),
-    ('<child link="lower"/>', '<child link="upper"/>', "is the child of 'shoulder' already"),
+    ('<child link="lower"/>', '<child link="upper"/>', "is already the child of 'shoulder'"),
     ('<mimic joint="grip"', '<mimic joint="gripp"', "mimics 'gripp', which does not exist (did you mean 'grip'"),
-    ('<mimic joint="grip"', '<mimic joint="mount"', "'mount' is fixed, and takes no part in a mimic"),
+    ('<mimic joint="grip"', '<mimic joint="mount"', "'mount' is fixed; a mimic needs joints with one axis"),
     ('<mimic joint="grip"', '<mimic joint="follow"', "mimics itself"),
     ('<material name="orange"/>', '<material name="oragne"/>', "no material named 'oragne'"),
-    ('rgba="1 0.5 0 1"', 'rgba="1 128 0 1"', "must lie in [0, 1]"),
+    ('rgba="1 0.5 0 1"', 'rgba="1 128 0 1"', "must be in [0, 1]"),
     ('<color rgba="1 0.5 0 1"/>', "", "needs <color> or <texture>"),
-    ('radius="0.04"', 'radius="0"', "extent greater than 0, got radius='0'"),
-    ('size="0.05 0.06 0.3"', 'size="0.05 -0.06 0.3"', "extent greater than 0"),
+    ('radius="0.04"', 'radius="0"', "extents > 0, got radius='0'"),
+    ('size="0.05 0.06 0.3"', 'size="0.05 -0.06 0.3"', "extents > 0"),
     ('<box size="0.05 0.06 0.3"/>', "", "<geometry> needs one of <box>"),
     ('<box size="0.05 0.06 0.3"/>', '<box size="1 1 1"/><sphere radius="1"/>', "it has 2"),
-    ('<box size="0.05 0.06 0.3"/>', '<mesh filename="package://none/a.stl"/>', "Give the folder by search=[...]"),
+    ('<box size="0.05 0.06 0.3"/>', '<mesh filename="package://none/a.stl"/>', "Give its folder with search=[...]"),
     ('<box size="0.05 0.06 0.3"/>', '<mesh filename="a.dae"/>', "convert it to .stl, .obj, .msh"),
-    ('<box size="0.05 0.06 0.3"/>', '<mesh filename="a.stl" scale="1 0 1"/>', "must not hold 0"),
-    ('<mass value="2.0"/>', '<mass value="0"/>', "its mass must be greater than 0, got 0"),
-    ('<mass value="2.0"/>', '<mass value="-2"/>', "its mass must be greater than 0, got -2"),
+    ('<box size="0.05 0.06 0.3"/>', '<mesh filename="a.stl" scale="1 0 1"/>', "must not contain 0"),
+    ('<mass value="2.0"/>', '<mass value="0"/>', "its mass must be > 0, got 0"),
+    ('<mass value="2.0"/>', '<mass value="-2"/>', "its mass must be > 0, got -2"),
     ('<mass value="2.0"/>', '<mass value="heavy"/>', "finite number, got 'heavy'"),
     ('<mass value="2.0"/>', "", "<inertial> needs <mass>"),
     ('iyy="0.021"', 'iyy="0"', "positive definite"),
@@ -331,7 +334,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("old", "wrong", "words"), BAD)
-def test_what_is_wrong_is_said_with_file_and_line(tmp_path, old, wrong, words, new):
+def test_errors_name_the_file_and_the_line_of_a_problem(tmp_path, old, wrong, words, new):
     assert ARM.count(old) >= 1
     file = tmp_path / "arm.urdf"
     file.write_text(ARM.replace(old, wrong, 1))
@@ -341,10 +344,10 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path, old, wrong, words, n
     found = [text for text in str(error.value).split("\n") if words in text]
     assert found, str(error.value)
     assert found[0].startswith(f"{file}:")
-    said = int(found[0].removeprefix(f"{file}:").split(":")[0])
-    # some are said of the element around it, or of where the parser noticed
+    reported = int(found[0].removeprefix(f"{file}:").split(":")[0])
+    # some problems are those of the enclosing element, or are noticed later by the parser
     assert (
-        abs(said - line) <= (6 if "needs <limit>" in words or "itself" in words else 3)
+        abs(reported - line) <= (6 if "needs <limit>" in words or "itself" in words else 3)
         or "malformed" in words
         or "cycle" in words
         or "already" in words
@@ -352,12 +355,12 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path, old, wrong, words, n
     assert new not in registered()
 
 
-def test_the_link_world_is_the_root():
+def test_a_link_named_world_must_be_the_root():
     with pytest.raises(sn.errors.ModelError, match=":23: a link named 'world' must be the root"):
         read_urdf(ARM.replace('"tool"', '"world"'))
 
 
-def test_all_problems_come_at_once():
+def test_all_problems_are_reported_together():
     text = ARM.replace(LIMIT, LIMIT.replace("-2", "2")).replace('iyy="0.021"', 'iyy="0"').replace("oragne", "orange")
     with pytest.raises(sn.errors.ModelError) as error:
         read_urdf(text.replace('<mimic joint="grip"', '<mimic joint="x"'))
@@ -375,7 +378,7 @@ def test_all_problems_come_at_once():
         "<parent link='a'/><child link='b'/></joint></robot>",
     ],
 )
-def test_what_mujoco_passes_over_is_refused(text):
+def test_problems_that_mujoco_ignores_raise(text):
     mujoco.MjSpec.from_string(text)
     with pytest.raises(sn.errors.ModelError):
         read_urdf(text)
@@ -384,21 +387,21 @@ def test_what_mujoco_passes_over_is_refused(text):
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ("nowhere.urdf", "no URDF file 'nowhere.urdf'"),
-        ("<mujoco/>", "is <robot>, not <mujoco>"),
+        ("nowhere.urdf", "cannot read the URDF file 'nowhere.urdf'"),
+        ("<mujoco/>", "must be <robot>, got <mujoco>"),
         ("<" * 100, "malformed"),
         ("<a>" * 500, "nested too deeply"),
-        ('<!DOCTYPE r [<!ENTITY a "b">]><robot name="&a;"/>', "entities must be written out"),
+        ('<!DOCTYPE r [<!ENTITY a "b">]><robot name="&a;"/>', "entity declarations are not supported"),
         ("<robot name='\ud800'/>", "malformed"),
         ("<robot name='\x00'/>", "malformed"),
     ],
 )
-def test_documents_that_are_no_urdf(document, words):
+def test_documents_that_are_not_urdf_raise(document, words):
     with pytest.raises(sn.errors.ModelError, match=words):
         read_urdf(document)
 
 
-def test_lines_are_those_of_the_text():
+def test_line_numbers_count_leading_blank_lines():
     for blank in ("", "\n", "\ufeff\r\n \n"):
         lines = blank.count("\n")
         with pytest.raises(sn.errors.ModelError, match=f"text:{lines + 2}: <link> needs"):
@@ -407,7 +410,7 @@ def test_lines_are_those_of_the_text():
             read_urdf(blank + "<robot name='r'>\n<link></robot>")
 
 
-def test_options_that_cannot_be(new):
+def test_invalid_options_raise(new):
     for options, words in (
         ({"approximate": "sphere"}, "approximate must be"),
         ({"search": "folder"}, "search must be a list"),
@@ -421,7 +424,7 @@ def test_options_that_cannot_be(new):
     for name in ("", "a/b", "a.urdf", 3):
         with pytest.raises(sn.OptionError, match="name must be"):
             register_urdf(name, ARM)
-    with pytest.raises(sn.errors.DuplicateNameError, match="own"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="robot of the catalogue"):
         register_urdf("diffdrive", ARM)
     with pytest.raises(sn.OptionError, match="got int"):
         register_urdf(new, 3)
@@ -433,7 +436,7 @@ def test_options_that_cannot_be(new):
         register_urdf(new, ARM.replace(inertial(4.0, (0.02, 0.02, 0.03), '<origin xyz="0 0 0.05"/>'), ""), free=True)
 
 
-def test_foreign_elements_are_passed_over_where_that_is_asked():
+def test_unknown_elements_can_be_ignored():
     text = ARM.replace('<link name="tool"/>', '<link name="tool" type="x"><contact><mu v="1"/></contact></link>')
     text = text.replace("</robot>", '<gazebo reference="x"><any/></gazebo><transmission name="t"/></robot>')
     with pytest.raises(sn.errors.ModelError, match="contact"):
@@ -452,7 +455,7 @@ pieces = st.one_of(
 
 @given(st.lists(st.tuples(st.integers(0, len(ARM)), st.integers(0, 30), pieces), min_size=1, max_size=3))
 @settings(max_examples=250, deadline=None)
-def test_no_text_whatever_raises_anything_else(edits):
+def test_edited_text_raises_only_model_errors(edits):
     text = ARM
     for start, length, piece in edits:
         text = text[:start] + piece + text[start + length :]
@@ -473,7 +476,7 @@ def test_no_text_whatever_raises_anything_else(edits):
     st.integers(0, 8),
 )
 @settings(max_examples=200, deadline=None)
-def test_no_value_whatever_raises_anything_else(attribute, value, which):
+def test_edited_values_raise_only_model_errors(attribute, value, which):
     parts = ARM.split(f' {attribute}="')
     which = 1 + which % (len(parts) - 1)
     parts[which] = value + parts[which][parts[which].index('"') :]
@@ -493,7 +496,7 @@ def plate(matrix, mass=1.0):
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
-def test_a_flat_body_is_a_body_however_it_lies(seed):
+def test_flat_bodies_are_accepted_in_any_orientation(seed):
     rng = np.random.default_rng(seed)
     x, y = rng.uniform(1e-6, 1, 2)
     turn = rotation(tuple(rng.uniform(-3, 3, 3)))
@@ -502,7 +505,7 @@ def test_a_flat_body_is_a_body_however_it_lies(seed):
     assert sorted(model.body_inertia[2]) == pytest.approx(sorted([x, y, x + y]), abs=1e-4 * (x + y))
 
 
-def test_a_frame_may_say_that_it_weighs_nothing():
+def test_frames_may_have_zero_mass_and_inertia():
     zero = inertial(0, (0, 0, 0))
     robot = ARM.replace('<link name="tool"/>', f'<link name="tool">{zero}</link>')
     assert read_urdf(robot).xml == read_urdf(ARM).xml
@@ -510,12 +513,12 @@ def test_a_frame_may_say_that_it_weighs_nothing():
         read_urdf(ARM.replace(FINGER, f'<link name="finger">{zero}</link>'))
 
 
-def test_inertias_are_mended_where_that_is_asked():
+def test_impossible_inertias_can_be_repaired():
     for matrix in (np.zeros((3, 3)), np.diag([0.1, 0.1, 0.5]), np.diag([-0.1, 0.2, 0.2])):
-        with pytest.raises(sn.errors.ModelError, match="mend=True"):
+        with pytest.raises(sn.errors.ModelError, match="repair=True"):
             read_urdf(plate(matrix, 2.0))
-        model = read_urdf(plate(matrix, 2.0), mend=True)
-        assert "mended: link 'plate'" in str(model.report)
+        model = read_urdf(plate(matrix, 2.0), repair=True)
+        assert "repaired: link 'plate'" in str(model.report)
         moments = np.sort(model.spec().compile().body_inertia[2])
         assert moments[0] >= 2e-6
         assert moments[0] + moments[1] >= moments[2]
@@ -532,7 +535,7 @@ CORNERS = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, 8).T / 2
 
 
 def write_obj(path, points):
-    """The hull of points as a file of triangles, outward."""
+    """Return the convex hull of points as an OBJ file with outward triangles."""
     from scipy.spatial import ConvexHull
 
     hull = ConvexHull(points)
@@ -575,7 +578,7 @@ def test_meshes_are_found(tmp_path, monkeypatch, new):
     )
     inside.write_text(stripped)
     assert read_urdf(inside).assets == expected
-    register_urdf(new, inside)  # which has all that it needs: the files may go
+    register_urdf(new, inside)  # the registration contains the files, so they can be deleted
     for file in tmp_path.rglob("*.obj"):
         file.unlink()
     scene = sn.Scene()
@@ -587,7 +590,7 @@ def test_meshes_are_found(tmp_path, monkeypatch, new):
     assert (again.world.model.mesh_vert == scene.world.model.mesh_vert).all()
 
 
-def test_meshes_that_cannot_be_read_say_where(tmp_path):
+def test_unreadable_meshes_are_named_with_their_line(tmp_path):
     for name, content in (("bad.obj", "not a mesh"), ("ascii.stl", "solid x\nendsolid x\n" * 20), ("flat.obj", FLAT)):
         (tmp_path / name).write_text(content)
         (tmp_path / "r.urdf").write_text(with_mesh(name))
@@ -598,7 +601,7 @@ def test_meshes_that_cannot_be_read_say_where(tmp_path):
 FLAT = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 1 1 0\nf 1 2 3\nf 2 4 3"
 
 
-def test_files_of_one_name_stay_apart(tmp_path):
+def test_mesh_files_of_the_same_name_are_distinct(tmp_path):
     for folder, size in (("a", 1), ("b", 3)):
         write_obj(tmp_path / folder / "part.obj", CORNERS * size)
     text = with_mesh("a/part.obj").replace(
@@ -610,7 +613,7 @@ def test_files_of_one_name_stay_apart(tmp_path):
     assert sorted(2 * model.geom_aabb[:, 3]) == pytest.approx([1, 6])
 
 
-# -- approximations ---------------------------------------------------------------------------------------------------
+# -- approximation ----------------------------------------------------------------------------------------------------
 
 
 def turned(seed):
@@ -620,7 +623,7 @@ def turned(seed):
 
 @given(st.integers(0, 10_000), st.tuples(*[st.floats(0.05, 2)] * 3))
 @settings(max_examples=60, deadline=None)
-def test_the_box_around_a_turned_box_is_that_box(seed, size):
+def test_the_box_around_a_rotated_box_is_that_box(seed, size):
     turn, center = turned(seed)
     fit = fit_box(convex_hull(CORNERS * size @ turn.T + center))
     assert sorted(fit.size) == pytest.approx(sorted(size), rel=1e-6)
@@ -629,7 +632,7 @@ def test_the_box_around_a_turned_box_is_that_box(seed, size):
 
 
 @pytest.mark.parametrize(("radius", "length"), [(0.1, 0.5), (0.4, 0.1), (0.2, 0.4)])
-def test_the_cylinder_around_a_turned_prism_goes_through_its_corners(radius, length):
+def test_the_cylinder_around_a_rotated_prism_passes_through_its_corners(radius, length):
     turn, center = turned(3)
     angle = np.arange(32) * 2 * np.pi / 32
     ring = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
@@ -644,7 +647,7 @@ def test_the_cylinder_around_a_turned_prism_goes_through_its_corners(radius, len
 
 @given(st.integers(0, 10_000), st.integers(5, 60))
 @settings(max_examples=60, deadline=None)
-def test_what_is_fitted_holds_every_point(seed, count):
+def test_fitted_shapes_contain_all_points(seed, count):
     points = np.random.default_rng(seed).normal(size=(count, 3)) * [1, 0.5, 0.1]
     hull = convex_hull(points)
     box, cylinder = fit_box(hull), fit_cylinder(hull)
@@ -652,17 +655,19 @@ def test_what_is_fitted_holds_every_point(seed, count):
     local = (points - cylinder.center) @ cylinder.turn
     assert (np.hypot(local[:, 0], local[:, 1]) <= cylinder.size[0] + 1e-9).all()
     assert (np.abs(local[:, 2]) <= cylinder.size[1] / 2 + 1e-9).all()
-    assert hull.volume < box.volume <= np.prod(np.ptp(points, axis=0)) + 1e-12  # never worse than along the axes
+    assert (
+        hull.volume < box.volume <= np.prod(np.ptp(points, axis=0)) + 1e-12
+    )  # at most as large as the axis-aligned box
     assert hull.volume < cylinder.volume
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=12))
 @example([(2.2250738585e-313, 0.0), (0.0, 0.0), (2.2250738585e-313, 1.0)])
 @settings(max_examples=100, deadline=None)
-def test_the_smallest_circle_is_the_smallest(points):
+def test_the_enclosing_circle_is_the_smallest(points):
     points = np.array(points)
     _, radius = enclosing_circle(points)
-    best = math.inf  # by trying every circle through two or three of the points
+    best = math.inf  # over all circles through two or three of the points
     candidates = [(points[0], 0.0)]
     for i in range(len(points)):
         for j in range(i):
@@ -679,16 +684,16 @@ def test_the_smallest_circle_is_the_smallest(points):
 
 
 @given(st.tuples(*[st.floats(-3.1, 3.1)] * 3))
-def test_roll_pitch_yaw_turn_back(rpy):
+def test_roll_pitch_yaw_is_the_inverse_of_rotation(rpy):
     assert rotation(roll_pitch_yaw(rotation(rpy))) == pytest.approx(rotation(rpy), abs=1e-6)
 
 
 @pytest.mark.parametrize("pitch", [math.pi / 2, -math.pi / 2])
-def test_roll_pitch_yaw_turn_back_straight_up(pitch):
+def test_roll_pitch_yaw_in_gimbal_lock(pitch):
     assert rotation(roll_pitch_yaw(rotation((0.3, pitch, -0.8)))) == pytest.approx(rotation((0.3, pitch, -0.8)))
 
 
-def test_round_shapes_by_their_formulas():
+def test_replacements_of_spheres_and_capsules_have_the_expected_volume():
     sphere, capsule = (
         f"<collision><geometry><{shape}/></geometry></collision>"
         for shape in ('sphere radius="0.2"', 'capsule radius="0.04" length="0.3"')
@@ -712,7 +717,7 @@ def test_round_shapes_by_their_formulas():
 
 
 @pytest.mark.parametrize("by", ["box", "cylinder"])
-def test_what_replaces_a_mesh_lies_where_the_mesh_was(tmp_path, by):
+def test_the_replacement_of_a_mesh_encloses_it_in_place(tmp_path, by):
     turn, center = turned(7)
     points = CORNERS * [0.1, 0.2, 0.5] @ turn.T + 0.3 * center
     write_obj(tmp_path / "part.obj", points)
@@ -736,9 +741,9 @@ def test_what_replaces_a_mesh_lies_where_the_mesh_was(tmp_path, by):
 # -- the registry -----------------------------------------------------------------------------------------------------
 
 
-def test_a_name_is_one_robot(new):
+def test_a_name_can_be_registered_once(new):
     register_urdf(new, ARM)
-    register_urdf(new, ARM)  # the same again
+    register_urdf(new, ARM)  # the same robot again
     assert new in registered()
     with pytest.raises(sn.errors.DuplicateNameError, match="replace=True"):
         register_urdf(new, BLOCK)
@@ -753,7 +758,7 @@ def test_a_name_is_one_robot(new):
         sn.Scene().add_robot(new[:-1])
 
 
-def test_options_of_the_robot_are_kept_and_can_be_changed(new):
+def test_registered_options_are_defaults(new):
     group = MoveGroup(
         name="arm",
         kind="arm",
@@ -775,7 +780,7 @@ def test_options_of_the_robot_are_kept_and_can_be_changed(new):
     assert again.options.model == robot.options.model
 
 
-def test_a_registered_robot_travels_with_its_scene(new):
+def test_contents_contain_registered_robots(new):
     register_urdf(new, ARM)
     scene = sn.Scene()
     scene.add_robot(new, name="left")
@@ -789,7 +794,7 @@ def test_a_registered_robot_travels_with_its_scene(new):
     assert (again.world.get_state() == scene.world.get_state()).all()
 
 
-# -- robots that others have made -------------------------------------------------------------------------------------
+# -- robots of other projects -----------------------------------------------------------------------------------------
 
 
 def shipped(path):
@@ -842,7 +847,7 @@ def test_real_robots(path, joints, options, new):
 
 
 def _for_mujoco(file):
-    """The file without shapes, for MuJoCo to read alone."""
+    """Return the file without shapes, which MuJoCo can load by itself."""
     import xml.etree.ElementTree as ET
 
     root = ET.parse(file).getroot()

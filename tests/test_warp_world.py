@@ -1,4 +1,4 @@
-"""What of the GPU world runs without a GPU: its own small kernels on Warp's CPU device, and the choice of room."""
+"""Parts of the GPU engine that run without a GPU: its own kernels on Warp's CPU device, and allocated capacities."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from conftest import ARM
 
 import sensorium as sn
 from sensorium.worlds.capacity import capacities, contact_bound
-from sensorium.worlds.model_fields import give
+from sensorium.worlds.model_fields import expand_fields
 
 wp = pytest.importorskip("warp")
 
@@ -29,7 +29,7 @@ LOST = {"NEFC": 1, "NARROWPHASE": 8, "HFIELD": 32, "ITERATIONS": 512}
 
 @pytest.fixture
 def watched():
-    """A watch over 4 envs of a box, on Warp's CPU device; no physics is run there."""
+    """A Watch over 4 envs of a box, on Warp's CPU device; no physics runs."""
     import mujoco_warp as mjw
 
     from sensorium.worlds.warp_watch import Watch
@@ -43,7 +43,7 @@ def watched():
 
 
 def put(field, env, value):
-    """Write the first number of an env, as the engine might have."""
+    """Write the first value of an env, as the engine could have."""
     array = wp.to_torch(field)
     array[env].flatten()[0] = value
 
@@ -59,7 +59,7 @@ def restart(m, d, watch, envs, fresh=True):
     watch.restart(mask, fresh)
 
 
-def test_steps_are_counted_and_what_diverged_is_held(watched):
+def test_steps_are_counted_and_diverged_envs_are_held(watched):
     _m, d, watch = watched
     watch.steps.fill_(4)
     put(d.qpos, 1, np.nan)
@@ -68,16 +68,16 @@ def test_steps_are_counted_and_what_diverged_is_held(watched):
     put(d.sensordata, 0, 7.0)
     for force in (d.actuator_force, d.qfrc_actuator, d.qfrc_passive, d.qfrc_constraint):
         put(force, 1, np.nan)
-        put(force, 0, np.nan)  # another env's are its own
+        put(force, 0, np.nan)  # env 0 did not diverge, so this value stays
     put(d.xfrc_applied, 1, np.inf)
     for round_ in range(2):
-        watch.look()
+        watch.check_step()
         assert watch.steps.tolist() == [5 + round_, 4, 4, 5 + round_]
         np.testing.assert_allclose(d.time.numpy(), np.array([5 + round_, 4, 4, 5 + round_]) * 0.01, rtol=1e-6)
-        assert watch.told[0] == (round_ == 0)
+        assert watch.status[0] == (round_ == 0)
         if round_ == 0:
             assert watch.report() == dict.fromkeys((1, 2), "position or velocity is NaN, infinite or huge")
-        d.ctrl.fill_(np.nan)  # by a policy that has seen what it should not
+        d.ctrl.fill_(np.nan)  # as a policy would after reading NaN
         d.qvel.fill_(1.0)
     assert watch.held.tolist() == [0, 1, 1, 0]
     assert np.isnan(d.qfrc_actuator.numpy()[0, 0])
@@ -89,12 +89,12 @@ def test_steps_are_counted_and_what_diverged_is_held(watched):
             assert not getattr(d, name).numpy()[env].any()
     assert d.qpos.numpy()[0].tolist() == [1.0] * 7
     assert d.sensordata.numpy()[0, 0] == 7
-    watch.look()
-    assert not d.ctrl.numpy()[1:3].any()  # what broke an env does not break it again
+    watch.check_step()
+    assert not d.ctrl.numpy()[1:3].any()  # the same controls do not reach a held env again
     assert np.isnan(d.ctrl.numpy()[[0, 3]]).all()
 
 
-def test_a_restart_leaves_the_others_alone(watched):
+def test_a_restart_does_not_change_other_envs(watched):
     m, d, watch = watched
     for fresh, expected in ((True, 0), (False, 3)):
         d.qacc_warmstart.fill_(9.0)
@@ -108,28 +108,28 @@ def test_a_restart_leaves_the_others_alone(watched):
 
 
 @pytest.mark.parametrize("resets", [[], [2], [0, 1, 2, 3]])
-def test_what_was_lost_is_reported_also_when_the_env_was_reset_since(watched, resets):
+def test_lost_contacts_are_reported_even_if_the_env_was_reset(watched, resets):
     m, d, watch = watched
     put(d.overflow, 2, LOST["NEFC"] | LOST["ITERATIONS"])
-    watch.look()
-    assert watch.told[0]
+    watch.check_step()
+    assert watch.status[0]
     restart(m, d, watch, resets)
     with pytest.raises(sn.CapacityError, match=r"env 2 and 0 more .*\(NEFC\).*more than njmax=20$") as raised:
         watch.report()
     assert raised.value.envs == [2]
-    watch.look()
-    assert not watch.told[0]
+    watch.check_step()
+    assert not watch.status[0]
 
 
 @pytest.mark.parametrize(
     ("field", "index", "kind"),
     [("nefc", 3, "NEFC"), ("ncollision", 0, "BROADPHASE"), ("nacon", 0, "NARROWPHASE"), ("overflow", 3, "HFIELD")],
 )
-def test_what_was_lost_in_a_restart_is_reported(watched, field, index, kind):
-    """The engine itself notes most of it in steps alone."""
+def test_contacts_lost_in_a_restart_are_reported(watched, field, index, kind):
+    """The engine itself checks most of them in steps only."""
     m, d, watch = watched
     restart(m, d, watch, [1])
-    assert not watch.told[0]
+    assert not watch.status[0]
     put(getattr(d, field), index, LOST[kind] if field == "overflow" else 21)
     restart(m, d, watch, [1])
     with pytest.raises(sn.CapacityError, match=kind) as raised:
@@ -137,33 +137,33 @@ def test_what_was_lost_in_a_restart_is_reported(watched, field, index, kind):
     assert 3 in raised.value.envs
 
 
-def test_every_kind_of_loss_is_named_and_none_that_is_harmless(watched):
+def test_all_overflows_but_iteration_limits_are_named(watched):
     _m, d, watch = watched
     for env, kind in enumerate(("ITERATIONS", "NARROWPHASE", "NEFC", "HFIELD")):
         put(d.overflow, env, LOST[kind])
-    watch.look()
+    watch.check_step()
     with pytest.raises(sn.CapacityError, match=r"\(NEFC \| NARROWPHASE \| HFIELD\).*njmax=20 and nconmax=5") as raised:
         watch.report()
     assert raised.value.envs == [1, 2, 3]
     put(d.overflow, 0, LOST["HFIELD"])
-    watch.look()
-    with pytest.raises(sn.CapacityError, match="MuJoCo Warp's own"):
+    watch.check_step()
+    with pytest.raises(sn.CapacityError, match="MuJoCo Warp fixes this capacity"):
         watch.report()
 
 
-def test_an_env_that_diverges_while_others_lose_contacts_is_reported_too(watched):
+def test_a_capacity_error_names_envs_that_diverged_too(watched):
     _m, d, watch = watched
     put(d.overflow, 1, LOST["NEFC"])
     put(d.qvel, 3, np.nan)
-    watch.look()
+    watch.check_step()
     with pytest.raises(sn.CapacityError) as raised:
         watch.report()
     assert (raised.value.envs, list(raised.value.failed)) == ([1], [3])
-    watch.look()
-    assert not watch.told[0]
+    watch.check_step()
+    assert not watch.status[0]
 
 
-def test_a_scene_reports_all_that_happened_in_its_steps(monkeypatch):
+def test_a_scene_reports_the_failures_of_all_steps(monkeypatch):
     scene = sn.Scene()
     scene.add_object(sn.Sphere(), name="ball", free=True)
     scene.build(n_envs=5)
@@ -180,7 +180,7 @@ def test_a_scene_reports_all_that_happened_in_its_steps(monkeypatch):
         scene.step(5)
     assert raised.value.envs == [1, 3]
     assert raised.value.failed == scene.failed == {0: "gone", 2: "huge"}
-    assert next(news, None) is None  # all five were made
+    assert next(news, None) is None  # all five steps were made
     news = iter([sn.CapacityError("room", [1], {4: "nan"})])
     monkeypatch.setattr(scene.world, "check", step)
     with pytest.raises(sn.CapacityError):
@@ -188,19 +188,19 @@ def test_a_scene_reports_all_that_happened_in_its_steps(monkeypatch):
     assert scene.failed.keys() == {0, 2, 4}
 
 
-def test_an_env_that_diverged_and_was_reset_since_is_told_of(watched):
+def test_an_env_that_diverged_and_was_reset_gives_a_warning(watched):
     m, d, watch = watched
     put(d.qvel, 3, np.nan)
-    watch.look()
+    watch.check_step()
     restart(m, d, watch, [3])
-    with pytest.warns(UserWarning, match="env 3 and 0 more diverged .* reset before that was known; 1 so far"):
+    with pytest.warns(UserWarning, match="env 3 and 0 more diverged .* reset before this was reported; 1 so far"):
         assert watch.report() == {}
-    assert not watch.told[0]
+    assert not watch.status[0]
 
 
 @pytest.fixture
 def still_world():
-    """The GPU world's view of a model of a box, in 3 envs on Warp's CPU device, without its physics."""
+    """A WarpWorld of a box in 3 envs on Warp's CPU device, without physics."""
     import mujoco_warp as mjw
 
     from sensorium.worlds.warp_world import WarpWorld
@@ -214,30 +214,30 @@ def still_world():
         yield world
 
 
-def test_fields_of_the_model_that_can_differ_per_env(still_world):
+def test_model_fields_that_can_differ_per_env(still_world):
     still_world._graphs["step"] = None
     mass = still_world.expand("body_mass")
     assert mass.shape == (3, 2)
-    assert not still_world._graphs  # captured anew
+    assert not still_world._graphs  # they will be captured again
     mass[1] = 5.0
     assert wp.to_torch(still_world.m.body_mass)[1].tolist() == [5, 5]
     assert still_world.expand("body_mass").data_ptr() == mass.data_ptr()
     assert not still_world.m.has_fluid
     still_world.expand("opt.density")
-    assert still_world.m.has_fluid  # else the engine would leave its forces out
+    assert still_world.m.has_fluid  # otherwise the engine would skip fluid forces
 
 
 @pytest.mark.parametrize(
     "field", ["geom_contype", "body_parentid", "jnt_type", "body_mas", "opt.densty", "opt.timestep", "nbody"]
 )
-def test_fields_of_the_model_that_cannot(still_world, field):
-    """also where there happen to be as many geoms as envs, or one joint"""
+def test_model_fields_that_cannot_differ_per_env(still_world, field):
+    """Also if the number of geoms happens to be that of envs, or if there is one joint."""
     still_world.n_envs = 2
     with pytest.raises(sn.OptionError, match=r"can(not)? differ per env"):
         still_world.expand(field)
 
 
-def test_what_is_derived_from_fields_that_differ_per_env_differs_too(still_world, monkeypatch):
+def test_derived_fields_differ_per_env_too(still_world, monkeypatch):
     from sensorium.worlds import warp_world
 
     whole = warp_world.mjw.set_const
@@ -252,36 +252,38 @@ def test_what_is_derived_from_fields_that_differ_per_env_differs_too(still_world
     assert {"dof_invweight0", "body_invweight0", "actuator_acc0"} <= still_world.expanded.keys()
 
 
-def test_recorded_fields_are_given_and_what_is_derived_from_them_is_derived_anew(still_world):
-    """Those of a recording of the CPU engine: some of them MuJoCo Warp does not have."""
+def test_recorded_fields_are_set_and_derived_fields_are_recomputed(still_world):
+    """Fields recorded by the CPU engine, some of which MuJoCo Warp does not have."""
     still_world.is_gpu, calls = True, []
     still_world.update_constants = lambda: calls.append("constants")
     still_world.reset = lambda: calls.append("reset")
     mass = np.arange(6.0).reshape(3, 2)
-    give(still_world, {"body_mass": mass, "dof_length": np.ones((3, 6)), "geom_rbound": None, "geom_size": None})
+    expand_fields(
+        still_world, {"body_mass": mass, "dof_length": np.ones((3, 6)), "geom_rbound": None, "geom_size": None}
+    )
     assert calls == ["constants", "reset"]
     assert still_world.expanded.keys() == {"body_mass", "geom_size"}
     assert wp.to_torch(still_world.m.body_mass).tolist() == mass.tolist()
-    with pytest.raises(sn.OptionError, match=r"'body_mass' has values of shape \(2, 2\), and \(3, 2\) is needed"):
-        give(still_world, {"body_mass": mass[:2]})
+    with pytest.raises(sn.OptionError, match=r"'body_mass' must have shape \(3, 2\), got \(2, 2\)"):
+        expand_fields(still_world, {"body_mass": mass[:2]})
 
 
-def test_fields_have_the_shapes_that_mujoco_gives_them(still_world):
+def test_fields_have_the_shapes_of_mujoco(still_world):
     for field in ("geom_aabb", "body_inertia", "opt.gravity", "opt.density", "jnt_range", "actuator_gear", "eq_data"):
         name = field.removeprefix("opt.")
         owner = still_world.model.opt if name != field else still_world.model
         assert still_world.expand(field).shape == (3, *np.shape(getattr(owner, name)))
 
 
-def test_matrices_have_the_shape_that_mujoco_gives_them(still_world):
+def test_matrices_have_the_shape_of_mujoco(still_world):
     for field in ("xmat", "geom_xmat", "ximat"):
         assert still_world.bind(field).shape == (3, 2, 9)
     still_world.bind("xmat")[1, 1, 0] = 7.0
     assert wp.to_torch(still_world.d.xmat)[1, 1, 0, 0] == 7
 
 
-def test_capacities_hold_what_can_touch():
-    """Every contact that MuJoCo finds in a heap of all shapes has its room."""
+def test_capacities_are_sufficient():
+    """They cover every contact that MuJoCo finds in a heap of all shapes."""
     shapes = ("box", "sphere", "capsule", "cylinder", "ellipsoid")
     bodies = "".join(
         f'<body pos="0 0 {0.12 + 0.05 * i}"><freejoint/><geom type="{shape}" size="0.1 0.1 0.1"/></body>'
@@ -303,7 +305,7 @@ def test_capacities_hold_what_can_touch():
     assert most > 4
 
 
-def test_capacities_leave_out_what_cannot_touch():
+def test_capacities_exclude_pairs_that_cannot_collide():
     model = mujoco.MjModel.from_xml_string(ARM)
     assert contact_bound(model) == (0, 0), "parent and child do not collide"
     assert capacities(model) == (8, 8)
@@ -318,9 +320,9 @@ def test_capacities_leave_out_what_cannot_touch():
         ("cuda", 1, True, None),
     ],
 )
-def test_devices_and_drivers_that_will_not_do(monkeypatch, name, in_warp, graphs, message):
-    """As torch and Warp would say it of such a machine."""
-    from sensorium.worlds.warp_world import check_cuda
+def test_unusable_devices_and_drivers_raise(monkeypatch, name, in_warp, graphs, message):
+    """With the answers that torch and Warp give on such machines."""
+    from sensorium.worlds.warp_device import check_cuda
 
     for owner, function, answer in (
         (torch.cuda, "current_device", 0),
@@ -337,7 +339,7 @@ def test_devices_and_drivers_that_will_not_do(monkeypatch, name, in_warp, graphs
         check_cuda(name)
 
 
-def test_too_little_memory_for_the_engine_says_what_to_lower(monkeypatch):
+def test_too_little_memory_names_what_to_lower(monkeypatch):
     from sensorium.worlds import warp_world
 
     def full(world, model):

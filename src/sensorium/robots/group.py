@@ -62,7 +62,7 @@ class GroupHandle(Module):
         if outside.any():
             first = int(outside.argmax())
             raise OptionError(
-                f"{description.name}: home of joint {description.joints[first]!r} must lie in "
+                f"{description.name}: home of joint {description.joints[first]!r} must be in "
                 f"{self.limits[first].tolist()}, got {self._home[first]:g}"
             )
         low, high = self.limits.T

@@ -28,3 +28,8 @@ class PlainRobot(Robot):
         spec = super()._load_model()
         name_elements(spec)
         return spec
+
+    def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
+        alone = spec.copy()
+        alone.compiler.fusestatic = False  # fusing would merge the base of a URDF into the world
+        return super()._at_start(alone)

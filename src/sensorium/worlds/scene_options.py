@@ -47,5 +47,5 @@ class SceneOptions(Options):
     @classmethod
     def _sky(cls, value: tuple[tuple[float, ...], ...] | None) -> tuple[tuple[float, ...], ...] | None:
         if value is not None and not all(0 <= part <= 1 for colour in value for part in colour):
-            raise ValueError("colour components must lie in [0, 1]")
+            raise ValueError("colour components must be in [0, 1]")
         return value

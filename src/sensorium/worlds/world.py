@@ -198,7 +198,7 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
         raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}")
     bad = ids[(ids < 0) | (ids >= n_envs)]
     if bad.size:
-        raise OptionError(f"envs must lie in [0, {n_envs}), got {int(bad[0])}")
+        raise OptionError(f"envs must be in [0, {n_envs}), got {int(bad[0])}")
     return np.unique(ids).astype(np.int32)
 
 

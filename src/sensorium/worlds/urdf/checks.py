@@ -115,9 +115,7 @@ def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
         problems.add(joint.node.first("axis") or joint.node, f"{named}: axis must not be zero")
     for what, value in (("damping", joint.damping), ("friction", joint.friction)):
         if value < 0:
-            problems.add(
-                joint.node.first("dynamics") or joint.node, f"{named}: {what} must not be negative, got {value}"
-            )
+            problems.add(joint.node.first("dynamics") or joint.node, f"{named}: {what} must be >= 0, got {value}")
     if joint.limit is None:
         if joint.type in ("revolute", "prismatic"):
             other = "; a revolute joint without limits is 'continuous'" if joint.type == "revolute" else ""
@@ -125,7 +123,7 @@ def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
         return
     for what, value in (("effort", joint.effort), ("velocity", joint.velocity)):
         if value < 0:
-            problems.add(joint.limit, f"{named}: {what} must not be negative, got {value}")
+            problems.add(joint.limit, f"{named}: {what} must be >= 0, got {value}")
     if joint.type in ("revolute", "prismatic") and joint.lower >= joint.upper:
         fix = "; a joint that cannot move is 'fixed'" if joint.lower == joint.upper else ""
         problems.add(
