@@ -42,7 +42,7 @@ def randomize_look(
         colors: maximum change of red, green and blue of geoms and materials, where 1 is the full range; textures are
             tinted.
         materials: names of materials of the model, such as "robot/wood". In each env, every geom gets one of them, with
-            its texture. A geom with a colour of its own keeps it as a tint. The path tracer ignores this argument and
+            its texture. A geom that has its own colour keeps it as a tint. The path tracer ignores this argument and
             keeps the materials of the model.
         entities: names of the entities whose colours and materials change; default: all.
         draw: number of the draw, from 0 to 2**32 - 1; another number gives another appearance.
