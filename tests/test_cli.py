@@ -1,10 +1,12 @@
 """The command line: help of every command, exit codes, one-line errors, and validation of datasets and recordings."""
 
+import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
-from conftest import drop_scene
+from conftest import ARM, drop_scene
 
 import sensorium as sn
 from sensorium import cli
@@ -133,3 +135,19 @@ def test_open_returns_what_the_folder_holds(tmp_path):
     (tmp_path / "data" / "dataset.json").write_text('{"format": "sensorium-dataset", "version": 1, "options": {}}')
     assert sn.datasets.is_dataset(tmp_path / "data")
     assert isinstance(sn.datasets.open(tmp_path / "data"), sn.datasets.Dataset)
+
+
+def test_view_command_shows_a_model(tmp_path):
+    model = tmp_path / "arm.xml"
+    model.write_text(ARM)
+    code = "import sys; from sensorium.cli import main; sys.exit(main(['view', sys.argv[1]]))"
+    process = subprocess.Popen([sys.executable, "-c", code, model], stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().split()[-1]
+        with urllib.request.urlopen(address, timeout=20) as page:
+            assert b"<html" in page.read().lower()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
