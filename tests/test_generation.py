@@ -1,4 +1,7 @@
-"""Datasets: their content, resuming after kills, reproducibility and validation."""
+"""Datasets: their content, resuming after kills, reproducibility and validation.
+
+One long file, because the tests share a generated dataset.
+"""
 
 import gc
 import hashlib

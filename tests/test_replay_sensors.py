@@ -276,6 +276,41 @@ def test_journal_drops_overwritten_changes():
     assert len(list(scene._journal._changes)) <= 8 + 1
 
 
+def test_second_recording_keeps_sensor_changes_of_the_first(tmp_path):
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1, delay=0.02))
+    scene.build(n_envs=2, seed=3)
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
+        for _ in range(3):
+            scene.step()
+            imu.set(acc_noise=5.0)  # after the step, and noted as such
+            recorder.step()
+    scene.reset()
+    read = []
+    with sn.recording.Recorder(scene, tmp_path / "b") as recorder:
+        for _ in range(6):
+            scene.step()
+            recorder.step()
+            read.append(imu.read().lin_acc.clone())
+    recording = sn.datasets.open(tmp_path / "b")
+    again = replay(tmp_path / "b", tmp_path / "c", ReplayOptions())
+    for step in range(6):
+        assert np.array_equal(again[step]["imu.measured"], recording[step]["imu.measured"])
+        assert np.array_equal(recording[step]["imu.measured"][:, :3], read[step].numpy())
+
+
+def test_unrecorded_steps_issue_a_warning(tmp_path):
+    scene = drop_scene()
+    scene.add_sensor(sn.IMU(link="box"))
+    scene.build()
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
+        scene.step()
+        recorder.step()
+        scene.step(3)
+        with pytest.warns(UserWarning, match=r"2 step\(s\) of the scene were not recorded"):
+            recorder.step()
+
+
 def assert_replays_exactly(source, out):
     then, now = sn.datasets.open(source), replay(source, out)
     for step in range(len(then)):

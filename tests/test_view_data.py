@@ -1,4 +1,7 @@
-"""The page of recorded data: it shows the recorded states, from Python and in a real browser."""
+"""The page of recorded data: it shows the recorded states, from Python and in a real browser.
+
+One long file, because the tests share a generated dataset and a recording.
+"""
 
 import io
 import json

@@ -1,127 +1,21 @@
-"""The live viewer: meshes of geoms, pace and pause, the panel, and the page in a real browser."""
+"""The live viewer: pace and pause, the panel, and MuJoCo's own window."""
 
-import io
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 import mujoco
 import numpy as np
 import pytest
 import torch
-from conftest import ARM, drop_scene, patiently
-from matplotlib.image import imread
+from conftest import drop_scene
 
 import sensorium as sn
 from sensorium.cameras import Camera
-from sensorium.viewer import Control, Viewer, geometry
+from sensorium.viewer import Control, Viewer
 from sensorium.viewer.control import Pace
-from sensorium.viewer.mirror import multiply
 from sensorium.viewer.plots import SensorHistory
-
-# -- meshes of geoms --------------------------------------------------------------------------------------------------
-
-SHAPES = """
-<mujoco>
-  <asset>
-    <texture name="chess" type="2d" builtin="flat" rgb1="0.2 0.4 0.6" width="8" height="8"/>
-    <material name="painted" texture="chess" rgba="1 0.5 1 1"/>
-    <material name="plain" rgba="0.1 0.2 0.3 0.5"/>
-    <mesh name="wedge" vertex="0 0 0  1 0 0  0 1 0  0 0 1  1 0 1  0 1 1"/>
-    <hfield name="hill" nrow="3" ncol="5" size="2 1 0.5 0.1" elevation="0 0 0 0 0  0 1 2 3 4  0 0 0 0 0"/>
-  </asset>
-  <worldbody>
-    <geom name="floor" type="plane" size="0 0 1"/>
-    <geom name="sheet" type="plane" size="1 2 1"/>
-    <geom name="box" type="box" size="0.1 0.2 0.3" material="plain"/>
-    <geom name="ball" type="sphere" size="0.4" material="painted"/>
-    <geom name="egg" type="ellipsoid" size="0.1 0.2 0.4" rgba="1 0 0 1"/>
-    <geom name="drum" type="cylinder" size="0.3 0.5"/>
-    <geom name="pill" type="capsule" size="0.2 0.5"/>
-    <geom name="pill2" type="capsule" size="0.2 0.5" pos="1 0 0"/>
-    <geom name="pill3" type="capsule" size="0.2 0.6" group="3"/>
-    <geom name="wedge" type="mesh" mesh="wedge"/>
-    <geom name="hill" type="hfield" hfield="hill"/>
-    <geom name="unseen" type="sphere" size="0.4" rgba="1 0 0 0"/>
-  </worldbody>
-</mujoco>
-"""
-
-
-@pytest.fixture(scope="module")
-def shapes():
-    model = mujoco.MjModel.from_xml_string(SHAPES)
-    found = {}
-    for part in geometry.geom_batches(model):
-        for index, geom in enumerate(part.geoms):
-            found[model.geom(geom).name] = (part, part.mesh.vertices * part.scales[index], part.rgba[index])
-    return found
-
-
-def volume(vertices, faces):
-    """Return the volume of a closed surface whose faces are counter-clockwise from outside."""
-    a, b, c = (vertices[faces[:, corner]] for corner in range(3))
-    return float((np.cross(a, b) * c).sum() / 6)
-
-
-@pytest.mark.parametrize(
-    ("name", "half", "content"),
-    [
-        ("box", (0.1, 0.2, 0.3), 8 * 0.1 * 0.2 * 0.3),
-        ("ball", (0.4, 0.4, 0.4), 4 / 3 * np.pi * 0.4**3),
-        ("egg", (0.1, 0.2, 0.4), 4 / 3 * np.pi * 0.1 * 0.2 * 0.4),
-        ("drum", (0.3, 0.3, 0.5), np.pi * 0.3**2),
-        ("pill", (0.2, 0.2, 0.7), np.pi * 0.2**2 * 1.0 + 4 / 3 * np.pi * 0.2**3),
-        ("pill3", (0.2, 0.2, 0.8), np.pi * 0.2**2 * 1.2 + 4 / 3 * np.pi * 0.2**3),
-    ],
-)
-def test_primitive_meshes_have_the_right_extents_and_volume(shapes, name, half, content):
-    part, vertices, _ = shapes[name]
-    np.testing.assert_allclose(vertices.max(axis=0), half, rtol=0.01)
-    np.testing.assert_allclose(vertices.min(axis=0), np.negative(half), rtol=0.01)
-    assert volume(vertices, part.mesh.faces) == pytest.approx(content, rel=0.02)
-
-
-def test_surfaces_of_meshes_planes_and_height_fields(shapes):
-    part, vertices, _ = shapes["wedge"]
-    assert volume(vertices, part.mesh.faces) == pytest.approx(0.5, rel=1e-5)
-    assert len(vertices) == 6 * 3  # one vertex for each side that meets there: all edges are sharp
-    _, vertices, _ = shapes["sheet"]
-    np.testing.assert_allclose(np.ptp(vertices, axis=0), (2, 4, 0))
-    part, vertices, _ = shapes["hill"]
-    np.testing.assert_allclose(np.ptp(vertices, axis=0), (4, 2, 0.5))
-    assert vertices[vertices[:, 2].argmax()] == pytest.approx((2, 0, 0.5))  # the maximum is the last of the middle row
-    a, b, c = (vertices[part.mesh.faces[:, corner]] for corner in range(3))
-    assert (np.cross(b - a, c - a)[:, 2] > 0).all()
-
-
-def test_geoms_of_one_shape_share_a_mesh_and_keep_their_colours(shapes):
-    assert "unseen" not in shapes
-    assert "floor" not in shapes
-    assert shapes["ball"][0] is shapes["egg"][0]
-    assert shapes["pill"][0] is shapes["pill2"][0]
-    assert shapes["pill"][0] is not shapes["pill3"][0]
-    assert shapes["pill3"][0].collision
-    assert not shapes["pill"][0].collision
-    np.testing.assert_allclose(shapes["egg"][2], (1, 0, 0, 1))
-    np.testing.assert_allclose(shapes["box"][2], (0.1, 0.2, 0.3, 0.5), atol=1e-6)
-    np.testing.assert_allclose(shapes["ball"][2], (0.2, 0.2, 0.6, 1), atol=0.01)  # texture times material
-    model = mujoco.MjModel.from_xml_string(SHAPES)
-    assert [model.geom(geom).name for geom in geometry.infinite_planes(model)] == ["floor"]
-
-
-def test_quaternion_products_equal_mujoco():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 5, 4))
-    expected = np.zeros((5, 4))
-    for row in range(5):
-        mujoco.mju_mulQuat(expected[row], a[row], b[row])
-    np.testing.assert_allclose(multiply(a, b), expected, atol=1e-12)
-
 
 # -- pace and pause ---------------------------------------------------------------------------------------------------
 
@@ -431,22 +325,6 @@ def test_viewer_errors(monkeypatch):
         other.view()
 
 
-def test_view_command_shows_a_model(tmp_path):
-    model = tmp_path / "arm.xml"
-    model.write_text(ARM)
-    code = "import sys; from sensorium.cli import main; sys.exit(main(['view', sys.argv[1]]))"
-    process = subprocess.Popen([sys.executable, "-c", code, model], stdout=subprocess.PIPE, text=True)
-    try:
-        address = process.stdout.readline().split()[-1]
-        with urllib.request.urlopen(address, timeout=20) as page:
-            assert b"<html" in page.read().lower()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
-    finally:
-        process.kill()
-        process.stdout.close()
-
-
 class FakeWindow:
     """What ``mujoco.viewer.launch_passive`` returns, without a display."""
 
@@ -505,128 +383,3 @@ def test_viewer_shows_envs_of_a_gpu():
         expected = scene.world.bind("geom_xpos")[3].cpu().numpy()[part.geoms]
         np.testing.assert_allclose(node.batched_positions, expected, atol=1e-5)
         assert expected[0, 2] < 0.9
-
-
-# -- in a real browser ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shown(browser):
-    """A page with a scene that runs in real time: a red box falls repeatedly in front of a camera."""
-    scene = sn.Scene(dt=0.01, substeps=2)
-    scene.add_object(sn.Plane())
-    red = sn.Box(size=(0.3, 0.3, 0.3), rgba=(0.9, 0.1, 0.1, 1.0))
-    scene.add_object(red, name="box", pos=(0, 0, 0.8), free=True)
-    scene.add_sensor(sn.FramePose(link="box", uuid="pose"))
-    camera = scene.add_sensor(Camera(pos=(1.5, 0, 0.5), lookat=(0, 0, 0.4), resolution=(64, 48), uuid="eye"))
-    scene.build()
-    try:
-        camera.read()
-    except sn.DeviceError as error:
-        pytest.skip(str(error))
-    viewer = scene.view()
-    thread = threading.Thread(target=viewer.run)
-    thread.start()
-    page = browser.new_page(viewport={"width": 640, "height": 480})  # small: rendered in software on few cores
-    page.set_default_timeout(120_000)
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(viewer.address)
-    page.get_by_text("real time").first.wait_for()
-    yield scene, viewer, page
-    page.close()
-    viewer.close()
-    thread.join(10)
-    scene.close()
-    assert not errors
-
-
-def red_pixels(page):
-    """Return which pixels of the 3D view are red, (H, W)."""
-    page.mouse.move(5, 5)
-    picture = imread(io.BytesIO(page.locator("canvas").first.screenshot()))
-    return (picture[..., 0] > 0.4) & (picture[..., 0] > 2 * picture[..., 1:3].max(axis=2))
-
-
-def shown_time(page):
-    return float(page.locator("b", has_text=" s").first.inner_text().split()[0])
-
-
-def press(page, name):
-    page.get_by_role("button", name=name, exact=True).click()
-
-
-def test_scene_is_drawn_and_moves(shown):
-    scene, _, page = shown
-    assert patiently(page, lambda: red_pixels(page).sum() > 100)
-    press(page, "Reset")
-    press(page, "Pause")
-    press(page, "Reset")
-    assert patiently(page, lambda: shown_time(page) == 0)
-    page.wait_for_timeout(1500)
-    high = np.argwhere(red_pixels(page))[:, 0].mean()
-    press(page, "Run")
-    assert patiently(page, lambda: scene.time[0] > 1.0)
-    page.wait_for_timeout(1500)
-    low = np.argwhere(red_pixels(page))[:, 0].mean()
-    assert low > high + 15  # row numbers increase downwards
-
-
-def test_camera_images_equal_the_camera(shown):
-    scene, _, page = shown
-    press(page, "Pause")
-    page.wait_for_timeout(1000)
-    script = """image => {
-        const canvas = document.createElement('canvas');
-        canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
-        const pen = canvas.getContext('2d'); pen.drawImage(image, 0, 0);
-        return [canvas.width, canvas.height, Array.from(pen.getImageData(0, 0, canvas.width, canvas.height).data)];
-    }"""
-    picture = page.locator("img[src^='blob:']").first
-    picture.scroll_into_view_if_needed()
-    assert picture.is_visible()
-    width, height, data = picture.evaluate(script)
-    assert (width, height) == (64, 48)
-    image = np.array(data).reshape(48, 64, 4)[..., :3]
-    expected = scene["eye"].read().rgb[0].numpy().astype(int)
-    assert expected.std() > 10
-    assert np.abs(image - expected).mean() < 8  # of 255; JPEG is lossy
-    press(page, "Run")
-
-
-def test_plots_update_over_time(shown):
-    _, viewer, page = shown
-    press(page, "Run")
-    press(page, "Reset")
-    script = "canvas => canvas.toDataURL()"
-    canvas = page.locator(".uplot canvas").first
-    first = canvas.evaluate(script)
-    assert patiently(page, lambda: canvas.evaluate(script) != first)
-    page.get_by_role("combobox", name="Field").click()
-    page.get_by_role("option", name="quat").click()
-    assert patiently(page, lambda: viewer._history.field == "quat")
-    assert patiently(page, lambda: len(viewer._plot.data) == 1 + 2 * 4)  # time; four numbers, measured and true
-    press(page, "Pause")
-    page.wait_for_timeout(1000)
-    still = canvas.evaluate(script)
-    page.wait_for_timeout(1000)
-    assert canvas.evaluate(script) == still
-
-
-def test_pause_stops_time_and_step_makes_one_step(shown):
-    scene, viewer, page = shown
-    press(page, "Pause")
-    assert patiently(page, lambda: viewer.control.paused)
-    page.wait_for_timeout(1000)
-    stood = float(scene.time[0])
-    page.wait_for_timeout(500)
-    assert scene.time[0] == stood
-    assert shown_time(page) == pytest.approx(stood, abs=6e-4)
-    assert page.get_by_text("paused").count()
-    press(page, "Step")
-    assert patiently(page, lambda: scene.time[0] > stood)
-    page.wait_for_timeout(500)
-    assert float(scene.time[0]) == pytest.approx(stood + scene.dt)
-    assert patiently(page, lambda: shown_time(page) == pytest.approx(stood + scene.dt, abs=6e-4))
-    press(page, "Run")
-    assert patiently(page, lambda: scene.time[0] > stood + 0.2)

@@ -84,5 +84,5 @@ def read_manifest(folder: Path) -> Manifest:
             for entry in files.values():
                 int(entry["bytes"]), int(entry["crc32"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"cannot read {path}: {error}; remove it and generate again") from None
+        raise DatasetError(f"cannot read {path}: {error}; remove it and generate again to restore it") from None
     return manifest

@@ -1,0 +1,153 @@
+"""The command line: help of every command, exit codes, one-line errors, and validation of datasets and recordings."""
+
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from conftest import ARM, drop_scene
+
+import sensorium as sn
+from sensorium import cli
+
+COMMANDS = ["record", "replay", "validate", "generate", "export", "train", "evaluate", "plot", "view"]
+
+
+def test_help_lists_all_commands_with_a_summary_and_examples(capsys):
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Examples:" in text
+    for name in COMMANDS:
+        summary = cli._summary(cli._COMMANDS[name])
+        assert f"• {name}" in text
+        assert summary in text
+        assert len(summary) <= 60  # one line in a terminal of 80 columns
+    assert list(cli._COMMANDS) == COMMANDS
+    assert cli.main([]) == 0
+    assert capsys.readouterr().out == text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_a_description_options_and_examples(name, capsys):
+    assert cli.main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: sensorium {name} ")
+    assert cli._summary(cli._COMMANDS[name]) in text
+    assert "Examples:\n" in text
+    assert f"    sensorium {name} " in text
+    assert "None" not in text  # defaults are described in words
+
+
+def test_check_is_an_alias_of_validate(capsys):
+    assert cli.main(["check", "--help"]) == 0
+    assert "usage: sensorium validate" in capsys.readouterr().out
+
+
+def test_help_does_not_import_what_only_commands_need():
+    heavy = [
+        "h5py",
+        "av",
+        "matplotlib",
+        "gymnasium",
+        "numba",
+        "warp",
+        "viser",
+        "sensorium.recording",
+        "sensorium.tasks",
+    ]
+    code = (
+        "import sys; from sensorium.cli import main; main(['--help'])\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["record"], ["record", "--out", "a", "--steps", "many"], ["replay", "a", "--out", "b", "--rbg"], ["--nonsense"]],
+)
+def test_invalid_options_exit_with_2(arguments, capsys):
+    assert cli.main(arguments) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_unknown_command_is_one_line_with_a_hint(capsys):
+    assert cli.main(["recrod"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sensorium: there is no command 'recrod' (did you mean 'record'?)")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (sn.OptionError("bad value"), 2),
+        (sn.NameNotFoundError("no such name"), 2),
+        (sn.DatasetError("damaged"), 1),
+        (sn.GenerationError("too few"), 1),
+        (sn.EpisodeOverError("no episode runs"), 1),
+        (sn.DeviceError("no GPU"), 1),
+        (PermissionError(13, "Permission denied", "secret.png"), 1),
+    ],
+)
+def test_errors_are_one_line_with_their_exit_code(error, status, capsys, monkeypatch):
+    def fail(self):
+        raise error
+
+    monkeypatch.setattr(cli.View, "run", fail)
+    assert cli.main(["view", "robot.xml"]) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sensorium view: ")
+    assert ("secret.png: Permission denied" if isinstance(error, OSError) else str(error)) in line
+
+
+def test_validate_detects_recordings_and_reports_damage(tmp_path, capsys):
+    scene = drop_scene()
+    scene.build()
+    with sn.recording.Recorder(scene, tmp_path / "run") as recorder:
+        recorder.record(5)
+    assert cli.main(["validate", str(tmp_path / "run")]) == 0
+    assert "5 complete steps" in capsys.readouterr().out
+    (part := tmp_path / "run" / "state" / "common" / "00000005.h5.part").write_bytes(b"\x89HDF")
+    assert cli.main(["validate", str(tmp_path / "run"), "--no-repair"]) == 1
+    assert "was not finished" in capsys.readouterr().out
+    assert part.exists()
+    assert cli.main(["check", str(tmp_path / "run")]) == 0
+    assert not part.exists()
+    (tmp_path / "run" / "scene.xml").write_text("<mujoco/>")
+    assert cli.main(["validate", str(tmp_path / "run")]) == 1
+    out = capsys.readouterr().out
+    assert "scene.xml was changed or truncated" in out
+    assert out.endswith("NOT valid: 1 problem(s)\n")
+    assert cli.main(["validate", str(tmp_path)]) == 1
+    assert "is not a recording" in capsys.readouterr().err
+
+
+def test_open_returns_what_the_folder_holds(tmp_path):
+    scene = drop_scene()
+    scene.build()
+    with sn.recording.Recorder(scene, tmp_path / "run") as recorder:
+        recorder.record(2)
+    assert isinstance(sn.datasets.open(tmp_path / "run"), sn.recording.Recording)
+    assert not sn.datasets.is_dataset(tmp_path / "run")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset.json").write_text('{"format": "sensorium-dataset", "version": 1, "options": {}}')
+    assert sn.datasets.is_dataset(tmp_path / "data")
+    assert isinstance(sn.datasets.open(tmp_path / "data"), sn.datasets.Dataset)
+
+
+def test_view_command_shows_a_model(tmp_path):
+    model = tmp_path / "arm.xml"
+    model.write_text(ARM)
+    code = "import sys; from sensorium.cli import main; sys.exit(main(['view', sys.argv[1]]))"
+    process = subprocess.Popen([sys.executable, "-c", code, model], stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().split()[-1]
+        with urllib.request.urlopen(address, timeout=20) as page:
+            assert b"<html" in page.read().lower()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
