@@ -21,36 +21,36 @@ WORLD_TYPES = (Module, SharedTask, Task, SensorSuite, ObservationSensor, mujoco.
 FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "sensordata")
 
 
-def belongs_to_a_world(thing):
-    return isinstance(thing, WORLD_TYPES) or type(thing).__module__.startswith("sensorium.worlds")
+def belongs_to_a_world(obj):
+    return isinstance(obj, WORLD_TYPES) or type(obj).__module__.startswith("sensorium.worlds")
 
 
-def neighbours(thing):
+def neighbours(obj):
     """Return the objects that code can reach from an object. Modules are skipped, since any code can import them."""
-    if isinstance(thing, types.ModuleType):
+    if isinstance(obj, types.ModuleType):
         return []
-    if isinstance(thing, types.FunctionType):  # its globals belong to a module
-        return [*(thing.__closure__ or ()), thing.__defaults__, thing.__kwdefaults__, vars(thing)]
-    if isinstance(thing, type):
-        package = str(thing.__module__).partition(".")[0]
+    if isinstance(obj, types.FunctionType):  # its globals belong to a module
+        return [*(obj.__closure__ or ()), obj.__defaults__, obj.__kwdefaults__, vars(obj)]
+    if isinstance(obj, type):
+        package = str(obj.__module__).partition(".")[0]
         is_own = package not in (*sys.stdlib_module_names, "torch", "numpy", "pydantic")
-        return list(vars(thing).values()) if is_own else []
-    if isinstance(thing, weakref.finalize):
-        return list(thing.peek() or ())
-    found = [type(thing), *gc.get_referents(thing)]
-    found += [getattr(thing, "__dict__", None), getattr(thing, "__self__", None), getattr(thing, "__func__", None)]
-    for cls in type(thing).__mro__:
+        return list(vars(obj).values()) if is_own else []
+    if isinstance(obj, weakref.finalize):
+        return list(obj.peek() or ())
+    found = [type(obj), *gc.get_referents(obj)]
+    found += [getattr(obj, "__dict__", None), getattr(obj, "__self__", None), getattr(obj, "__func__", None)]
+    for cls in type(obj).__mro__:
         slots = cls.__dict__.get("__slots__", ())
-        found += [getattr(thing, slot, None) for slot in ((slots,) if isinstance(slots, str) else slots)]
-    if isinstance(thing, weakref.ref):
-        found.append(thing())
-    if isinstance(thing, np.ndarray):
-        found.append(thing.base)
-        found += thing.ravel().tolist() if thing.dtype == object else []
-    if isinstance(thing, memoryview):
-        found.append(thing.obj)
-    if isinstance(thing, types.GeneratorType):
-        found += list((thing.gi_frame.f_locals if thing.gi_frame else {}).values())
+        found += [getattr(obj, slot, None) for slot in ((slots,) if isinstance(slots, str) else slots)]
+    if isinstance(obj, weakref.ref):
+        found.append(obj())
+    if isinstance(obj, np.ndarray):
+        found.append(obj.base)
+        found += obj.ravel().tolist() if obj.dtype == object else []
+    if isinstance(obj, memoryview):
+        found.append(obj.obj)
+    if isinstance(obj, types.GeneratorType):
+        found += list((obj.gi_frame.f_locals if obj.gi_frame else {}).values())
     return found
 
 
@@ -58,12 +58,12 @@ def reachable(root):
     """Return all objects that can be reached from an object, including itself, but not beyond objects of a world."""
     queue, seen = [root], {}
     while queue:
-        thing = queue.pop()
-        if thing is None or id(thing) in seen:
+        obj = queue.pop()
+        if obj is None or id(obj) in seen:
             continue
-        seen[id(thing)] = thing  # keeps the object alive, so that its id is not reused
-        if not belongs_to_a_world(thing):
-            queue.extend(neighbours(thing))
+        seen[id(obj)] = obj  # keeps the object alive, so that its id is not reused
+        if not belongs_to_a_world(obj):
+            queue.extend(neighbours(obj))
     return list(seen.values())
 
 
@@ -92,13 +92,13 @@ def leaks(root, task):
     """Return what can be reached of the world: the types of objects, and arrays in its memory."""
     ranges = world_memory(task)
     found = []
-    for thing in reachable(root):
-        if belongs_to_a_world(thing):
-            found.append(type(thing).__name__)
-        elif isinstance(thing, np.ndarray | torch.Tensor) and thing.nbytes:
-            first, last = span(thing)
+    for obj in reachable(root):
+        if belongs_to_a_world(obj):
+            found.append(type(obj).__name__)
+        elif isinstance(obj, np.ndarray | torch.Tensor) and obj.nbytes:
+            first, last = span(obj)
             if any(first < stop and start < last for start, stop in ranges):
-                found.append(f"array in the world's memory {tuple(thing.shape)}")
+                found.append(f"array in the world's memory {tuple(obj.shape)}")
     return found
 
 

@@ -292,7 +292,7 @@ def test_readings_that_kernels_on_a_gpu_do_not_have_say_so():
 @pytest.mark.usefixtures("graphs")
 def test_observations_of_the_state_need_the_cpu_engine():
     made = build()
-    with pytest.raises(sn.OptionError, match="need the CPU engine"):
+    with pytest.raises(sn.OptionError, match="need the CPU backend"):
         env_states(made)
 
 
