@@ -1,4 +1,4 @@
-"""Trainable entities: what they sense, what they cannot reach, and a brain that learns and can be kept."""
+"""Trainable entities: their observations, privileged sensors, and the SAC brain."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def make(**options):
     return sn.TrainableEntity(robot="balancer", sensors=SENSORS, brain=sn.SACMLPBrain, **options)
 
 
-def test_the_suite_is_known_before_there_is_a_scene():
+def test_spaces_are_known_before_there_is_a_scene():
     robot = make()
     assert list(robot.suite.space.spaces) == ["imu", "joint_encoder"]
     assert robot.observation_space["imu"]["lin_acc"].shape == (3,)
@@ -25,7 +25,7 @@ def test_the_suite_is_known_before_there_is_a_scene():
         robot.suite.read()
 
 
-def test_a_task_shows_what_the_entity_senses_and_nothing_else():
+def test_task_only_observes_the_sensors_of_the_entity():
     robot = make()
     task = sn.tasks.make("balance", entity=robot, n_envs=4, seed=0)
     observation, _ = task.reset()
@@ -45,7 +45,7 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     np.testing.assert_allclose(
         robot.decide_batch(observation, deterministic=True)[1], robot.decide(one, deterministic=True), atol=1e-6
     )
-    with pytest.raises(OptionError, match=r"'imu.ang_vel' must have the shape \(3,\) in each env, got \(4, 3\)"):
+    with pytest.raises(OptionError, match=r"'imu.ang_vel' must have shape \(3,\) in each env, got \(4, 3\)"):
         robot.decide(observation)
     with pytest.raises(OptionError, match="the observation lacks 'imu"):
         robot.decide_batch({"im": np.zeros((4, 3))})
@@ -55,7 +55,7 @@ def test_a_task_shows_what_the_entity_senses_and_nothing_else():
     assert env.num_envs == 4
 
 
-def test_ground_truth_takes_a_suite_that_is_privileged():
+def test_ground_truth_needs_a_privileged_suite():
     from sensorium.suites import PipelineSensor, SensorSuite
 
     robot = sn.TrainableEntity("balancer", SENSORS, privileged=[sn.FramePose(link="torso")])
@@ -82,24 +82,24 @@ def test_ground_truth_takes_a_suite_that_is_privileged():
         ("seed", -1),
     ],
 )
-def test_options_of_a_brain_are_checked(option, value):
+def test_invalid_brain_options_raise(option, value):
     with pytest.raises(OptionError, match=f"SACOptions.{option}"):
         make(brain_options={option: value})
 
 
-def test_layers_that_are_normalised():
+def test_layer_norm_normalises_the_hidden_layers():
     robot = make(brain_options={"hidden": (16,), "layer_norm": True})
     policy = robot.brain._sac.policy
     for network in (policy.actor.latent_pi, policy.critic.q_networks[0]):
         units = network[1](network[0](torch.randn(8, network[0].in_features)))
         linear = network[0]
         big = network[1](100 * linear(torch.randn(8, linear.in_features)))
-        for each in (units, big):  # half of what has mean 0 and spread 1
+        for each in (units, big):  # the positive half of values with mean 0 and standard deviation 1
             assert (each >= 0).all()
             assert 0.1 < each.mean() < 0.8
 
 
-def test_a_brain_is_not_restored_as_one_that_does_not_normalise(tmp_path):
+def test_restore_refuses_another_layer_norm(tmp_path):
     make(brain_options={"hidden": (16,), "layer_norm": True}).brain.save(tmp_path)
     with pytest.raises(DatasetError, match="layer_norm"):
         make(brain_options={"hidden": (16,)}).brain.restore(tmp_path)
@@ -120,7 +120,7 @@ def filled(brain, seed=0):
     return memory
 
 
-def test_learning_is_deterministic_and_a_brain_can_be_kept(tmp_path):
+def test_learning_is_deterministic_and_continues_after_load(tmp_path):
     brains = [make(brain_options={"hidden": (32, 32), "seed": 3}).brain for _ in range(2)]
     for brain in brains:
         brain.learn(filled(brain), 4)
@@ -135,15 +135,15 @@ def test_learning_is_deterministic_and_a_brain_can_be_kept(tmp_path):
     assert all(torch.equal(value, kept[name]) for name, value in brains[0]._sac.policy.state_dict().items())
 
 
-def test_a_brain_that_cannot_be_read_is_told_and_changes_nothing(tmp_path):
+def test_unreadable_brain_raises_and_changes_nothing(tmp_path):
     robot = make(brain_options={"hidden": (16,)})
     robot.brain.save(tmp_path)
     before = {name: value.clone() for name, value in robot.brain._tensors().items()}
-    data, about = (tmp_path / "brain.safetensors").read_bytes(), (tmp_path / "brain.json").read_text()
+    data, header = (tmp_path / "brain.safetensors").read_bytes(), (tmp_path / "brain.json").read_text()
     other = make(brain_options={"hidden": (8,)}).brain
     with pytest.raises(DatasetError, match=r"other networks .*\[16\].* and .*\[8\]"):
         other.restore(tmp_path)
-    for tensors, text in ((data[:100], about), (b"", about), (data, "{"), (data, "[]"), (data, "{}")):
+    for tensors, text in ((data[:100], header), (b"", header), (data, "{"), (data, "[]"), (data, "{}")):
         (tmp_path / "brain.safetensors").write_bytes(tensors)
         (tmp_path / "brain.json").write_text(text)
         with pytest.raises(DatasetError, match=r"brain"):
@@ -153,23 +153,23 @@ def test_a_brain_that_cannot_be_read_is_told_and_changes_nothing(tmp_path):
     assert all(torch.equal(value, before[name]) for name, value in robot.brain._tensors().items())
 
 
-def test_a_task_of_an_entity_keeps_no_history_unless_it_is_asked_to():
-    for asked, kept in (({}, 0), ({"keep_history": True}, 3)):
-        env = sn.tasks.make("balance", entity=make(), n_envs=2, **asked).as_gymnasium()
+def test_task_of_an_entity_keeps_no_history_by_default():
+    for options, kept in (({}, 0), ({"keep_history": True}, 3)):
+        env = sn.tasks.make("balance", entity=make(), n_envs=2, **options).as_gymnasium()
         env.reset()
         for _ in range(3):
             env.step(env.action_space.sample() * 0)
         assert len(env.task.get_history()["actions"]) == kept
 
 
-def test_flat_names_of_spaces_and_observations_agree():
+def test_flat_spaces_and_flat_observations_have_the_same_names():
     robot = make()
     task = sn.tasks.make("balance", entity=robot, n_envs=2)
     observation, _ = task.reset()
     assert set(flat_observation(observation)) == set(flat_space(robot.observation_space))
 
 
-def test_a_body_that_leans_is_balanced_by_a_controller_and_falls_without():
+def test_balancer_stands_with_a_controller_and_falls_without():
     from sensorium import poses
 
     for gain, upright in ((1.0, True), (0.0, False)):
@@ -187,7 +187,7 @@ def test_a_body_that_leans_is_balanced_by_a_controller_and_falls_without():
         assert (task.truncated == upright).all()
 
 
-def test_a_camera_is_seen_through_the_brains_network():
+def test_brain_learns_from_camera_images():
     sensors = [sn.IMU(link="torso"), sn.Camera(resolution=(48, 40), pos=(0.06, 0.0, 0.2))]
     options = {"hidden": (16,), "batch_size": 4}
     robot = sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options=options, memory=40)
@@ -216,17 +216,17 @@ def test_a_camera_is_seen_through_the_brains_network():
     assert before.shape == (2, 2)
 
 
-def test_a_brain_may_have_a_camera_and_nothing_else():
+def test_brain_with_only_a_camera_learns():
     options = {"hidden": (16,), "batch_size": 4}
     eye = sn.TrainableEntity(
         "balancer", [sn.Camera(resolution=(40, 40))], sn.SACMLPBrain, brain_options=options, memory=40
     )
     task = sn.tasks.make("balance", entities={"eye": eye}, n_envs=2, autoreset=True)
-    task.live(3)
+    task.rollout(3)
     assert eye.learn(1)["train/critic_loss"] > 0
 
 
-def test_a_brain_stays_sane_where_nothing_is_in_sight_or_a_reading_is_lost():
+def test_brain_handles_infinite_and_nan_readings():
     sensors = [sn.Camera(resolution=(8, 8), outputs=("depth",)), sn.IMU(link="torso")]
     options = {"hidden": (16,), "batch_size": 4}
     robot = sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options=options, memory=40)
@@ -235,7 +235,7 @@ def test_a_brain_stays_sane_where_nothing_is_in_sight_or_a_reading_is_lost():
     depth = observation["robot"]["camera"]["depth"]
     assert np.isinf(depth).any()  # the sky
     assert np.isfinite(depth).any()
-    task.live(4)
+    task.rollout(4)
     assert np.isfinite(list(robot.learn(2).values())).all()
     lost = {**observation["robot"], "imu": {n: v * np.nan for n, v in observation["robot"]["imu"].items()}}
     robot.brain.observe(lost)
@@ -244,18 +244,18 @@ def test_a_brain_stays_sane_where_nothing_is_in_sight_or_a_reading_is_lost():
     brain = sn.SACMLPBrain(robot.observation_space["imu"], robot.action_space, hidden=(16,))
     for each in seen:
         brain.observe({"lin_acc": each, "ang_vel": each, "mag": each})
-    np.testing.assert_allclose(brain._mean.reshape(3, 3), np.tile(seen.mean(axis=(0, 1)), (3, 1)), rtol=1e-4)
+    np.testing.assert_allclose(brain._normalizer.mean.reshape(3, 3), np.tile(seen.mean(axis=(0, 1)), (3, 1)), rtol=1e-4)
 
 
-def test_a_brain_says_which_images_and_devices_it_takes():
-    with pytest.raises(OptionError, match="36 by 36 at least"):
+def test_unsupported_images_and_devices_raise():
+    with pytest.raises(OptionError, match="at least 36 x 36"):
         sn.TrainableEntity("balancer", [sn.Camera(resolution=(64, 35))], sn.SACMLPBrain)
     if not torch.cuda.is_available():
         with pytest.raises(DeviceError, match="no CUDA device"):
             make(brain_options={"device": "cuda"})
 
 
-def test_a_large_camera_needs_nothing_more():
+def test_large_camera_image_is_supported():
     robot = sn.TrainableEntity("balancer", [sn.Camera(resolution=(224, 224))], sn.SACMLPBrain)
     action = robot.decide({"camera": {"rgb": np.zeros((224, 224, 3), np.uint8)}})
     assert action.shape == (2,)
@@ -271,8 +271,8 @@ def test_a_large_camera_needs_nothing_more():
     ],
     ids=["default", "quat", "euler", "lookat"],
 )
-def test_cameras_of_entities_look_ahead_or_as_their_options_say(camera):
-    """Options are in GL axes, as those of a camera on a link; the robot's x is ahead."""
+def test_entity_cameras_look_forward_or_as_their_options_say(camera):
+    """Orientation options are in GL axes, as for a camera on a link; the robot's x axis is forward."""
     robot = sn.TrainableEntity("balancer", [sn.Camera(resolution=(8, 8), pos=(0.1, 0.0, 0.2), **camera)])
     task = sn.tasks.make("balance", entity=robot, tilt=0.0)
     task.reset()
@@ -285,7 +285,7 @@ def test_cameras_of_entities_look_ahead_or_as_their_options_say(camera):
 
 
 @pytest.mark.parametrize("privileged", [False, True])
-def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privileged):
+def test_dataset_marks_ground_truth_as_privileged(tmp_path, privileged):
     from sensorium.datasets.dataset import Episode
     from sensorium.datasets.episode_writer import EpisodeWriter
 
@@ -294,8 +294,8 @@ def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privilege
     robot = sn.TrainableEntity("balancer", sensors, privileged=truth)
     task = sn.tasks.make("balance", entity=robot, max_steps=3)
     observation, _ = task.reset()
-    about = {"seed": 0, "task": "balance", "robot": "balancer", "policy": "none"}
-    writer = EpisodeWriter(tmp_path, task, [0], about)
+    header = {"seed": 0, "task": "balance", "robot": "balancer", "policy": "none"}
+    writer = EpisodeWriter(tmp_path, task, [0], header)
     writer.begin(observation)
     seen = [observation]
     while not task.is_done().all():
@@ -315,7 +315,7 @@ def test_a_data_set_says_whether_there_is_ground_truth_in_it(tmp_path, privilege
     np.testing.assert_array_equal(episode["obs/extra/camera/rgb"], [each["camera"]["rgb"][0] for each in seen])
 
 
-def test_ground_truth_shows_in_the_name_whoever_adds_it():
+def test_ground_truth_has_a_prefix_in_every_suite():
     from sensorium.suites import PipelineSensor, SensorSuite
 
     robot = sn.TrainableEntity("balancer", SENSORS)

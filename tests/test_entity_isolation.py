@@ -1,4 +1,4 @@
-"""No world can be reached from what thinks and remembers: a walk over the object graph, and over memory."""
+"""No world can be reached from a brain or a memory: a walk over the object graph and over memory addresses."""
 
 import functools
 import gc
@@ -16,67 +16,67 @@ from sensorium.suites import ObservationSensor, SensorSuite
 from sensorium.tasks import SharedTask, Task
 from sensorium.tree import Module
 
-WORLDLY = (Module, SharedTask, Task, SensorSuite, ObservationSensor, mujoco.MjModel, mujoco.MjData, mujoco.MjSpec)
-"""Scenes, robots and sensors are modules of the tree."""
+WORLD_TYPES = (Module, SharedTask, Task, SensorSuite, ObservationSensor, mujoco.MjModel, mujoco.MjData, mujoco.MjSpec)
+"""Types that give access to a world. Scenes, robots and sensors are modules of the tree."""
 FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "sensordata")
 
 
-def is_worldly(thing):
-    return isinstance(thing, WORLDLY) or type(thing).__module__.startswith("sensorium.worlds")
+def belongs_to_a_world(obj):
+    return isinstance(obj, WORLD_TYPES) or type(obj).__module__.startswith("sensorium.worlds")
 
 
-def neighbours(thing):
-    """What code that has a thing can get at by it alone. Not modules: these can be had without it."""
-    if isinstance(thing, types.ModuleType):
+def neighbours(obj):
+    """Return the objects that code can reach from an object. Modules are skipped, since any code can import them."""
+    if isinstance(obj, types.ModuleType):
         return []
-    if isinstance(thing, types.FunctionType):  # its globals are those of a module
-        return [*(thing.__closure__ or ()), thing.__defaults__, thing.__kwdefaults__, vars(thing)]
-    if isinstance(thing, type):
-        package = str(thing.__module__).partition(".")[0]
+    if isinstance(obj, types.FunctionType):  # its globals belong to a module
+        return [*(obj.__closure__ or ()), obj.__defaults__, obj.__kwdefaults__, vars(obj)]
+    if isinstance(obj, type):
+        package = str(obj.__module__).partition(".")[0]
         is_own = package not in (*sys.stdlib_module_names, "torch", "numpy", "pydantic")
-        return list(vars(thing).values()) if is_own else []
-    if isinstance(thing, weakref.finalize):
-        return list(thing.peek() or ())
-    found = [type(thing), *gc.get_referents(thing)]
-    found += [getattr(thing, "__dict__", None), getattr(thing, "__self__", None), getattr(thing, "__func__", None)]
-    for cls in type(thing).__mro__:
+        return list(vars(obj).values()) if is_own else []
+    if isinstance(obj, weakref.finalize):
+        return list(obj.peek() or ())
+    found = [type(obj), *gc.get_referents(obj)]
+    found += [getattr(obj, "__dict__", None), getattr(obj, "__self__", None), getattr(obj, "__func__", None)]
+    for cls in type(obj).__mro__:
         slots = cls.__dict__.get("__slots__", ())
-        found += [getattr(thing, slot, None) for slot in ((slots,) if isinstance(slots, str) else slots)]
-    if isinstance(thing, weakref.ref):
-        found.append(thing())
-    if isinstance(thing, np.ndarray):
-        found.append(thing.base)
-        found += thing.ravel().tolist() if thing.dtype == object else []
-    if isinstance(thing, memoryview):
-        found.append(thing.obj)
-    if isinstance(thing, types.GeneratorType):
-        found += list((thing.gi_frame.f_locals if thing.gi_frame else {}).values())
+        found += [getattr(obj, slot, None) for slot in ((slots,) if isinstance(slots, str) else slots)]
+    if isinstance(obj, weakref.ref):
+        found.append(obj())
+    if isinstance(obj, np.ndarray):
+        found.append(obj.base)
+        found += obj.ravel().tolist() if obj.dtype == object else []
+    if isinstance(obj, memoryview):
+        found.append(obj.obj)
+    if isinstance(obj, types.GeneratorType):
+        found += list((obj.gi_frame.f_locals if obj.gi_frame else {}).values())
     return found
 
 
 def reachable(root):
-    """All that can be reached from an object, it itself included; not what lies behind something of a world."""
+    """Return all objects that can be reached from an object, including itself, but not beyond objects of a world."""
     queue, seen = [root], {}
     while queue:
-        thing = queue.pop()
-        if thing is None or id(thing) in seen:
+        obj = queue.pop()
+        if obj is None or id(obj) in seen:
             continue
-        seen[id(thing)] = thing  # held, so that no id comes twice
-        if not is_worldly(thing):
-            queue.extend(neighbours(thing))
+        seen[id(obj)] = obj  # keeps the object alive, so that its id is not reused
+        if not belongs_to_a_world(obj):
+            queue.extend(neighbours(obj))
     return list(seen.values())
 
 
 def span(array):
-    """First and last address of an array or a tensor."""
+    """Return the start and end address of an array or a tensor."""
     if isinstance(array, torch.Tensor):
         storage = array.untyped_storage()
         return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
     return np.lib.array_utils.byte_bounds(array)
 
 
-def live_memory(task):
-    """Where the state of a world lies, and what its sensors read from."""
+def world_memory(task):
+    """Return the address ranges of the state of a world and of the readings of its sensors."""
     world = task.scene.world
     spans = [span(world.bind(name)) for name in FIELDS]
     members = task.members.values() if isinstance(task, SharedTask) else [task]
@@ -89,16 +89,16 @@ def live_memory(task):
 
 
 def leaks(root, task):
-    """What can be reached of the world: things by name, and arrays that lie in its memory."""
-    live = live_memory(task)
+    """Return what can be reached of the world: the types of objects, and arrays in its memory."""
+    ranges = world_memory(task)
     found = []
-    for thing in reachable(root):
-        if is_worldly(thing):
-            found.append(type(thing).__name__)
-        elif isinstance(thing, np.ndarray | torch.Tensor) and thing.nbytes:
-            first, last = span(thing)
-            if any(first < stop and start < last for start, stop in live):
-                found.append(f"array in the world's memory {tuple(thing.shape)}")
+    for obj in reachable(root):
+        if belongs_to_a_world(obj):
+            found.append(type(obj).__name__)
+        elif isinstance(obj, np.ndarray | torch.Tensor) and obj.nbytes:
+            first, last = span(obj)
+            if any(first < stop and start < last for start, stop in ranges):
+                found.append(f"array in the world's memory {tuple(obj.shape)}")
     return found
 
 
@@ -119,7 +119,7 @@ def trained():
     }
     task = sn.tasks.make("balance", entities=entities, n_envs=2, max_steps=12, autoreset=True)
     for _ in range(3):
-        task.live(10)
+        task.rollout(10)
         for entity in entities.values():
             entity.learn(1)
     yield task
@@ -127,20 +127,20 @@ def trained():
 
 
 @pytest.mark.parametrize("name", ["quick", "slow", "eye"])
-def test_no_world_can_be_reached_from_a_brain_or_a_memory_that_have_lived(trained, name):
+def test_no_world_can_be_reached_from_a_trained_brain_or_its_memory(trained, name):
     entity = trained.entities[name]
     assert len(entity.memory) > 0
     assert len(reachable(entity.brain)) > 500
     assert leaks(entity.brain, trained) == []
     assert leaks(entity.memory, trained) == []
-    assert leaks(entity._experience, trained) == []
+    assert leaks(entity._transitions, trained) == []
     others = [each for key, each in trained.entities.items() if key != name]
     own = {id(each) for each in (*reachable(entity.brain), *reachable(entity.memory))}
-    for other in others:  # nor that of another
+    for other in others:  # nor another entity
         assert not own & {id(other), id(other.brain), id(other.memory), id(other.suite)}
 
 
-def test_the_walk_finds_a_world_from_where_there_is_one(trained):
+def test_walk_finds_a_world_where_there_is_one(trained):
     entity = trained.entities["quick"]
     assert leaks(trained, trained) == ["SharedTask"]
     assert {"Scene", "Balance"} <= set(leaks(vars(trained), trained))
@@ -148,11 +148,11 @@ def test_the_walk_finds_a_world_from_where_there_is_one(trained):
 
 
 class Holder:
-    """A brain that can be told something."""
+    """A brain that can hold any object."""
 
     def __init__(self, observation_space, action_space):
         self.shape = action_space.shape
-        self.told = None
+        self.held = None
 
     def decide(self, observation, deterministic=False):
         return np.zeros(self.shape)
@@ -219,25 +219,25 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_walk_finds_a_world_however_a_brain_holds_it(way):
+def test_walk_finds_a_world_for_every_kind_of_reference(way):
     robot = make(Holder)
     task = sn.tasks.make("balance", entity=robot, n_envs=2)
     task.reset()
     robot.step()
     assert leaks(robot.brain, task) == []
-    robot.brain.told = WAYS[way](task)
+    robot.brain.held = WAYS[way](task)
     assert leaks(robot.brain, task)
-    robot.brain.told = None
+    robot.brain.held = None
     assert leaks(robot.brain, task) == []
     task.close()
 
 
-def test_what_a_brain_is_handed_is_its_own():
-    """Observations that it keeps do not follow the world, and what it writes into them stays with it."""
+def test_observations_of_a_brain_are_copies():
+    """Later steps do not change an observation, and writing to it does not change the sensors."""
     robot = make(Holder)
     task = sn.tasks.make("balance", entity=robot, n_envs=2)
     observation, _ = task.reset()
-    robot.brain.told = observation
+    robot.brain.held = observation
     assert leaks(robot.brain, task) == []
     before = observation["imu"]["lin_acc"].copy()
     task.step(np.ones((2, 2)))

@@ -531,7 +531,7 @@ def test_unknown_names_and_numbers_raise(whole, capsys):
     assert "did you mean 'pick'" in capsys.readouterr().err
     assert main(["generate", "pick", "--out", str(whole.parent / "x"), "--cameras", "frnt"]) == 2
     assert "did you mean 'front'" in capsys.readouterr().err
-    with pytest.raises(OptionError, match="numbers must be integers, one for each"):
+    with pytest.raises(OptionError, match="numbers must be integers >= 0, one for each"):
         sn.tasks.make("pick", n_envs=2).reset(numbers=[1])
 
 

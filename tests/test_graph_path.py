@@ -292,7 +292,7 @@ def test_return_dtypes_without_gpu_support_raise():
 @pytest.mark.usefixtures("graphs")
 def test_observations_of_the_state_need_the_cpu_engine():
     made = build()
-    with pytest.raises(sn.OptionError, match="need the CPU engine"):
+    with pytest.raises(sn.OptionError, match="need the CPU backend"):
         env_states(made)
 
 

@@ -1,4 +1,4 @@
-"""The memory of transitions and the cluster buffer: against plain lists, closed forms, and hammering processes."""
+"""The memory and the cluster buffer: compared with plain lists and closed forms, and under concurrent writers."""
 
 import json
 import multiprocessing
@@ -32,7 +32,7 @@ ACTION = spaces.Box(-1, 1, (3,))
 
 
 def transitions(ids, space=SPACE, action=ACTION):
-    """Transitions whose every number follows from an id below 2**20, so that mixed ones give themselves away."""
+    """Return transitions in which every number follows from an id below 2**20, so that torn ones are detected."""
     ids = np.asarray(ids, np.int64)
 
     def rows(value, box):
@@ -54,7 +54,7 @@ def transitions(ids, space=SPACE, action=ACTION):
 
 
 def same(batch, ids):
-    """(n,) whether each row of a batch is the transition of its id, in every field."""
+    """Return whether each row of a batch is the transition of its id in every field, (n,) bool."""
     space = {"imu": SPACE["imu"], "camera": SPACE["camera"], "touch": SPACE["touch"], "joints": SPACE["joints"]}
     wanted = transitions(ids, spaces.Dict({key: space[key] for key in batch.observation}))
     good = np.ones(len(ids), bool)
@@ -66,8 +66,9 @@ def same(batch, ids):
     return good
 
 
-def held_ids(memory, draws=4000):
-    batch = memory.sample(draws)
+def held_ids(memory, n=4000):
+    """Return the ids of the transitions in a memory, from a sample."""
+    batch = memory.sample(n)
     ids = batch.reward.numpy().astype(int)
     assert same(batch, ids).all()
     return set(ids.tolist())
@@ -77,7 +78,7 @@ def held_ids(memory, draws=4000):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_holds_the_newest_as_a_plain_queue_does(shared):
+def test_full_memory_keeps_the_newest_transitions(shared):
     with Memory(SPACE, ACTION, capacity=30, n_envs=4, shared=shared) as memory:
         assert memory.capacity == 32
         for step in range(13):
@@ -88,7 +89,7 @@ def test_holds_the_newest_as_a_plain_queue_does(shared):
             assert held_ids(memory) == set(newest)
 
 
-def test_takes_tensors_and_arrays_alike():
+def test_add_accepts_tensors_and_arrays():
     memory = Memory(SPACE, ACTION, capacity=8, n_envs=4)
     given = transitions(range(4))
     memory.add(**given)
@@ -109,7 +110,7 @@ def test_takes_tensors_and_arrays_alike():
     assert batch.observation["touch"].shape == (5, 1)
 
 
-def test_draws_are_uniform_over_writers_of_different_length():
+def test_sampling_is_uniform_over_writers_with_different_counts():
     with Memory(SPACE, ACTION, capacity=40, n_envs=2, shared=True, writers=2) as memory:
         other = Memory.attach(memory.name, writer=1)
         for step in range(7):
@@ -123,18 +124,18 @@ def test_draws_are_uniform_over_writers_of_different_length():
         assert chisquare(counts).pvalue > 1e-3
 
 
-def test_the_seed_decides():
-    def draws(seed, generator=None):
+def test_samples_only_depend_on_the_seed():
+    def samples(seed, generator=None):
         memory = Memory(SPACE, ACTION, capacity=64, n_envs=8, seed=seed)
         for step in range(6):
             memory.add(**transitions(np.arange(8) + 8 * step))
         return [memory.sample(16, generator).reward.tolist() for _ in range(3)]
 
-    assert draws(3) == draws(3) != draws(4)
-    assert draws(0, torch.Generator().manual_seed(4)) == draws(4)
+    assert samples(3) == samples(3) != samples(4)
+    assert samples(0, torch.Generator().manual_seed(4)) == samples(4)
 
 
-def test_fills_what_it_is_given_and_else_its_own():
+def test_sample_fills_the_given_batch_or_its_own():
     memory = Memory(SPACE, ACTION, capacity=64, n_envs=8)
     memory.add(**transitions(range(8)))
     mine = memory.batch(16)
@@ -143,11 +144,11 @@ def test_fills_what_it_is_given_and_else_its_own():
     first = memory.sample(16)
     assert memory.sample(16) is first
     assert torch.equal(mine.reward, kept)
-    with pytest.raises(sn.OptionError, match="room for 8 transitions, got 16"):
+    with pytest.raises(sn.OptionError, match="a batch of 8 transitions, got 16"):
         memory.sample(8, out=mine)
 
 
-def test_clear_forgets_and_goes_on():
+def test_clear_deletes_all_transitions():
     memory = Memory(SPACE, ACTION, capacity=12, n_envs=4)
     for step in range(5):
         memory.add(**transitions(np.arange(4) + 4 * step))
@@ -162,14 +163,14 @@ def test_clear_forgets_and_goes_on():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"reward": np.zeros((4, 1), np.float32)}, r"reward: expected the shape \(4,\), got \(4, 1\)"),
-        ({"action": np.zeros((3, 3), np.float32)}, r"action: expected the shape \(4, 3\), got \(3, 3\)"),
-        ({"terminated": np.zeros(4, np.float32)}, "terminated: float32 does not fit uint8"),
-        ({"action": np.zeros((4, 3), np.complex64)}, "complex64 does not fit float32"),
-        ({"observation": {}}, r"observation: missing .*'imu'"),
+        ({"reward": np.zeros((4, 1), np.float32)}, r"reward must have shape \(4,\), got \(4, 1\)"),
+        ({"action": np.zeros((3, 3), np.float32)}, r"action must have shape \(4, 3\), got \(3, 3\)"),
+        ({"terminated": np.zeros(4, np.float32)}, "terminated is stored as uint8, which cannot hold float32"),
+        ({"action": np.zeros((4, 3), np.complex64)}, "stored as float32, which cannot hold complex64"),
+        ({"observation": {}}, r"observation must have the keys .*missing: .*'imu'"),
     ],
 )
-def test_a_refused_add_changes_nothing(change, message):
+def test_refused_add_changes_nothing(change, message):
     memory = Memory(SPACE, ACTION, capacity=12, n_envs=4)
     memory.add(**transitions(range(4)))
     with pytest.raises(sn.OptionError, match=message):
@@ -178,39 +179,39 @@ def test_a_refused_add_changes_nothing(change, message):
     assert held_ids(memory) == {0, 1, 2, 3}
 
 
-def test_a_wrong_key_is_met_with_a_hint():
+def test_unknown_key_raises_with_a_suggestion():
     memory = Memory(SPACE, ACTION, capacity=12, n_envs=4)
     given = transitions(range(4))
     given["next_observation"]["camra"] = given["next_observation"].pop("camera")
-    with pytest.raises(sn.OptionError, match=r"next_observation: .*did you mean 'camera'"):
+    with pytest.raises(sn.OptionError, match=r"next_observation must have .*did you mean 'camera'"):
         memory.add(**given)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"capacity": 3}, "capacity: at least n_envs for each writer, 4"),
-        ({"n_envs": 0}, "n_envs: at least 1"),
-        ({"writers": 2, "writer": 2}, "writer: 2 is not one of the 2"),
+        ({"capacity": 3}, r"capacity must be >= writers \* n_envs = 4"),
+        ({"n_envs": 0}, "n_envs must be >= 1"),
+        ({"writers": 2, "writer": 2}, r"writer must be in \[0, 2\) or None, got 2"),
         ({"capacity": 10**13, "shared": True}, "lower capacity"),
-        ({"device": "meta"}, "device: 'cpu' or 'cuda'"),
+        ({"device": "meta"}, "device must be 'cpu' or 'cuda'"),
         ({"observation_space": ACTION}, "a Dict of Boxes"),
-        ({"observation_space": spaces.Dict({"a": SPACE})}, "a: a memory stores Boxes"),
-        ({"action_space": spaces.Discrete(3)}, "action_space: a Box"),
+        ({"observation_space": spaces.Dict({"a": SPACE})}, "a memory stores Box spaces, and a is"),
+        ({"action_space": spaces.Discrete(3)}, "action_space must be a Box"),
     ],
 )
-def test_options_that_cannot_be_used(options, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(sn.OptionError, match=message):
         Memory(**{"observation_space": SPACE, "action_space": ACTION, "capacity": 8, "n_envs": 4, **options})
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_missing_device_is_named():
+def test_missing_device_raises():
     with pytest.raises(sn.DeviceError, match="no CUDA device"):
         Memory(SPACE, ACTION, 8, 4, device="cuda")
 
 
-def test_neither_writing_nor_sampling_allocates():
+def test_add_and_sample_do_not_allocate():
     memory = Memory(SPACE, ACTION, capacity=8192, n_envs=512)
     given = transitions(range(512))
     buffer = VectorizedClusterBuffer(SPACE, ACTION, ClusterOptions(capacity=4096, clusters=4, warmup=600))
@@ -233,7 +234,7 @@ def test_neither_writing_nor_sampling_allocates():
         work()
     now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    smallest = 512 * 4  # bytes of one number per env: no field of a transition was copied on the way
+    smallest = 512 * 4  # bytes of one number per env: less means that no field was copied
     assert now - before < smallest
     assert peak - before < 4 * smallest
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
@@ -248,7 +249,7 @@ def test_neither_writing_nor_sampling_allocates():
 
 
 @pytest.mark.parametrize("n_adds", [3, 8, 13])
-def test_a_loaded_memory_goes_on_as_the_saved_one(tmp_path, n_adds):
+def test_loaded_memory_continues_like_the_saved_one(tmp_path, n_adds):
     memory = Memory(SPACE, ACTION, capacity=32, n_envs=4, seed=5)
     for step in range(n_adds):
         memory.add(**transitions(np.arange(4) + 4 * step))
@@ -264,7 +265,7 @@ def test_a_loaded_memory_goes_on_as_the_saved_one(tmp_path, n_adds):
     assert b"pickle" not in b"".join(file.read_bytes() for file in (tmp_path / "a" / "memory").iterdir())
 
 
-def test_saving_keeps_each_writers_ring_and_replaces_older_saves_only(tmp_path):
+def test_save_keeps_the_rings_and_only_replaces_older_saves(tmp_path):
     with Memory(SPACE, ACTION, capacity=16, n_envs=2, shared=True, writers=2) as memory:
         with Memory.attach(memory.name, writer=1) as other:
             other.add(**transitions([50, 51]))
@@ -275,8 +276,8 @@ def test_saving_keeps_each_writers_ring_and_replaces_older_saves_only(tmp_path):
     loaded = Memory.load(tmp_path / "memory")
     assert held_ids(loaded) == {50, 51, *range(4, 12)}
     (tmp_path / "else").mkdir()
-    (tmp_path / "else" / "thesis.txt").write_text("years of work")
-    with pytest.raises(sn.DatasetError, match="something else"):
+    (tmp_path / "else" / "thesis.txt").write_text("other contents")
+    with pytest.raises(sn.DatasetError, match="something other than a saved memory"):
         loaded.save(tmp_path / "else")
     assert (tmp_path / "else" / "thesis.txt").exists()
 
@@ -288,8 +289,8 @@ def test_damaged_saves_are_refused(tmp_path):
     memory.add(**transitions(range(4)))
     folder = tmp_path / "memory"
     memory.save(folder)
-    about = json.loads((folder / "memory.json").read_text())
-    reward = folder / about["fields"]["reward"]
+    header = json.loads((folder / "memory.json").read_text())
+    reward = folder / header["fields"]["reward"]
     whole = reward.read_bytes()
     reward.write_bytes(whole[:-4])
     with pytest.raises(sn.DatasetError, match="damaged"):
@@ -308,7 +309,7 @@ def shm(name):
     return Path("/dev/shm") / name.lstrip("/")
 
 
-def test_shared_memory_is_removed_when_its_maker_lets_go():
+def test_shared_memory_is_removed_when_its_creator_closes_it():
     memory = Memory(SPACE, ACTION, capacity=8, n_envs=4, shared=True)
     reader = Memory.attach(memory.name)
     path = shm(memory.name)
@@ -320,7 +321,7 @@ def test_shared_memory_is_removed_when_its_maker_lets_go():
     assert not path.exists()
     with pytest.raises(sn.OptionError, match="closed"):
         memory.sample(1)
-    with pytest.raises(sn.errors.NameNotFoundError, match="no shared memory is called"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="there is no shared memory"):
         Memory.attach(memory.name)
     forgotten = Memory(SPACE, ACTION, capacity=8, n_envs=4, shared=True)
     path = shm(forgotten.name)
@@ -331,35 +332,35 @@ def test_shared_memory_is_removed_when_its_maker_lets_go():
 
 def test_each_ring_has_one_writer():
     with Memory(SPACE, ACTION, capacity=16, n_envs=4, shared=True, writers=2) as memory:
-        with pytest.raises(sn.OptionError, match="each writer needs a ring of its own"):
+        with pytest.raises(sn.OptionError, match="use another ring for each writer"):
             Memory.attach(memory.name, writer=0)
-        with pytest.raises(sn.OptionError, match="not one of the 2 writers"):
+        with pytest.raises(sn.OptionError, match=r"writer must be in \[0, 2\)"):
             Memory.attach(memory.name, writer=2)
         Memory.attach(memory.name, writer=1).close()
         with Memory.attach(memory.name, writer=1) as again, Memory.attach(memory.name) as reader:
             again.add(**transitions(range(4)))
             assert held_ids(reader) == {0, 1, 2, 3}
-            with pytest.raises(sn.OptionError, match="opened to read"):
+            with pytest.raises(sn.OptionError, match="open for reading only"):
                 reader.add(**transitions(range(4)))
-        with pytest.raises(sn.OptionError, match=r"call Memory\.attach there"):
+        with pytest.raises(sn.OptionError, match=r"call Memory\.attach in the other process"):
             pickle.dumps(memory)
         memory._process += 1  # as a forked process sees it
         with pytest.raises(sn.OptionError, match="from which this one was forked"):
             memory.add(**transitions(range(4)))
 
 
-def test_a_write_that_was_cut_off_is_never_seen():
+def test_interrupted_write_is_never_read():
     with Memory(SPACE, ACTION, capacity=16, n_envs=4, shared=True) as memory:
         for step in range(6):
             memory.add(**transitions(np.arange(4) + 4 * step))
         assert held_ids(memory) == set(range(8, 24))
-        kernels.open_slot(memory._rings.sequences, 2, 6)  # as a writer that dies in its seventh write leaves it
+        kernels.open_slot(memory._rings.sequences, 2, 6)  # the state after a writer died in its seventh write
         assert held_ids(memory) == set(range(12, 24))
         memory.add(**transitions(range(24, 28)))
         assert held_ids(memory) == set(range(12, 28))
 
 
-def test_a_stranger_attaches_by_name_and_leaves_it_in_place():
+def test_another_process_attaches_by_name_and_does_not_remove_it():
     code = (
         "import sys, numpy as np\n"
         "sys.path.insert(0, sys.argv[2])\n"
@@ -376,7 +377,7 @@ def test_a_stranger_attaches_by_name_and_leaves_it_in_place():
         assert held_ids(memory) == {0, 1, 2, 3}
 
 
-def test_a_killed_maker_leaves_nothing_behind():
+def test_shared_memory_of_a_killed_creator_is_removed():
     code = (
         "import sys, time\n"
         "sys.path.insert(0, sys.argv[1])\n"
@@ -387,24 +388,24 @@ def test_a_killed_maker_leaves_nothing_behind():
         "time.sleep(60)\n"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
-    maker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    path = shm(maker.stdout.readline().strip())
+    creator = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    path = shm(creator.stdout.readline().strip())
     assert path.exists()
-    maker.send_signal(signal.SIGKILL)
-    maker.communicate()
+    creator.send_signal(signal.SIGKILL)
+    creator.communicate()
     deadline = time.monotonic() + 10
     while path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not path.exists()
 
 
-HAMMERED = spaces.Dict({"imu": spaces.Box(-np.inf, np.inf, (6,)), "camera": spaces.Box(0, 255, (4, 5, 3), np.uint8)})
+SMALL_SPACE = spaces.Dict({"imu": spaces.Box(-np.inf, np.inf, (6,)), "camera": spaces.Box(0, 255, (4, 5, 3), np.uint8)})
 
 
-def hammer(name, writer, stop):
-    """Write as fast as can be, in a process of its own; ids say who wrote."""
+def write_until(name, writer, stop):
+    """Write as fast as possible until ``stop`` is set, with ids that depend on the writer."""
     memory = Memory.attach(name, writer=writer)
-    prepared = [transitions(np.arange(256) + 256 * turn + writer, HAMMERED) for turn in range(200)]
+    prepared = [transitions(np.arange(256) + 256 * turn + writer, SMALL_SPACE) for turn in range(200)]
     turn = 0
     while not stop.is_set():
         for _ in range(50):
@@ -415,7 +416,7 @@ def hammer(name, writer, stop):
 
 @pytest.fixture
 def one_thread():
-    """torch's threads would wait for each other where other processes hold the cores."""
+    """Limit torch to one thread: several would wait for each other while other processes use the cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -423,21 +424,21 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_readers_never_see_half_written_transitions():
+def test_readers_never_get_torn_transitions():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sensorium.entities", "test_memory"])  # imported once, not by each writer
+    context.set_forkserver_preload(["sensorium.entities", "test_memory"])  # import once, not in each writer
     stop = context.Event()
-    with Memory(HAMMERED, ACTION, 3 * 4 * 256, 256, shared=True, writers=3, writer=None) as memory:
-        writers = [context.Process(target=hammer, args=(memory.name, writer, stop)) for writer in range(3)]
+    with Memory(SMALL_SPACE, ACTION, 3 * 4 * 256, 256, shared=True, writers=3, writer=None) as memory:
+        writers = [context.Process(target=write_until, args=(memory.name, writer, stop)) for writer in range(3)]
         try:
             for process in writers:
                 process.start()
             while not memory.is_full:
                 time.sleep(0.01)
-            buffer = VectorizedClusterBuffer(HAMMERED, ACTION, ClusterOptions(capacity=2048, clusters=1))
+            buffer = VectorizedClusterBuffer(SMALL_SPACE, ACTION, ClusterOptions(capacity=2048, clusters=1))
             rows = torch.empty(1024, dtype=torch.int64)
             plain = memory.batch(1024)
-            n_read = n_torn = n_torn_unguarded = came = 0
+            n_read = n_torn = n_torn_unguarded = n_gathered = 0
             deadline = time.monotonic() + 4.0
             while time.monotonic() < deadline:
                 batch = memory.sample(1024)
@@ -447,21 +448,21 @@ def test_readers_never_see_half_written_transitions():
                 for block, tensor in zip(memory._rings.flat, plain.tensors, strict=True):
                     torch.index_select(block, 0, rows, out=tensor)
                 n_torn_unguarded += int((~same(plain, plain.reward.numpy())).sum())
-                came += buffer.gather(memory)
+                n_gathered += buffer.gather(memory)
                 batch = buffer.sample(1024)
                 n_torn += int((~same(batch, batch.reward.numpy())).sum())
             stop.set()
             for process in writers:
                 process.join(20)
             assert [process.exitcode for process in writers] == [0, 0, 0]
-            came += buffer.gather(memory)
-            assert came + buffer.missed == 256 * sum(memory.writes(writer) for writer in range(3))
+            n_gathered += buffer.gather(memory)
+            assert n_gathered + buffer.missed == 256 * sum(memory.writes(writer) for writer in range(3))
         finally:
             for process in writers:
                 if process.is_alive():
                     process.kill()
     assert n_torn == 0
-    assert n_torn_unguarded > 0, "the writers did not get in the way: nothing was tried"
+    assert n_torn_unguarded > 0, "the writers never interfered, so the test proves nothing"
     assert n_read > 20_000
 
 
@@ -472,7 +473,7 @@ THRUST = spaces.Box(-1, 1, (1,))
 
 
 def at(points, ids):
-    """Transitions at points of the plane; the reward is an id."""
+    """Return transitions at points of a plane, with their ids as rewards."""
     points = np.asarray(points, np.float32)
     n = len(points)
     return {
@@ -490,14 +491,14 @@ def around(rng, centre, n):
 
 
 def contents(buffer):
-    """What each ring holds, oldest first, by id."""
+    """Return the ids in each ring, oldest first."""
     rewards = buffer._arrays[buffer.layout.fields.index(next(f for f in buffer.layout.fields if f.name == "reward"))]
     rows = [ring * buffer._stride + np.arange(n) for ring, n in enumerate(buffer.counts)]
     return [rewards[each][np.argsort(buffer._serials[each])].astype(int).tolist() for each in rows]
 
 
 @pytest.mark.parametrize("clusters", [1, 2])
-def test_a_flood_of_common_states_evicts_no_rare_ones(clusters):
+def test_common_states_do_not_overwrite_rare_states(clusters):
     rng = np.random.default_rng(0)
     buffer = VectorizedClusterBuffer(PLANE, THRUST, ClusterOptions(capacity=400, clusters=clusters, warmup=200))
     buffer.add(**at(around(rng, (0, 0), 190), range(190)))
@@ -508,12 +509,12 @@ def test_a_flood_of_common_states_evicts_no_rare_ones(clusters):
         assert contents(buffer) == [list(range(4600, 5000))]
     else:
         assert sorted(contents(buffer)) == [list(range(1000, 1010)), list(range(4800, 5000))]
-        buffer.add(**at(around(rng, (9, 9), 250), range(6000, 6250)))  # more than its ring holds, at once
+        buffer.add(**at(around(rng, (9, 9), 250), range(6000, 6250)))  # more than its ring holds
         assert sorted(contents(buffer)) == [list(range(4800, 5000)), list(range(6050, 6250))]
     assert len(buffer) == 400
 
 
-def test_routing_is_by_the_nearest_centroid_of_principal_components():
+def test_transitions_go_to_the_nearest_centroid():
     rng = np.random.default_rng(1)
     mixing = rng.normal(size=(7, 7)) * np.array([5, 3, 1, 1, 0.5, 0.1, 0.0])
     space = spaces.Dict({"a": spaces.Box(-9, 9, (2, 2)), "b": spaces.Box(-9, 9, (3,)), "c": PLANE["place"]})
@@ -528,7 +529,7 @@ def test_routing_is_by_the_nearest_centroid_of_principal_components():
         return x.astype(np.float64)
 
     warm, later = add(1000, 0), add(500, 1000)
-    # the same by plain NumPy
+    # the same computation with plain NumPy
     standard = (warm - warm.mean(0)) / warm.std(0)
     _, vectors = np.linalg.eigh(np.cov(standard.T))
     top = vectors[:, ::-1][:, :3]
@@ -543,12 +544,12 @@ def test_routing_is_by_the_nearest_centroid_of_principal_components():
     for ring, ids in enumerate(contents(buffer)):
         routed[ids] = ring
     assert (routed == nearest)[clear].all()
-    # and centroids are the means of what was fitted to them
+    # centroids are the means of their observations
     means = np.array([projected[:1000][nearest[:1000] == cluster].mean(0) for cluster in range(5)])
     assert np.allclose(means, fitted.centroids.numpy(), atol=1e-3)
 
 
-def test_k_means_finds_separate_groups_from_any_seed():
+def test_k_means_finds_separate_groups_for_every_seed():
     rng = np.random.default_rng(2)
     centres = np.array([(x, y) for x in (0, 10, 20) for y in (0, 10)], float)
     points = torch.from_numpy(np.concatenate([around(rng, centre, 40) for centre in centres]))
@@ -573,7 +574,7 @@ def three_groups(balance, seed=0):
 
 
 @pytest.mark.parametrize("balance", [0.0, 0.3, 1.0])
-def test_clusters_are_drawn_in_the_proportions_of_the_balance(balance):
+def test_balance_sets_the_probabilities_of_clusters(balance):
     buffer = three_groups(balance)
     n = 60_000
     ids = buffer.sample(n).reward.numpy().astype(int)
@@ -582,13 +583,13 @@ def test_clusters_are_drawn_in_the_proportions_of_the_balance(balance):
     chances = (1 - balance) * sizes / 1000 + balance / 3
     assert chisquare(np.bincount(group), n * chances).pvalue > 1e-3
     within = np.bincount(ids[group == 0], minlength=900)
-    assert chisquare(within).pvalue > 1e-3  # and within a group all are alike
+    assert chisquare(within).pvalue > 1e-3  # uniform within a group
     buffer.balance = 1.0
     group = np.searchsorted([900, 980], buffer.sample(n).reward.numpy(), side="right")
     assert chisquare(np.bincount(group)).pvalue > 1e-3
 
 
-def test_clusters_that_hold_nothing_are_not_drawn():
+def test_empty_clusters_are_not_drawn():
     buffer = three_groups(1.0)
     empty = int(np.argmin(buffer.counts))
     buffer._counts[empty] = 0
@@ -597,7 +598,7 @@ def test_clusters_that_hold_nothing_are_not_drawn():
     assert chisquare(np.bincount(np.searchsorted([900], ids, side="right"))).pvalue > 1e-3
 
 
-def test_the_same_seed_gives_the_same_clusters_and_batches():
+def test_same_seed_gives_the_same_clusters_and_batches():
     def batches(seed):
         buffer = three_groups(0.5, seed)
         return buffer.clusters.centroids.tolist(), [buffer.sample(64).reward.tolist() for _ in range(3)]
@@ -606,24 +607,25 @@ def test_the_same_seed_gives_the_same_clusters_and_batches():
     assert batches(1)[1] != batches(2)[1]
 
 
-def test_a_new_fit_sorts_what_is_held_by_age():
+def test_new_fit_sorts_the_transitions_by_age():
     rng = np.random.default_rng(4)
     buffer = VectorizedClusterBuffer(PLANE, THRUST, ClusterOptions(capacity=40, clusters=2, warmup=20))
     buffer.add(**at(np.concatenate([around(rng, (0, 0), 10), around(rng, (5, 5), 10)]), range(20)))
     first = buffer.clusters
-    for turn in range(10):  # two other kinds, both nearest to the second
+    for turn in range(10):  # two other groups, both nearest to the second centroid
         buffer.add(**at(around(rng, (50, 50) if turn % 2 else (400, 400), 4), np.arange(4) + 100 + 4 * turn))
     assert sorted(map(len, contents(buffer))) == [10, 20]
     buffer.fit()
     assert buffer.clusters is not first
     far = [100 + 4 * turn + place for turn in (6, 8) for place in range(4)]
     near = [100 + 4 * turn + place for turn in (5, 7, 9) for place in range(4)]
-    assert sorted(contents(buffer)) == [[*range(2, 10), *near], far]  # the two oldest found no room among the near
-    with pytest.raises(sn.OptionError, match="nothing to fit"):
+    # the ring of the near group is full: its two oldest are dropped
+    assert sorted(contents(buffer)) == [[*range(2, 10), *near], far]
+    with pytest.raises(sn.OptionError, match="nothing is fitted"):
         VectorizedClusterBuffer(PLANE, THRUST, ClusterOptions(capacity=40, clusters=1)).fit()
 
 
-def test_too_few_different_states_put_the_fit_off():
+def test_fit_is_delayed_with_too_few_different_states():
     buffer = VectorizedClusterBuffer(PLANE, THRUST, ClusterOptions(capacity=400, clusters=4, warmup=10))
     buffer.add(**at(np.zeros((12, 2)), range(12)))
     assert buffer.clusters is None
@@ -637,7 +639,7 @@ def test_too_few_different_states_put_the_fit_off():
     assert bool(torch.isfinite(buffer.clusters.centroids).all())
 
 
-def test_a_fit_is_tried_again_when_the_buffer_is_full_of_other_states():
+def test_fit_is_tried_again_with_more_transitions():
     buffer = VectorizedClusterBuffer(PLANE, THRUST, ClusterOptions(capacity=100, clusters=4, warmup=60))
     buffer.add(**at(np.zeros((60, 2)), range(60)))
     assert buffer.clusters is None
@@ -647,7 +649,7 @@ def test_a_fit_is_tried_again_when_the_buffer_is_full_of_other_states():
     assert buffer.clusters is not None
 
 
-def test_gathering_takes_each_transition_once_and_counts_what_is_lost():
+def test_gather_copies_each_transition_once_and_counts_lost_ones():
     with Memory(SPACE, ACTION, capacity=32, n_envs=4, shared=True, writers=2) as memory:
         other = Memory.attach(memory.name, writer=1)
         buffer = VectorizedClusterBuffer(SPACE, ACTION, ClusterOptions(capacity=100, clusters=1))
@@ -678,15 +680,15 @@ def test_gathering_takes_each_transition_once_and_counts_what_is_lost():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"capacity": 3, "clusters": 4}, sn.OptionError, "capacity: at least one transition a cluster"),
-        ({"warmup": 200}, sn.OptionError, "warmup: from clusters"),
+        ({"capacity": 3, "clusters": 4}, sn.OptionError, "capacity must be >= clusters"),
+        ({"warmup": 200}, sn.OptionError, "warmup must be between clusters"),
         ({"balance": 1.5}, sn.OptionError, "balance"),
         ({"keys": ("plaice",)}, sn.errors.NameNotFoundError, "did you mean 'place'"),
-        ({"keys": ()}, sn.OptionError, "name those to cluster"),
+        ({"keys": ()}, sn.OptionError, "name the observations"),
         ({"cluster": 4}, sn.OptionError, "did you mean 'clusters'"),
     ],
 )
-def test_cluster_options_that_cannot_be_used(options, error, message):
+def test_invalid_cluster_options_raise(options, error, message):
     with pytest.raises(error, match=message):
         VectorizedClusterBuffer(
             PLANE, THRUST, ClusterOptions(**{"capacity": 100, "clusters": 4, "warmup": 50, **options})
@@ -694,7 +696,7 @@ def test_cluster_options_that_cannot_be_used(options, error, message):
 
 
 @pytest.mark.gpu
-def test_batches_on_a_gpu_are_those_of_the_cpu_and_last_until_the_next():
+def test_gpu_batches_equal_cpu_batches_and_are_valid_until_the_next():
     buffers = []
     for device in ("cpu", "cuda"):
         options = ClusterOptions(capacity=4000, clusters=4, warmup=500)
@@ -703,7 +705,7 @@ def test_batches_on_a_gpu_are_those_of_the_cpu_and_last_until_the_next():
             buffers[-1].add(**transitions(np.arange(500) + 500 * turn))
     work = torch.randn(2000, 2000, device="cuda")
     sums, wanted = [], []
-    for _ in range(200):  # the GPU lags behind: a batch that was overwritten too early would give another sum
+    for _ in range(200):  # the GPU lags behind, so a batch that is overwritten too early changes the sum
         wanted.append(buffers[0].sample(256).reward.double().sum())
         batch = buffers[1].sample(256)
         assert batch.observation["camera"].device.type == "cuda"
@@ -714,7 +716,7 @@ def test_batches_on_a_gpu_are_those_of_the_cpu_and_last_until_the_next():
 
 
 @pytest.mark.gpu
-def test_a_memory_on_a_gpu():
+def test_memory_on_a_gpu():
     memory = Memory(SPACE, ACTION, capacity=30, n_envs=4, device="cuda")
     for step in range(13):
         memory.add(**transitions(np.arange(4) + 4 * step))

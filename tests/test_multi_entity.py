@@ -1,4 +1,4 @@
-"""Several entities in one scene: what each senses, when it acts, what it remembers, and PettingZoo's own tests."""
+"""Several entities in one scene: observations, decision rates, memories, and PettingZoo's API tests."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SENSORS = (sn.IMU(link="torso", rate=200, acc_noise=0.1), sn.JointEncoder(joints
 
 
 class Reflex:
-    """Pushes by what the gyroscope says, so that every decision shows what was seen."""
+    """A brain whose action is proportional to the gyroscope, so that each action identifies its observation."""
 
     def __init__(self, observation_space, action_space, gain=0.3):
         self.gain, self.seen = gain, []
@@ -39,10 +39,10 @@ def random_actions(task, rng):
     return {name: rng.uniform(-1, 1, (task.n_envs, 2)) for name in task.entities}
 
 
-# -- senses -----------------------------------------------------------------------------------------------------------
+# -- observations -----------------------------------------------------------------------------------------------------
 
 
-def test_each_senses_with_its_own_body_and_nothing_else():
+def test_each_entity_only_observes_its_own_sensors():
     task = pair(n_envs=3)
     observations, infos = task.reset()
     assert {name: list(each) for name, each in observations.items()} == {
@@ -61,30 +61,30 @@ def test_each_senses_with_its_own_body_and_nothing_else():
     assert task.scene["quick"] is not task.scene["slow"]
 
 
-def test_one_does_not_feel_what_another_far_away_is_told():
+def test_action_of_a_distant_entity_does_not_change_observations():
     seen = []
-    for told in (1.0, -0.4):
+    for command in (1.0, -0.4):
         task = pair(spacing=50.0, slow=None)
         task.reset()
         for _ in range(6):
-            observations, *_ = task.step({"quick": np.full((1, 2), 0.2), "slow": np.full((1, 2), told)})
+            observations, *_ = task.step({"quick": np.full((1, 2), 0.2), "slow": np.full((1, 2), command)})
         seen.append(observations)
     for name in ("lin_acc", "ang_vel"):
         np.testing.assert_allclose(seen[0]["quick"]["imu"][name], seen[1]["quick"]["imu"][name], atol=1e-4)
     assert not np.allclose(seen[0]["slow"]["imu"]["ang_vel"], seen[1]["slow"]["imu"]["ang_vel"], atol=0.1)
 
 
-def test_one_does_not_pay_for_what_another_is_told():
-    paid = []
-    for told in (0.0, 1.0):
+def test_action_of_another_entity_does_not_change_the_reward():
+    results = []
+    for command in (0.0, 1.0):
         task = pair(spacing=50.0, slow=None)
         task.reset()
-        paid.append(task.step({"quick": np.full((1, 2), 0.2), "slow": np.full((1, 2), told)})[1])
-    np.testing.assert_allclose(paid[0]["quick"], paid[1]["quick"], atol=1e-5)
-    assert paid[0]["slow"] > paid[1]["slow"] + 0.04
+        results.append(task.step({"quick": np.full((1, 2), 0.2), "slow": np.full((1, 2), command)})[1])
+    np.testing.assert_allclose(results[0]["quick"], results[1]["quick"], atol=1e-5)
+    assert results[0]["slow"] > results[1]["slow"] + 0.04
 
 
-def test_they_are_in_each_others_way_and_in_view():
+def test_entities_see_and_touch_each_other():
     eye = make([sn.IMU(link="torso"), sn.Camera(resolution=(64, 64), pos=(0.06, 0.0, 0.2))], None)
     task = sn.tasks.make("balance", entities={"eye": eye, "other": make()}, spacing=0.8, tilt=0.0)
     task.reset()
@@ -94,7 +94,7 @@ def test_they_are_in_each_others_way_and_in_view():
         return ((image[..., 2] > 1.3 * image[..., 0]) & (image[..., 2] > 30)).sum()
 
     counts = []
-    for heading in (-np.pi / 2, np.pi / 2):  # the other stands at smaller y
+    for heading in (-np.pi / 2, np.pi / 2):  # the other entity is at smaller y
         place = np.array([[*task.members["eye"].origin, 0.081]])
         quat = np.array([[np.cos(heading / 2), 0, 0, np.sin(heading / 2)]])
         task.members["eye"].robot._entity.set_pose(place, quat, [0])
@@ -108,13 +108,14 @@ def test_they_are_in_each_others_way_and_in_view():
     for _ in range(3):
         close.step({name: np.zeros((1, 2)) for name in "ab"})
     now = [close.members[name].robot.base_pose()[0, :3] for name in "ab"]
-    assert np.linalg.norm(now[0] - now[1]) > np.linalg.norm(apart[0] - apart[1]) + 1e-4  # pushed out of each other
+    # contacts push them apart
+    assert np.linalg.norm(now[0] - now[1]) > np.linalg.norm(apart[0] - apart[1]) + 1e-4
 
 
 # -- rates ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_is_held_until_the_next_decision():
+def test_action_is_held_until_the_next_decision():
     task = pair(n_envs=2)  # every 4th step
     assert task.periods == {"quick": 1, "slow": 4}
     _, infos = task.reset()
@@ -127,13 +128,13 @@ def test_an_action_is_held_until_the_next_decision():
         if number % 4 == 0:
             held = actions["slow"]
         elif number == 5:
-            del actions["slow"]  # it does not count
+            del actions["slow"]  # optional, since it is not due
         *_, infos = task.step(actions)
         np.testing.assert_allclose(control[:, :2], actions["quick"], atol=1e-6)
         np.testing.assert_allclose(control[:, 2:], held, atol=1e-6)
 
 
-def test_envs_decide_by_their_own_clocks():
+def test_each_env_has_its_own_decision_clock():
     task = pair(n_envs=2)
     task.reset()
     rng = np.random.default_rng(1)
@@ -154,31 +155,31 @@ def test_envs_decide_by_their_own_clocks():
 
 
 @pytest.mark.parametrize("rate", [100.0, 30.0])
-def test_a_rate_that_does_not_fit_the_steps_is_told(rate):
-    with pytest.raises(OptionError, match=r"slow: rate must be 1 / dt = 50.*near to it"):
+def test_rate_that_does_not_divide_the_step_rate_raises(rate):
+    with pytest.raises(OptionError, match=r"slow: rate must be 1 / dt = 50.*the nearest rates are"):
         pair(slow=rate)
 
 
-def test_one_entity_alone_decides_in_every_step_of_its_task():
-    with pytest.raises(OptionError, match=r"make it with dt=0.04"):
+def test_single_entity_must_decide_in_every_step():
+    with pytest.raises(OptionError, match=r"make the task with dt=0.04"):
         sn.tasks.make("balance", entity=make(rate=25))
     assert sn.tasks.make("balance", entity=make(rate=25), dt=0.04).reset()
 
 
-# -- ends -------------------------------------------------------------------------------------------------------------
+# -- episode ends -----------------------------------------------------------------------------------------------------
 
 
 def push_until_one_falls(task):
-    """The slow one is pushed over; the other, which stands upright, is left alone."""
+    """Push "slow" over while "quick" stands upright, and return the result of the step in which it falls."""
     task.reset()
     for _ in range(200):
         result = task.step({"quick": np.zeros((1, 2)), "slow": np.ones((1, 2))})
         if result[2]["slow"][0]:
             return result
-    raise AssertionError("it did not fall")
+    raise AssertionError("the entity did not fall")
 
 
-def test_one_that_fell_is_told_nothing_and_the_other_goes_on():
+def test_fallen_entity_is_not_commanded_and_the_other_continues():
     task = pair(tilt=0.0, spacing=3.0)
     _, rewards, terminated, truncated, infos = push_until_one_falls(task)
     assert rewards["slow"][0] == 0
@@ -206,7 +207,7 @@ def test_one_that_fell_is_told_nothing_and_the_other_goes_on():
     assert task.step({"quick": np.zeros((1, 2)), "slow": np.zeros((1, 2))})[1]["slow"][0] > 0.9
 
 
-def test_an_env_begins_anew_when_all_have_ended():
+def test_env_is_reset_when_all_entities_have_ended():
     task = pair(n_envs=2, autoreset=True, max_steps=6)
     task.reset()
     rng = np.random.default_rng(0)
@@ -226,7 +227,7 @@ def test_an_env_begins_anew_when_all_have_ended():
 # -- seeds ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_drawn_for_one_depends_on_its_name_alone():
+def test_episode_of_an_entity_only_depends_on_its_own_name():
     def start(names, seed=3):
         task = sn.tasks.make("balance", entities={name: make() for name in names}, n_envs=2, seed=seed)
         task.reset()
@@ -239,7 +240,7 @@ def test_what_is_drawn_for_one_depends_on_its_name_alone():
     assert not np.allclose(together["a"], start(["a", "b"], seed=4)["a"])
 
 
-def test_a_new_seed_is_that_of_another_task():
+def test_reseed_matches_a_task_of_that_seed():
     first, second = pair(n_envs=2, seed=5), pair(n_envs=2, seed=0)
     first.reset()
     second.reset()
@@ -252,8 +253,8 @@ def test_a_new_seed_is_that_of_another_task():
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def remembered(memory):
-    """All transitions of a memory, in the order in which they were written."""
+def stored(memory):
+    """Return all transitions of a memory in the order in which they were written."""
     out = memory.batch(len(memory))
     _, rows, lost = memory.read_since(0, 0, out)
     assert lost == 0
@@ -270,11 +271,11 @@ def remembered(memory):
     ]
 
 
-def test_each_remembers_its_own_transitions_from_decision_to_decision():
-    """Against a plain loop over envs that keeps lists."""
+def test_each_entity_stores_its_transitions_from_decision_to_decision():
+    """Compare with a plain loop over envs that keeps lists."""
     n_envs = 3
     task, same = (pair(n_envs=n_envs, autoreset=True, max_steps=11, fall=0.2) for _ in range(2))
-    task.live(60)
+    task.rollout(60)
     expected = {name: [] for name in same.entities}
     opened = {name: [None] * n_envs for name in same.entities}
     held = {name: np.zeros((n_envs, 2)) for name in same.entities}
@@ -302,45 +303,45 @@ def test_each_remembers_its_own_transitions_from_decision_to_decision():
                     opened[name][env] = None
     ends = 0
     for name, entity in task.entities.items():
-        found = remembered(entity.memory)
+        found = stored(entity.memory)
         assert len(expected[name]) - n_envs < len(found) <= len(expected[name])
         for ours, theirs in zip(found, expected[name], strict=False):
             for mine, other in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(mine, other, atol=1e-6)
         ends += sum(each[4] for each in found)
-    assert ends > 5  # some fell
+    assert ends > 5  # some entities fell
     assert len(expected["quick"]) > 2 * len(expected["slow"])
-    assert max(each[2] for each in expected["slow"]) > 3  # four rewards of nearly 1
+    assert max(each[2] for each in expected["slow"]) > 3  # the sum of four rewards of nearly 1
 
 
-def test_a_brain_is_asked_only_where_it_is_due():
+def test_brain_only_decides_in_envs_that_are_due():
     task = pair(n_envs=2, autoreset=True)
     task.reset()
-    task.live(3)
+    task.rollout(3)
     task.reset([1])
     brain = task.entities["slow"].brain
     brain.seen.clear()
-    task.live(4)
+    task.rollout(4)
     assert [len(each["imu"]["ang_vel"]) for each in brain.seen] == [1, 1]
     assert [len(each["imu"]["ang_vel"]) for each in task.entities["quick"].brain.seen] == [2] * 7
 
 
-def test_an_episode_that_is_broken_off_is_no_transition():
+def test_reset_discards_open_transitions():
     task = pair(n_envs=2, autoreset=True)
-    task.live(2)
-    task.reset()  # the slow one was in the middle of its first action
-    task.live(4)
+    task.rollout(2)
+    task.reset()  # "slow" is in the middle of its first action
+    task.rollout(4)
     memory = task.entities["slow"].memory
     assert len(memory) == 2
     reward = memory.sample(2).reward.numpy()
     assert (reward > 3).all()
 
 
-def test_they_learn_from_their_own_memories():
+def test_entities_learn_from_their_own_memories():
     options = {"brain": sn.SACMLPBrain, "brain_options": {"hidden": (16,), "batch_size": 8}}
     entities = {"a": make(memory=100, **options), "b": make(SENSORS[:1], memory=100, rate=25, **options)}
     task = sn.tasks.make("balance", entities=entities, n_envs=2, autoreset=True, fall=3.2)
-    means = task.live(20)
+    means = task.rollout(20)
     assert all(0 < mean <= 1 for mean in means.values())
     assert [len(each.memory) for each in entities.values()] == [40, 20]
     weights = {name: each.brain._sac.actor.mu.weight.clone() for name, each in entities.items()}
@@ -357,17 +358,17 @@ def parallel(**options):
     return pair(**{"max_steps": 60, **options}).as_parallel_env()
 
 
-def test_pettingzoos_own_tests_pass():
+def test_pettingzoo_api_tests_pass():
     parallel_api_test(parallel(), num_cycles=100)
     parallel_seed_test(parallel)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of names without numbers, and of bounds that are infinite
-def test_it_passes_as_an_env_of_turns_too():
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about names without numbers and infinite bounds
+def test_pettingzoo_aec_api_test_passes():
     api_test(parallel_to_aec(pair(max_steps=20).as_parallel_env(flatten=True)), num_cycles=100)
 
 
-def test_a_seed_gives_the_same_episode_to_the_end():
+def test_same_seed_gives_the_same_episode():
     first, second = parallel(seed=1), parallel(seed=1)
     rng = np.random.default_rng(0)
     assert data_equivalence(first.reset(seed=7), second.reset(seed=7), exact=True)
@@ -383,7 +384,7 @@ def test_a_seed_gives_the_same_episode_to_the_end():
     assert not data_equivalence(same, other)
 
 
-def test_agents_leave_when_they_end_and_come_back():
+def test_agents_are_removed_when_they_end_and_return_at_reset():
     env = pair(tilt=0.0, spacing=3.0, max_steps=300).as_parallel_env(flatten=True)
     assert env.possible_agents == ["quick", "slow"]
     with pytest.raises(EpisodeOverError, match="reset"):
@@ -410,26 +411,26 @@ def test_agents_leave_when_they_end_and_come_back():
     env.close()
 
 
-def test_a_parallel_env_is_rendered():
+def test_parallel_env_renders_both_bodies():
     env = pair().as_parallel_env(render_mode="rgb_array")
     env.reset()
-    picture = env.render()
-    assert picture.shape == (480, 640, 3)
-    assert picture.dtype == np.uint8
-    blue = (picture[..., 2] > 1.3 * picture[..., 0]) & (picture[..., 2] > 30)
+    image = env.render()
+    assert image.shape == (480, 640, 3)
+    assert image.dtype == np.uint8
+    blue = (image[..., 2] > 1.3 * image[..., 0]) & (image[..., 2] > 30)
     columns = np.flatnonzero(blue.any(axis=0))
-    assert (np.diff(columns) > 20).sum() == 1  # two bodies, apart
+    assert (np.diff(columns) > 20).sum() == 1  # two separate bodies
     assert parallel().render() is None
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
-def test_bad_input_is_told():
+def test_invalid_arguments_raise():
     one = make()
-    with pytest.raises(OptionError, match="entity of its own"):
+    with pytest.raises(OptionError, match="entities must be different objects"):
         sn.tasks.make("balance", entities={"a": one, "b": one})
-    with pytest.raises(OptionError, match="at least one"):
+    with pytest.raises(OptionError, match="with at least one"):
         sn.tasks.make("balance", entities={})
     with pytest.raises(OptionError, match="name -> TrainableEntity, got 'a': 'balancer'"):
         sn.tasks.make("balance", entities={"a": "balancer"})
@@ -441,7 +442,7 @@ def test_bad_input_is_told():
         sn.tasks.make("balance", robot="balancer", entities={"a": one})
     with pytest.raises(OptionError, match="spacing"):
         sn.tasks.make("balance", entities={"a": one}, spacing=0)
-    with pytest.raises(OptionError, match="among their sensors"):
+    with pytest.raises(OptionError, match="among its sensors"):
         sn.tasks.make("balance", entities={"a": one}, cameras=[{"name": "front"}])
     with pytest.raises(OptionError, match="one env"):
         pair(n_envs=2).as_parallel_env()
@@ -453,7 +454,7 @@ def test_bad_input_is_told():
     with pytest.raises(EpisodeOverError, match="reset"):
         task.step({})
     with pytest.raises(OptionError, match="autoreset=True"):
-        task.live()
+        task.rollout()
     some = pair(n_envs=2)
     some.reset([1])
     with pytest.raises(EpisodeOverError, match="reset"):
@@ -470,12 +471,12 @@ def test_bad_input_is_told():
         task.step({"quick": np.full((1, 2), np.nan), "slow": np.zeros((1, 2))})
     np.testing.assert_array_equal(task.scene.get_state(), state)
     other = sn.tasks.make("balance", entities=task.entities, n_envs=2, autoreset=True)
-    with pytest.raises(OptionError, match="one of 1 envs, and these are 2"):
-        other.live()
-    other.live(remember=False)
-    with pytest.raises(OptionError, match="rate must be a number above 0"):
+    with pytest.raises(OptionError, match="the memory has 1 envs, and the task has 2"):
+        other.rollout()
+    other.rollout(remember=False)
+    with pytest.raises(OptionError, match="rate must be a number > 0"):
         make(rate=-1)
-    with pytest.raises(OptionError, match="memory must be an integer above 0"):
+    with pytest.raises(OptionError, match="memory must be an integer > 0"):
         make(memory=2.5)
     with pytest.raises(OptionError, match="did you mean 'gain'"):
         make(brain_options={"gian": 1})
@@ -483,17 +484,17 @@ def test_bad_input_is_told():
         make(memory=10).learn(1)
 
 
-def test_what_is_under_way_when_nothing_is_remembered_is_not_taken_up_later():
+def test_rollout_without_memory_discards_open_transitions():
     entity = make(SENSORS[:1], memory=100, rate=25)
     task = sn.tasks.make("balance", entities={"a": entity}, n_envs=1, autoreset=True, max_steps=9)
     task.reset()
-    task.live(1)
-    task.live(9, remember=False)
-    task.live(1)
+    task.rollout(1)
+    task.rollout(9, remember=False)
+    task.rollout(1)
     assert len(entity.memory) == 0
 
 
-def test_a_step_in_which_the_physics_broke_down_pays_and_teaches_nothing():
+def test_diverged_step_has_no_reward_and_is_not_stored():
     task = sn.tasks.make("balance", n_envs=3, autoreset=True)
     task.reset()
     task.step(np.zeros((3, 2)))
@@ -506,8 +507,8 @@ def test_a_step_in_which_the_physics_broke_down_pays_and_teaches_nothing():
     entity = make(memory=100)
     task = sn.tasks.make("balance", entities={"a": entity}, n_envs=2, autoreset=True)
     task.reset()
-    task.live(2)
+    task.rollout(2)
     assert len(entity.memory) == 4
     task.scene.world.bind("qvel")[0, :] = 1e12
-    task.live(2)  # three more, of which the memory takes two at a time
+    task.rollout(2)  # three more transitions, of which the memory takes two at a time
     assert len(entity.memory) == 6

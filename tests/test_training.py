@@ -1,4 +1,4 @@
-"""Training: it learns, its checkpoints are whole and exact, and evaluation is what training does without exploring."""
+"""Training: learning, exact resume from checkpoints, evaluation, and the commands."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class KilledError(Exception):
 
 
 def killed_after(steps):
-    """End as a kill does, without a word to the training."""
+    """Return a progress function that raises after some steps, as a kill would interrupt the training."""
 
     def progress(progress):
         if progress.steps >= steps:
@@ -50,13 +50,13 @@ def weights(folder):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A training that nothing interrupted."""
+    """Return the folder of an uninterrupted training."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     train(recipe("balance", **QUICK), folder)
     return folder
 
 
-def test_a_training_leaves_what_its_folder_promises(whole):
+def test_training_writes_all_files(whole):
     assert sorted(path.name for path in whole.iterdir()) == [
         "best",
         "checkpoints",
@@ -70,10 +70,10 @@ def test_a_training_leaves_what_its_folder_promises(whole):
     evaluations = json.loads((whole / "evaluations.json").read_bytes())
     assert [each["steps"] for each in evaluations] == [160, 320, 480]
     assert all(len(each["episodes"]["returns"]) == 3 for each in evaluations)
-    assert len({tuple(each["episodes"]["returns"]) for each in evaluations}) == 3  # new episodes each time
+    assert len({tuple(each["episodes"]["returns"]) for each in evaluations}) == 3  # different episodes each time
 
 
-def test_figures_are_there_for_tensorboard(whole):
+def test_tensorboard_log_has_the_evaluations(whole):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(whole / "tensorboard"))
@@ -85,7 +85,7 @@ def test_figures_are_there_for_tensorboard(whole):
 
 
 @pytest.mark.parametrize("kill_at", [200, 320])
-def test_a_training_that_was_killed_goes_on_as_if_it_had_not_been(whole, tmp_path, kill_at):
+def test_killed_and_resumed_training_is_bit_identical(whole, tmp_path, kill_at):
     options = recipe("balance", **QUICK)
     with pytest.raises(KilledError):
         train(options, tmp_path / "run", progress=killed_after(kill_at), tensorboard=False)
@@ -98,7 +98,7 @@ def test_a_training_that_was_killed_goes_on_as_if_it_had_not_been(whole, tmp_pat
     assert (tmp_path / "run" / "evaluations.json").read_bytes() == (whole / "evaluations.json").read_bytes()
 
 
-def test_a_longer_training_is_the_shorter_one_gone_on(whole, tmp_path):
+def test_resume_with_more_steps_matches_a_longer_training(whole, tmp_path):
     short = recipe("balance", **{**QUICK, "steps": 320})
     train(short, tmp_path / "run", tensorboard=False)
     train(recipe("balance", **QUICK), tmp_path / "run", resume=True, tensorboard=False)
@@ -106,13 +106,13 @@ def test_a_longer_training_is_the_shorter_one_gone_on(whole, tmp_path):
     assert all(np.array_equal(mine[name], other[name]) for name in mine)
 
 
-def test_the_seed_decides(whole, tmp_path):
+def test_another_seed_gives_other_weights(whole, tmp_path):
     train(recipe("balance", **QUICK, seed=1), tmp_path / "run", tensorboard=False)
     mine, other = weights(tmp_path / "run"), weights(whole)
     assert any(not np.array_equal(mine[name], other[name]) for name in mine)
 
 
-def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path):
+def test_incomplete_checkpoints_are_ignored_and_removed(tmp_path):
     def write(folder):
         (folder / "part").write_text("half")
         raise KilledError
@@ -120,20 +120,20 @@ def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path):
     with pytest.raises(KilledError):
         save(tmp_path, 10, write)
     assert newest(tmp_path) is None
-    left = tmp_path / ".000000000020-xyz"  # of a process that was killed in the midst
-    left.mkdir()
-    (left / "part").write_text("half")
-    (tmp_path / ".DS_Store").write_text("of somebody else")
+    leftover = tmp_path / ".000000000020-xyz"  # of a process that was killed while it wrote
+    leftover.mkdir()
+    (leftover / "part").write_text("half")
+    (tmp_path / ".DS_Store").write_text("of another program")
     assert newest(tmp_path) is None
     for steps in (10, 20, 30):
         save(tmp_path, steps, lambda folder: (folder / "part").write_text("whole"))
-    assert not left.exists()
+    assert not leftover.exists()
     assert [path.name for path in sorted(tmp_path.iterdir())] == [".DS_Store", "000000000020", "000000000030"]
     assert newest(tmp_path).name == "000000000030"
 
 
 @pytest.mark.parametrize("how", ["changed", "cut", "missing", "no manifest"])
-def test_a_damaged_checkpoint_is_never_used(tmp_path, how):
+def test_damaged_checkpoint_is_not_used(tmp_path, how):
     for steps in (20, 30):
         save(tmp_path, steps, lambda folder: (folder / "part").write_bytes(b"12345678"))
     hit = tmp_path / "000000000030"
@@ -148,11 +148,11 @@ def test_a_damaged_checkpoint_is_never_used(tmp_path, how):
     with pytest.warns(UserWarning, match="000000000030 is damaged"):
         assert newest(tmp_path).name == "000000000020"
     (tmp_path / "000000000020" / "part").unlink()
-    with pytest.raises(DatasetError, match="no earlier one is left"):
+    with pytest.raises(DatasetError, match="there is no other checkpoint"):
         newest(tmp_path)
 
 
-def test_evaluation_goes_by_the_brain_that_was_kept(whole):
+def test_evaluation_is_deterministic(whole):
     first, again = (evaluate(whole, episodes=5) for _ in range(2))
     assert first == again
     assert len(first.returns) == len(first.lengths) == 5
@@ -162,7 +162,7 @@ def test_evaluation_goes_by_the_brain_that_was_kept(whole):
     assert evaluate(whole, episodes=20).returns[:5] != ()
 
 
-def test_the_command_evaluates(whole, tmp_path, capsys):
+def test_evaluate_command_prints_and_writes_statistics(whole, tmp_path, capsys):
     assert main(["evaluate", str(whole), "--episodes", "3", "--json", str(tmp_path / "out" / "figures.json")]) == 0
     out = capsys.readouterr().out
     assert "of the maximum" in out
@@ -171,7 +171,7 @@ def test_the_command_evaluates(whole, tmp_path, capsys):
     assert figures["return_min"] <= figures["return_mean"] <= figures["return_max"]
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_saves_a_checkpoint_and_prints_how_to_resume(tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "sensorium.cli", "train", "balance", "--out", str(folder), "--no-tensorboard"]
     command += ["--envs", "4", "--option", "max_steps=30", "--brain", "hidden=[16,16]", "--gradient-steps", "1"]
@@ -194,7 +194,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert newest(folder / "checkpoints").name == f"{steps + 8:012d}"
 
 
-def test_a_training_that_was_ended_before_its_first_checkpoint_is_resumed_from_its_start(whole, tmp_path):
+def test_training_without_a_checkpoint_is_resumed_from_the_start(whole, tmp_path):
     folder = tmp_path / "run"
     trained = train(recipe("balance", **QUICK), folder, tensorboard=False, stop=lambda: True)
     assert (trained.steps, trained.finished) == (0, False)
@@ -203,13 +203,13 @@ def test_a_training_that_was_ended_before_its_first_checkpoint_is_resumed_from_i
         np.testing.assert_array_equal(value, weights(folder)[name], err_msg=name)
 
 
-def test_it_ends_early_where_that_is_good_enough(tmp_path):
+def test_training_stops_early_at_the_target_return(tmp_path):
     trained = train(recipe("balance", **QUICK, stop_at=0.01), tmp_path / "run", tensorboard=False)
     assert trained.finished
     assert trained.steps == 160
 
 
-def test_a_brain_of_ones_own_is_trained(tmp_path):
+def test_custom_brain_is_trained(tmp_path):
     options = recipe("balance", **{**QUICK, "steps": 160, "brain": f"{__name__}:Still", "brain_options": {}})
     trained = train(options, tmp_path / "run", tensorboard=False)
     assert trained.best.returns == evaluate(tmp_path / "run", episodes=3, seed=1_000_000).returns
@@ -217,7 +217,7 @@ def test_a_brain_of_ones_own_is_trained(tmp_path):
 
 
 class Still:
-    """Does nothing, and learns nothing."""
+    """A brain that does not move and does not learn."""
 
     def __init__(self, observation_space, action_space, seed):
         self.shape = action_space.shape
@@ -243,17 +243,17 @@ class Still:
         self.learned = int((folder / "learned").read_text())
 
 
-def test_errors_say_what_to_do(whole, tmp_path, capsys):
+def test_invalid_arguments_raise(whole, tmp_path, capsys):
     with pytest.raises(NameNotFoundError, match="did you mean 'balance'"):
         recipe("balanc")
     with pytest.raises(NameNotFoundError, match="did you mean 'SACMLPBrain'"):
         train(recipe("balance", **{**QUICK, "brain": "SACBrain"}), tmp_path / "a")
     assert not (tmp_path / "a").exists()
-    with pytest.raises(OptionError, match="set by the training itself"):
+    with pytest.raises(OptionError, match="the training sets 'n_envs' itself"):
         train(recipe("balance", **{**QUICK, "task_options": {"n_envs": 3}}), tmp_path / "b")
     with pytest.raises(OptionError, match="holds a training already"):
         train(recipe("balance", **QUICK), whole)
-    with pytest.raises(OptionError, match="n_envs was 4"):
+    with pytest.raises(OptionError, match="n_envs is 4 in this training"):
         train(recipe("balance", **{**QUICK, "n_envs": 8}), whole, resume=True)
     with pytest.raises(DatasetError, match="did you mean 'whole'"):
         evaluate(whole.parent / "whoel")
@@ -261,17 +261,17 @@ def test_errors_say_what_to_do(whole, tmp_path, capsys):
         evaluate(whole, which="bets")
     with pytest.raises(OptionError, match=r"no option 'hiden' .did you mean 'hidden'"):
         train(recipe("balance", **{**QUICK, "brain_options": {"hiden": [16]}}), tmp_path / "b")
-    with pytest.raises(OptionError, match="480 already, so 100 are too few"):
+    with pytest.raises(OptionError, match="at least the 480 that the training has taken, got 100"):
         train(recipe("balance", **{**QUICK, "steps": 100}), whole, resume=True)
     assert TrainOptions.load(whole).steps == 480
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
-    with pytest.raises(OptionError, match="holds something else"):
+    with pytest.raises(OptionError, match="is not empty and holds no training"):
         train(recipe("balance", **QUICK), tmp_path / "other")
     (tmp_path / "other" / "config.json").write_text("{")
     with pytest.raises(DatasetError, match="damaged"):
         evaluate(tmp_path / "other")
-    for arguments, said in (
+    for arguments, message in (
         (["train", "balanced", "--out", str(tmp_path / "c")], "did you mean 'balance'"),
         (["train", "pick", "--out", str(tmp_path / "c")], "no recipe"),
         (["train", "reach", "--out", str(whole), "--resume"], "a training of 'balance'"),
@@ -279,10 +279,10 @@ def test_errors_say_what_to_do(whole, tmp_path, capsys):
         (["evaluate", str(whole), "--episodes", "0"], "at least 1"),
     ):
         assert main(arguments) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
-def test_a_target_is_reached_by_inverse_kinematics_and_not_by_chance():
+def test_reach_is_solved_by_inverse_kinematics_and_not_by_random_actions():
     options = recipe("reach")
     task = options.make_task(options.entity.make(), 4, seed=0)
     rng = np.random.default_rng(0)
@@ -305,7 +305,7 @@ def test_a_target_is_reached_by_inverse_kinematics_and_not_by_chance():
     assert (found["random"][0] < 0.4 * task.max_return).all()
 
 
-def test_balance_pays_for_standing_still_where_it_began():
+def test_balance_reward_is_highest_at_the_start_pose():
     import sensorium as sn
 
     task = sn.tasks.make("balance", n_envs=4, seed=0, use_sensors=False, tilt=0.0, near=0.5)
@@ -320,16 +320,16 @@ def test_balance_pays_for_standing_still_where_it_began():
     task.scene.forward()
     np.testing.assert_allclose(task._reward(), [1.0, 0.5, 0.975, 0.95], atol=1e-3)
     task.step(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, -1.0], [2.0, 2.0]]))
-    np.testing.assert_allclose(task.scene.world.bind("ctrl")[3], 1.0)  # more than the motors have is not to be had
+    np.testing.assert_allclose(task.scene.world.bind("ctrl")[3], 1.0)  # actions are clipped at the limits of the motors
     task.robot._entity.set_pose(pos + np.array([1.6, 0, 0]), quat)
     task.scene.forward()
-    assert task._is_lost().all()
+    assert task._has_failed().all()
     assert (task._reward() == 0).all()
 
 
 @pytest.mark.slow
 def test_balance_is_learned(tmp_path):
-    """A minute or so: far from all that it can learn, and far beyond chance."""
+    """About a minute of training reaches far more than an idle robot."""
     options = recipe("balance", steps=10_000, evaluate_every=2_000, checkpoint_every=10_000)
     still = {**options.model_dump(), "brain": f"{__name__}:Still", "brain_options": {}, "steps": 160, "stop_at": None}
     chance = train(TrainOptions(**still), tmp_path / "still", tensorboard=False).best.mean
@@ -337,7 +337,7 @@ def test_balance_is_learned(tmp_path):
     assert evaluate(tmp_path / "run", episodes=10).mean > 3 * chance
 
 
-def test_a_reward_that_is_no_number_is_told_before_it_is_remembered(tmp_path, monkeypatch):
+def test_non_finite_reward_raises_before_it_is_stored(tmp_path, monkeypatch):
     from sensorium.tasks.balance import Balance
 
     real = Balance._reward

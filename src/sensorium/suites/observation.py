@@ -37,7 +37,7 @@ class ObservationSensor:
     Args:
         uuid: its key in observations and files. Slashes are allowed ("actions/ee_pose").
         space: the space of one env's observation.
-        is_image: whether it reads an image. Histories skip images unless told to keep them.
+        is_image: whether it reads an image. Histories skip images by default.
 
     Raises:
         OptionError: ``uuid`` is empty.

@@ -36,7 +36,8 @@ class TaskCamera(Options):
     def _check_name(self) -> TaskCamera:
         if self.name.endswith(("_depth", "_segmentation")):
             raise ValueError(
-                f"name must not end in _depth or _segmentation, which name images of another camera; got {self.name!r}"
+                f"name must not end in _depth or _segmentation, the suffixes of a camera's images; got {self.name!r}: "
+                "choose another name"
             )
         return self
 
@@ -51,7 +52,7 @@ class TaskCamera(Options):
 
 
 class Randomize(Options):
-    """Options of what is drawn anew for each episode.
+    """Options of what is drawn for each episode.
 
     Every random value depends only on the task's seed, the env and the number of its episode.
     """
