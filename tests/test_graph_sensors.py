@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from everywhere import RAYS, SHAPES, mobile_scene, shapes_scene
+from robot_scenes import TOOL
 from test_graph_path import GraphWorld
 
 import sensorium as sn
@@ -16,6 +17,23 @@ from sensorium.worlds import scene as scenes
 wp = pytest.importorskip("warp")
 
 # closed forms and contracts, again: the fixture below has them run on the GPU's path
+from test_mobile_sensors import (  # noqa: E402, F401
+    TestGPS,
+    TestWheelOdometry,
+    test_barometer_reads_the_standard_atmosphere,
+    test_declination_hard_iron_and_soft_iron,
+    test_flow_of_a_tilted_sensor,
+    test_flow_of_rotation_is_the_angular_rate,
+    test_flow_of_translation_is_speed_over_height,
+    test_flow_quality_is_zero_outside_the_limits,
+    test_gps_degrees_have_the_lengths_of_wgs84,
+    test_gps_holds_the_last_fix,
+    test_gps_world_is_a_tangent_plane,
+    test_heading_is_clockwise_from_north_to_the_x_axis,
+    test_odometry_moves_in_steps_of_the_encoder,
+    test_odometry_of_a_circle,
+    test_tilt_compensation_of_the_heading,
+)
 from test_rays import (  # noqa: E402, F401
     TestScanningLidar,
     test_a_diverging_beam_sees_the_nearest_surface_in_its_cone,
@@ -41,17 +59,12 @@ from test_rays import (  # noqa: E402, F401
 )
 from test_robot_sensors import (  # noqa: E402, F401
     TestBatteryState,
-    TestGPS,
-    TestWheelOdometry,
-    test_battery_pays_for_kinetic_energy,
-    test_battery_runs_empty_and_starts_as_set,
-    test_battery_sags_under_load,
-    test_clock_counts_in_steps,
-    test_gps_has_the_lengths_of_degrees_of_wgs84,
-    test_gps_holds_the_last_fix,
-    test_gps_world_is_a_tangent_plane,
-    test_odometry_counts_in_steps_of_the_encoder,
-    test_odometry_of_a_circle,
+    test_battery_energy_is_kinetic_energy_over_efficiency,
+    test_battery_runs_empty_and_restarts_with_initial_charge,
+    test_battery_voltage_sags_under_load,
+    test_clock_resolution_quantises_stamps,
+    test_compensated_tool_reads_zero,
+    test_joint_torque_holds_a_horizontal_link,
 )
 
 
@@ -193,6 +206,45 @@ def test_rays_are_drawn_where_they_are():
             np.testing.assert_allclose(ends[seen], points[seen], atol=1e-4)
         sensor._draw(Painter(), 1)
         assert seen.any()
+
+
+# -- sensors whose GPU backend uses torch ------------------------------------------------------------------------------
+
+
+def torch_scene():
+    """Return a swinging arm and a falling box with every sensor whose GPU backend uses torch."""
+    scene = sn.Scene(dt=0.01, substeps=2)
+    scene.add_object(sn.Plane())
+    scene.add_robot(TOOL, name="robot")
+    scene.add_object(sn.Box(), name="box", pos=(1, 0, 0.6), quat=(0.9, 0.3, 0.1, 0.2), free=True)
+    for options in (
+        sn.JointTorque(which="total", uuid="torque"),
+        sn.ForceTorque(link="wrist", tool_mass=0.3, tool_com=(0.1, 0.2, 0.3), uuid="wrench"),
+        sn.Barometer(link="box", uuid="air"),
+        sn.Magnetometer(link="box", uuid="north", declination=0.1),
+        sn.Magnetometer(link="box", uuid="level", tilt_compensation=False),
+        sn.OpticalFlow(link="box", uuid="flow", range_noise=0.01),
+        sn.OpticalFlow(link="box", uuid="compensated", gyro_compensation=True),
+        sn.FramePose(link="box", relative_to="wrist", uuid="pose", rot_noise=0.1),
+        sn.Contact(link="box", uuid="touch", threshold=1.0, noise=1.0),
+        sn.Clock(uuid="clock", drift=20.0, offset=0.1),
+    ):
+        scene.add_sensor(options)
+    scene.build(n_envs=3, seed=8)
+    scene.world.bind("qvel")[:, :8] += torch.linspace(-1, 1, 8).double() * torch.tensor([[0.3], [1.0], [3.0]])
+    scene.forward()
+    return scene
+
+
+def test_torch_backends_agree_with_the_numba_kernels(monkeypatch):
+    plain, graph = duet(torch_scene, monkeypatch)
+    touched = torch.zeros(3, dtype=torch.bool)
+    for step in range(40):
+        for one in (plain, graph):
+            one.step()
+        compare(plain, graph, f"at step {step}", 1e-5, 1e-5)
+        touched |= plain["touch"].read()[:, 0]
+    assert touched.all()
 
 
 # -- GPS, wheels, battery ----------------------------------------------------------------------------------------------

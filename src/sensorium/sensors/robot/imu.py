@@ -25,10 +25,10 @@ _PARTS = {
 class IMU(SensorOptions, Mounted):
     """Options of an IMU. Values are in the sensor's frame, at its mounting pose on the link.
 
-    Each part has the generic imperfections under its own prefix (see
-    :class:`~sensorium.sensors.options.SimpleSensorOptions` for what each does), and an axis matrix ``*_misalignment``
-    through which the true signal passes first: measured = matrix @ signal. Off-diagonal elements are axis skew and
-    cross-coupling, the diagonal is scale.
+    Accelerometer, gyroscope and magnetometer each have the generic imperfections under their own prefix (``acc_``,
+    ``gyro_``, ``mag_``; see :class:`~sensorium.sensors.options.SimpleSensorOptions`). Each also has an axis matrix
+    ``*_misalignment`` that is applied to the true signal first: measured = matrix @ signal. Its diagonal is the scale,
+    off-diagonal elements are axis skew and cross-coupling.
 
     Example:
         >>> imu = scene.add_sensor(sn.IMU(link="torso", acc_noise=0.02, gyro_bias=(0.01, 0, 0), delay=0.005))
@@ -138,10 +138,11 @@ class IMU(SensorOptions, Mounted):
 
 
 class IMUData(NamedTuple):
-    """What an IMU reads, in its own frame."""
+    """Reading of an IMU in its own frame."""
 
     lin_acc: torch.Tensor
-    """Proper acceleration, (B, 3) m/s²: about +9.81 upwards at rest, 0 in free fall. Of the substep that ended now."""
+    """Proper acceleration during the substep that ended at the reading, (B, 3) m/s²: about +9.81 upwards at rest, 0 in
+    free fall."""
     ang_vel: torch.Tensor
     """Angular velocity, (B, 3) rad/s."""
     mag: torch.Tensor
@@ -149,7 +150,7 @@ class IMUData(NamedTuple):
 
 
 class IMUSensor(SimpleSensor[IMUData], options=IMU):
-    """See :class:`IMU`."""
+    """Inertial measurement unit. See :class:`IMU`."""
 
     Data = IMUData
 
