@@ -192,7 +192,7 @@ def test_misleading_options_are_refused():
     scene = drop_scene()
     scene.add_object(sn.Box(), name="far", pos=(9, 0, 0), free=True)
     scene.add_sensor(sn.TemperatureGrid(link="box", touching=("plane",), temperatures={"far": 90.0}))
-    with pytest.raises(sn.OptionError, match="'far' has no part in the heat flow"):
+    with pytest.raises(sn.OptionError, match="'far' takes no part in the heat flow"):
         scene.build()
 
 

@@ -39,7 +39,7 @@ class GpuFramePose:
         out.copy_(data)
         quat = out.view(self._shape)[:, 3:7]
         w, x, y, z = quat.unbind(1)
-        # not torch.norm, whose bits depend on the batch size; through float64, because torch rounds the root of a float32
-        # differently on some CPUs
+        # not torch.norm, whose bits depend on the batch size; in float64, because torch does not round the root of a
+        # float32 correctly on all CPUs
         norm = (w * w + x * x + y * y + z * z).double().sqrt().float()
         quat /= norm.unsqueeze(1)
