@@ -155,7 +155,7 @@ def lidar(report: Report) -> None:
         rounds = [(seconds(bare.step, 20), seconds(full.step, 20)) for _ in range(5)]
         beyond = statistics.median(f - b for b, f in rounds)
         group: Any = full.sensors["lidar_base"].group
-        plan, world, count = group.caster._plans[0], full.world, n_envs * 5760
+        plan, world, count = group.backend._plans[0], full.world, n_envs * 5760
         everyone = torch.ones(n_envs, dtype=torch.bool, device="cuda")
         own = torch.full((5760,), full.model.body("base").id, dtype=torch.int32, device="cuda")
         normals = wp.zeros(tuple(plan.batch.distances.shape), dtype=wp.vec3, device="cuda")

@@ -1,4 +1,4 @@
-"""Temperature grids against closed forms, and through the contract."""
+"""Temperature grids against closed forms, and through the sensor contract."""
 
 import math
 from typing import ClassVar
@@ -18,7 +18,7 @@ BARE = Material(conductivity=200, density=2700, heat_capacity=900, emissivity=0.
 
 
 def start(*options, n_envs=1, size=(0.1, 0.1, 0.1), dt=0.1, **scene_options):
-    """A box in space, with sensors."""
+    """Return a scene with one floating box, and its sensors."""
     scene = sn.Scene(dt=dt, substeps=1, **{"gravity": (0, 0, 0), **scene_options})
     scene.add_object(sn.Box(size=size), name="base", free=True)
     sensors = [scene.add_sensor(one) for one in options]
@@ -26,16 +26,16 @@ def start(*options, n_envs=1, size=(0.1, 0.1, 0.1), dt=0.1, **scene_options):
     return scene, *sensors
 
 
-def test_defaults_work_and_shapes_are_grids():
+def test_default_grid_stays_at_ambient_temperature():
     scene, heat = start(TemperatureGrid(link="base", grid_size=(4, 4, 1), sensor_time_constant=0.5), n_envs=3)
     assert heat.read().shape == (3, 4, 4, 1)
     assert heat.read().dtype == torch.float32
     scene.step(5)
-    assert torch.equal(heat.read(), torch.full((3, 4, 4, 1), 20.0)), "in balance with its surroundings"
+    assert torch.equal(heat.read(), torch.full((3, 4, 4, 1), 20.0)), "the link is in equilibrium with its surroundings"
 
 
-def test_uniform_grid_cools_like_a_lump():
-    """Biot number 1e-3: T - T_ambient falls as exp(-h A t / (rho c V))."""
+def test_uniform_grid_cools_exponentially():
+    """At a Biot number of 1e-3, T - T_ambient falls as exp(-h A t / (rho c V))."""
     options = TemperatureGrid(
         link="base", grid_size=(3, 3, 3), convection=20.0, materials={"base": BARE}, temperatures={"base": 80.0}
     )
@@ -49,8 +49,8 @@ def test_uniform_grid_cools_like_a_lump():
         assert heat.read().max() - heat.read().min() < 0.5
 
 
-def test_thin_plate_radiates():
-    """Without air, T⁴ runs off into space: dT/dt = -eps sigma A T⁴ / (m c), so T⁻³ grows evenly."""
+def test_thin_plate_cools_by_radiation():
+    """Without air, dT/dt = -eps sigma A T⁴ / (m c), so T⁻³ grows linearly."""
     black = Material(conductivity=400, density=1000, heat_capacity=500, emissivity=1.0)
     options = TemperatureGrid(
         link="base", materials={"base": black}, temperatures={"base": 500.0}, ambient=-273.1, **STILL
@@ -64,8 +64,8 @@ def test_thin_plate_radiates():
     assert heat.read().item() == pytest.approx(expected, abs=1.0)
 
 
-def test_bar_has_the_steady_profile():
-    """Heated at one end and cooled by air along its length, a thin bar is cosh-shaped."""
+def test_heated_bar_has_a_cosh_profile():
+    """A thin bar that is heated at one end and cooled by air along its length has a cosh profile."""
     n, length, side, power = 40, 0.4, 0.01, 5.0
     material = Material(conductivity=150, density=500, heat_capacity=100, emissivity=0.0)
     heat_in = [power] + [0.0] * (n - 1)
@@ -77,7 +77,7 @@ def test_bar_has_the_steady_profile():
     got = heat.read()[0, :, 0, 0].double().numpy() - 20
     m = math.sqrt(40.0 * 4 * side / (150 * side**2))
     x = (np.arange(n) + 0.5) * length / n
-    # end faces exchange heat too: lengthen the far end by a quarter of the side, and lower the power at the near one
+    # the end faces exchange heat, too: lengthen the far end by a quarter of the side, and reduce the power at the near
     far = length + side / 4
     near = math.tanh(m * far)
     excess = power / (math.sqrt(40.0 * 4 * side * 150 * side**2) * near)
@@ -86,8 +86,8 @@ def test_bar_has_the_steady_profile():
     assert got == pytest.approx(expected, rel=0.01)
 
 
-def test_insulated_bar_carries_its_heat_in_a_straight_line():
-    """As much in at one end as out at the other: slope q / (k A)."""
+def test_insulated_bar_has_a_linear_profile():
+    """With the same heat flow into one end and out of the other, the slope is q / (k A)."""
     n, power = 10, 2.0
     material = Material(conductivity=50, density=500, heat_capacity=100, emissivity=0.0)
     watts = np.zeros((1, n, 1))
@@ -100,10 +100,10 @@ def test_insulated_bar_carries_its_heat_in_a_straight_line():
     got = heat.read()[0, 0, :, 0].double().numpy()
     slope = -power / (50 * 0.02 * 0.01)
     assert np.diff(got) / 0.02 == pytest.approx(np.full(n - 1, slope), rel=1e-3)
-    assert got.mean() == pytest.approx(20.0, abs=1e-3), "and none of it is lost"
+    assert got.mean() == pytest.approx(20.0, abs=1e-3), "heat is conserved"
 
 
-def test_heat_sources_warm_cells_and_can_be_set():
+def test_heat_sources_warm_their_cells():
     scene, heat = start(
         TemperatureGrid(link="base", grid_size=(2, 1, 1), heat=3.0, materials={"base": BARE}, **STILL), n_envs=2
     )
@@ -121,7 +121,7 @@ def test_heat_sources_warm_cells_and_can_be_set():
 
 
 def stack(*options, n_envs=1, dt=0.05):
-    """A hot block on a plate on the ground."""
+    """Return a scene with a block on a plate on the ground, and its sensors."""
     scene = sn.Scene(dt=dt, substeps=5)
     scene.add_object(sn.Plane(), name="ground")
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.02), mass=5.0), name="plate", pos=(0, 0, 0.0099), free=True)
@@ -132,12 +132,12 @@ def stack(*options, n_envs=1, dt=0.05):
 
 
 def light(name):
-    """A tenth of the density, which makes everything ten times as fast, and no radiation."""
+    """Return a material with a tenth of the density (ten times as fast) and without radiation."""
     return MATERIALS[name].model_copy(update={"emissivity": 0.0, "density": MATERIALS[name].density / 10})
 
 
 @pytest.mark.parametrize("gridded", [True, False])
-def test_two_bodies_conserve_energy_and_meet_at_the_weighted_mean(gridded):
+def test_two_bodies_conserve_energy_and_reach_the_weighted_mean(gridded):
     """A block at 80 °C on a plate at 20 °C, insulated from everything else."""
     common = {
         "materials": {"plate": light("aluminium"), "block": light("copper")},
@@ -150,7 +150,7 @@ def test_two_bodies_conserve_energy_and_meet_at_the_weighted_mean(gridded):
     scene, *sensors = stack(*([plate, block] if gridded else [plate]))
     cold = 270 * 896 * 0.2 * 0.2 * 0.02
     hot = 894 * 385 * 0.1**3
-    meeting = (cold * 20 + hot * 80) / (cold + hot)
+    mean = (cold * 20 + hot * 80) / (cold + hot)
     for count in (10, 4000):
         scene.step(count)
         if gridded:
@@ -158,13 +158,13 @@ def test_two_bodies_conserve_energy_and_meet_at_the_weighted_mean(gridded):
             assert energy.item() == pytest.approx(cold * 20 + hot * 80, rel=1e-6)
         if count == 10:
             near, far = sensors[0].read()[0, 3, 3, 0], sensors[0].read()[0, 0, 0, 0]
-            assert near > meeting > far, "it is warm below the block first"
+            assert near > mean > far, "the plate is warmest below the block"
     for sensor in sensors:
-        assert sensor.read().flatten().tolist() == pytest.approx([meeting] * sensor.read().numel(), abs=0.1)
+        assert sensor.read().flatten().tolist() == pytest.approx([mean] * sensor.read().numel(), abs=0.1)
 
 
 def test_contact_conductance_follows_force_and_hardness():
-    """dT/dt of a block that rests on cold ground: k_s / l times (weight / hardness) times the difference."""
+    """A block on cold ground has the conductance k_s / l * (weight / hardness)."""
     soft = Material(conductivity=0.4, density=1000, heat_capacity=1000, emissivity=0.0, hardness=2e6)
     hard = Material(conductivity=1.2, density=2000, heat_capacity=800, emissivity=0.0, hardness=9e9)
     scene = sn.Scene(dt=0.05, substeps=10)
@@ -188,7 +188,7 @@ def test_contact_conductance_follows_force_and_hardness():
     assert before - heat.read().item() > 1.0
 
 
-def test_bodies_apart_exchange_nothing():
+def test_separate_bodies_exchange_no_heat():
     scene = sn.Scene(dt=0.05, substeps=1, gravity=(0, 0, 0))
     for name, x in (("one", 0.0), ("two", 0.101)):
         scene.add_object(sn.Box(size=(0.1, 0.1, 0.1)), name=name, pos=(x, 0, 0), free=True)
@@ -198,8 +198,8 @@ def test_bodies_apart_exchange_nothing():
     assert heat.read().item() == 20.0
 
 
-def test_element_follows_a_step_with_its_time_constant():
-    """The measured branch alone covers 1 - exp(-t / tau); it starts at the link's temperature, not at 0."""
+def test_sensing_element_lags_with_its_time_constant():
+    """Only the measured branch lags, as 1 - exp(-t / tau); it starts at the link's temperature, not at 0."""
     tau = 0.4
     heavy = Material(conductivity=200, density=1e6, heat_capacity=1e6, emissivity=0.0)
     options = TemperatureGrid(
@@ -207,7 +207,7 @@ def test_element_follows_a_step_with_its_time_constant():
     )
     scene, heat = start(options, n_envs=2, dt=0.02)
     assert heat.read().flatten().tolist() == [50.0, 50.0]
-    jump = 1e6 * 1e6 * 0.1**3 * 30.0 / 0.02  # watts that warm it by 30 °C within one step
+    jump = 1e6 * 1e6 * 0.1**3 * 30.0 / 0.02  # W that warm the link by 30 °C in one step
     heat.set(heat=jump)
     heat.set(sensor_time_constant=0.1, envs=[1])
     scene.step()
@@ -221,7 +221,7 @@ def test_element_follows_a_step_with_its_time_constant():
     assert heat.read().flatten().tolist() == pytest.approx([50.0, 80.0], abs=0.1)
 
 
-def test_reset_restores_the_start_of_those_envs_only():
+def test_reset_restores_initial_temperatures_of_those_envs_only():
     options = TemperatureGrid(link="plate", grid_size=(2, 2, 1), temperatures={"block": 90.0}, touching=("block",))
     scene, heat = stack(options, n_envs=3)
     scene.step(100)
@@ -229,14 +229,14 @@ def test_reset_restores_the_start_of_those_envs_only():
     assert before.max() > 20.005
     heat.set(ambient=35.0, envs=[1])
     scene.reset(envs=[1])
-    assert heat.read()[1].unique().tolist() == [35.0], "in balance with the surroundings of its env"
+    assert heat.read()[1].unique().tolist() == [35.0], "the link is at the ambient temperature of its env"
     assert torch.equal(heat.read()[[0, 2]], before[[0, 2]])
     scene.step(100)
-    assert heat.read()[1].max() > 35.003, "the block is hot again, too"
+    assert heat.read()[1].max() > 35.003, "the block is hot again"
 
 
-def test_stiff_grids_stay_stable():
-    """Cells of a hundredth of a millimetre of copper at a step of 0.1 s."""
+def test_stiff_grids_are_stable():
+    """Copper cells of 0.1 mm thickness, at a step of 0.1 s."""
     options = TemperatureGrid(link="base", grid_size=(3, 3, 2), heat=(1.0,) + (0.0,) * 17, materials={"base": "copper"})
     scene, heat = start(options, size=(0.003, 0.003, 0.0002))
     scene.step(5)
@@ -245,30 +245,30 @@ def test_stiff_grids_stay_stable():
     assert 20 < heat.read().min() < heat.read().max() < 1000
 
 
-def test_names_and_values_are_checked():
+def test_wrong_names_and_values_are_rejected():
     with pytest.raises(sn.OptionError, match="did you mean 'steel'"):
         TemperatureGrid(link="base", materials={"base": "steal"})
-    with pytest.raises(sn.OptionError, match="one number or 4"):
+    with pytest.raises(sn.OptionError, match=r"one number, or 4 numbers"):
         TemperatureGrid(link="base", grid_size=(2, 2, 1), heat=(1.0, 2.0))
-    with pytest.raises(sn.OptionError, match="at least 1"):
+    with pytest.raises(sn.OptionError, match="grid_size must be >= 1"):
         TemperatureGrid(link="base", grid_size=(2, 0, 1))
-    with pytest.raises(sn.OptionError, match=r"above -273\.15"):
+    with pytest.raises(sn.OptionError, match=r"must be > -273\.15"):
         TemperatureGrid(link="base", temperatures={"base": -300.0})
     with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'base'"):
         start(TemperatureGrid(link="base", temperatures={"bas": 30.0}))
-    with pytest.raises(sn.OptionError, match="one grid a link"):
+    with pytest.raises(sn.OptionError, match="one grid per link"):
         start(TemperatureGrid(link="base"), TemperatureGrid(link="base", uuid="second"))
     with pytest.raises(sn.OptionError, match="no bounding box"):
         stack(TemperatureGrid(link="ground"))
-    with pytest.raises(sn.OptionError, match="says otherwise"):
+    with pytest.raises(sn.OptionError, match="has another value"):
         stack(
             TemperatureGrid(link="plate", materials={"block": "wood"}),
             TemperatureGrid(link="block", materials={"block": "steel"}),
         )
 
 
-def test_grid_lies_in_the_bounding_box_of_turned_geoms():
-    """Two geoms of one link: the box around both, and contacts land in the right cells."""
+def test_grid_spans_the_bounding_box_of_rotated_geoms():
+    """The grid of a link with two geoms spans both, and contacts heat the right cells."""
     scene = sn.Scene(dt=0.05, substeps=5)
     rail = """<mujoco><worldbody><body name="rail" pos="0 0 0.05">
     <geom type="box" size="0.05 0.05 0.05" pos="-0.35 0 0"/>

@@ -1,1 +1,6 @@
-"""Sensors that cast rays: raycaster, lidar, depth camera, and the patterns they cast."""
+"""Ray-casting sensors: raycaster, lidar and depth camera, on patterns of rays.
+
+By the pattern that :mod:`sensorium.sensors.robot` describes, ``ray_backend.py`` is the protocol between the sensors and
+the engines, ``cpu_rays.py`` and ``gpu_rays.py`` implement it, and ``kernels.py`` and ``warp_kernels.py`` are their
+kernels. ``ray_rig.py`` describes the rays of one sensor, ``ray_layout.py`` those of a group as both engines need them.
+"""

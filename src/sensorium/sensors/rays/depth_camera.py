@@ -1,4 +1,4 @@
-"""Depth camera: an image of distances along the optical axis, cast ray by ray."""
+"""Depth camera: an image of depth along the optical axis, with one ray per pixel."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.sensors.base import Format
-from sensorium.sensors.rays.casting import RayRig
 from sensorium.sensors.rays.patterns import PinholePattern
+from sensorium.sensors.rays.ray_rig import RayRig
 from sensorium.sensors.rays.ray_sensor import RayOptions, RaySensor
 
 
 class DepthCamera(RayOptions):
     """Options of a depth camera: an ideal pinhole that looks along the sensor's x axis, with y to its left and z up.
 
-    Ranges and imperfections are those of the depth along the optical axis. One ray a pixel, through its centre.
+    Range limits and imperfections apply to the depth along the optical axis. One ray is cast through the centre of each
+    pixel.
 
     Example:
         >>> camera = scene.add_sensor(sn.DepthCamera(link="head", width=64, height=48, fov=87, max_range=5.0))
@@ -22,15 +23,15 @@ class DepthCamera(RayOptions):
     """
 
     width: int = Field(default=64, ge=1)
-    """Columns."""
+    """Number of pixel columns."""
     height: int = Field(default=48, ge=1)
-    """Rows."""
+    """Number of pixel rows."""
     fov: float | None = Field(default=None, gt=0, lt=180)
     """Horizontal field of view, degrees; pixels are square. Default: 90."""
     intrinsics: tuple[float, float, float, float] | None = None
-    """Instead: (fx, fy, cx, cy) in pixels, as a calibration gives them; (0, 0) is the image's upper left corner."""
+    """Alternative to ``fov``: (fx, fy, cx, cy) of a calibration, in pixels; (0, 0) is the image's upper left corner."""
     max_range: float = Field(default=10.0, gt=0)
-    """Largest depth, m."""
+    """Maximum depth, m."""
 
     @model_validator(mode="after")
     def _check_lens(self) -> DepthCamera:
@@ -38,12 +39,15 @@ class DepthCamera(RayOptions):
         return self
 
     def pattern(self) -> PinholePattern:
-        """The rays through its pixels."""
+        """Return the rays through the pixels."""
         return PinholePattern(width=self.width, height=self.height, fov=self.fov, intrinsics=self.intrinsics)
 
 
 class DepthCameraSensor(RaySensor[torch.Tensor], options=DepthCamera):
-    """See :class:`DepthCamera`. Reads (B, height, width) m, rows from the top, columns from the left."""
+    """Depth camera. See :class:`DepthCamera`.
+
+    Reads (B, height, width) m, rows from the top, columns from the left.
+    """
 
     kind = "depth_camera"
 

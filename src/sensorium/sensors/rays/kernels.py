@@ -1,9 +1,10 @@
-"""The Numba kernels of ray-casting sensors: aiming rays, collecting hits, range-dependent noise, points.
+"""Numba kernels of ray-casting sensors: aim rays, collect hits, add range-dependent noise, compute points.
 
-A group's sensors are rows of an integer ``table`` whose columns are named below. A *beam* is one element of a reading;
-it is cast as ``SPREAD`` rays (one, or with divergence a bundle). A *slot* is one position of a scanning head, the index
-along the pattern's last axis; a sensor that does not scan has a single one. Rows of the ray arrays are the envs of
-``ids``; ``due[row, sensor]`` lists the slots that are cast now, padded with -1.
+The sensors of a group are rows of an integer ``table``, whose columns are named below. A *beam* is one element of a
+reading; it is cast as ``SPREAD`` rays (one, or a bundle if it diverges). A *slot* is one position of a scanning head,
+the index along the pattern's last axis; a sensor that does not scan has one slot. Rows of the ray arrays are the envs
+of ``ids``; ``due[row, sensor]`` lists the slots that are cast now, padded with -1. The Warp counterparts are in
+``warp_kernels.py``.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -15,14 +16,14 @@ from sensorium.pipeline.kernels import normals, threefry
 
 BODY, ALIGNMENT, BEAMS, FIRST_BEAM, SPREAD, FIRST_RAY, SLOTS, SCANS, FIRST_SLOT = range(9)
 DISTANCES, NORMALS, BODY_IDS, INTENSITY, POSES, IN_WORLD = range(9, 15)
-"""First intermediate column of each kind, -1 without; and whether points and normals are in the world frame."""
+"""First intermediate column of each kind (-1 for none), and whether points and normals are in the world frame."""
 N_TABLE = 15
 BASE, YAW, WORLD = range(3)
 POSE = 12
-"""Numbers of a pose: position and rotation matrix, row by row."""
+"""Numbers of a pose: position, then rotation matrix row by row."""
 
 NUDGE = 1e-7
-"""Metres behind an excluded surface from which a ray goes on: past rounding, and thinner than anything."""
+"""Distance behind an excluded surface at which a ray continues, m: more than rounding, less than any thickness."""
 
 BLOCK = 16
 """Envs that are written together: one cache line."""
@@ -34,7 +35,7 @@ _EPS = 1e-6
 
 @kernel
 def find_due(ids, time, dt, per_step, table, due, fired):
-    """Which slots pass in the step that ends now: those in (t - dt, t], slot k of a revolution at (k / slots) of it."""
+    """Find the slots that pass in the step (t - dt, t] that ends now; slot k passes at k / slots of a revolution."""
     fired[:] = 0
     for r in range(ids.shape[0]):
         steps = np.rint(time[ids[r]] / dt)
@@ -51,14 +52,14 @@ def find_due(ids, time, dt, per_step, table, due, fired):
 
 @kernel
 def _beam(i, slot_beams, slots, due, r, s):
-    """The beam of the i-th bundle that is cast, -1 for padding."""
+    """Return the beam of the i-th bundle that is cast, -1 for padding."""
     slot = due[r, s, i // slot_beams]
     return -1 if slot < 0 else (i % slot_beams) * slots + slot
 
 
 @helper
 def _count(table, s, whole, due):
-    """Bundles of sensor s in one env."""
+    """Return the number of bundles of sensor s in one env."""
     if whole or table[s, SCANS] == 0:
         return table[s, BEAMS]
     slots = table[s, SLOTS]
@@ -67,7 +68,7 @@ def _count(table, s, whole, due):
 
 @helper
 def _set_frame(frame, alignment, position, matrix):
-    """The frame in which a sensor is mounted: at the link's origin, turned as ``alignment`` says."""
+    """Compute the frame in which a sensor is mounted: at the link's origin, rotated by ``alignment``."""
     frame[:3] = position
     frame[3:] = 0.0
     if alignment == BASE:
@@ -84,7 +85,7 @@ def _set_frame(frame, alignment, position, matrix):
 
 @kernel
 def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, frames, points, directions):
-    """World origins and directions of the rays that are cast now, and each sensor's frame."""
+    """Compute origins and directions in the world of the rays that are cast now, and each sensor's frame."""
     for r in range(ids.shape[0]):
         for s in range(table.shape[0]):
             frame = frames[r, s]
@@ -111,8 +112,8 @@ def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, fra
 
 @kernel
 def find_blocked(geoms, geom_body, excluded, sensor_of, index, counts):
-    """Per env, the rays whose hit is on a body that their sensor sees through; returns the largest count."""
-    most = 0
+    """Find in each env the rays that hit a body excluded for their sensor, and return the largest count."""
+    max_count = 0
     for r in range(geoms.shape[0]):
         count = 0
         for j in range(geoms.shape[1]):
@@ -121,13 +122,13 @@ def find_blocked(geoms, geom_body, excluded, sensor_of, index, counts):
                 index[r, count] = j
                 count += 1
         counts[r] = count
-        most = max(most, count)
-    return most
+        max_count = max(max_count, count)
+    return max_count
 
 
 @kernel
 def aim_again(index, counts, points, directions, distances, geoms, geom_body, again, vectors, passing):
-    """Rays from just behind the hits that count for nothing, through the bodies that were hit."""
+    """Aim rays from just behind the hits on excluded bodies, ignoring the bodies that were hit."""
     for r in range(again.shape[0]):
         for k in range(again.shape[1]):
             j, past, passing[r, k] = 0, 0.0, -1
@@ -141,7 +142,7 @@ def aim_again(index, counts, points, directions, distances, geoms, geom_body, ag
 
 @kernel
 def merge(index, counts, distances, geoms, surface, new_distances, new_geoms, new_surface):
-    """Put the hits of :func:`aim_again` in place of those before."""
+    """Replace the hits on excluded bodies by those of the rays of :func:`aim_again`."""
     for r in range(index.shape[0]):
         for k in range(counts[r]):
             j = index[r, k]
@@ -154,9 +155,9 @@ def merge(index, counts, distances, geoms, surface, new_distances, new_geoms, ne
 
 @kernel
 def collect(ids, whole, table, due, first, frames, limits, scale, distances, chosen, out):
-    """From the hits of all rays to the raw distances (columns, B): the nearest of each bundle, inf without a return.
+    """Compute the raw distances (columns, B): the nearest hit of each bundle, inf without a return.
 
-    ``chosen`` has for the first ray of each bundle which ray that is, -1 without a return.
+    At the first ray of each bundle, ``chosen`` receives the ray with the nearest hit, or -1 without a return.
     """
     for r0 in range(0, ids.shape[0], BLOCK):
         r1 = min(r0 + BLOCK, ids.shape[0])
@@ -192,7 +193,7 @@ def collect(ids, whole, table, due, first, frames, limits, scale, distances, cho
 def describe(
     ids, whole, table, due, first, frames, mounts, chosen, geoms, surface, directions, geom_body, reflectivity, out
 ):
-    """Normals, bodies and intensities of the returns that :func:`collect` chose."""
+    """Compute normals, bodies and intensities of the returns that :func:`collect` chose."""
     for r0 in range(0, ids.shape[0], BLOCK):
         r1 = min(r0 + BLOCK, ids.shape[0])
         for s in range(table.shape[0]):
@@ -215,13 +216,13 @@ def describe(
                     if bodies >= 0:
                         out[bodies + beam, ids[r]] = geom_body[geom] if geom >= 0 else -1
                     if intensity >= 0:
-                        shine = 0.0
+                        brightness = 0.0
                         if geom >= 0:
                             cosine = x * directions[r, j, 0] + y * directions[r, j, 1] + z * directions[r, j, 2]
-                            shine = reflectivity[geom] * abs(cosine)
-                        out[intensity + beam, ids[r]] = shine
+                            brightness = reflectivity[geom] * abs(cosine)
+                        out[intensity + beam, ids[r]] = brightness
                     if normals_at >= 0:
-                        if table[s, IN_WORLD] == 0:  # back through the frame and the mounting
+                        if table[s, IN_WORLD] == 0:  # from the world through the mounting frame to the sensor's
                             a = frames[r, s, 3] * x + frames[r, s, 6] * y + frames[r, s, 9] * z
                             b = frames[r, s, 4] * x + frames[r, s, 7] * y + frames[r, s, 10] * z
                             c = frames[r, s, 5] * x + frames[r, s, 8] * y + frames[r, s, 11] * z
@@ -236,9 +237,9 @@ def describe(
 
 @kernel
 def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, step):
-    """Noise that grows with range, and lost returns, on the distances in ``data`` (columns, B).
+    """Add noise that grows with range, and lose returns, in the distances of ``data`` (columns, B).
 
-    The normal is the very one that the generic noise draws for this column, so that the two standard deviations add.
+    The normal is the same one that the generic noise draws for this column, so that the two standard deviations add.
     """
     for s in range(table.shape[0]):
         grows, loses = noise_per_metre[s].any(), dropout[s].any()
@@ -260,7 +261,7 @@ def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, step):
 
 @kernel
 def hold(table, fired, data, held):
-    """What was not scanned in this step reads as it did, noise and all."""
+    """Restore the last distances of the beams that were not scanned in this step, including their noise."""
     for s in range(table.shape[0]):
         if table[s, SCANS]:
             slots = table[s, SLOTS]
@@ -275,7 +276,7 @@ def hold(table, fired, data, held):
 
 @kernel
 def limit(data, first, count, limits, no_hit, out, to):
-    """Distances as they are read: within the range, ``no_hit`` without a return."""
+    """Clamp distances to the range limits, and write ``no_hit`` without a return."""
     low, high = _F(limits[0]), _F(limits[1])
     for i in range(count):
         for b in range(data.shape[1]):
@@ -285,7 +286,7 @@ def limit(data, first, count, limits, no_hit, out, to):
 
 @kernel
 def sensor_points(data, first, limits, no_return, starts, vectors, out, to):
-    """Points in the sensor's frame, from the distances."""
+    """Compute points in the sensor's frame from the distances."""
     low, high = _F(limits[0]), _F(limits[1])
     for i in range(starts.shape[0]):
         for x in range(3):
@@ -298,7 +299,7 @@ def sensor_points(data, first, limits, no_return, starts, vectors, out, to):
 
 @kernel
 def world_points(data, first, poses, slots, limits, no_return, starts, vectors, out, to):
-    """Points in the world's frame, from the distances and the poses at capture."""
+    """Compute points in the world frame from the distances and the poses at capture."""
     low, high = _F(limits[0]), _F(limits[1])
     for i in range(starts.shape[0]):
         pose = poses + i % slots * POSE
@@ -319,7 +320,7 @@ def world_points(data, first, poses, slots, limits, no_return, starts, vectors, 
 
 @kernel
 def pass_on(data, first, source, count, width, missing, out, to):
-    """Further fields of a beam, ``width`` columns each; ``missing`` where the beam has no return."""
+    """Copy a further field of each beam, ``width`` columns; ``missing`` if the beam has no return."""
     for i in range(count):
         for x in range(width):
             for b in range(data.shape[1]):

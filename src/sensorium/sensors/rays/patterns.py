@@ -1,15 +1,15 @@
-"""Ray patterns: where the rays of a ray-casting sensor start and where they point.
+"""Ray patterns: origins and directions of the rays of a ray-casting sensor.
 
-A pattern is a frozen set of options that gives origins and unit directions in the sensor's frame (x forward, y left,
-z up) and the shape in which readings come. Angles are degrees: azimuth counts from x towards y (counter-clockwise seen
-from above), elevation from the x-y plane upwards.
+A pattern is a frozen set of options that defines origins and unit directions in the sensor's frame (x forward, y left,
+z up), and the shape of the readings. Angles are in degrees: azimuth from x towards y (counter-clockwise seen from
+above), elevation from the x-y plane upwards.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
@@ -22,33 +22,38 @@ _ROUNDING = 1e-9
 
 
 class Pattern(Options):
-    """What all patterns share; derive from it for one of your own, or use :class:`ArrayPattern`."""
+    """Base of all patterns. Derive from it for a pattern of your own, or use :class:`ArrayPattern`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the readings, without B. In scanning mode the last axis is the one that turns."""
+        """Shape of the readings, without B. A scanning head scans along the last axis."""
         raise TypeError(f"{type(self).__name__} must define shape")
 
     def rays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Origins in m and unit directions in the sensor's frame, (n, 3) each, in the order of the flattened shape."""
+        """Return origins (m) and unit directions in the sensor's frame, (n, 3) each, in the order of the flattened
+        shape."""
         raise TypeError(f"{type(self).__name__} must define rays")
 
 
-def load_pattern(value: Any) -> Any:
-    """A pattern from what :func:`dump_pattern` made of it; anything else as it is."""
+def load_pattern(value: object) -> object:
+    """Return the pattern that :func:`dump_pattern` has dumped, and any other value unchanged.
+
+    Raises:
+        ValueError: the dump names no known kind of pattern.
+    """
     if not isinstance(value, Mapping):
         return value
     known = {cls.__name__: cls for cls in _subclasses(Pattern)}
     kind = value.get("kind")
     if kind not in known:
         raise ValueError(
-            f"pattern needs a kind{did_you_mean(str(kind), known)}: one of {', '.join(known)}; got {kind!r}"
+            f"pattern.kind must be one of {', '.join(known)}, got {kind!r}{did_you_mean(str(kind), known)}"
         )
     return known[kind](**{name: given for name, given in value.items() if name != "kind"})
 
 
-def dump_pattern(pattern: Pattern) -> dict[str, Any]:
-    """A pattern as plain values: its options, and the name of its class as ``kind``."""
+def dump_pattern(pattern: Pattern) -> dict[str, object]:
+    """Return a pattern as plain values: its options, and the name of its class as ``kind``."""
     return {"kind": type(pattern).__name__, **pattern.model_dump()}
 
 
@@ -57,31 +62,32 @@ def _subclasses(cls: type[Pattern]) -> list[type[Pattern]]:
 
 
 AnyPattern = Annotated[Pattern, BeforeValidator(load_pattern), PlainSerializer(dump_pattern)]
-"""A pattern in options; saved with its kind, and loaded by it."""
+"""A pattern as an option. It is saved with its kind, and loaded by it."""
 
 
 class GridPattern(Pattern):
-    """Parallel rays over a rectangle: a height scan.
+    """Parallel rays over a rectangle, as of a height scan.
 
-    Element [i, j] starts at x = (i - (rows - 1) / 2) * resolution, y = (j - (columns - 1) / 2) * resolution, z = 0:
-    rows go forward, columns to the left, and the grid is centred. A size of (1.6, 1.0) at 0.1 gives (17, 11) rays.
+    Element [i, j] starts at x = (i - (rows - 1) / 2) * resolution, y = (j - (columns - 1) / 2) * resolution, z = 0.
+    Rows run forward, columns to the left, and the grid is centred. A size of (1.6, 1.0) at a resolution of 0.1 gives
+    (17, 11) rays.
 
     Example:
         >>> sn.Raycaster(link="base", alignment="yaw", pattern=sn.GridPattern(size=(1.6, 1.0), resolution=0.1))
     """
 
     size: tuple[float, float]
-    """Extent along x and y, m; rays lie on its edges too."""
+    """Extent along x and y, m, with rays on the edges."""
     resolution: float = Field(gt=0)
     """Distance between neighbouring rays, m."""
     direction: tuple[float, float, float] = (0.0, 0.0, -1.0)
-    """Where all rays point; normalised. Default: down."""
+    """Direction of all rays; it is normalised. Default: down."""
 
     @field_validator("size")
     @classmethod
     def _size(cls, value: tuple[float, float]) -> tuple[float, float]:
         if min(value) < 0:
-            raise ValueError("extents must not be negative")
+            raise ValueError("must be >= 0")
         return value
 
     @field_validator("direction")
@@ -103,16 +109,16 @@ class GridPattern(Pattern):
 
 
 class SphericalPattern(Pattern):
-    """Rays from one point over azimuth and elevation: a lidar. Rows are elevations, columns azimuths.
+    """Rays from one point over azimuth and elevation, as of a lidar. Rows are elevations, columns azimuths.
 
-    Angles ascend: row 0 is the lowest, column 0 the rightmost, and both are centred on x. A field of view below 360
-    degrees has a ray on each of its two edges; one of 360 begins at -180 and leaves its end out, so that no column
-    comes twice.
+    Angles increase: row 0 is the lowest, column 0 the rightmost, and both are centred on x. A field of view below 360
+    degrees has a ray on both of its edges. A full circle starts at -180 degrees and omits +180, so that no column is
+    duplicated.
 
     Example:
         >>> sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))      # (16, 360) rays, 1 degree and 2 degrees apart
         >>> sn.SphericalPattern(fov=(360, 30), resolution=(0.2, 2.0))   # (16, 1800)
-        >>> sn.SphericalPattern(elevations=(-25, -8, -4, -2, 0, 5))     # (6, 360), the rows of a device's own
+        >>> sn.SphericalPattern(elevations=(-25, -8, -4, -2, 0, 5))     # (6, 360), with the elevations of a device
     """
 
     fov: tuple[float, float] = (360.0, 30.0)
@@ -120,12 +126,12 @@ class SphericalPattern(Pattern):
     n_points: tuple[int, int] | None = None
     """Number of azimuths and of elevations. Default: (360, 16), unless ``resolution`` is given."""
     resolution: tuple[float, float] | None = None
-    """Instead: degrees between neighbouring azimuths and elevations. A full circle is divided into the nearest whole
-    number of them."""
+    """Alternative to ``n_points``: angle between neighbouring azimuths and elevations, degrees. A full circle is
+    divided into the nearest integer number of steps."""
     azimuths: Angles | None = None
-    """Instead: the azimuths themselves, degrees, in the order of the columns."""
+    """Explicit azimuths, degrees, in the order of the columns."""
     elevations: Angles | None = None
-    """Instead: the elevations themselves, degrees, in the order of the rows."""
+    """Explicit elevations, degrees, in the order of the rows."""
 
     @model_validator(mode="after")
     def _check(self) -> SphericalPattern:
@@ -134,9 +140,9 @@ class SphericalPattern(Pattern):
         if self.n_points is not None and self.resolution is not None:
             raise ValueError("give n_points or resolution, not both")
         if self.n_points is not None and min(self.n_points) < 1:
-            raise ValueError(f"n_points must be at least 1 each, got {self.n_points}")
+            raise ValueError(f"n_points must be >= 1 each, got {self.n_points}")
         if self.resolution is not None and min(self.resolution) <= 0:
-            raise ValueError(f"resolution must be greater than 0, got {self.resolution}")
+            raise ValueError(f"resolution must be > 0, got {self.resolution}")
         for name in ("azimuths", "elevations"):
             if getattr(self, name) == ():
                 raise ValueError(f"{name} must hold at least one angle")
@@ -145,7 +151,7 @@ class SphericalPattern(Pattern):
         if self.azimuths is not None and self.elevations is not None:
             for name in ("n_points", "resolution"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name} has no effect when azimuths and elevations are given; leave it out")
+                    raise ValueError(f"{name} has no effect together with azimuths and elevations; omit it")
         return self
 
     @property
@@ -172,7 +178,7 @@ class SphericalPattern(Pattern):
 
 
 class RingPattern(Pattern):
-    """Rays from one point in one plane: a 2D laser scanner. Azimuths ascend as in :class:`SphericalPattern`.
+    """Rays from one point in one plane, as of a 2D laser scanner. Azimuths increase as in :class:`SphericalPattern`.
 
     Example:
         >>> sn.RingPattern(n_points=1081, fov=270)     # (1081,) rays, a quarter of a degree apart
@@ -183,7 +189,7 @@ class RingPattern(Pattern):
     fov: float = Field(default=360.0, ge=0, le=360)
     """Field of view, degrees."""
     elevation: float = Field(default=0.0, ge=-90, le=90)
-    """Elevation of all rays, degrees: other than 0, they lie on a cone."""
+    """Elevation of all rays, degrees. If it is not 0, they lie on a cone."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -197,22 +203,22 @@ class RingPattern(Pattern):
 class PinholePattern(Pattern):
     """Rays through the pixel centres of an ideal camera that looks along x. Rows from the top, columns from the left.
 
-    The ray of a pixel at column u, row v (counted from 0) points along (1, (cx - u - 1/2) / fx, (cy - v - 1/2) / fy);
-    depth along the optical axis is distance times the direction's first component.
+    The ray of the pixel in column u and row v (counted from 0) points along (1, (cx - u - 1/2) / fx, (cy - v - 1/2) /
+    fy). Depth along the optical axis is the distance times the first component of the unit direction.
 
     Example:
         >>> sn.PinholePattern(width=64, height=48, fov=87)
     """
 
     width: int = Field(ge=1)
-    """Columns."""
+    """Number of pixel columns."""
     height: int = Field(ge=1)
-    """Rows."""
+    """Number of pixel rows."""
     fov: float | None = Field(default=None, gt=0, lt=180)
-    """Horizontal field of view from the left edge of the image to the right one, degrees; pixels are square.
-    Default: 90."""
+    """Horizontal field of view from the left to the right edge of the image, degrees; pixels are square. Default:
+    90."""
     intrinsics: tuple[float, float, float, float] | None = None
-    """Instead: (fx, fy, cx, cy) in pixels, as a calibration gives them; (0, 0) is the image's upper left corner."""
+    """Alternative to ``fov``: (fx, fy, cx, cy) of a calibration, in pixels; (0, 0) is the image's upper left corner."""
 
     @model_validator(mode="after")
     def _check(self) -> PinholePattern:
@@ -220,7 +226,7 @@ class PinholePattern(Pattern):
             if self.fov is not None:
                 raise ValueError("give fov or intrinsics, not both")
             if min(self.intrinsics[:2]) <= 0:
-                raise ValueError(f"fx and fy must be greater than 0, got {self.intrinsics[:2]}")
+                raise ValueError(f"fx and fy must be > 0, got {self.intrinsics[:2]}")
         return self
 
     @property
@@ -239,31 +245,29 @@ class PinholePattern(Pattern):
         return np.zeros_like(vectors), vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def _nested(values: Any) -> Any:
-    """An array as nested tuples: options can be compared, and nobody can change them afterwards."""
-    if isinstance(values, int | float):
-        return values
+def _nested(values: object) -> object:
+    """Return an array as nested tuples, so that options can be compared and are immutable."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     return tuple(_nested(value) for value in values) if isinstance(values, list | tuple) else values
 
 
-Vectors = Annotated[tuple[Any, ...], BeforeValidator(_nested)]
-"""An array (..., 3), or nested sequences."""
+Vectors = Annotated[tuple[object, ...], BeforeValidator(_nested)]
+"""An array (..., 3), or nested sequences of numbers."""
 
 
 class ArrayPattern(Pattern):
-    """Your own rays.
+    """Rays from arrays.
 
     Example:
-        >>> sn.ArrayPattern(directions=np.eye(3))                                       # (3,) rays along x, y and z
-        >>> sn.ArrayPattern(origins=corners, directions=(0, 0, -1))                     # down from each of your points
+        >>> sn.ArrayPattern(directions=np.eye(3))                      # (3,) rays along x, y and z
+        >>> sn.ArrayPattern(origins=corners, directions=(0, 0, -1))    # down from each point
     """
 
     directions: Vectors
-    """Directions in the sensor's frame, (..., 3); normalised."""
+    """Directions in the sensor's frame, (..., 3). They are normalised."""
     origins: Vectors = (0.0, 0.0, 0.0)
-    """Where the rays start in the sensor's frame, m, (..., 3); both are broadcast to one shape."""
+    """Origins in the sensor's frame, (..., 3) m. Origins and directions are broadcast to one shape."""
 
     @model_validator(mode="after")
     def _check(self) -> ArrayPattern:
@@ -289,7 +293,8 @@ class ArrayPattern(Pattern):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return np.broadcast_shapes(np.shape(self.origins), np.shape(self.directions))[:-1] or (1,)
+        shapes = (np.asarray(vectors, float).shape for vectors in (self.origins, self.directions))
+        return np.broadcast_shapes(*shapes)[:-1] or (1,)
 
     def rays(self) -> tuple[np.ndarray, np.ndarray]:
         origins, vectors = np.broadcast_arrays(np.array(self.origins, float), np.array(self.directions, float))
@@ -298,7 +303,7 @@ class ArrayPattern(Pattern):
 
 
 def _spread(fov: float, count: int | None, step: float = 1.0) -> np.ndarray:
-    """Ascending angles over a field of view centred on 0: ``count`` of them, or ``step`` apart."""
+    """Return increasing angles over a field of view centred on 0: ``count`` of them, or ``step`` apart; degrees."""
     if fov == 360.0:
         count = count or max(1, round(360.0 / step))
         return -180.0 + np.arange(count) * (360.0 / count)
@@ -309,6 +314,7 @@ def _spread(fov: float, count: int | None, step: float = 1.0) -> np.ndarray:
 
 
 def _directions(azimuths: np.ndarray, elevations: np.ndarray) -> np.ndarray:
+    """Return unit vectors of broadcast angles in degrees, (..., 3)."""
     azimuth, elevation = np.broadcast_arrays(np.radians(azimuths), np.radians(elevations))
     level = np.cos(elevation)
     return np.stack([level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)], axis=-1)

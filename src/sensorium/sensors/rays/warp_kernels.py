@@ -1,8 +1,8 @@
-"""The Warp kernels of ray-casting sensors: what ``kernels.py`` does on the CPU, in a CUDA graph.
+"""Warp kernels of ray-casting sensors: the GPU counterparts of ``kernels.py``, launched in a CUDA graph.
 
-Names are those of ``kernels.py``: a group's sensors are rows of ``table``, a beam is cast as a bundle of rays, and
-``due[env, sensor]`` lists the slots that are cast now, padded with -1. ``envs`` is a mask (B,): in a reset, the others
-are left alone. Poses are float32 on a GPU; what is drawn and what is read has the bits of the CPU.
+Names are those of ``kernels.py``: the sensors of a group are rows of ``table``, a beam is cast as a bundle of rays, and
+``due[env, sensor]`` lists the slots that are cast now, padded with -1. ``envs`` is a mask (B,): in a reset, other envs
+are not changed. Poses are float32 on a GPU. Random numbers, and readings from the same raw signal, have the CPU's bits.
 """
 
 # the annotations of Warp kernels are values, not types
@@ -42,7 +42,7 @@ _EPS = wp.constant(wp.float64(kernels._EPS))
 _BIN24 = wp.constant(wp.float64(2.0**-24))
 
 TO_DISTANCES, TO_POINTS, TO_NORMALS, TO_BODY_IDS, TO_INTENSITY = range(5)
-"""Columns of the table that says where the fields of a sensor are read, -1 for those that are not."""
+"""Columns of the table of each sensor's first return columns; -1 for fields that are not read."""
 _TO_DISTANCES, _TO_POINTS, _TO_NORMALS, _TO_BODY_IDS, _TO_INTENSITY = map(wp.constant, range(5))
 
 _ints, _floats, _vectors = wp.array(dtype=wp.int32), wp.array(dtype=wp.float32), wp.array(dtype=wp.vec3)
@@ -52,12 +52,12 @@ _mask = wp.array(dtype=wp.bool)
 
 @wp.struct
 class Rays:
-    """What is the same in every step: the sensors, and their rays in the frames in which they are mounted."""
+    """Constants: the sensors, and their rays in their mounting frames."""
 
     table: _table
     starts: _vectors
     vectors: _vectors
-    scale: _floats  # (beams,) what distances are multiplied by
+    scale: _floats  # (beams,) factor from distance to reading
     limits: _columns  # (sensors, 2)
     mounts: wp.array(dtype=wp.mat33)
     geom_body: _ints
@@ -66,7 +66,7 @@ class Rays:
 
 @wp.struct
 class CastPlan:
-    """Which rays are cast: whole revolutions, or what is due in a step."""
+    """The rays that are cast: of whole revolutions, or those due in one step."""
 
     whole: wp.bool
     sensor_of: _ints  # of each ray
@@ -94,7 +94,7 @@ def _matrix(frames: wp.array3d(dtype=wp.float32), b: wp.int32, s: wp.int32) -> w
 def _beam(
     rays: Rays, plan: CastPlan, due: wp.array3d(dtype=wp.int32), b: wp.int32, s: wp.int32, n: wp.int32
 ) -> wp.int32:
-    """The beam of the n-th bundle of a sensor, -1 for padding."""
+    """Return the beam of the n-th bundle of a sensor, -1 for padding."""
     beam = n
     if rays.table[s, _SCANS] != 0 and not plan.whole:
         slots = rays.table[s, _SLOTS]
@@ -118,7 +118,7 @@ def place(
     frames: wp.array3d(dtype=wp.float32),
     out: _columns,
 ):
-    """Per env and sensor: which slots pass in the step that ends now, the frame it is mounted in, and the poses."""
+    """Find the slots that pass in the step that ends now, and compute the mounting frames and poses at capture."""
     b, s = wp.tid()
     if not envs[b]:
         return
@@ -161,7 +161,7 @@ def place(
     for k in range(count):
         slot = k
         if some:
-            turns = wp.int64(slots)  # an env that has not made a step yet asks for slots before the first
+            turns = wp.int64(slots)  # before an env's first step, slots before the first one pass
             slot = wp.int32(((last - wp.int64(k)) % turns + turns) % turns)
             due[b, s, k] = slot
         fired[first_slot + slot, b] = wp.uint8(1)
@@ -180,7 +180,7 @@ def aim(
     points: wp.array2d(dtype=wp.vec3),
     directions: wp.array2d(dtype=wp.vec3),
 ):
-    """World origins and directions of the rays that are cast now."""
+    """Compute origins and directions in the world of the rays that are cast now."""
     b, j = wp.tid()
     if not envs[b]:
         return
@@ -207,7 +207,7 @@ def collect(
     surface: wp.array2d(dtype=wp.vec3),
     out: _columns,
 ):
-    """From the hits of all rays to the raw signal: the nearest of each bundle, inf without a return."""
+    """Compute the raw signal: the nearest hit of each bundle, inf without a return, and its further fields."""
     b, i = wp.tid()
     if not envs[b]:
         return
@@ -234,20 +234,20 @@ def collect(
     intensity = rays.table[s, _INTENSITY]
     normals = rays.table[s, _NORMALS]
     body = wp.int32(-1)
-    shine = wp.float32(0.0)
+    brightness = wp.float32(0.0)
     across = wp.vec3()
     if best >= 0:
         geom = geoms[b, best]
         body = rays.geom_body[geom]
         if surface.shape[0] > 0:
             across = surface[b, best]
-            shine = rays.reflectivity[geom] * wp.abs(wp.dot(across, directions[b, best]))
+            brightness = rays.reflectivity[geom] * wp.abs(wp.dot(across, directions[b, best]))
     if bodies >= 0:
         out[bodies + beam, b] = wp.float32(body)
     if intensity >= 0:
-        out[intensity + beam, b] = shine
+        out[intensity + beam, b] = brightness
     if normals >= 0:
-        if rays.table[s, _IN_WORLD] == 0:  # back through the frame and the mounting
+        if rays.table[s, _IN_WORLD] == 0:  # from the world through the mounting frame to the sensor's
             across = wp.transpose(rays.mounts[s]) * (wp.transpose(_matrix(frames, b, s)) * across)
         for x in range(3):
             out[normals + 3 * beam + x, b] = across[x]
@@ -264,7 +264,7 @@ def roughen(
     counter: _ints,
     data: _columns,
 ):
-    """Noise that grows with range, and lost returns, on the distances in ``data`` (columns, B)."""
+    """Add noise that grows with range, and lose returns, in the distances of ``data`` (columns, B)."""
     beam, b = wp.tid()
     s = beam_sensor[beam]
     column = rays.table[s, _DISTANCES] + beam - rays.table[s, _FIRST_BEAM]
@@ -282,7 +282,7 @@ def roughen(
 
 @wp.kernel
 def hold(rays: Rays, beam_sensor: _ints, fired: wp.array2d(dtype=wp.uint8), data: _columns, held: _columns):
-    """What was not scanned in this step reads as it did, noise and all."""
+    """Restore the last distances of the beams that were not scanned in this step, including their noise."""
     beam, b = wp.tid()
     s = beam_sensor[beam]
     if rays.table[s, _SCANS] != 0:
@@ -305,7 +305,8 @@ def read(
     data: _columns,
     out: _columns,
 ):
-    """From intermediate columns to what is read; ``no_hit`` (sensors, 2): of distances, and of points without one."""
+    """Compute readings from intermediate columns; ``no_hit`` (sensors, 2): distance, and distance of the point, without
+    a return."""
     beam, b = wp.tid()
     s = beam_sensor[beam]
     i = beam - rays.table[s, _FIRST_BEAM]
@@ -332,8 +333,8 @@ def read(
 
     if to[s, _TO_NORMALS] >= 0:
         for x in range(3):
-            seen = data[rays.table[s, _NORMALS] + 3 * i + x, b]
-            out[to[s, _TO_NORMALS] + 3 * i + x, b] = wp.where(hit, seen, wp.float32(0.0))
+            normal_x = data[rays.table[s, _NORMALS] + 3 * i + x, b]
+            out[to[s, _TO_NORMALS] + 3 * i + x, b] = wp.where(hit, normal_x, wp.float32(0.0))
     if to[s, _TO_BODY_IDS] >= 0:
         out[to[s, _TO_BODY_IDS] + i, b] = wp.where(hit, data[rays.table[s, _BODY_IDS] + i, b], wp.float32(-1.0))
     if to[s, _TO_INTENSITY] >= 0:

@@ -1,12 +1,12 @@
-"""The International Standard Atmosphere (ISO 2533) up to the tropopause."""
+"""Constants of the International Standard Atmosphere (ISO 2533) below the tropopause."""
 
 STANDARD_PRESSURE = 101325.0
-"""Pa, at sea level."""
+"""Pressure at sea level, Pa."""
 STANDARD_TEMPERATURE = 288.15
-"""K, at sea level."""
+"""Temperature at sea level, K."""
 LAPSE_RATE = 0.0065
-"""K by which it gets colder per metre."""
+"""Decrease of temperature with height, K/m."""
 TROPOPAUSE = 11000.0
-"""Height in m up to which it does."""
+"""Height up to which the temperature decreases, m."""
 EXPONENT = 9.80665 / (287.05287 * LAPSE_RATE)
-"""g / (R L) with the gas constant of air, of pressure = p0 (1 - L h / T0) ** EXPONENT: 5.25588."""
+"""g / (R L) = 5.25588, with the gas constant R of air; pressure = p0 (1 - L h / T0) ** EXPONENT."""

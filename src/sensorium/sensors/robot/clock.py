@@ -1,4 +1,4 @@
-"""Clock: time stamps that are as wrong as a robot's."""
+"""Clock: time stamps with offset, drift and jitter."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from sensorium.worlds import Names
 
 
 class Clock(SensorOptions):
-    """Options of a clock: stamp = offset + (1 + drift / 10⁶) · t + noise, with t seconds of simulated time since the
-    env's reset.
+    """Options of a clock.
+
+    stamp = offset + (1 + drift / 10⁶) · t + noise, where t is the simulated time since the env's reset in seconds.
 
     Example:
         >>> clock = scene.add_sensor(sn.Clock(offset=0.012, drift=20.0))
@@ -25,9 +26,9 @@ class Clock(SensorOptions):
     """
 
     offset: float = 0.0
-    """What it shows at t = 0, s; kept to seven digits, so leave the seconds since 1970 to whoever needs them."""
+    """Stamp at t = 0, s. Stored in float32 (seven digits): do not use it for seconds since 1970."""
     drift: float = 0.0
-    """How much too fast it runs, parts per million: 20 gains 1.7 s a day."""
+    """Relative rate error, parts per million; positive runs fast. 20 ppm gain 1.7 s per day."""
     noise: Spread = 0.0
     """White jitter of the stamps, s."""
     resolution: Spread = 0.0
@@ -35,7 +36,7 @@ class Clock(SensorOptions):
 
 
 class ClockSensor(SimpleSensor[torch.Tensor], options=Clock):
-    """See :class:`Clock`. Reads (B, 1) s, float64; ground truth is simulated time."""
+    """Clock sensor. See :class:`Clock`. Reads (B, 1) s, float64; ground truth is simulated time."""
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         spec.add_sensor(name=f"{self.uuid}:clock", type=mujoco.mjtSensor.mjSENS_CLOCK)

@@ -1,8 +1,8 @@
-"""Force/torque: the six-axis wrench between a link and its parent."""
+"""Force/torque sensor: the six-axis wrench between a link and its parent."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -10,22 +10,24 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
-from sensorium.pipeline import Imperfections, SignalSource
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import ChannelOptions, Mounted
+from sensorium.sensors.robot.force_torque_backend import CpuForceTorque, ForceTorqueBackend, GpuForceTorque
 from sensorium.worlds import Names, Painter
 
 _SITE = mujoco.mjtObj.mjOBJ_SITE
 
 
 class ForceTorque(ChannelOptions, Mounted, init=False):
-    """Options of a six-axis force/torque sensor: the wrench that a link's parent puts on the link (with all that hangs
-    on it), at the sensor's place and in its frame. At rest it bears the weight: mounted upright it reads +m g along z.
+    """Options of a six-axis force/torque sensor.
 
-    ``tool_mass`` takes a known tool out of it, as robot controllers do. The tool is a part of the model like any other;
-    these options say what the controller believes of it. What else is constant can be tared by ``force_bias`` and
-    ``torque_bias``.
+    It reads the wrench that a link's parent exerts on the link and everything attached to it, at the sensor's position
+    and in the sensor's frame. At rest the wrench carries the weight: mounted upright, the sensor reads +m g along z.
+
+    ``tool_mass`` subtracts a known tool, as robot controllers do. The tool itself is part of the model; these options
+    are what the controller assumes about it. Tare other constant loads with ``force_bias`` and ``torque_bias``.
 
     Example:
         >>> wrist = scene.add_sensor(sn.ForceTorque(link="hand", tool_mass=0.7, tool_com=(0, 0, 0.06), force_noise=0.1))
@@ -33,15 +35,15 @@ class ForceTorque(ChannelOptions, Mounted, init=False):
     """
 
     link: str
-    """The link that is borne, or a site on it, whose pose it then has: leave ``pos``, ``quat`` and ``euler`` out. The
-    link is usually one without joints, between the robot's flange and its tool."""
+    """The link that carries the load, or a site on it. The sensor then has the pose of the site: do not set ``pos``,
+    ``quat`` or ``euler``. The link is usually one without joints, between the robot's flange and its tool."""
     tool_mass: float = Field(default=0.0, ge=0)
-    """Mass in kg whose weight is taken out of the reading."""
+    """Mass of the tool whose weight is subtracted, kg."""
     tool_com: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Centre of that mass in the sensor's frame, m."""
+    """Centre of mass of the tool in the sensor's frame, m."""
     tool_inertia: bool = False
-    """Whether the force that accelerates the tool's mass is taken out too; it is a point at ``tool_com``, without a
-    rotational inertia of its own."""
+    """Whether the force that accelerates the tool is subtracted too. The tool is a point mass at ``tool_com``, without
+    rotational inertia."""
     force: Imperfections = Imperfections()
     """Imperfections of the force, N. ``saturation`` acts on the whole wrench, tool included."""
     torque: Imperfections = Imperfections()
@@ -50,12 +52,12 @@ class ForceTorque(ChannelOptions, Mounted, init=False):
     @model_validator(mode="after")
     def _check_tool(self) -> ForceTorque:
         if self.tool_mass == 0 and (self.tool_inertia or any(self.tool_com)):
-            raise ValueError("tool_com and tool_inertia need a tool_mass greater than 0")
+            raise ValueError("tool_com and tool_inertia need tool_mass > 0")
         return self
 
 
 class ForceTorqueData(NamedTuple):
-    """What a force/torque sensor reads, in its own frame; of the substep that ended now."""
+    """Reading of a force/torque sensor in its own frame, during the substep that ended at the reading."""
 
     force: torch.Tensor
     """Force on the link, (B, 3) N."""
@@ -64,15 +66,18 @@ class ForceTorqueData(NamedTuple):
 
 
 class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
-    """See :class:`ForceTorque`. Intermediate columns: force, torque, and what the tool's mass feels: the proper
-    acceleration of the tool's centre, or of a tool at rest."""
+    """Force/torque sensor. See :class:`ForceTorque`.
+
+    Intermediate columns: force, torque, and "felt": the proper acceleration of the tool's centre with
+    ``tool_inertia``, and the unit vector opposite to gravity without.
+    """
 
     kind = "force_torque"
     Data = ForceTorqueData
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site = self._site(spec, names)
-        self._at = site.name
+        self._mounting_site = site.name
         for part, kind in (("force", mujoco.mjtSensor.mjSENS_FORCE), ("torque", mujoco.mjtSensor.mjSENS_TORQUE)):
             spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=_SITE, objname=site.name)
         felt = spec.add_sensor(name=f"{self.uuid}:felt", objtype=_SITE)
@@ -90,23 +95,23 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
             spec.worldbody.add_site(name=felt.objname, quat=up)
 
     def _site_name(self) -> str:
-        return self._at
+        return self._mounting_site
 
     def _site(self, spec: mujoco.MjSpec, names: Names) -> mujoco.MjsSite:
         options, asked_by = self.options, f"ForceTorque(uuid={self.uuid!r})"
         kind, name = names.link_or_site(options.link, f"{asked_by}.link")
         if kind != _SITE:
             if spec.body(name).parent is None:
-                raise OptionError(f"{asked_by}.link: {name!r} has no parent to bear it; name another link")
+                raise OptionError(f"{asked_by}.link: {name!r} has no parent that could carry it; name another link")
             return spec.site(add_site(spec, names, options, self.uuid))
         if any(options.pos) or options.quat is not None or options.euler is not None:
-            raise OptionError(f"{asked_by}: the site {name!r} has a pose; leave pos, quat and euler out")
+            raise OptionError(f"{asked_by}: the site {name!r} already has a pose; do not set pos, quat or euler")
         site = spec.site(name)
         plain = site.alt.type == mujoco.mjtOrientation.mjORIENTATION_QUAT and np.isnan(site.fromto[0])
         if options.tool_inertia and (not plain or site.frame is not None):
             raise OptionError(
-                f"{asked_by}.tool_inertia needs the pose of {name!r} as pos and quat; "
-                "name its link instead, and give pos and quat"
+                f"{asked_by}.tool_inertia: the site {name!r} must be defined by pos and quat; "
+                "name its link instead, and set pos and quat"
             )
         return site
 
@@ -129,36 +134,12 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
         return {"force": slice(0, 3), "torque": slice(3, 6)}
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        # every element of the result is one of the wrench less at most two of what the tool feels, times the tool's
-        # mass for forces; its centre x force for torques
-        gravity = float(np.linalg.norm(group.world.model.opt.gravity))
-        rows, weights = [], []
-        for sensor, part in zip(group.sensors, group.slices, strict=True):
-            options = sensor.options
-            mass = options.tool_mass * (1.0 if options.tool_inertia else gravity)
-            com = [mass * offset for offset in options.tool_com]
-            for axis in range(3):
-                rows.append([part.start + axis, part.start + 6 + axis, part.start + 6])
-                weights.append([mass, 0.0])
-            for axis in range(3):
-                after, last = (axis + 1) % 3, (axis + 2) % 3
-                rows.append([part.start + 3 + axis, part.start + 6 + last, part.start + 6 + after])
-                weights.append([com[after], -com[last]])
-        group.rows, group.weights = np.array(rows, np.int64), np.array(weights, np.float32)
-        if not group.world.is_gpu:
-            from sensorium.sensors.robot import kernels as robot_kernels
-
-            group.kernel = robot_kernels.subtract_two
-        else:
-            group.rows = torch.from_numpy(group.rows).to(group.device).T
-            group.weights = torch.from_numpy(group.weights).to(group.device).T.unsqueeze(-1)
+    def _build_group(cls, group: SensorGroup[ForceTorqueBackend]) -> ForceTorqueBackend:
+        return GpuForceTorque(group) if group.is_gpu else CpuForceTorque(group)
 
     @classmethod
     @replayable
-    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if not group.world.is_gpu:
-            launch(group.kernel, group.array(data), group.rows, group.weights, group.array(out))
-        else:
-            wrench, one, other = (data[rows] for rows in group.rows)
-            out.copy_(wrench - group.weights[0] * one - group.weights[1] * other)
+    def _post_process(
+        cls, group: SensorGroup[ForceTorqueBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+    ) -> None:
+        group.backend.post_process(data, out)

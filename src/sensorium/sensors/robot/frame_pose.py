@@ -1,4 +1,4 @@
-"""Frame pose: where a link or site is, and how it moves, relative to another or to the world."""
+"""Frame pose: pose and twist of a link or site, relative to another one or to the world."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import ChannelOptions
+from sensorium.sensors.robot.frame_pose_backend import CpuFramePose, FramePoseBackend, GpuFramePose
 from sensorium.worlds import Names, Painter
 
 _PARTS = {
@@ -25,7 +26,7 @@ _PARTS = {
 
 
 class FramePose(ChannelOptions, init=False):
-    """Options of a pose and twist sensor (motion capture, or a localisation filter's output).
+    """Options of a pose and twist sensor, such as motion capture or the output of a localisation filter.
 
     Example:
         >>> hand = scene.add_sensor(sn.FramePose(link="hand", relative_to="base", pos_noise=0.002, rate=120))
@@ -33,9 +34,9 @@ class FramePose(ChannelOptions, init=False):
     """
 
     link: str
-    """The link or site that is observed."""
+    """Observed link or site."""
     relative_to: str | None = None
-    """The link or site whose frame values are given in. Default: the world."""
+    """Link or site in whose frame the values are expressed. Default: the world."""
     pos: Imperfections = Imperfections()
     """Imperfections of the position, m."""
     rot_noise: float = Field(default=0.0, ge=0)
@@ -49,7 +50,7 @@ class FramePose(ChannelOptions, init=False):
     @classmethod
     def _interpolate(cls, value: bool) -> bool:
         if value:
-            raise ValueError("orientations cannot be interpolated component by component; leave it out")
+            raise ValueError("must be False: quaternions cannot be interpolated component by component")
         return value
 
 
@@ -57,17 +58,17 @@ class FramePoseData(NamedTuple):
     """Pose and twist, in the frame of ``relative_to``."""
 
     pos: torch.Tensor
-    """(B, 3) m."""
+    """Position, (B, 3) m."""
     quat: torch.Tensor
-    """(B, 4) unit quaternion (w, x, y, z)."""
+    """Orientation, (B, 4) unit quaternion (w, x, y, z)."""
     lin_vel: torch.Tensor
-    """(B, 3) m/s; as seen from the moving frame where ``relative_to`` moves."""
+    """Linear velocity, (B, 3) m/s, as seen from ``relative_to``, which may move itself."""
     ang_vel: torch.Tensor
-    """(B, 3) rad/s, likewise."""
+    """Angular velocity, (B, 3) rad/s, as seen from ``relative_to``."""
 
 
 class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
-    """See :class:`FramePose`."""
+    """Pose and twist sensor. See :class:`FramePose`."""
 
     kind = "frame_pose"
     Data = FramePoseData
@@ -107,17 +108,12 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
         return name, value
 
     @classmethod
-    def _build_group(cls, group: SensorGroup) -> None:
-        from sensorium.sensors.robot.pose_kernels import normalise
-
-        group.normalise = normalise  # type: ignore[attr-defined]
+    def _build_group(cls, group: SensorGroup[FramePoseBackend]) -> FramePoseBackend:
+        return GpuFramePose(group) if group.is_gpu else CpuFramePose(group)
 
     @classmethod
     @replayable
-    def _post_process(cls, group: SensorGroup, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if group.device.type == "cpu":  # one call instead of twenty
-            launch(group.normalise, group.array(data), group.array(out))  # type: ignore[attr-defined]
-            return
-        out.copy_(data)
-        w, x, y, z = (quat := out.view(len(group.sensors), 13, -1)[:, 3:7]).unbind(1)
-        quat /= (w * w + x * x + y * y + z * z).sqrt().unsqueeze(1)  # one by one: the same bits for every batch size
+    def _post_process(
+        cls, group: SensorGroup[FramePoseBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+    ) -> None:
+        group.backend.post_process(data, out)

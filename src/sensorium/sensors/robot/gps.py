@@ -1,8 +1,7 @@
-"""GPS: geodetic position and velocity, with errors that stay for a while and fixes that get lost."""
+"""GPS: geodetic position and velocity, with correlated errors and lost fixes."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import mujoco
@@ -11,21 +10,21 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.errors import OptionError
-from sensorium.pipeline import Imperfections, formula
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline import Imperfections, SensorGroup
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
-from sensorium.sensors.robot.wgs84 import cartesian
+from sensorium.sensors.robot.gps_backend import RECEPTION as _RECEPTION
+from sensorium.sensors.robot.gps_backend import CpuGPS, GPSBackend, GpuGPS
 from sensorium.worlds import Names
-
-_LOSS = 1000  # the element that losses are drawn with; columns are 0, 1, ...
-_RECEPTION = ("loss_rate", "reacquire_time", "visible")
 
 
 class GPS(SimpleSensorOptions, Mounted, init=False):
-    """Options of a satellite receiver. The world's x axis points east, y north, z up; the world is the plane that
-    touches the WGS84 ellipsoid's parallel surface at ``origin``. The generic imperfections act on the position (east,
-    north, up), in m.
+    """Options of a satellite receiver.
+
+    The world's x axis points east, y north, z up. The world's x-y plane is tangent at ``origin`` to the surface that
+    is parallel to the WGS84 ellipsoid at the origin's height.
+    The generic imperfections act on the position (east, north, up), in m.
 
     Example:
         >>> gps = scene.add_sensor(sn.GPS(link="body", origin=(47.3769, 8.5417, 408.0), horizontal_error=1.5, rate=10))
@@ -38,7 +37,7 @@ class GPS(SimpleSensorOptions, Mounted, init=False):
     }
 
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Latitude and longitude (degrees) and height above the ellipsoid (m) of the world's origin."""
+    """Latitude and longitude (degrees), and height above the ellipsoid (m), of the world's origin."""
     vel: Imperfections = Imperfections()
     """Imperfections of the velocity (east, north, up), m/s."""
     horizontal_error: float = Field(default=0.0, ge=0)
@@ -46,13 +45,13 @@ class GPS(SimpleSensorOptions, Mounted, init=False):
     vertical_error: float = Field(default=0.0, ge=0)
     """The same along up, m."""
     error_time_constant: float = Field(default=60.0, gt=0)
-    """Seconds in which the correlated error forgets 63% of itself."""
+    """Time constant of the correlated error, s: its correlation falls to 1/e in this time."""
     loss_rate: float = Field(default=0.0, ge=0)
-    """Losses of the fix per second of having one, at random."""
+    """Rate at which a fix is lost at random, per second with a fix."""
     reacquire_time: float = Field(default=5.0, ge=0)
-    """Seconds from a loss, or from seeing satellites again, to the next fix."""
+    """Time to the next fix after a loss, or after satellites become visible again, s."""
     visible: bool = True
-    """Whether satellites can be seen at all: ``gps.set(visible=False, envs=...)`` drives into a tunnel."""
+    """Whether satellites are visible at all. ``gps.set(visible=False, envs=...)`` imitates a tunnel."""
 
     @field_validator("origin")
     @classmethod
@@ -65,14 +64,12 @@ class GPS(SimpleSensorOptions, Mounted, init=False):
     @classmethod
     def _interpolate(cls, value: bool) -> bool:
         if value:
-            raise ValueError(
-                "longitudes jump at the date line, and there is nothing between a fix and none; leave it out"
-            )
+            raise ValueError("must be False: longitudes jump at the date line, and a fix is either 0 or 1")
         return value
 
 
 class GPSData(NamedTuple):
-    """What a receiver reads, all float64. While there is no fix, the last one is held."""
+    """Reading of a receiver, all float64. Without a fix, the values of the last fix are held."""
 
     latitude: torch.Tensor
     """Geodetic latitude, (B, 1) degrees, north positive."""
@@ -83,11 +80,11 @@ class GPSData(NamedTuple):
     velocity: torch.Tensor
     """Velocity in the world's frame: east, north, up, (B, 3) m/s."""
     fix: torch.Tensor
-    """1 with a fix, 0 without, (B, 1)."""
+    """1 with a fix, 0 without one, (B, 1)."""
 
 
 class GPSSensor(SimpleSensor[GPSData], options=GPS):
-    """See :class:`GPS`. Intermediate columns: position and velocity in the world's frame."""
+    """GPS sensor. See :class:`GPS`. Intermediate columns: position and velocity in the world frame."""
 
     Data = GPSData
 
@@ -127,63 +124,28 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     @classmethod
     def _get_intermediate_dtype(cls) -> torch.dtype:
-        return torch.float64  # a millionth of a degree is 0.1 m, and the eighth digit of a longitude
+        return torch.float64  # 1e-6 degrees are 0.1 m, and the ninth digit of a longitude
 
     @classmethod
     def _get_cache_dtype(cls) -> torch.dtype:
         return torch.float64
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        sensors, model = group.sensors, group.world.model
-        group.at = np.array([[model.sensor(f"{s.uuid}:{part}").adr[0] for part in ("pos", "vel")] for s in sensors])
-        group.keys = np.array([formula.key(group.seed, sensor.uuid, _LOSS) for sensor in sensors], np.uint32)
-        group.origins = np.zeros((len(sensors), 7))
-        for row, sensor in zip(group.origins, sensors, strict=True):
-            latitude, longitude, _ = sensor.options.origin
-            lat, lon = math.radians(latitude), math.radians(longitude)
-            row[:4] = math.sin(lat), math.cos(lat), math.sin(lon), math.cos(lon)
-            row[4:] = cartesian(*sensor.options.origin)
-        group.reception = torch.zeros(len(_RECEPTION), len(sensors), group.n_envs, device=group.device)
-        group.parameters |= dict(zip(_RECEPTION, group.reception, strict=True))
-        group.outage, group.no_outage = np.zeros((2, len(sensors), group.n_envs))
-        group.rows_due = group.due_rows
-        group.receive_due = group.due if group.is_gpu else group.due.numpy()
-        group.sensed = group.world.bind("sensordata")
-        if group.world.is_gpu:
-            from sensorium.sensors.robot.gpu import Receiver
-
-            group.at = torch.from_numpy((group.at[..., None] + np.arange(3)).ravel()).to(group.device)
-            group.receiver = Receiver(group)
-        else:
-            from sensorium.sensors.robot import kernels as robot_kernels
-
-            group.kernels = robot_kernels
-            group.sensed = group.sensed.numpy()
-            group.receive = (group.outage, group.keys, *group.reception.numpy(), group.dt)
+    def _build_group(cls, group: SensorGroup[GPSBackend]) -> GPSBackend:
+        return GpuGPS(group) if group.is_gpu else CpuGPS(group)
 
     @classmethod
-    def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
-        if not group.world.is_gpu:
-            group.outage[:, mask.numpy()] = 0.0
+    def _reset_group(cls, group: SensorGroup[GPSBackend], mask: torch.Tensor) -> None:
+        group.backend.reset(mask)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        if group.world.is_gpu:
-            out.copy_(group.sensed[:, group.at].T)
-        else:
-            launch(group.kernels.positions, group.sensed, group.at, group.array(out))
+    def _update_raw_data(cls, group: SensorGroup[GPSBackend], out: torch.Tensor) -> None:
+        group.backend.update(out)
 
     @classmethod
     @replayable
-    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if group.world.is_gpu:
-            group.receiver.read(data, out, is_measured)
-            return
-        held, outage = False, group.no_outage
-        if is_measured:
-            held, outage = group.advancing, group.outage  # at a reset there is nothing to hold
-            launch(group.kernels.receive, *group.receive, group.clock, held)
-        arrays = group.array(data), group.origins, outage, held, group.receive_due, group.rows_due, group.array(out)
-        launch(group.kernels.geodetic, *arrays)
+    def _post_process(
+        cls, group: SensorGroup[GPSBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+    ) -> None:
+        group.backend.post_process(data, out, is_measured)

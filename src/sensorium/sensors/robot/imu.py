@@ -39,10 +39,11 @@ class IMU(ChannelOptions, Mounted, init=False):
 
 
 class IMUData(NamedTuple):
-    """What an IMU reads, in its own frame."""
+    """Reading of an IMU in its own frame."""
 
     lin_acc: torch.Tensor
-    """Proper acceleration, (B, 3) m/s²: about +9.81 upwards at rest, 0 in free fall. Of the substep that ended now."""
+    """Proper acceleration during the substep that ended at the reading, (B, 3) m/s²: about +9.81 upwards at rest, 0 in
+    free fall."""
     ang_vel: torch.Tensor
     """Angular velocity, (B, 3) rad/s."""
     mag: torch.Tensor
@@ -50,7 +51,7 @@ class IMUData(NamedTuple):
 
 
 class IMUSensor(SimpleSensor[IMUData], options=IMU):
-    """See :class:`IMU`."""
+    """Inertial measurement unit. See :class:`IMU`."""
 
     Data = IMUData
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import mujoco
 import torch
@@ -20,8 +20,9 @@ _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
 class JointEncoder(SimpleSensorOptions, init=False):
-    """Options of an encoder. The generic imperfections are about positions (rad or m); with the prefix ``vel_``, about
-    velocities (rad/s or m/s).
+    """Options of an encoder of hinge and slide joints.
+
+    The generic imperfections act on positions (rad or m); with the prefix ``vel_``, on velocities (rad/s or m/s).
 
     Example:
         >>> encoder = scene.add_sensor(sn.JointEncoder(robot="arm", counts_per_revolution=4096, vel_noise=0.01))
@@ -29,36 +30,36 @@ class JointEncoder(SimpleSensorOptions, init=False):
     """
 
     robot: str | None = None
-    """The entity whose joints are meant. Default: any; needed only where several have joints of the same name."""
+    """Entity that has the joints. Default: any; set it if several entities have joints of the same name."""
     joints: tuple[str | int, ...] | None = None
-    """Names of hinge or slide joints, or their numbers among those of ``robot`` (default: of the scene), in the order
-    in which they are read. Default: all of them."""
+    """Names of hinge or slide joints, or their indices among those of ``robot`` (default: of the scene), in the order
+    of the reading. Default: all of them."""
     counts_per_revolution: float | None = Field(default=None, gt=0)
-    """Counts per turn: positions of hinges are multiples of 2 pi / counts, those of slides not quantised. Another way
-    to give ``resolution``."""
+    """Counts per revolution: positions of hinge joints are multiples of 2 pi / counts, those of slide joints are not
+    quantised. Alternative to ``resolution``."""
     vel: Imperfections = Imperfections()
     """Imperfections of velocities, rad/s or m/s."""
 
     @model_validator(mode="after")
     def _check_resolution(self) -> JointEncoder:
         if self.counts_per_revolution is not None and self.resolution != 0.0:
-            raise ValueError("counts_per_revolution and resolution are two names of one parameter; give one")
+            raise ValueError("counts_per_revolution and resolution set the same parameter; give only one")
         if self.joints == ():
-            raise ValueError("joints must not be empty; leave it out for all joints")
+            raise ValueError("joints must name at least one joint; omit it to read all joints")
         return self
 
 
 class JointEncoderData(NamedTuple):
-    """What an encoder reads, for n joints."""
+    """Reading of an encoder of n joints."""
 
     positions: torch.Tensor
-    """(B, n) rad or m."""
+    """Joint positions, (B, n) rad or m."""
     velocities: torch.Tensor
-    """(B, n) rad/s or m/s."""
+    """Joint velocities, (B, n) rad/s or m/s."""
 
 
 class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
-    """See :class:`JointEncoder`."""
+    """Joint encoder. See :class:`JointEncoder`."""
 
     kind = "joint_encoder"
     Data = JointEncoderData
@@ -94,27 +95,54 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
         return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)
 
 
-def resolve_joints(spec: mujoco.MjSpec, names: Names, options: Any, asked_by: str) -> list[str]:
-    """Full names of the hinge and slide joints that the options ``robot`` and ``joints`` mean."""
+class JointSelection(Protocol):
+    """Options that select joints."""
+
+    @property
+    def robot(self) -> str | None:
+        """Entity that has the joints, or None for any."""
+
+    @property
+    def joints(self) -> tuple[str | int, ...] | None:
+        """Names or indices of the joints, or None for all."""
+
+
+def resolve_joints(spec: mujoco.MjSpec, names: Names, options: JointSelection, asked_by: str) -> list[str]:
+    """Return the full names of the hinge and slide joints that the options select.
+
+    Args:
+        spec: the scene.
+        names: names in the scene.
+        options: the selection.
+        asked_by: the sensor, for error messages.
+
+    Raises:
+        NameNotFoundError: there is no such joint.
+        OptionError: an index is out of range, or a joint is neither hinge nor slide.
+    """
     robot = options.robot
     prefix = "" if robot is None else f"{robot}/"
-    every = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
-    if not every:
+    candidates = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
+    if not candidates:
         entities = {body.name.split("/")[0] for body in spec.bodies if "/" in body.name}
         where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, sorted(entities))}"
         raise NameNotFoundError(f"{asked_by}: there is no hinge or slide joint {where}")
     if options.joints is None:
-        return every
+        return candidates
     found = []
     for joint in options.joints:
         if isinstance(joint, int):
-            if not 0 <= joint < len(every):
-                raise OptionError(f"{asked_by}.joints: {joint} is not in [0, {len(every)}); {shorten(every)}")
-            found.append(every[joint])
+            if not 0 <= joint < len(candidates):
+                raise OptionError(
+                    f"{asked_by}.joints: indices must lie in [0, {len(candidates)}), got {joint}; "
+                    f"joints: {shorten(candidates)}"
+                )
+            found.append(candidates[joint])
         else:
-            full = joint if joint in every else f"{prefix}{joint}"  # "left/shoulder" of the robot "left" is meant, too
+            # a joint of robot "left" may be given as "shoulder" or as "left/shoulder"
+            full = joint if joint in candidates else f"{prefix}{joint}"
             element = names.joint(full, f"{asked_by}.joints")
             if element.type not in _SCALAR:
-                raise OptionError(f"{asked_by}.joints: {joint!r} is not a hinge or slide joint")
+                raise OptionError(f"{asked_by}.joints must name hinge or slide joints, got {joint!r}")
             found.append(element.name)
     return found

@@ -1,9 +1,10 @@
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-"""Numba kernels of the robot and mobile sensors: one call a step for all sensors of a class and all envs.
+"""Numba kernels of the robot sensors: one call per step for all sensors of a class and all envs.
 
-Names: ``sensed`` (B, n) is the engine's sensor data, ``data`` and ``out`` are (columns, B), ``at`` are addresses in
-``sensed``. Arithmetic is in float64, one element at a time, so that every batch size gives the same bits. The module is
-imported when a class is built, for importing Numba takes long.
+``sensed`` (B, n) is the engine's sensor data, and ``at`` holds indices into its rows. ``data`` and ``out`` are
+(columns, B). Every element is computed by itself, without reductions over envs, so that all batch sizes give the same
+bits. The Warp counterparts are in ``warp_kernels.py``. Backends import this module when they are built, because
+importing Numba takes about a second.
 """
 
 import math
@@ -24,7 +25,7 @@ _BIN24 = 2.0**-24
 
 @kernel
 def joint_torques(actuator, passive, constraint, dofs, shares, out):
-    """Generalised forces of ``dofs`` (columns,), of the kinds that ``shares`` (columns, 3) names by 0 and 1."""
+    """Sum the generalised forces of ``dofs`` (columns,), weighted by ``shares`` (columns, 3)."""
     for c in range(out.shape[0]):
         d = dofs[c]
         for b in range(out.shape[1]):
@@ -33,11 +34,28 @@ def joint_torques(actuator, passive, constraint, dofs, shares, out):
 
 @kernel
 def subtract_two(data, rows, weights, out):
-    """Each row is one of ``data`` less two others by weight: ``rows`` (returns, 3), ``weights`` (returns, 2)."""
+    """Subtract from one row of ``data`` two weighted others: ``rows`` (returns, 3), ``weights`` (returns, 2)."""
     for r in range(out.shape[0]):
         i, j, k = rows[r, 0], rows[r, 1], rows[r, 2]
         for b in range(out.shape[1]):
             out[r, b] = data[i, b] - weights[r, 0] * data[j, b] - weights[r, 1] * data[k, b]
+
+
+# -- pose --------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def normalise(data, out):
+    """Copy poses of 13 rows each, with their quaternions (rows 3 to 6) normalised."""
+    for first in range(0, data.shape[0], 13):
+        for row in range(first, first + 13):
+            for b in range(data.shape[1]):
+                out[row, b] = data[row, b]
+        for b in range(data.shape[1]):
+            w, x, y, z = data[first + 3, b], data[first + 4, b], data[first + 5, b], data[first + 6, b]
+            norm = np.sqrt(w * w + x * x + y * y + z * z)
+            for row in range(first + 3, first + 7):
+                out[row, b] = data[row, b] / norm
 
 
 # -- air and magnetic field --------------------------------------------------------------------------------------------
@@ -45,7 +63,7 @@ def subtract_two(data, rows, weights, out):
 
 @kernel
 def pressures(sensed, at, origin, sea_pressure, sea_temperature, out):
-    """Air pressure at a height, of an atmosphere with a linear lapse of temperature."""
+    """Compute the air pressure at a height, in an atmosphere whose temperature decreases linearly."""
     for c in range(out.shape[0]):
         for b in range(out.shape[1]):
             height = min(sensed[b, at[c]] + origin[c], TROPOPAUSE)
@@ -54,7 +72,7 @@ def pressures(sensed, at, origin, sea_pressure, sea_temperature, out):
 
 @kernel
 def pressure_altitudes(data, out):
-    """Pressure and, by the standard atmosphere, the altitude that goes with it."""
+    """Copy the pressures, and compute the altitudes at which the standard atmosphere has them."""
     for c in range(data.shape[0]):
         for b in range(data.shape[1]):
             pressure = data[c, b]
@@ -64,13 +82,13 @@ def pressure_altitudes(data, out):
 
 
 @kernel
-def headings(data, levelled, declination, out):
-    """Field and heading; each sensor has six columns: field and the direction of up, in its own frame."""
-    for s in range(len(levelled)):
+def headings(data, is_levelled, declination, out):
+    """Copy fields, and compute headings. Rows of a sensor: field and direction of up, in its own frame."""
+    for s in range(len(is_levelled)):
         for b in range(data.shape[1]):
             bx, by, bz = data[6 * s, b], data[6 * s + 1, b], data[6 * s + 2, b]
             ux, uy, uz = 0.0, 0.0, 1.0
-            if levelled[s]:
+            if is_levelled[s]:
                 ux, uy, uz = data[6 * s + 3, b], data[6 * s + 4, b], data[6 * s + 5, b]
             east = uz * by - uy * bz  # up · (x × field)
             north = bx - ux * (bx * ux + by * uy + bz * uz)
@@ -84,7 +102,7 @@ def headings(data, levelled, declination, out):
 
 @kernel
 def flows(sensed, at, turning, out):
-    """Flow of the ground and distance to it; ``at`` (sensors, 3): velocity, angular velocity, distance."""
+    """Compute the flow of the ground; ``at`` (sensors, 3): velocity, angular velocity, distance."""
     for s in range(len(at)):
         velocity, rate, ranger = at[s, 0], at[s, 1], at[s, 2]
         for b in range(out.shape[1]):
@@ -93,21 +111,21 @@ def flows(sensed, at, turning, out):
             if distance > 0:
                 x = turning[s] * sensed[b, rate + 1] - sensed[b, velocity] / distance
                 y = -turning[s] * sensed[b, rate] - sensed[b, velocity + 1] / distance
-            # without ground it is infinitely far, which no noise changes
+            # without ground the distance is infinite, which noise does not change
             out[3 * s, b], out[3 * s + 1, b], out[3 * s + 2, b] = x, y, distance if distance > 0 else np.inf
 
 
 @kernel
 def flow_qualities(data, limits, out):
-    """Flow, distance and whether it can be trusted; ``limits`` (sensors, 3): least and most range, most flow."""
+    """Check flow and distance against ``limits`` (sensors, 3): min range, max range, max flow."""
     for s in range(len(limits)):
-        least, most, fastest = limits[s, 0], limits[s, 1], limits[s, 2]
+        min_range, max_range, max_flow = limits[s, 0], limits[s, 1], limits[s, 2]
         for b in range(data.shape[1]):
             x, y, distance = data[3 * s, b], data[3 * s + 1, b], data[3 * s + 2, b]
-            good = distance >= least and distance <= most and abs(x) <= fastest and abs(y) <= fastest
+            good = min_range <= distance and distance <= max_range and abs(x) <= max_flow and abs(y) <= max_flow
             out[4 * s, b] = x if good else 0.0
             out[4 * s + 1, b] = y if good else 0.0
-            out[4 * s + 2, b] = min(max(distance, least), most)
+            out[4 * s + 2, b] = min(max(distance, min_range), max_range)
             out[4 * s + 3, b] = 1.0 if good else 0.0
 
 
@@ -116,7 +134,7 @@ def flow_qualities(data, limits, out):
 
 @kernel
 def positions(sensed, at, out):
-    """Position and velocity; ``at`` (sensors, 2) are their addresses."""
+    """Copy positions and velocities; ``at`` (sensors, 2): their first elements."""
     for s in range(len(at)):
         for b in range(out.shape[1]):
             for i in range(3):
@@ -126,7 +144,7 @@ def positions(sensed, at, out):
 
 @kernel
 def receive(outage, keys, loss_rate, reacquire_time, visible, dt, step, advance):
-    """Lose fixes, and count down ``outage`` (sensors, B), the seconds until the next one."""
+    """Lose fixes at random, and count down ``outage`` (sensors, B), the seconds until the next fix."""
     for s in range(len(outage)):
         for b in range(outage.shape[1]):
             if advance:
@@ -140,11 +158,11 @@ def receive(outage, keys, loss_rate, reacquire_time, visible, dt, step, advance)
 
 @kernel
 def geodetic(data, origin, outage, held, due, rows, out):
-    """Positions in the tangent plane (east, north, up) as latitude, longitude (degrees) and height; and the fix.
+    """Convert positions in the tangent plane (east, north, up) to latitude and longitude (degrees) and height.
 
     ``origin`` (sensors, 7): sine and cosine of latitude and of longitude, and the origin's Cartesian position. With
-    ``held``, ``out`` stays as it is where no sample is ``due`` (all sensors of the scene, B; ours are ``rows``), and
-    all but the fix where there is none.
+    ``held``, ``out`` keeps its values where no sample is ``due`` (rows ``rows`` of all sensors of the scene, B), and
+    all but the fix where ``outage`` > 0.
     """
     for s in range(len(origin)):
         sin_lat, cos_lat, sin_lon, cos_lon = origin[s, 0], origin[s, 1], origin[s, 2], origin[s, 3]
@@ -161,7 +179,7 @@ def geodetic(data, origin, outage, held, due, rows, out):
             z = origin[s, 6] + north * cos_lat + up * sin_lat
             radius = math.hypot(x, y)
             lat = math.atan2(z, radius * (1 - ECCENTRICITY_2))
-            for _ in range(6):  # each round gains more than two digits near the ground
+            for _ in range(6):  # each iteration gains more than two digits near the ground
                 sine = math.sin(lat)
                 normal = SEMI_MAJOR / math.sqrt(1 - ECCENTRICITY_2 * sine * sine)
                 lat = math.atan2(z + ECCENTRICITY_2 * normal * sine, radius)
@@ -169,7 +187,7 @@ def geodetic(data, origin, outage, held, due, rows, out):
             normal = SEMI_MAJOR / math.sqrt(1 - ECCENTRICITY_2 * sine * sine)
             out[7 * s, b] = math.degrees(lat)
             out[7 * s + 1, b] = math.degrees(math.atan2(y, x))
-            # along the ellipsoid's normal, which is exact at the poles too
+            # along the ellipsoid's normal, which is exact at the poles, too
             out[7 * s + 2, b] = radius * cosine + z * sine - SEMI_MAJOR * SEMI_MAJOR / normal
             for i in range(3):
                 out[7 * s + 3 + i, b] = data[6 * s + 3 + i, b]
@@ -180,7 +198,7 @@ def geodetic(data, origin, outage, held, due, rows, out):
 
 @helper
 def _advance(pose, distance, turn):
-    """A pose (x, y, yaw) along an arc."""
+    """Move a pose (x, y, yaw) along an arc."""
     half = turn / 2
     chord = distance * (math.sin(half) / half if abs(half) > 1e-6 else 1 - half * half / 6)
     pose[0] += chord * math.cos(pose[2] + half)
@@ -190,13 +208,14 @@ def _advance(pose, distance, turn):
 
 @kernel
 def odometry(qpos, qvel, wheels, shares, first, before, pose, geometry, errors, dt, advance, truth, measured):
-    """Dead reckoning of both branches, by what each wheel has turned since the step before.
+    """Advance the dead reckoning of both branches by the rotation of each wheel since the last step.
 
-    ``wheels`` (n, 2) are addresses of angles and of rates, those of sensor s from ``first[s]`` to ``first[s + 1]``;
-    ``shares`` (n, 2) their parts in the left and the right side. ``before`` (B, n, 2): angles, true and as the encoder
-    shows them; without ``advance`` no time has passed since, and the rates are taken instead. ``pose`` (B, sensors, 2,
-    3). ``geometry`` (sensors, 3): radius, track, encoder step. ``errors`` (3, sensors, B): relative errors of the left
-    radius, the right radius and the track.
+    ``wheels`` (n, 2): indices of angles in ``qpos`` and of rates in ``qvel``; sensor s has those from ``first[s]`` to
+    ``first[s + 1]``. ``shares`` (n, 2): their shares in the left and in the right side. ``before`` (B, n, 2): angles
+    of the last step, true and as counted by the encoder. Without ``advance`` no time has passed since, and speeds come
+    from the rates instead. ``pose`` (B, sensors, 2, 3): x, y and yaw of ground truth and measured branch. ``geometry``
+    (sensors, 3): radius, track, encoder step. ``errors`` (3, sensors, B): relative errors of the left radius, the right
+    radius and the track.
     """
     moved = np.zeros((2, 2))
     for b in range(truth.shape[1]):
@@ -205,13 +224,13 @@ def odometry(qpos, qvel, wheels, shares, first, before, pose, geometry, errors, 
             moved[:] = 0.0
             for w in range(first[s], first[s + 1]):
                 angle = qpos[b, wheels[w, 0]]
-                seen = math.floor(angle / tick) * tick if tick > 0 else angle
+                counted = math.floor(angle / tick) * tick if tick > 0 else angle
                 turned = angle - before[b, w, 0] if advance else qvel[b, wheels[w, 1]] * dt
-                counted = seen - before[b, w, 1] if advance else turned
+                turned_counts = counted - before[b, w, 1] if advance else turned
                 for side in range(2):
                     moved[0, side] += shares[w, side] * turned
-                    moved[1, side] += shares[w, side] * counted
-                before[b, w, 0], before[b, w, 1] = angle, seen
+                    moved[1, side] += shares[w, side] * turned_counts
+                before[b, w, 0], before[b, w, 1] = angle, counted
             for branch in range(2):
                 out = truth if branch == 0 else measured
                 left, right, width = moved[branch, 0] * radius, moved[branch, 1] * radius, track
@@ -232,7 +251,7 @@ def odometry(qpos, qvel, wheels, shares, first, before, pose, geometry, errors, 
 
 @kernel
 def _interpolate(x, curve):
-    """A piecewise linear curve, rows (x, y) in rising order of x, held beyond its ends."""
+    """Interpolate a piecewise linear curve, rows (x, y) with increasing x; constant beyond its ends."""
     if x <= curve[0, 0]:
         return curve[0, 1]
     for i in range(1, len(curve)):
@@ -244,11 +263,12 @@ def _interpolate(x, curve):
 
 @kernel
 def discharge(force, speed, actuators, first, numbers, curves, before, state, dt, advance, out):
-    """Electric power of the actuators, and what it does to the battery.
+    """Compute the electric power of the actuators, and discharge the batteries by it.
 
-    ``actuators`` (n,) of all sensors, sensor s from ``first[s]`` to ``first[s + 1]``. ``numbers`` (sensors, 6):
+    ``actuators`` (n,): ids; sensor s has those from ``first[s]`` to ``first[s + 1]``. ``numbers`` (sensors, 6):
     efficiency, regeneration, holding loss, idle power, capacity in coulomb, internal resistance. ``curves`` (sensors,
-    points, 2). ``before`` (B, n): speeds of the step before. ``state`` (B, sensors, 2): charge, energy drawn.
+    points, 2): open-circuit voltage over charge. ``before`` (B, n): speeds of the last step. ``state`` (B, sensors,
+    2): charge, energy drawn.
     """
     for s in range(len(numbers)):
         resistance = numbers[s, 5]
@@ -257,7 +277,7 @@ def discharge(force, speed, actuators, first, numbers, curves, before, state, dt
             for n in range(first[s], first[s + 1]):
                 pull, turn = force[b, actuators[n]], speed[b, actuators[n]]
                 power += _electric(pull, turn, numbers[s])
-                # controls are held for a step, so that forces change little and speeds evenly
+                # controls are constant during a step: forces change little, and speeds change linearly
                 mean += _electric(pull, (before[b, n] + turn) / 2, numbers[s])
                 before[b, n] = turn
             if advance:
@@ -278,28 +298,20 @@ def discharge(force, speed, actuators, first, numbers, curves, before, state, dt
 
 @kernel
 def _electric(force, speed, numbers):
-    """What an actuator draws."""
+    """Return the electric power of one actuator."""
     mechanical = force * speed
     return numbers[2] * force * force + (mechanical / numbers[0] if mechanical > 0 else mechanical * numbers[1])
 
 
 @kernel
 def _deliverable(power, voltage, resistance):
-    """The power that is drawn: no more than a source of that open-circuit voltage and resistance can deliver."""
+    """Limit a power to what a source of this open-circuit voltage and internal resistance can deliver."""
     return min(power, voltage * voltage / (4 * resistance)) if resistance > 0 else power
 
 
 @kernel
 def _current(power, voltage, resistance):
-    """The current at which a source of that open-circuit voltage and resistance delivers that power."""
+    """Return the current at which a source of this open-circuit voltage and resistance delivers a power."""
     if resistance == 0:
         return power / voltage
     return (voltage - math.sqrt(max(voltage * voltage - 4 * resistance * power, 0.0))) / (2 * resistance)
-
-
-@kernel
-def exceed(values: np.ndarray, thresholds: np.ndarray, out: np.ndarray) -> None:
-    """Whether each of (n, B) values is above its threshold."""
-    for i in range(values.shape[0]):
-        for b in range(values.shape[1]):
-            out[i, b] = values[i, b] > thresholds[i, b]

@@ -1,25 +1,27 @@
-"""Magnetometer: the magnetic field in the sensor's frame, and the heading that a compass makes of it."""
+"""Magnetometer: the magnetic field in the sensor's frame, and the compass heading computed from it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mujoco
-import numpy as np
 import torch
 from pydantic import field_validator
 
-from sensorium.pipeline import SignalSource
+from sensorium.pipeline import SensorGroup, SignalSource
 from sensorium.pipeline.imperfections import Matrix3
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
+from sensorium.sensors.robot.magnetometer_backend import CpuMagnetometer, GpuMagnetometer, MagnetometerBackend
 from sensorium.worlds import Names
 
 
 class Magnetometer(SimpleSensorOptions, Mounted):
-    """Options of a magnetometer with a compass. The generic imperfections are about the field, in T; the heading is
-    computed from the field as it is measured. ``bias`` is hard iron.
+    """Options of a magnetometer with a compass.
+
+    The generic imperfections act on the field, in T; ``bias`` is hard iron. The heading is computed from the measured
+    field.
 
     Example:
         >>> compass = scene.add_sensor(sn.Magnetometer(link="body", bias=(2e-6, 0, 0), declination=0.05))
@@ -27,24 +29,24 @@ class Magnetometer(SimpleSensorOptions, Mounted):
     """
 
     soft_iron: Matrix3 | None = None
-    """Matrix through which the true field passes before the hard iron is added: measured = matrix @ field + bias."""
+    """Matrix that is applied to the true field before the hard iron: measured = matrix @ field + bias."""
     declination: float = 0.0
-    """Angle in rad by which magnetic north lies east of true north; added to the heading. The scene's
-    ``magnetic_field`` says where magnetic north is (by default along +y, so that the declination is 0)."""
+    """Angle by which magnetic north lies east of true north, rad; added to the heading. The scene's
+    ``magnetic_field`` defines magnetic north (by default along +y, where the declination is 0)."""
     tilt_compensation: bool = True
-    """Whether the heading is that of the horizontal part of the field, by the true direction of up, as from an ideal
-    inclinometer; otherwise the sensor is taken to be level."""
+    """Whether the heading is computed from the horizontal part of the field, with the true direction of up as an ideal
+    inclinometer would measure it. If False, the sensor is assumed to be level."""
 
     @field_validator("interpolate")
     @classmethod
     def _interpolate(cls, value: bool) -> bool:
         if value:
-            raise ValueError("headings jump at half a turn, so there is nothing between two of them; leave it out")
+            raise ValueError("must be False: headings jump from pi to -pi")
         return value
 
 
 class MagnetometerData(NamedTuple):
-    """What a magnetometer reads."""
+    """Reading of a magnetometer."""
 
     field: torch.Tensor
     """Magnetic field in the sensor's frame, (B, 3) T."""
@@ -53,7 +55,7 @@ class MagnetometerData(NamedTuple):
 
 
 class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
-    """See :class:`Magnetometer`."""
+    """Magnetometer with a compass. See :class:`Magnetometer`."""
 
     Data = MagnetometerData
 
@@ -84,28 +86,12 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
         return {"soft_iron": ("mix", slice(0, 3)), "declination": ("custom", slice(0, 1))}
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        group.levelled = np.array([sensor.options.tilt_compensation for sensor in group.sensors])
-        declination = torch.zeros(len(group.sensors), group.n_envs, device=group.device)
-        group.parameters["declination"] = group.declination = declination
-        if not group.world.is_gpu:
-            from sensorium.sensors.robot import kernels as robot_kernels
-
-            group.kernel, group.declination = robot_kernels.headings, declination.numpy()
-        else:
-            group.levelled = torch.from_numpy(group.levelled).to(group.device).view(-1, 1, 1)
-            group.level = torch.tensor([0.0, 0.0, 1.0], device=group.device).view(1, 3, 1)
+    def _build_group(cls, group: SensorGroup[MagnetometerBackend]) -> MagnetometerBackend:
+        return GpuMagnetometer(group) if group.is_gpu else CpuMagnetometer(group)
 
     @classmethod
     @replayable
-    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if not group.world.is_gpu:
-            launch(group.kernel, group.array(data), group.levelled, group.declination, group.array(out))
-            return
-        field, up = data.view(-1, 2, 3, group.n_envs).unbind(1)
-        up = torch.where(group.levelled, up, group.level)
-        east = up[:, 2] * field[:, 1] - up[:, 1] * field[:, 2]
-        north = field[:, 0] - up[:, 0] * (field * up).sum(1)
-        angle = torch.atan2(east, north) + group.declination
-        rows = out.view(-1, 4, group.n_envs)
-        rows[:, :3], rows[:, 3] = field, torch.atan2(angle.sin(), angle.cos())
+    def _post_process(
+        cls, group: SensorGroup[MagnetometerBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+    ) -> None:
+        group.backend.post_process(data, out)

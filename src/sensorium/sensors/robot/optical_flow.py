@@ -1,18 +1,19 @@
-"""Optical flow: how fast the ground passes below a downward-looking sensor."""
+"""Optical flow: angular rate at which the ground passes a downward-looking sensor."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import torch
 from pydantic import Field, field_validator, model_validator
 
-from sensorium.pipeline import Imperfections
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline import Imperfections, SensorGroup
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
+from sensorium.sensors.robot.optical_flow_backend import CpuOpticalFlow, GpuOpticalFlow, OpticalFlowBackend
 from sensorium.worlds import Names
 
 _PARTS = {
@@ -23,8 +24,9 @@ _PARTS = {
 
 
 class OpticalFlow(SimpleSensorOptions, Mounted, init=False):
-    """Options of a flow sensor that looks along the -z axis of its frame (down, when mounted upright) at ground that
-    does not move. The generic imperfections are about the flow, in rad/s.
+    """Options of an optical flow sensor that looks along the -z axis of its frame (down, if mounted upright).
+
+    The ground is assumed to be at rest. The generic imperfections act on the flow, in rad/s.
 
     Example:
         >>> flow = scene.add_sensor(sn.OpticalFlow(link="drone", gyro_compensation=True, noise=0.02))
@@ -32,44 +34,46 @@ class OpticalFlow(SimpleSensorOptions, Mounted, init=False):
     """
 
     min_range: float = Field(default=0.08, ge=0)
-    """Least distance to the ground at which it works, m."""
+    """Minimum distance to the ground, m."""
     max_range: float = Field(default=30.0, gt=0)
-    """Greatest distance, m."""
+    """Maximum distance to the ground, m."""
     max_flow: float = Field(default=7.4, gt=0)
-    """Fastest flow that it can follow along each axis, rad/s."""
+    """Maximum flow along each axis, rad/s."""
     gyro_compensation: bool = False
-    """Whether the part of the flow that comes of the sensor's own rotation is taken out."""
+    """Whether the flow caused by the sensor's own rotation is subtracted."""
     range: Imperfections = Imperfections()
     """Imperfections of the distance, m."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> OpticalFlow:
         if self.min_range >= self.max_range:
-            raise ValueError(f"min_range must be below max_range, got {self.min_range:g} and {self.max_range:g}")
+            raise ValueError(
+                f"min_range must be < max_range, got min_range={self.min_range:g} with max_range={self.max_range:g}"
+            )
         return self
 
     @field_validator("interpolate")
     @classmethod
     def _interpolate(cls, value: bool) -> bool:
         if value:
-            raise ValueError("there is nothing between a flow that can be trusted and one that cannot; leave it out")
+            raise ValueError("must be False: the quality is either 0 or 1")
         return value
 
 
 class OpticalFlowData(NamedTuple):
-    """What a flow sensor reads, in its own frame."""
+    """Reading of an optical flow sensor in its own frame."""
 
     flow: torch.Tensor
-    """Angular rate at which the ground in the middle of the image moves along the sensor's x and y axes, (B, 2) rad/s;
-    0 where the quality is 0. Flying forward (+x) at height h with speed v gives (-v / h, 0)."""
+    """Angular rate of the ground at the image centre along the sensor's x and y axes, (B, 2) rad/s; 0 if the quality
+    is 0. Flying forward (+x) at height h with speed v gives (-v / h, 0)."""
     distance: torch.Tensor
-    """Distance to the ground along the view, within the range limits, (B, 1) m."""
+    """Distance to the ground along the viewing direction, clamped to the range limits, (B, 1) m."""
     quality: torch.Tensor
-    """1 where the flow can be trusted, 0 where the ground is out of range or passes too fast, (B, 1)."""
+    """1 if the flow is valid, 0 if the ground is out of range or the flow exceeds ``max_flow``, (B, 1)."""
 
 
 class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
-    """See :class:`OpticalFlow`."""
+    """Optical flow sensor. See :class:`OpticalFlow`."""
 
     kind = "optical_flow"
     Data = OpticalFlowData
@@ -97,45 +101,17 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
         return {"": slice(0, 2), "range": slice(2, 3)}
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        model, sensors = group.world.model, group.sensors
-        group.at = np.array([[model.sensor(f"{s.uuid}:{part}").adr[0] for part in _PARTS] for s in sensors], np.int64)
-        group.turning = np.array([0.0 if sensor.options.gyro_compensation else 1.0 for sensor in sensors])
-        limits = [(s.options.min_range, s.options.max_range, s.options.max_flow) for s in sensors]
-        group.limits = np.array(limits, np.float64)
-        group.sensed = group.world.bind("sensordata")
-        if not group.world.is_gpu:
-            from sensorium.sensors.robot import kernels as robot_kernels
-
-            group.kernels, group.sensed = robot_kernels, group.sensed.numpy()
-        else:
-            group.at = torch.from_numpy(group.at).to(group.device)
-            group.turning = torch.from_numpy(group.turning).float().to(group.device).unsqueeze(-1)
-            group.limits = torch.from_numpy(group.limits).float().to(group.device).T.unsqueeze(-1)
+    def _build_group(cls, group: SensorGroup[OpticalFlowBackend]) -> OpticalFlowBackend:
+        return GpuOpticalFlow(group) if group.is_gpu else CpuOpticalFlow(group)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        if not group.world.is_gpu:
-            launch(group.kernels.flows, group.sensed, group.at, group.turning, group.array(out))
-            return
-        velocity, rate, ranger = group.at.unbind(1)
-        distance = group.sensed[:, ranger].T
-        x = group.turning * group.sensed[:, rate + 1].T - group.sensed[:, velocity].T / distance
-        y = -group.turning * group.sensed[:, rate].T - group.sensed[:, velocity + 1].T / distance
-        rows = out.view(-1, 3, group.n_envs)
-        rows[:, 0], rows[:, 1] = torch.where(distance > 0, x, 0.0), torch.where(distance > 0, y, 0.0)
-        rows[:, 2] = torch.where(distance > 0, distance, torch.inf)  # which no noise changes
+    def _update_raw_data(cls, group: SensorGroup[OpticalFlowBackend], out: torch.Tensor) -> None:
+        group.backend.update(out)
 
     @classmethod
     @replayable
-    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        if not group.world.is_gpu:
-            launch(group.kernels.flow_qualities, group.array(data), group.limits, group.array(out))
-            return
-        least, most, fastest = group.limits
-        x, y, distance = data.view(-1, 3, group.n_envs).unbind(1)
-        good = (distance >= least) & (distance <= most) & (x.abs() <= fastest) & (y.abs() <= fastest)
-        rows = out.view(-1, 4, group.n_envs)
-        rows[:, 0], rows[:, 1], rows[:, 3] = x * good, y * good, good
-        rows[:, 2] = torch.minimum(torch.maximum(distance, least), most)
+    def _post_process(
+        cls, group: SensorGroup[OpticalFlowBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+    ) -> None:
+        group.backend.post_process(data, out)

@@ -1,7 +1,8 @@
-"""The Warp kernels of robot and mobile sensors: what ``kernels.py`` does on the CPU, in a CUDA graph.
+"""Warp kernels of the robot sensors: the GPU counterparts of ``kernels.py``, launched in a CUDA graph.
 
-Arguments are those of ``kernels.py``, with the engine's fields in whatever precision it has; arithmetic and state
-are float64. ``envs`` is a mask (B,): a reset (``fresh``) concerns those envs, and leaves the others alone.
+Arguments are those of ``kernels.py``. The engine's fields may have any precision; arithmetic and state are float64.
+``envs`` is a mask (B,): a reset (``is_reset``) restarts these envs and changes no others; in a step it is True
+everywhere. One thread handles one sensor in one env.
 """
 
 # the annotations of Warp kernels are values, not types
@@ -39,16 +40,16 @@ def receive(
     visible: _singles,
     dt: wp.float64,
     counter: _ints,
-    fresh: wp.bool,
+    is_reset: wp.bool,
     envs: _mask,
     outage: _doubles,
 ):
-    """Lose fixes with a ``chance`` (sensors, B) a step, and count down ``outage`` (sensors, B)."""
+    """Lose fixes with probability ``chance`` (sensors, B) per step, and count down ``outage`` (sensors, B)."""
     s, b = wp.tid()
     if not envs[b]:
         return
     left = outage[s, b]
-    if fresh:
+    if is_reset:
         left = _ZERO
     else:
         left = wp.where(left > wp.float64(1.000001) * dt, left - dt, _ZERO)
@@ -70,7 +71,7 @@ def geodetic(
     rows: _ints,
     out: _doubles,
 ):
-    """Positions in the tangent plane (east, north, up) as latitude, longitude (degrees) and height; and the fix."""
+    """Convert positions in the tangent plane (east, north, up) to latitude and longitude (degrees) and height."""
     s, b = wp.tid()
     lost = outage[s, b] > _ZERO
     if held and not due[rows[s], b]:
@@ -118,33 +119,33 @@ def odometry(
     geometry: _doubles,
     errors: wp.array3d(dtype=wp.float32),
     dt: wp.float64,
-    fresh: wp.bool,
+    is_reset: wp.bool,
     envs: _mask,
     truth: _singles,
     measured: _singles,
 ):
-    """Dead reckoning of both branches, by what each wheel has turned since the step before."""
+    """Advance the dead reckoning of both branches by the rotation of each wheel since the last step."""
     s, b = wp.tid()
     if not envs[b]:
         return
     radius = geometry[s, 0]
     tick = geometry[s, 2]
-    moved = wp.vec4d()  # left and right, true; left and right, as the encoders count it
+    moved = wp.vec4d()  # true rotation, left and right; counted rotation, left and right
     for w in range(first[s], first[s + 1]):
         angle = wp.float64(qpos[b, wheels[w, 0]])
-        seen = angle
+        counted = angle
         if tick > _ZERO:
-            seen = wp.floor(angle / tick) * tick
+            counted = wp.floor(angle / tick) * tick
         turned = angle - before[b, w, 0]
-        counted = seen - before[b, w, 1]
-        if fresh:  # no time has passed: the rates are taken instead
+        turned_counts = counted - before[b, w, 1]
+        if is_reset:  # no time has passed: speeds come from the rates instead
             turned = wp.float64(qvel[b, wheels[w, 1]]) * dt
-            counted = turned
+            turned_counts = turned
         for side in range(2):
             moved[side] += shares[w, side] * turned
-            moved[2 + side] += shares[w, side] * counted
+            moved[2 + side] += shares[w, side] * turned_counts
         before[b, w, 0] = angle
-        before[b, w, 1] = seen
+        before[b, w, 1] = counted
     for branch in range(2):
         left = moved[2 * branch] * radius
         right = moved[2 * branch + 1] * radius
@@ -155,7 +156,7 @@ def odometry(
             width *= _ONE + wp.float64(errors[2, s, b])
         distance = (left + right) / _TWO
         turn = (right - left) / width
-        if fresh:
+        if is_reset:
             for i in range(3):
                 pose[b, s, branch, i] = _ZERO
         else:
@@ -185,11 +186,11 @@ def odometry(
 
 @wp.func
 def _voltage(curves: _doubles3, s: wp.int32, x: wp.float64) -> wp.float64:
-    """A piecewise linear curve, held beyond its ends."""
+    """Interpolate a piecewise linear curve; constant beyond its ends."""
     last = curves.shape[1] - 1
     y = curves[s, last, 1]
     for k in range(last):
-        i = last - k  # from the end, so that the first piece that holds x has the last word
+        i = last - k  # from the end, so that the first segment that contains x is evaluated last
         if x < curves[s, i, 0]:
             part = (x - curves[s, i - 1, 0]) / (curves[s, i, 0] - curves[s, i - 1, 0])
             y = curves[s, i - 1, 1] + part * (curves[s, i, 1] - curves[s, i - 1, 1])
@@ -200,23 +201,23 @@ def _voltage(curves: _doubles3, s: wp.int32, x: wp.float64) -> wp.float64:
 
 @wp.func
 def _electric(force: wp.float64, speed: wp.float64, efficiency: wp.float64, back: wp.float64, loss: wp.float64):
-    """What an actuator draws."""
+    """Return the electric power of one actuator."""
     mechanical = force * speed
     return loss * force * force + wp.where(mechanical > _ZERO, mechanical / efficiency, mechanical * back)
 
 
 @wp.func
 def _deliverable(power: wp.float64, voltage: wp.float64, resistance: wp.float64) -> wp.float64:
-    """No more than a source of that open-circuit voltage and resistance can deliver."""
-    least = power
+    """Limit a power to what a source of this open-circuit voltage and internal resistance can deliver."""
+    limited = power
     if resistance > _ZERO:
-        least = wp.min(power, voltage * voltage / (wp.float64(4.0) * resistance))
-    return least
+        limited = wp.min(power, voltage * voltage / (wp.float64(4.0) * resistance))
+    return limited
 
 
 @wp.func
 def _current(power: wp.float64, voltage: wp.float64, resistance: wp.float64) -> wp.float64:
-    """The current at which such a source delivers that power."""
+    """Return the current at which a source of this open-circuit voltage and resistance delivers a power."""
     current = power / voltage
     if resistance != _ZERO:
         inside = wp.max(voltage * voltage - wp.float64(4.0) * resistance * power, _ZERO)
@@ -236,11 +237,14 @@ def discharge(
     before: _doubles,
     state: _doubles3,
     dt: wp.float64,
-    fresh: wp.bool,
+    is_reset: wp.bool,
     envs: _mask,
     out: _singles,
 ):
-    """Electric power of the actuators, and what it does to the battery; ``initial`` (sensors, B) is its charge."""
+    """Compute the electric power of the actuators, and discharge the batteries by it.
+
+    ``initial`` (sensors, B) is the charge after a reset.
+    """
     s, b = wp.tid()
     if not envs[b]:
         return
@@ -253,7 +257,7 @@ def discharge(
         power += _electric(pull, turn, numbers[s, 0], numbers[s, 1], numbers[s, 2])
         mean += _electric(pull, (before[b, n] + turn) / _TWO, numbers[s, 0], numbers[s, 1], numbers[s, 2])
         before[b, n] = turn
-    if fresh:
+    if is_reset:
         state[b, s, 0] = wp.float64(initial[s, b])
         state[b, s, 1] = _ZERO
     else:

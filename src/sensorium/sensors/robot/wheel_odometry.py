@@ -1,28 +1,28 @@
-"""Wheel odometry: dead reckoning of a differential drive from what its wheels have turned."""
+"""Wheel odometry: dead reckoning of a differential drive from the rotation of its wheels."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mujoco
-import numpy as np
 import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
-from sensorium.pipeline import Imperfections
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline import Imperfections, SensorGroup
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import ChannelOptions
+from sensorium.sensors.robot.wheel_odometry_backend import ERRORS as _ERRORS
+from sensorium.sensors.robot.wheel_odometry_backend import CpuWheelOdometry, GpuWheelOdometry, WheelOdometryBackend
 from sensorium.worlds import Names
-
-_ERRORS = ("left_radius_error", "right_radius_error", "track_error")
 
 
 class WheelOdometry(ChannelOptions, init=False):
-    """Options of wheel odometry. All it knows is how far the wheels' joints have turned, so wheels that slip on the
-    ground make it wrong, as they do on a robot.
+    """Options of wheel odometry.
+
+    It is computed from the rotation of the wheels' joints alone. As on a real robot, wheels that slip on the ground
+    make it wrong.
 
     Example:
         >>> odometry = scene.add_sensor(sn.WheelOdometry(left="wheel_l", right="wheel_r", radius=0.1, track=0.4))
@@ -30,23 +30,23 @@ class WheelOdometry(ChannelOptions, init=False):
     """
 
     left: str | tuple[str, ...]
-    """Joints of the wheels on the left; the mean of several counts. Positive rotation drives forward."""
+    """Joints of the left wheels; of several, the mean rotation is used. Positive rotation drives forward."""
     right: str | tuple[str, ...]
-    """Joints of the wheels on the right, likewise."""
+    """Joints of the right wheels; of several, the mean rotation is used."""
     radius: float = Field(gt=0)
     """Radius of the wheels, m."""
     track: float = Field(gt=0)
     """Distance between the left and the right wheels, m."""
     reversed: tuple[str, ...] = ()
-    """Those of the joints whose positive rotation drives backward."""
+    """Joints in ``left`` and ``right`` whose positive rotation drives backward."""
     left_radius_error: float = Field(default=0.0, gt=-1)
-    """Relative error of the radius that is assumed for the left wheels: 0.01 makes ways 1% too long."""
+    """Relative error of the assumed radius of the left wheels: with 0.01, distances are 1% too long."""
     right_radius_error: float = Field(default=0.0, gt=-1)
-    """The same on the right; a difference between both bends straight ways."""
+    """Relative error of the assumed radius of the right wheels. If it differs from the left, straight paths bend."""
     track_error: float = Field(default=0.0, gt=-1)
-    """Relative error of the track that is assumed: 0.01 makes turns 1% too small."""
+    """Relative error of the assumed track: with 0.01, turns are about 1% too small."""
     counts_per_revolution: float | None = Field(default=None, gt=0)
-    """Counts of the wheels' encoders per turn. Default: exact angles."""
+    """Counts of the wheels' encoders per revolution. Default: exact angles."""
     vel: Imperfections = Imperfections()
     """Imperfections of speed (m/s) and yaw rate (rad/s)."""
 
@@ -57,49 +57,51 @@ class WheelOdometry(ChannelOptions, init=False):
                 raise ValueError(f"{side} must name at least one joint")
         both = set(self.wheels[0]) & set(self.wheels[1])
         if both:
-            raise ValueError(f"left and right both name {min(both)!r}")
+            raise ValueError(f"left and right must not share joints, got {min(both)!r} in both")
         unknown = set(self.reversed) - {*self.wheels[0], *self.wheels[1]}
         if unknown:
-            raise ValueError(f"reversed names {sorted(unknown)[0]!r}, which is not in left or right")
+            raise ValueError(f"reversed must name joints of left or right, got {min(unknown)!r}")
         return self
 
     @property
     def wheels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Joints on the left, joints on the right."""
+        """Joints of the left and of the right wheels."""
         left, right = ((side,) if isinstance(side, str) else side for side in (self.left, self.right))
         return left, right
 
 
 class WheelOdometryData(NamedTuple):
-    """Where the robot believes the middle between its wheels to be, in the frame in which it stood at its reset (x
-    forward, y left)."""
+    """Estimated pose of the midpoint between the wheels, relative to its pose at the reset (x forward, y left)."""
 
     pos: torch.Tensor
-    """(B, 2) m."""
+    """Position, (B, 2) m."""
     yaw: torch.Tensor
-    """(B, 1) rad, counter-clockwise, not wrapped."""
+    """Heading, (B, 1) rad, counter-clockwise, not wrapped."""
     speed: torch.Tensor
-    """Forward speed, mean of the step, (B, 1) m/s."""
+    """Forward speed, mean over the step, (B, 1) m/s."""
     yaw_rate: torch.Tensor
-    """(B, 1) rad/s, likewise."""
+    """Yaw rate, mean over the step, (B, 1) rad/s."""
 
 
 class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry):
-    """See :class:`WheelOdometry`. Ground truth has the true radii and track and exact angles, but slips too."""
+    """Wheel odometry sensor. See :class:`WheelOdometry`.
+
+    Ground truth uses the true radii and track, and exact angles; wheel slip affects it too.
+    """
 
     kind = "wheel_odometry"
     Data = WheelOdometryData
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         asked_by = f"WheelOdometry(uuid={self.uuid!r})"
-        self._wheels: list[tuple[str, tuple[float, float]]] = []  # joint, parts in the left and the right side
-        for side, joints in enumerate(self.options.wheels):
+        self._wheels: list[tuple[str, tuple[float, float]]] = []  # joint, share in the left and in the right side
+        for side, joints in zip(("left", "right"), self.options.wheels, strict=True):
             for name in joints:
-                joint = names.joint(name, f"{asked_by}.{('left', 'right')[side]}")
+                joint = names.joint(name, f"{asked_by}.{side}")
                 if joint.type != mujoco.mjtJoint.mjJNT_HINGE:
-                    raise OptionError(f"{asked_by}.{('left', 'right')[side]}: {name!r} is not a hinge")
-                part = (-1 if name in self.options.reversed else 1) / len(joints)
-                self._wheels.append((joint.name, (part, 0.0) if side == 0 else (0.0, part)))
+                    raise OptionError(f"{asked_by}.{side} must name hinge joints, got {name!r}")
+                share = (-1 if name in self.options.reversed else 1) / len(joints)
+                self._wheels.append((joint.name, (share, 0.0) if side == "left" else (0.0, share)))
 
     def _get_return_format(self) -> Format:
         return {"pos": (2,), "yaw": (1,), "speed": (1,), "yaw_rate": (1,)}
@@ -111,59 +113,17 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
         return {name: ("custom", slice(0, 1)) for name in _ERRORS}
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        model, sensors = group.world.model, group.sensors
-        wheels = [wheel for sensor in sensors for wheel in sensor._wheels]
-        joints = [model.joint(joint) for joint, _ in wheels]
-        group.wheels = np.array([(joint.qposadr[0], joint.dofadr[0]) for joint in joints], np.int64)
-        group.shares = np.array([parts for _, parts in wheels])
-        group.first = np.cumsum([0, *(len(sensor._wheels) for sensor in sensors)])
-        group.geometry = np.zeros((len(sensors), 3))
-        for row, sensor in zip(group.geometry, sensors, strict=True):
-            options = sensor.options
-            row[:2] = options.radius, options.track
-            if options.counts_per_revolution is not None:
-                row[2] = 2 * math.pi / options.counts_per_revolution
-        group.errors = torch.zeros(len(_ERRORS), len(sensors), group.n_envs, device=group.device)
-        group.parameters |= dict(zip(_ERRORS, group.errors, strict=True))
-        group.angles = np.zeros((group.n_envs, len(wheels), 2))
-        group.pose = np.zeros((group.n_envs, len(sensors), 2, 3))
-        group.qpos, group.qvel = (group.world.bind(field) for field in ("qpos", "qvel"))
-        if group.world.is_gpu:
-            from sensorium.sensors.robot.gpu import DeadReckoning
-
-            group.reckoning = DeadReckoning(group)
-        else:
-            from sensorium.sensors.robot import kernels as robot_kernels
-
-            group.kernel, group.errors = robot_kernels.odometry, group.errors.numpy()
-            group.qpos, group.qvel = group.qpos.numpy(), group.qvel.numpy()
+    def _build_group(cls, group: SensorGroup[WheelOdometryBackend]) -> WheelOdometryBackend:
+        return GpuWheelOdometry(group) if group.is_gpu else CpuWheelOdometry(group)
 
     @classmethod
-    def _reset_group(cls, group: Any, mask: torch.Tensor) -> None:
-        if not group.world.is_gpu:
-            group.pose[mask.numpy()] = 0.0
+    def _reset_group(cls, group: SensorGroup[WheelOdometryBackend], mask: torch.Tensor) -> None:
+        group.backend.reset(mask)
 
     @classmethod
     @replayable
-    def _update_shared_cache(cls, group: Any, ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        if group.world.is_gpu:
-            group.reckoning.advance(ground_truth, measured)
-        else:
-            launch(
-                group.kernel,
-                group.qpos,
-                group.qvel,
-                group.wheels,
-                group.shares,
-                group.first,
-                group.angles,
-                group.pose,
-                group.geometry,
-                group.errors,
-                group.dt,
-                group.advancing,
-                group.array(ground_truth),
-                group.array(measured),
-            )
+    def _update_shared_cache(
+        cls, group: SensorGroup[WheelOdometryBackend], ground_truth: torch.Tensor, measured: torch.Tensor
+    ) -> None:
+        group.backend.update(ground_truth, measured)
         cls._apply_hardware_imperfections(group, measured)

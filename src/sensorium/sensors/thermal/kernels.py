@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-"""Numba kernels of heat flow in a network of nodes. Imported when it is needed, for importing Numba takes long."""
+"""Numba kernels of heat flow in a network of nodes. Backends import them when they are built."""
 
 import math
 
@@ -15,7 +15,7 @@ KELVIN = 273.15
 
 @helper
 def _touched(place, normal, origin, turn, low, edge, count, first):
-    """The node of a grid at a point of the world, and the area of its face across a direction."""
+    """Return the node of a grid at a point in the world frame, and the area of its face across a direction."""
     area, steepest, node = 0.0, -1.0, 0
     for i in range(3):
         along, slope = 0.0, 0.0
@@ -32,15 +32,16 @@ def _touched(place, normal, origin, turn, low, edge, count, first):
 
 @kernel
 def _contacts(sensed, xpos, xmat, at, slots, sides, bodies, pairs, grids, counts, ends, conductances):
-    """Fill in which nodes touch in one env, and how well heat passes between them; returns how many do.
+    """Find the nodes that touch in one env and the conductances between them, and return how many pairs there are.
 
-    ``sides`` (pairs, 2, 2): grid or -1, and first node. ``pairs`` (pairs, 4): effective conductivity, hardness, area of
-    a contact (0: by force), asperity length. ``grids`` (grids, 6): low corner and cell edges; ``counts`` (grids, 3).
+    ``sides`` (pairs, 2, 2): grid (-1 for a lumped body) and first node. ``pairs`` (pairs, 4): effective conductivity,
+    hardness, area of a contact (0: from the force), asperity length. ``grids`` (grids, 6): lower corner and cell edges;
+    ``counts`` (grids, 3): cells.
     """
     n = 0
     for p in range(len(at)):
         for slot in range(slots):
-            values = sensed[at[p] + 9 * slot : at[p] + 9 * slot + 9]  # force (first along the normal), place, normal
+            values = sensed[at[p] + 9 * slot : at[p] + 9 * slot + 9]  # force (first along the normal), position, normal
             if values[0] <= 0:
                 continue
             area = pairs[p, 2] if pairs[p, 2] > 0 else values[0] / pairs[p, 1]
@@ -89,13 +90,14 @@ def conduct(
     advance,
     out,
 ):
-    """Advance all temperatures (B, nodes) by dt, and show those of the grids.
+    """Advance all temperatures (B, nodes) by dt, and copy those of the grids to ``out``.
 
-    ``links`` (n, 2) are neighbouring nodes within a body. ``nodes`` (nodes, 3): 1 / heat capacity, outer surface,
-    emissivity. ``owners`` (nodes,): whose ambient and convection (sensors, B) hold. ``heat`` (columns, B) in W.
+    ``links`` (n, 2): neighbouring nodes within a body. ``nodes`` (nodes, 3): 1 / heat capacity, outer surface,
+    emissivity. ``owners`` (nodes,): sensor whose ``ambient`` and ``convection`` (sensors, B) hold. ``heat`` (columns,
+    B): sources in W.
 
-    Explicit steps, each at most half as long as the fastest node takes to lose its excess: then nothing overshoots.
-    What one node gives another gets, so that heat is conserved to rounding.
+    Integration is explicit. A step is at most half the shortest time constant of a node, so that no temperature
+    overshoots. Each flow is subtracted from one node and added to the other, so that heat is conserved up to rounding.
     """
     n_nodes, n_columns = len(nodes), len(heat)
     ends = np.empty((len(at) * slots, 2), np.int64)
@@ -107,7 +109,7 @@ def conduct(
             n = _contacts(
                 sensed[b], xpos[b], xmat[b], at, slots, sides, bodies, pairs, grids, counts, ends, conductances
             )
-            flow[:] = 0.0  # first, the sum of what each node is coupled by
+            flow[:] = 0.0  # here, the sum of each node's conductances
             for i in range(len(links)):
                 flow[links[i, 0]] += link_conductances[i]
                 flow[links[i, 1]] += link_conductances[i]
@@ -142,7 +144,7 @@ def conduct(
 
 @kernel
 def respond(data, before, time_constant, owners, dt):
-    """First-order lag of the sensing elements, in place."""
+    """Apply the first-order lag of the sensing elements in place."""
     for c in range(data.shape[0]):
         for b in range(data.shape[1]):
             tau = time_constant[owners[c], b]

@@ -9,8 +9,9 @@ from sensorium.options import Options
 
 
 class Material(Options):
-    """Thermal properties of a body, for :class:`sn.TemperatureGrid`. Presets, by name:
-    ``sn.MATERIALS["steel"]``.
+    """Thermal properties of a body, for :class:`sn.TemperatureGrid`.
+
+    Presets are available by name: ``sn.MATERIALS["steel"]``.
 
     Example:
         >>> sn.Material(conductivity=0.25, density=1150, heat_capacity=1700, emissivity=0.9, hardness=1e8)
@@ -25,7 +26,7 @@ class Material(Options):
     emissivity: float = Field(default=0.9, ge=0, le=1)
     """Emissivity of the surface, 0 (mirror) to 1 (black)."""
     hardness: float = Field(default=1e8, gt=0)
-    """Pressure at which touching asperities yield, Pa: the real contact area is force over hardness."""
+    """Pressure at which touching asperities yield, Pa. The real contact area is force divided by hardness."""
 
 
 MATERIALS: dict[str, Material] = {
@@ -39,14 +40,18 @@ MATERIALS: dict[str, Material] = {
     "concrete": Material(conductivity=1.4, density=2300, heat_capacity=880, emissivity=0.92, hardness=1e9),
     "skin": Material(conductivity=0.37, density=1100, heat_capacity=3400, emissivity=0.98, hardness=5e4),
 }
-"""Name -> typical values at room temperature (6061 aluminium, mild steel, ABS, softwood along no grain, ...)."""
+"""Name -> typical values at room temperature (6061 aluminium, mild steel, ABS, softwood, ...)."""
 
 
 def find_material(given: Material | str, asked_by: str) -> Material:
-    """A material, or the preset of that name."""
+    """Return a material as it is, or the preset of a name.
+
+    Raises:
+        OptionError: there is no preset of that name.
+    """
     if isinstance(given, Material):
         return given
     if given not in MATERIALS:
-        hint = did_you_mean(given, MATERIALS) or f"; there are {shorten(list(MATERIALS))}"
+        hint = did_you_mean(given, MATERIALS) or f"; presets: {shorten(list(MATERIALS))}"
         raise OptionError(f"{asked_by}: there is no material named {given!r}{hint}")
     return MATERIALS[given]

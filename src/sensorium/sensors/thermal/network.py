@@ -1,4 +1,4 @@
-"""The thermal network of a scene: grids of cells, lumped bodies, and what can touch."""
+"""Thermal network of a scene: cells of grids, lumped bodies, and the heat conductances between them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,32 @@ import numpy as np
 from sensorium.errors import OptionError
 from sensorium.sensors.thermal.material import Material
 
-_ENDLESS = [int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)]
+_INFINITE = [int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A link that is divided into cells; lengths in m, in the link's frame."""
+    """Division of a link into cells; lengths in m, in the link's frame."""
 
     low: np.ndarray
+    """Lower corner, (3,)."""
     edge: np.ndarray
+    """Edges of a cell, (3,)."""
     count: tuple[int, int, int]
+    """Cells along x, y and z."""
 
     @classmethod
     def of(cls, model: mujoco.MjModel, body: int, count: tuple[int, int, int], asked_by: str) -> Grid:
-        """The bounding box of a link's geoms, divided."""
+        """Divide the bounding box of a link's geoms.
+
+        Raises:
+            OptionError: the link has no bounding box.
+        """
         box = bounding_box(model, body)
         if box is None:
             raise OptionError(
-                f"{asked_by}.link: {model.body(body).name!r} has no geoms, or endless ones, and so no bounding box to "
-                "lay a grid in; name another link"
+                f"{asked_by}.link: {model.body(body).name!r} has no bounding box to divide, because it has no geoms or "
+                "has infinite ones; name another link"
             )
         low, high = box
         return cls(low, (high - low) / np.array(count), count)
@@ -37,19 +44,24 @@ class Grid:
 
 @dataclass
 class Network:
-    """Nodes and what connects them, as ``kernels.conduct`` takes it; ``initial`` is NaN for ambient."""
+    """Nodes of one temperature each, and the conduction between them, as ``kernels.conduct`` takes them."""
 
     nodes: np.ndarray
+    """1 / heat capacity (K/J), outer surface (m²) and emissivity of each node, (nodes, 3)."""
     owners: np.ndarray
+    """Sensor whose ambient temperature and convection hold for each node, (nodes,)."""
     initial: np.ndarray
+    """Initial temperature of each node, °C; NaN for ambient, (nodes,)."""
     links: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs of neighbouring nodes within a body."""
     conductances: list[float] = field(default_factory=list)
+    """Conductance of each pair, W/K."""
 
 
 def bounding_box(model: mujoco.MjModel, body: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Lowest and highest corner of a body's geoms in its frame, or None where there is none or no end of it."""
+    """Return the lower and the upper corner of a body's geoms in its frame, or None without finite geoms."""
     first, count = int(model.body_geomadr[body]), int(model.body_geomnum[body])
-    if count == 0 or np.isin(model.geom_type[first : first + count], _ENDLESS).any():
+    if count == 0 or np.isin(model.geom_type[first : first + count], _INFINITE).any():
         return None
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for geom in range(first, first + count):
@@ -65,10 +77,16 @@ def bounding_box(model: mujoco.MjModel, body: int) -> tuple[np.ndarray, np.ndarr
 def build_network(
     model: mujoco.MjModel, grids: list[tuple[Grid, Material]], lumped: list[tuple[int, Material]]
 ) -> Network:
-    """Cells of all grids in C order, one grid after the other, and then one node a lumped body.
+    """Build the network of all grids and lumped bodies.
 
-    A lumped body is the box around its geoms. The world, and bodies without end, keep their temperature: their heat
-    capacity is infinite.
+    Nodes are the cells of all grids in C order, one grid after the other, and then one node per lumped body. A lumped
+    body is the box around its geoms. The world and infinite bodies keep their temperature: their heat capacity is
+    infinite.
+
+    Args:
+        model: the scene.
+        grids: grid and material of each link with a sensor.
+        lumped: body id and material of each further body.
     """
     total = sum(int(np.prod(grid.count)) for grid, _ in grids) + len(lumped)
     network = Network(np.zeros((total, 3)), np.zeros(total, np.int64), np.full(total, np.nan))

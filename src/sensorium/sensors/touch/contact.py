@@ -65,7 +65,7 @@ class ContactSensor(SimpleSensor[torch.Tensor], options=Contact):
         group.parameters["threshold"] = thresholds
         group.thresholds = None
         if not group.world.is_gpu:
-            from sensorium.sensors.robot.kernels import exceed
+            from sensorium.sensors.touch.kernels import exceed
 
             group.thresholds, group.exceed = thresholds.numpy(), exceed
 

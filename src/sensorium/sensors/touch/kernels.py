@@ -14,6 +14,14 @@ from sensorium.jit import helper, kernel
 _PASSES = 16
 
 
+@kernel
+def exceed(values: np.ndarray, thresholds: np.ndarray, out: np.ndarray) -> None:
+    """Test whether each of (n, B) values is above its threshold."""
+    for i in range(values.shape[0]):
+        for b in range(values.shape[1]):
+            out[i, b] = values[i, b] > thresholds[i, b]
+
+
 @helper
 def _put(
     out: np.ndarray,
