@@ -43,7 +43,7 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sn.JointEncoder(counts_per_revolution=0), ("JointEncoder.counts_per_revolution", "0")),
         (lambda: sn.JointEncoder(counts_per_revolution=9, resolution=1), ("counts_per_revolution", "resolution")),
         (lambda: sn.JointEncoder(joints=()), ("joints must name at least one joint",)),
-        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "greater than 0")),
+        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "must be > 0")),
         (lambda: sn.Box(size=(1, 1)), ("Box.size",)),
         (lambda: sn.Sphere(radius=-1), ("Sphere.radius", "-1")),
         (lambda: sn.Box(mass=0), ("Box.mass", "0")),
@@ -262,9 +262,7 @@ def test_bad_envs_raise(envs):
 def test_reading_more_history_than_allocated_raises():
     scene, probe, other = probe_scene(Probe(history_length=3), Probe(uuid="other"))
     for call in (probe.read, probe.read_ground_truth):
-        with pytest.raises(
-            sn.OptionError, match="at most 3 were allocated; construct the sensor with history_length=4"
-        ):
+        with pytest.raises(sn.OptionError, match="at most 3 is allocated; construct the sensor with history_length=4"):
             call(history_length=4)
         with pytest.raises(sn.OptionError):
             call(history_length=0)
@@ -343,7 +341,7 @@ def test_common_mistakes_raise(tmp_path):
     imu = scene.add_sensor(sn.IMU(link="box", history_length=3, temperature=30.0, acc_temperature_drift=0.1))
     scene.build()
     for call, words in (
-        (lambda: imu.read(history_length=2.5), "whole number, got 2.5"),
+        (lambda: imu.read(history_length=2.5), "must be an integer, got 2.5"),
         (lambda: imu.set(temperature=None), "temperature must be numbers, got None"),
         (lambda: scene.snapshot(path=tmp_path / "a.xyz"), r"path must end in \.png"),
         (lambda: scene.world.bind("nope"), "no field 'nope'"),

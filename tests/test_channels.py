@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sensorium as sn
@@ -33,6 +33,7 @@ VALUES = {
 }
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.fixed_dictionaries({}, optional=VALUES), st.fixed_dictionaries({}, optional=VALUES))
 def test_nested_and_short_forms_are_equal(acc, gyro):
     nested = sn.IMU(link="box", acc=sn.Imperfections(**acc), gyro=sn.Imperfections(**gyro))

@@ -10,6 +10,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
+__all__ = [
+    "AlreadyBuiltError",
+    "CapacityError",
+    "DatasetError",
+    "DeviceError",
+    "DivergenceError",
+    "DuplicateNameError",
+    "EpisodeOverError",
+    "GenerationError",
+    "ModelError",
+    "NameNotFoundError",
+    "NotBuiltError",
+    "OptionError",
+    "SensoriumError",
+    "StateDictError",
+    "TreeError",
+]
+
 
 class SensoriumError(Exception):
     """Base class of every error that Sensorium raises on purpose."""

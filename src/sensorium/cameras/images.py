@@ -37,7 +37,7 @@ class CameraImages:
                                        read_ground_truth()                              read(), untimed   read(), timed
 
     Without a profile, an exposure time and a rolling shutter, ``measured`` is ``rendered``. A lens that bends light
-    from beyond the image's edges into the image needs overscan margins, so more than the image is rendered.
+    from beyond the image's edges into the image needs overscan margins around the rendered image.
 
     Attributes:
         rendered: output -> (B, H, W, ...) as the renderer draws it, with overscan margins.

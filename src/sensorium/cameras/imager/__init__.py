@@ -31,3 +31,7 @@ def __getattr__(name: str) -> object:
 
         return Imager
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
