@@ -1,4 +1,4 @@
-"""What all sensors of the catalogue have in common: drawing, saving, options that would mislead."""
+"""Properties that all sensors share: drawing, pickling, options as JSON, and the rejection of wrong options."""
 
 import math
 import pickle
@@ -50,6 +50,7 @@ EVERY = {
 
 
 def rover(n_envs=2, **options):
+    """Return a built scene of a rover with every sensor, and the sensors by name."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane(), name="ground")
     scene.add_robot(ROVER, name="rover")
@@ -70,7 +71,8 @@ def test_every_sensor_can_be_drawn_and_plotted(tmp_path, history):
         assert imread(tmp_path / f"{name}.png").std() > 0.02
         painter = Painter()
         sensor._draw(painter, 1)
-        silent = {"contact", "encoder", "torque", "odometry", "battery", "clock", "heat", "scan"}  # which sees nothing
+        # sensors that draw nothing here
+        silent = {"contact", "encoder", "torque", "odometry", "battery", "clock", "heat", "scan"}
         assert len(painter) > 0 or name in silent, name
     try:
         assert scene.snapshot(width=64, height=48).std() > 1
@@ -88,7 +90,7 @@ def test_every_reading_can_be_pickled():
         assert all(torch.equal(one, other) for one, other in zip(parts, back, strict=True))
 
 
-def test_every_sensor_s_options_survive_json():
+def test_options_of_every_sensor_survive_json():
     for options in EVERY.values():
         assert type(options).model_validate_json(options.model_dump_json()) == options
     with pytest.raises(sn.OptionError, match="GridPattern"):
@@ -96,7 +98,7 @@ def test_every_sensor_s_options_survive_json():
 
 
 @pytest.mark.parametrize("n", [1, 50])
-def test_patterns_of_ones_own_are_checked(n):
+def test_custom_patterns_are_validated(n):
     class Odd(Pattern):
         @property
         def shape(self):
@@ -116,7 +118,7 @@ def test_patterns_of_ones_own_are_checked(n):
             scene.build()
 
 
-def test_pictures_of_scalar_grids_show_their_values():
+def test_plotted_images_show_values_and_lengths_of_vectors():
     _, sensors = rover()
     image = sensors["heat"].plot().axes[0].images[0].get_array()
     assert image.max() == pytest.approx(sensors["heat"].read().max().item())
@@ -125,12 +127,12 @@ def test_pictures_of_scalar_grids_show_their_values():
 
 
 @pytest.mark.parametrize("options", [sn.Magnetometer, sn.GPS, sn.OpticalFlow, sn.FramePose])
-def test_what_cannot_be_interpolated_is_refused(options):
+def test_interpolation_is_rejected_for_discontinuous_readings(options):
     with pytest.raises(sn.OptionError, match="interpolate"):
         options(link="a", interpolate=True)
 
 
-def test_noise_does_not_make_ground_of_a_void():
+def test_noise_does_not_create_ground_for_optical_flow():
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))
     scene.add_object(sn.Box(), name="d", pos=(0, 0, 5), free=True)
     flow = scene.add_sensor(sn.OpticalFlow(link="d", range_noise=1.0))
@@ -154,12 +156,12 @@ def test_noise_density_follows_the_rate():
     assert imu.read().lin_acc[:1500].std() == pytest.approx(5, rel=0.03)
     assert imu.read().lin_acc[1500:].std() == pytest.approx(math.sqrt(50), rel=0.03)
     imu.set(acc_noise=0.5)
-    imu.set(rate=100.0)  # a plain noise is what it is
+    imu.set(rate=100.0)  # noise per sample does not depend on the rate
     scene.step(20)
     assert imu.read().lin_acc.std() == pytest.approx(0.5, rel=0.03)
 
 
-def test_options_on_top_of_presets_replace_their_twins():
+def test_options_replace_alternatives_of_presets():
     imu = sn.presets.imu("consumer_mems", link="a", acc_noise=0.1)
     assert (imu.acc.noise, imu.acc.noise_density) == (0.1, None)
     encoder = sn.presets.encoder("magnetic_14_bit", resolution=0.1)
@@ -168,7 +170,7 @@ def test_options_on_top_of_presets_replace_their_twins():
         sn.presets.imu(3, link="a")
 
 
-def test_parts_of_wrenches_and_poses_have_all_imperfections():
+def test_channels_of_wrenches_and_poses_have_all_imperfections():
     scene = sn.Scene(dt=0.01, gravity=(0, 0, -10))
     scene.add_object(sn.Box(mass=1.0), name="d")
     kinds = {"force_bias_spread": 2.0, "torque_temperature_drift": 0.1, "temperature": 35.0}
@@ -186,7 +188,7 @@ def test_parts_of_wrenches_and_poses_have_all_imperfections():
     torch.testing.assert_close(wrench.read().torque, wrench.read_ground_truth().torque)
 
 
-def test_misleading_options_are_refused():
+def test_contradictory_options_are_rejected():
     with pytest.raises(sn.OptionError, match="got 'a' in both"):
         sn.WheelOdometry(left="a", right="a", radius=0.1, track=0.3)
     scene = drop_scene()
@@ -196,7 +198,7 @@ def test_misleading_options_are_refused():
         scene.build()
 
 
-def test_a_battery_delivers_no_more_than_it_can():
+def test_battery_power_is_limited_by_internal_resistance():
     scene = sn.Scene(dt=0.01)
     scene.add_robot(ROVER, name="rover")
     battery = scene.add_sensor(sn.BatteryState(idle_power=1e6, capacity=100.0, internal_resistance=0.05))
@@ -207,7 +209,7 @@ def test_a_battery_delivers_no_more_than_it_can():
     assert reading.power.item() == pytest.approx(25.2**2 / (4 * 0.05), rel=0.02)
 
 
-def test_bad_calls_say_what_is_wrong():
+def test_wrong_calls_are_rejected():
     scene, sensors = rover(n_envs=1)
     for call, message in (
         (lambda: scene.snapshot(camera=0), "number below 0"),
@@ -229,7 +231,7 @@ def test_bad_calls_say_what_is_wrong():
         sn.Trace(drop_scene().add_sensor(sn.Clock()))
 
 
-def test_scanned_rays_are_drawn_where_they_were_seen():
+def test_only_rays_of_the_last_step_are_drawn_for_a_scanning_lidar():
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))
     scene.add_object(sn.Box(size=(0.2, 5, 5)), name="wall", pos=(3.1, 0, 0))
     scene.add_object(sn.Sphere(radius=0.1), name="b", free=True)

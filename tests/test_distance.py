@@ -1,4 +1,4 @@
-"""Distances from points to every kind of geom, against closed forms, MuJoCo's own distance and dense sampling."""
+"""Distances from points to every kind of geom against closed forms, MuJoCo's own distances and dense sampling."""
 
 import mujoco
 import numpy as np
@@ -23,13 +23,14 @@ GEOMS = {
 
 
 def model_of(geom: str, pose: str = POSE) -> str:
+    """Return a model with one body and one geom."""
     cloud = " ".join(f"{value:.6f}" for value in CLOUD.ravel())
     return f"""<mujoco><asset><mesh name="cloud" vertex="{cloud}"/><mesh name="cube" vertex="{CUBE}"/></asset>
       <worldbody><body name="thing" {pose}><geom name="thing" {geom}/></body></worldbody></mujoco>"""
 
 
 def measure(model: str, points: np.ndarray, max_range: float = 10.0):
-    """Distances (n,) and nearest points (n, 3) from points in the world frame, and the compiled model."""
+    """Return distances (n,) and nearest points (n, 3) from points in the world frame, and the compiled model."""
     scene = sn.Scene()
     scene.add_object(model, name="m")
     scene.add_object(sn.Sphere(radius=0.001, collide=False), name="eye")
@@ -41,11 +42,12 @@ def measure(model: str, points: np.ndarray, max_range: float = 10.0):
 
 
 def cloud_of_points(n: int = 60) -> np.ndarray:
+    """Return random points around the geom, (n, 3) m."""
     return np.random.default_rng(0).normal(size=(n, 3)) * 0.4 + (0.1, -0.2, 0.3)
 
 
 def surface_samples(model: mujoco.MjModel, geom: int, count: int = 400_000) -> np.ndarray:
-    """Points all over the surface of a geom, in its frame: where rays from its middle leave it."""
+    """Return points all over the surface of a geom, in its frame: where rays from its centre leave it."""
     rng = np.random.default_rng(1)
     rays = rng.normal(size=(count, 3))
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)
@@ -62,8 +64,8 @@ def surface_samples(model: mujoco.MjModel, geom: int, count: int = 400_000) -> n
 
 
 @pytest.mark.parametrize("kind", list(GEOMS))
-def test_outside_as_mujoco_measures(kind):
-    """Outside, distance and nearest point are those of mj_geomDistance to a tiny sphere."""
+def test_distances_outside_agree_with_mujoco(kind):
+    """Distances and nearest points agree with mj_geomDistance to a tiny sphere."""
     points = cloud_of_points()
     distances, nearest, _ = measure(model_of(GEOMS[kind]), points)
     spec = mujoco.MjSpec.from_string(model_of(GEOMS[kind]))
@@ -86,8 +88,8 @@ def test_outside_as_mujoco_measures(kind):
 
 
 @pytest.mark.parametrize("kind", ["ellipsoid", "box", "cylinder"])
-def test_inside_and_out_against_dense_samples(kind):
-    """The magnitude is the distance to the nearest of very many surface points; the sign says on which side."""
+def test_distances_inside_and_outside_agree_with_dense_samples(kind):
+    """The magnitude is the distance to the nearest of many surface points; the sign is negative inside."""
     rng = np.random.default_rng(2)
     local = rng.uniform(-1, 1, size=(60, 3)) * (0.35, 0.25, 0.12)
     frame = sn.Scene()
@@ -110,8 +112,8 @@ def test_inside_and_out_against_dense_samples(kind):
         assert -1e-6 <= sampled - abs(distance) < 2e-3
 
 
-def test_ellipsoid_where_the_nearest_point_is_known():
-    """On its axes, at its middle, and for a ball given as an ellipsoid."""
+def test_ellipsoid_on_its_axes_and_as_a_sphere():
+    """The nearest point is known on the axes, at the centre, and for a sphere."""
     still = 'pos="0 0 0"'
     points = np.array([[0, 0, 0.2], [0, 0, 0.0], [0.5, 0, 0], [0, -0.4, 0], [0, 0, 0.02]])
     distances, _, _ = measure(model_of('type="ellipsoid" size="0.3 0.2 0.05"', still), points)
@@ -121,8 +123,8 @@ def test_ellipsoid_where_the_nearest_point_is_known():
     assert distances == pytest.approx(np.linalg.norm(points, axis=1) - 0.2, abs=1e-6)
 
 
-def test_box_mesh_is_a_box():
-    """A mesh of a box's corners gives the box's distances, inside too, and its nearest points."""
+def test_mesh_of_a_box_agrees_with_a_box():
+    """A mesh of a box's corners has the box's distances, inside and outside, and its nearest points."""
     still = 'pos="0 0 0"'
     points = np.random.default_rng(5).uniform(-0.5, 0.5, size=(200, 3)) * (1, 0.8, 0.5)
     box = measure(model_of('type="box" size="0.3 0.2 0.1"', still), points)
@@ -132,15 +134,15 @@ def test_box_mesh_is_a_box():
     assert mesh[1] == pytest.approx(box[1], abs=2e-5)
 
 
-def test_height_field():
-    """A flat one is a plane; a tilted one has the tilted plane's distance; heights are those that rays find."""
+def test_distances_to_a_height_field():
+    """A ramp has the distance of a plane; the heights of a rough field are those that rays find."""
     rows = 9
     ramp = " ".join(f"{col / (rows - 1)}" for _ in range(rows) for col in range(rows))
     xml = f"""<mujoco><asset><hfield name="h" nrow="{rows}" ncol="{rows}" size="1 1 0.5 0.1" elevation="{ramp}"/>
       </asset><worldbody><geom type="hfield" hfield="h"/></worldbody></mujoco>"""
     points = np.random.default_rng(7).uniform((-0.5, -0.5, -0.25), (0.5, 0.5, 0.75), size=(50, 3))
     distances, _, _ = measure(xml, points)
-    slope = 0.25  # half a metre over two
+    slope = 0.25  # 0.5 m over 2 m
     plane = (points[:, 2] - slope * (points[:, 0] + 1)) / np.sqrt(1 + slope**2)
     assert (plane < 0).any()
     assert distances == pytest.approx(plane, abs=1e-6)
@@ -158,7 +160,7 @@ def test_height_field():
     on_it = np.column_stack([grid, z])
     assert measure(xml, on_it)[0] == pytest.approx(np.zeros(60), abs=1e-6)
     assert (measure(xml, on_it - (0, 0, 0.01))[0] < 0).all()
-    # the surface's own points are never nearer than the distance says, and one of them is as near
+    # no point of the surface is nearer than the distance, and one of them is as near
     above = on_it[:10] - (0, 0, -0.1)
     distances, nearest, _ = measure(xml, above)
     assert np.linalg.norm(above - nearest, axis=1) == pytest.approx(distances, abs=1e-6)
@@ -170,7 +172,7 @@ def test_height_field():
         assert -1e-6 <= sampled - distance < 5e-3
 
 
-def test_saturates_at_its_range_and_takes_the_nearest():
+def test_proximity_reads_the_nearest_surface_and_saturates():
     scene = sn.Scene()
     scene.add_object(sn.Sphere(radius=0.1), name="near", pos=(0.3, 0, 1))
     scene.add_object(sn.Sphere(radius=0.1), name="far", pos=(0, 0.5, 1))
@@ -192,7 +194,7 @@ def test_saturates_at_its_range_and_takes_the_nearest():
     assert short.read().distances.item() != short.read_ground_truth().distances.item()
 
 
-def test_own_robot_is_not_felt_unless_named():
+def test_own_robot_is_ignored_unless_tracked():
     scene = sn.Scene()
     scene.add_object(
         """<mujoco><worldbody><body name="palm"><geom size="0.05"/><body name="thumb" pos="0.2 0 0">
@@ -208,11 +210,11 @@ def test_own_robot_is_not_felt_unless_named():
     assert thumb.read().distances.item() == pytest.approx(0.17, abs=1e-6)
 
 
-def test_bad_options_say_what_to_do():
+def test_wrong_options_are_rejected():
     for options, error, text in (
         ({"tracked": "boks"}, NameNotFoundError, "did you mean 'box'"),
         ({"tracked": ("ghost",)}, OptionError, "no geom that collides on 'ghost'"),
-        ({"tracked": "box"}, OptionError, "the link that carries the sensor"),
+        ({"tracked": "box"}, OptionError, "must not name the link that carries the sensor"),
     ):
         copy = sn.Scene()
         copy.add_object(sn.Box(), name="box", free=True)

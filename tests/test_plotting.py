@@ -1,4 +1,4 @@
-"""Pictures: traces, readings, snapshots with what sensors look at, and the command that makes them."""
+"""Plots of traces and readings, snapshots with debug drawings, and the command ``sensorium plot``."""
 
 import mujoco
 import numpy as np
@@ -12,7 +12,7 @@ from sensorium.cli import main
 from sensorium.worlds import Painter
 
 
-def test_a_trace_keeps_what_was_read():
+def test_trace_stores_readings_over_time():
     scene, late, prompt = probe_scene(Probe(uuid="late", delay=0.03), Probe(uuid="prompt"), n_envs=2)
     trace = sn.Trace(late, prompt, env=1)
     for _ in range(30):
@@ -30,25 +30,25 @@ def test_a_trace_keeps_what_was_read():
 
 
 @pytest.mark.parametrize("history", [None, 20])
-def test_a_reading_is_drawn(tmp_path, history):
+def test_reading_and_history_are_plotted(tmp_path, history):
     scene, sensor = probe_scene(Probe(noise=0.1, history_length=history), n_envs=2)
     scene.step(20)
     figure = sensor.plot(env=1, path=tmp_path / "new" / "reading.png")
     assert imread(tmp_path / "new" / "reading.png").std() > 0.05
     values = figure.axes[0].lines if history else figure.axes[0].patches
-    assert len(values) == 6  # three columns, measured and true
+    assert len(values) == 6  # three columns, measured and ground truth
     if history:
         truth = figure.axes[0].lines[0].get_xydata()  # newest first, seconds before now
         np.testing.assert_allclose(truth[:, 1], np.sin(3 * (0.2 + truth[:, 0]) + 1), atol=1e-5)
 
 
-def test_unbuilt_sensors_cannot_be_drawn():
+def test_unbuilt_sensors_cannot_be_plotted():
     sensor = drop_scene().add_sensor(Probe())
     with pytest.raises(sn.NotBuiltError):
         sensor.plot()
 
 
-def test_painted_shapes_lie_where_they_were_put():
+def test_painted_shapes_have_the_given_positions():
     painter = Painter()
     scene = mujoco.MjvScene(mujoco.MjModel.from_xml_string("<mujoco/>"), 100)
     start, end = np.array([1.0, 2.0, 3.0]), np.array([1.5, 1.0, 5.0])
@@ -71,13 +71,14 @@ def test_painted_shapes_lie_where_they_were_put():
 
 
 def picture(**options):
+    """Return a snapshot of a falling box with an IMU."""
     scene = drop_scene(height=0.3)
     scene.add_sensor(sn.IMU(link="box", **options))
     scene.build(n_envs=2)
     return scene.snapshot(env=1, width=160, height=120)
 
 
-def test_snapshots_show_what_sensors_feel(tmp_path):
+def test_snapshots_show_debug_drawings(tmp_path):
     try:
         plain = picture()
     except sn.DeviceError as error:
@@ -97,7 +98,7 @@ def test_snapshots_show_what_sensors_feel(tmp_path):
         scene.snapshot(env=1)
 
 
-def test_the_command(tmp_path, capsys):
+def test_plot_command(tmp_path, capsys):
     out = tmp_path / "imu.png"
     assert main(["plot", "IMU", "--set", "acc_noise=0.5", "delay=0.05", "--seconds", "0.2", "--out", str(out)]) == 0
     assert imread(out).std() > 0.05

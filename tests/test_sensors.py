@@ -1,4 +1,4 @@
-"""Each sensor against physics."""
+"""IMU, contact sensors, joint encoder and frame pose against physics."""
 
 import math
 
@@ -10,7 +10,7 @@ from conftest import arm_scene, drop_scene
 import sensorium as sn
 
 
-def test_free_fall_reads_zero_and_rest_reads_g():
+def test_acceleration_is_zero_in_free_fall_and_g_at_rest():
     scene = drop_scene(height=1.0)
     imu = scene.add_sensor(sn.IMU(link="box"))
     scene.build(n_envs=3)
@@ -21,8 +21,8 @@ def test_free_fall_reads_zero_and_rest_reads_g():
     assert imu.read().ang_vel.abs().max() < 1e-4
 
 
-def test_imu_frame_is_its_mounting():
-    """At rest, a sensor rolled by 90 degrees feels gravity along its own y; the field turns likewise."""
+def test_imu_reads_in_its_mounting_frame():
+    """At rest, a sensor rolled by 90 degrees reads gravity along its own y axis; the field is rotated, too."""
     scene = drop_scene(height=0.1)
     imu = scene.add_sensor(sn.IMU(link="box", euler=(math.pi / 2, 0, 0)))
     scene.build()
@@ -31,7 +31,7 @@ def test_imu_frame_is_its_mounting():
     assert imu.read().mag[0].tolist() == pytest.approx([0, -4.3e-5, -2.1e-5], abs=1e-9)
 
 
-def test_spinning_body_shows_rate_and_centripetal_acceleration():
+def test_spinning_body_has_rate_and_centripetal_acceleration():
     scene = sn.Scene(dt=0.001, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Sphere(radius=0.1, mass=1.0), name="ball", free=True)
     imu = scene.add_sensor(sn.IMU(link="ball", pos=(0.05, 0, 0)))
@@ -42,7 +42,7 @@ def test_spinning_body_shows_rate_and_centripetal_acceleration():
     assert imu.read().lin_acc[0].tolist() == pytest.approx([-(10**2) * 0.05, 0, 0], abs=1e-2)
 
 
-def test_misalignment_mixes_axes():
+def test_misalignment_matrix_is_applied():
     matrix = ((1.0, 0.0, 0.1), (0.0, 1.0, 0.0), (0.0, 0.0, 0.5))
     scene = drop_scene(height=0.1)
     imu = scene.add_sensor(sn.IMU(link="box", acc_misalignment=matrix))
@@ -57,7 +57,7 @@ def test_misalignment_mixes_axes():
 
 
 def stack_scene():
-    """A 2 kg box resting on a 3 kg box resting on the ground."""
+    """Return a scene with a 2 kg box on a 3 kg box on the ground."""
     scene = sn.Scene(dt=0.01, substeps=5)
     scene.add_object(sn.Plane(), name="ground")
     scene.add_object(sn.Box(size=(0.4, 0.4, 0.2), mass=3.0), name="lower", pos=(0, 0, 0.1), free=True)
@@ -80,12 +80,12 @@ def test_contact_forces_of_a_static_stack():
     assert below.read()[1].tolist() == pytest.approx([0, 0, 5 * g], abs=0.02)
     assert above.read()[1].tolist() == pytest.approx([0, 0, -2 * g], abs=0.02)
     torch.testing.assert_close(both.read(), net.read(), atol=1e-4, rtol=1e-4)
-    # pitched by 90 degrees, its x points down: a force upwards is along -x
+    # pitched by 90 degrees, its x axis points down: an upward force is along -x
     assert turned.read()[1].tolist() == pytest.approx([-2 * g, 0, 0], abs=0.02)
 
 
 def test_contact_force_on_an_inclined_plane():
-    """A box that does not slide on a 15 degree slope: normal m g cos, friction m g sin, in the box's frame."""
+    """A box at rest on a 15 degree slope has the normal force m g cos and the friction m g sin in its own frame."""
     angle = math.radians(15)
     scene = sn.Scene(dt=0.01, substeps=10)
     scene.add_object(sn.Plane(), euler=(0, angle, 0))
@@ -99,7 +99,7 @@ def test_contact_force_on_an_inclined_plane():
     assert force.read()[0].tolist() == pytest.approx(expected, abs=0.05)
 
 
-def test_min_and_max_force():
+def test_min_force_and_max_force_limit_each_axis():
     scene = drop_scene(height=0.1)
     clamped = scene.add_sensor(sn.ContactForce(link="box", uuid="clamped", max_force=5.0))
     numb = scene.add_sensor(sn.ContactForce(link="box", uuid="numb", min_force=20.0))
@@ -112,7 +112,7 @@ def test_min_and_max_force():
     assert clamped.read_ground_truth()[0, 2].item() == pytest.approx(9.81, abs=0.01)
 
 
-def test_contact_switch_threshold_and_filter():
+def test_contact_switch_threshold_and_touching():
     scene = stack_scene()
     any_touch = scene.add_sensor(sn.Contact(link="upper", uuid="any"))
     ground = scene.add_sensor(sn.Contact(link="upper", uuid="ground_only", touching="ground"))
@@ -131,8 +131,8 @@ def test_contact_switch_threshold_and_filter():
     assert firm.read().tolist() == [[True], [False]]
 
 
-def test_squeezed_links_are_in_contact_though_forces_cancel():
-    """Contact looks at the strongest contact, not at the net force."""
+def test_contact_switch_closes_if_opposite_forces_cancel():
+    """The switch adds up the normal forces of contacts instead of using the net force."""
     scene = sn.Scene(dt=0.01, substeps=5, gravity=(0, 0, 0))
     for name, x in (("left", -0.148), ("right", 0.148)):
         scene.add_object(sn.Box(size=(0.1, 0.3, 0.3)), name=name, pos=(x, 0, 0))
@@ -145,10 +145,10 @@ def test_squeezed_links_are_in_contact_though_forces_cancel():
     assert touch.read().item() is True
 
 
-def test_encoder_reads_joint_state_in_counts():
+def test_encoder_reads_selected_joints_in_counts():
     scene = arm_scene()
     encoder = scene.add_sensor(sn.JointEncoder(robot="arm", joints=("elbow", "shoulder"), counts_per_revolution=360))
-    by_number = scene.add_sensor(sn.JointEncoder(joints=(0,), uuid="first"))
+    by_index = scene.add_sensor(sn.JointEncoder(joints=(0,), uuid="first"))
     everything = scene.add_sensor(sn.JointEncoder(uuid="all"))
     scene.build(n_envs=2)
     scene["arm"].set_joint_positions([[0.1, 0.2], [-0.3, 0.4]])
@@ -161,10 +161,10 @@ def test_encoder_reads_joint_state_in_counts():
     torch.testing.assert_close(counts, counts.round(), atol=1e-4, rtol=0)
     assert (encoder.read().positions - truth.positions).abs().max() <= math.pi / 360 + 1e-6
     assert everything.joint_names == ["arm/shoulder", "arm/elbow"]
-    torch.testing.assert_close(by_number.read().positions[:, 0], torch.tensor([0.1, -0.3]))
+    torch.testing.assert_close(by_index.read().positions[:, 0], torch.tensor([0.1, -0.3]))
 
 
-def test_frame_pose_relative_to_world_and_to_a_link():
+def test_frame_pose_relative_to_the_world_and_to_a_link():
     scene = arm_scene()
     absolute = scene.add_sensor(sn.FramePose(link="tip", uuid="absolute"))
     relative = scene.add_sensor(sn.FramePose(link="tip", relative_to="lower", uuid="relative"))
@@ -187,7 +187,7 @@ def test_frame_pose_relative_to_world_and_to_a_link():
     assert relative.read().ang_vel.abs().max() < 1e-6
 
 
-def test_orientation_noise_has_the_stated_spread():
+def test_orientation_noise_has_the_given_standard_deviation():
     scene = drop_scene()
     pose = scene.add_sensor(sn.FramePose(link="box", rot_noise=0.02))
     scene.build(n_envs=3000)

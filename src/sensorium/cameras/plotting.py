@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.sensors.plotting import _figure, _finish
+from sensorium.sensors.plotting import finish_figure, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figu
         raise OptionError(
             f"plot: camera {camera.uuid!r} has no outputs to plot; enable one, such as enable_rgb_rendering()"
         )
-    figure, grid = _figure(len(camera.outputs), 2, camera.uuid)
+    figure, grid = new_figure(len(camera.outputs), 2, camera.uuid)
     truth, measured = camera.read_ground_truth(), camera.read()
     for name, row in zip(camera.outputs, grid, strict=True):
         for axes, data, title in zip(row, (truth, measured), ("ground truth", "measured"), strict=True):
@@ -43,7 +43,7 @@ def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figu
             axes.set_axis_off()
             if name == "depth":
                 figure.colorbar(drawn, ax=axes, shrink=0.8, label="m")
-    return _finish(figure, path)
+    return finish_figure(figure, path)
 
 
 def as_picture(output: str, image: torch.Tensor) -> np.ndarray:

@@ -9,7 +9,7 @@ import torch
 import viser
 
 from sensorium.sensors.base import Sensor
-from sensorium.sensors.plotting import _flat
+from sensorium.sensors.plotting import as_image
 
 SECONDS = 5.0
 _MAX_POINTS = 500
@@ -75,7 +75,7 @@ class SensorHistory:
 
         vectors = self.field in self.sensor.vector_fields
         readings = (self.sensor.read(), self.sensor.read_ground_truth())
-        both = [_flat(self._values(reading).numpy(force=True), vectors) for reading in readings]
+        both = [as_image(self._values(reading).numpy(force=True), vectors) for reading in readings]
         finite = np.concatenate([values[np.isfinite(values)] for values in both])
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         gap = np.full((1, both[0].shape[1]), np.nan)

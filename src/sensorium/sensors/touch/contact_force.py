@@ -1,4 +1,4 @@
-"""Contact force: the net force that contacts put on a link."""
+"""Contact force: the net force of the contacts on a link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sensorium.worlds import Names, Painter
 
 
 class ContactForce(SimpleSensorOptions, Mounted):
-    """Options of a contact-force sensor: the sum of all contact forces on a link, in the sensor's frame.
+    """Options of a contact force sensor, which reads the sum of all contact forces on a link in the sensor's frame.
 
     Example:
         >>> force = scene.add_sensor(sn.ContactForce(link="foot", min_force=0.5, max_force=200.0, noise=0.1))
@@ -27,23 +27,26 @@ class ContactForce(SimpleSensorOptions, Mounted):
     """
 
     touching: str | tuple[str, ...] = ()
-    """Links whose contacts count. Default: everything."""
+    """Links with which contacts count. Default: all."""
     min_force: Spread | None = None
-    """Force in N, per axis, below which it reads 0 (another name for ``deadband``)."""
+    """Force per axis below which the sensor reads 0, N. Alternative to ``deadband``."""
     max_force: Spread | None = None
-    """Force in N, per axis, at which it saturates, in both directions (another name for ``saturation``)."""
+    """Force per axis at which the sensor saturates in both directions, N. Alternative to ``saturation``."""
 
     @model_validator(mode="after")
     def _check_names(self) -> ContactForce:
         if self.min_force is not None and self.deadband != 0.0:
-            raise ValueError("min_force and deadband are two names of one parameter; give one")
+            raise ValueError("min_force and deadband set the same parameter; give only one")
         if self.max_force is not None and self.saturation is not None:
-            raise ValueError("max_force and saturation are two names of one parameter; give one")
+            raise ValueError("max_force and saturation set the same parameter; give only one")
         return self
 
 
 class ContactForceSensor(SimpleSensor[torch.Tensor], options=ContactForce):
-    """See :class:`ContactForce`. Reads (B, 3) N, the force that acts on the link; of the substep that ended now."""
+    """Contact force sensor. See :class:`ContactForce`.
+
+    Reads (B, 3) N, the force that acts on the link during the substep that ended at the reading.
+    """
 
     kind = "contact_force"
 

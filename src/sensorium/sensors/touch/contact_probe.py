@@ -1,19 +1,18 @@
-"""Contact probes: spheres on a link that feel how deep they go into what they touch."""
+"""Contact probes: spheres on a link that measure how deep they go into the surfaces that they touch."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from sensorium.jit import kernel
+from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.imperfections import Spread
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
-from sensorium.sensors.touch.probes import (
+from sensorium.sensors.touch.contact_probe_backend import CpuDepthProbes, CpuSwitchProbes
+from sensorium.sensors.touch.probe_sensor import (
     Point,
     ProbeSensor,
     Probing,
@@ -22,18 +21,18 @@ from sensorium.sensors.touch.probes import (
     per_probe,
     unit,
 )
-from sensorium.sensors.touch.tactile_realism import Skin, TactileRealism, realism_parameters
+from sensorium.sensors.touch.tactile_realism import TactileRealism, realism_parameters
 
 
 class ContactDepthProbe(SimpleSensorOptions, TactileRealism, Probing):
     """Options of probes that read how deep they are pressed in.
 
-    A probe is a sphere of ``radius`` at its position. Its depth is how far that sphere goes into the nearest surface
-    of what is tracked: radius - signed distance from its centre to that surface, and 0 where that is negative. With a
-    normal, only the component along it counts: times the cosine between the normal and the direction into the surface,
-    0 where that points away, so that a probe on the front of a finger feels nothing behind it.
+    A probe is a sphere of ``radius`` at its position. Its depth is how far this sphere goes into the nearest tracked
+    surface: max(0, radius - signed distance from its centre to the surface). If the probe has a normal, the depth is
+    multiplied by the cosine between the normal and the direction into the surface, or by 0 if that is negative: a probe
+    on the front of a finger does not feel anything behind it.
 
-    The generic imperfections act on the depth, in metres; those of tactile skins before them.
+    The generic imperfections act on the depth, in m; those of tactile skins act before them.
 
     Example:
         >>> tip = scene.add_sensor(sn.ContactDepthProbe(link="finger", pos=(0, 0, 0.05), radius=0.004, noise=1e-4))
@@ -43,10 +42,10 @@ class ContactDepthProbe(SimpleSensorOptions, TactileRealism, Probing):
     positions: tuple[Point, ...] = Field(default=((0.0, 0.0, 0.0),), min_length=1)
     """Centres of the probes, in the sensor's frame, m. Default: one at its origin."""
     normals: Point | tuple[Point, ...] | None = None
-    """Direction out of the link's surface, in the sensor's frame, one for all or one a probe. Default: a probe feels
-    all around."""
+    """Directions out of the link's surface, in the sensor's frame, one for all probes or one per probe. Default: probes
+    feel in all directions."""
     radius: Spread = 0.005
-    """Radius of the probes, m, one for all or one a probe."""
+    """Radius of the probes, m, one for all probes or one per probe."""
 
     @model_validator(mode="after")
     def _check_probes(self) -> ContactDepthProbe:
@@ -60,11 +59,11 @@ class ContactDepthProbe(SimpleSensorOptions, TactileRealism, Probing):
 
 
 class ContactProbe(ContactDepthProbe):
-    """Options of probes that read whether they touch: the depth of a :class:`ContactDepthProbe`, through a switch with
-    hysteresis.
+    """Options of probes that read whether they touch.
 
-    A switch closes when the depth reaches ``contact_threshold``, and opens when it falls below ``release_threshold``.
-    Imperfections act on the depth before the switch: noise makes it bounce, hysteresis keeps it from that.
+    The depth of a :class:`ContactDepthProbe` drives a switch with hysteresis: it closes when the depth reaches
+    ``contact_threshold``, and opens when the depth falls below ``release_threshold``. Imperfections act on the depth
+    before the switch: noise makes it bounce, and hysteresis prevents that.
 
     Example:
         >>> tip = scene.add_sensor(
@@ -74,16 +73,16 @@ class ContactProbe(ContactDepthProbe):
     """
 
     contact_threshold: float = Field(default=0.0, ge=0)
-    """Depth at which a switch closes, m. At 0 it closes with any depth at all."""
+    """Depth at which a switch closes, m. At 0, it closes at any depth > 0."""
     release_threshold: float | None = Field(default=None, ge=0)
-    """Depth below which it opens again, m. Default: ``contact_threshold``, without hysteresis."""
+    """Depth below which a switch opens, m. Default: ``contact_threshold``, without hysteresis."""
 
     @model_validator(mode="after")
     def _check_thresholds(self) -> ContactProbe:
         if self.release_threshold is not None and self.release_threshold > self.contact_threshold:
             raise ValueError(
-                f"release_threshold must not exceed contact_threshold, got release_threshold="
-                f"{self.release_threshold:g} with contact_threshold={self.contact_threshold:g}"
+                f"release_threshold must be <= contact_threshold, got release_threshold={self.release_threshold:g} "
+                f"with contact_threshold={self.contact_threshold:g}"
             )
         return self
 
@@ -92,7 +91,7 @@ KinematicContactProbe = ContactProbe
 
 
 class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthProbe):
-    """See :class:`ContactDepthProbe`. Reads (B, n) m."""
+    """Contact depth probe. See :class:`ContactDepthProbe`. Reads (B, n) m."""
 
     kind = "contact_depth_probe"
 
@@ -108,27 +107,25 @@ class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthPro
         return realism_parameters()
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        super()._build_group(group)
-        group.skin = Skin(group, [sensor._local()[0] for sensor in group.sensors], width=1)
+    def _build_group(cls, group: SensorGroup[CpuDepthProbes]) -> CpuDepthProbes:
+        return CpuDepthProbes(group)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        group.field.update()
-        launch(_fill, group.field.sensors, group.field.depth, 1, group.array(out))
+    def _update_raw_data(cls, group: SensorGroup[CpuDepthProbes], out: torch.Tensor) -> None:
+        group.backend.update(out)
 
     @classmethod
     @replayable
-    def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
-        group.skin.imperfect(data)
+    def _apply_hardware_imperfections(cls, group: SensorGroup[CpuDepthProbes], data: torch.Tensor) -> None:
+        group.backend.imperfect(data)
 
 
 class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
-    """See :class:`ContactProbe`. Reads (B, n) bool.
+    """Contact probe. See :class:`ContactProbe`. Reads (B, n) bool.
 
-    Behind the depths of a sensor lie the states of its switches, in both branches: 1 closed, 0 open. So they are part
-    of the signal, which is held between samples and reset with it.
+    The intermediate columns are the depths of the probes, followed by the states of their switches (1 closed, 0 open).
+    As part of the signal, states are held between samples and cleared by a reset.
     """
 
     kind = "contact_probe"
@@ -145,64 +142,12 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
         return torch.bool
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        super()._build_group(group)
-        every = [sensor.options for sensor in group.sensors]
-        closes = [options.contact_threshold for options in every]
-        opens = [options.release_threshold for options in every]
-        group.thresholds = np.array(
-            [(close, close if open_ is None else open_) for close, open_ in zip(closes, opens, strict=True)], np.float32
-        )
-        count = group.n_columns // 2
-        group.closed = [group.state(branch, count).numpy() for branch in ("truth", "measured")]
+    def _build_group(cls, group: SensorGroup[CpuDepthProbes]) -> CpuSwitchProbes:
+        return CpuSwitchProbes(group)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        group.field.update()
-        array = group.array(out)
-        launch(_fill, group.field.sensors, group.field.depth, 2, array)
-        launch(_switch, group.field.sensors, group.thresholds, group.closed[0], array)
-
-    @classmethod
-    @replayable
-    def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
-        super()._apply_hardware_imperfections(group, data)
-        launch(_switch, group.field.sensors, group.thresholds, group.closed[1], group.array(data))
-
-    @classmethod
-    @replayable
-    def _post_process(cls, group: Any, data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        launch(_show, group.field.sensors, group.array(data), group.array(out))
-
-
-@kernel
-def _fill(sensors: np.ndarray, depth: np.ndarray, per_probe: int, out: np.ndarray) -> None:
-    """The depths of each sensor at the start of its columns, of which it has ``per_probe`` a probe."""
-    for s in range(sensors.shape[0]):
-        first, last = sensors[s, 1], sensors[s, 2]
-        for i in range(first, last):
-            for env in range(out.shape[1]):
-                out[(per_probe - 1) * first + i, env] = depth[env, i]
-
-
-@kernel
-def _switch(sensors: np.ndarray, thresholds: np.ndarray, closed: np.ndarray, data: np.ndarray) -> None:
-    """From the depths of each sensor to the states of its switches behind them; ``closed`` remembers them."""
-    for s in range(sensors.shape[0]):
-        first, last = sensors[s, 1], sensors[s, 2]
-        for i in range(first, last):
-            for env in range(data.shape[1]):
-                depth = data[first + i, env]
-                threshold = thresholds[s, 1] if closed[i, env] > 0 else thresholds[s, 0]
-                closed[i, env] = 1.0 if depth >= threshold and depth > 0 else 0.0
-                data[last + i, env] = closed[i, env]
-
-
-@kernel
-def _show(sensors: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """The states of the switches alone."""
-    for s in range(sensors.shape[0]):
-        for i in range(sensors[s, 1], sensors[s, 2]):
-            for env in range(out.shape[1]):
-                out[i, env] = data[sensors[s, 2] + i, env] > 0
+    def _post_process(
+        cls, group: SensorGroup[CpuSwitchProbes], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+    ) -> None:
+        group.backend.post_process(data, out)

@@ -1,12 +1,12 @@
-"""Signed distance and nearest surface point from points to geoms, in every env.
+"""Numba kernels of signed distances from points to geoms, and of the nearest surface points, in every env.
 
-Distances are exact for planes, spheres, capsules, cylinders and boxes, to 1e-9 of its size for ellipsoids. A mesh is
-its convex hull, for that is what MuJoCo collides with. A height field is its triangles, and solid below them: its sides
-and bottom are not surfaces. Distances are negative inside.
+Distances are exact for planes, spheres, capsules, cylinders and boxes, and accurate to 1e-9 of its size for an
+ellipsoid. A mesh is its convex hull, as in MuJoCo's collisions. A height field is its triangles, and solid below them:
+its sides and bottom are not surfaces. Distances are negative inside.
 
-Two things keep many points times many geoms cheap: a sensor looks only at geoms whose bounding sphere comes within
-reach of the sphere around all its points, and a point only at those of them that could be nearer than what it has
-found.
+Two bounds keep many points times many geoms cheap. A sensor only considers geoms whose bounding sphere is within reach
+of the sphere around all its points. A point only considers those of them that could be nearer than the nearest one
+found so far.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = (
 )
 
 Nearest = tuple[float, float, float, float, float, float, float]
-"""Signed distance, nearest point on the surface, outward normal there; in the geom's frame."""
+"""Signed distance, nearest point of the surface and outward normal there, in the geom's frame."""
 
 _TINY = 1e-12
 _FAR = 1e30
@@ -85,16 +85,17 @@ def _box(x: float, y: float, z: float, a: float, b: float, c: float) -> Nearest:
 
 @helper
 def _ellipsoid(x: float, y: float, z: float, a: float, b: float, c: float) -> Nearest:
-    """The nearest point q of the surface has q_i = r_i² p_i / (t + r_i²); t is the largest root of |q / r|² = 1.
+    """Return the nearest surface point of an ellipsoid.
 
-    In the octant of positive coordinates, on s = t + r_min², the equation is convex and falls, so that Newton's method
-    from the left climbs to the root. Coordinates are kept off zero, where the root meets a pole; that moves the
+    It is q_i = r_i² p_i / (t + r_i²), where t is the largest root of |q / r|² = 1. In the octant of positive
+    coordinates, as a function of s = t + r_min², the equation is convex and decreasing, so Newton's method converges
+    monotonically from the left. Coordinates are kept away from zero, where the root meets a pole; this changes the
     distance by less than 1e-9 of the smallest radius.
     """
-    least = min(a, b, c)
-    off = 1e-9 * least
+    smallest = min(a, b, c)
+    off = 1e-9 * smallest
     px, py, pz = max(abs(x), off), max(abs(y), off), max(abs(z), off)
-    la, lb, lc = a * a - least * least, b * b - least * least, c * c - least * least
+    la, lb, lc = a * a - smallest * smallest, b * b - smallest * smallest, c * c - smallest * smallest
     s = max(a * px - la, b * py - lb, c * pz - lc)
     for _ in range(64):
         ga, gb, gc = a * px / (s + la), b * py / (s + lb), c * pz / (s + lc)
@@ -110,13 +111,13 @@ def _ellipsoid(x: float, y: float, z: float, a: float, b: float, c: float) -> Ne
     nx, ny, nz = qx / (a * a), qy / (b * b), qz / (c * c)
     length = np.sqrt(nx * nx + ny * ny + nz * nz)
     nx, ny, nz = nx / length, ny / length, nz / length
-    # along the normal, which is the way to the nearest point; right in sign, and near the surface too
+    # along the normal, which points to the nearest point; the sign is right, and it is accurate near the surface
     return (x - qx) * nx + (y - qy) * ny + (z - qz) * nz, qx, qy, qz, nx, ny, nz
 
 
 @helper
 def _on_triangle(x: float, y: float, z: float, t: np.ndarray) -> tuple[float, float, float]:
-    """The point of the triangle t (three corners, one after the other) that is nearest to (x, y, z)."""
+    """Return the point of the triangle t (three corners, one after the other) that is nearest to (x, y, z)."""
     ux, uy, uz = t[3] - t[0], t[4] - t[1], t[5] - t[2]
     vx, vy, vz = t[6] - t[0], t[7] - t[1], t[8] - t[2]
     wx, wy, wz = x - t[0], y - t[1], z - t[2]
@@ -140,7 +141,7 @@ def _on_triangle(x: float, y: float, z: float, t: np.ndarray) -> tuple[float, fl
 
 @helper
 def _hull(x: float, y: float, z: float, faces: np.ndarray, first: int, last: int) -> Nearest:
-    """Of a convex hull; a face is its three corners, its outward normal and its offset along that."""
+    """Return the nearest point of a convex hull; a face is three corners, outward normal, and offset along it."""
     top, at = -_FAR, first
     for f in range(first, last):
         height = faces[f, 9] * x + faces[f, 10] * y + faces[f, 11] * z - faces[f, 12]
@@ -164,6 +165,7 @@ def _hull(x: float, y: float, z: float, faces: np.ndarray, first: int, last: int
 
 @helper
 def _corner(heights: np.ndarray, shape: np.ndarray, ncol: int, row: int, col: int, t: np.ndarray, place: int) -> None:
+    """Write one corner of a height field to ``t[place : place + 3]``."""
     t[place] = col * shape[4] - shape[0]
     t[place + 1] = row * shape[5] - shape[1]
     t[place + 2] = heights[row * ncol + col] * shape[2]
@@ -173,17 +175,17 @@ def _corner(heights: np.ndarray, shape: np.ndarray, ncol: int, row: int, col: in
 def _terrain(
     x: float, y: float, z: float, reach: float, shape: np.ndarray, heights: np.ndarray, nrow: int, ncol: int
 ) -> Nearest:
-    """Of a height field: extents and height in ``shape[:3]``, widths of a cell in ``shape[4:6]``."""
+    """Return the nearest point of a height field: extents and height are ``shape[:3]``, cell widths ``shape[4:6]``."""
     t = np.empty(9)
     if z - shape[2] > reach:
         return _FAR, x, y, z, 0.0, 0.0, 1.0
-    # straight below or above lies a point of the surface: nothing farther than that needs to be looked at
+    # the surface point straight below or above bounds the search
     col = min(max(int((x + shape[0]) / shape[4]), 0), ncol - 2)
     row = min(max(int((y + shape[1]) / shape[5]), 0), nrow - 2)
     fx = min(max((x + shape[0]) / shape[4] - col, 0.0), 1.0)
     fy = min(max((y + shape[1]) / shape[5] - row, 0.0), 1.0)
     h00, h11 = heights[row * ncol + col], heights[(row + 1) * ncol + col + 1]
-    if fx >= fy:  # cells are cut along the diagonal from the corner of least to that of largest x and y
+    if fx >= fy:  # cells are split along the diagonal from the corner of smallest to that of largest x and y
         h10 = heights[row * ncol + col + 1]
         below = shape[2] * (h00 + fx * (h10 - h00) + fy * (h11 - h10))
     else:
@@ -244,21 +246,21 @@ def nearest_surfaces(
     found: np.ndarray,
     body: np.ndarray,
 ) -> None:
-    """The nearest surface to every probe of every sensor in every env.
+    """Find the nearest surface to every probe of every sensor in every env.
 
     Args:
         geom_xpos, geom_xmat, xpos, xmat: poses of geoms and bodies, per env.
-        sensors: (S, 5) link, first probe, behind its last, first surface, behind its last.
-        bounds: (S, 4) centre in the link's frame, and radius, of a sphere that holds all that its probes reach.
-        probes: (N, 8) position and reach, normal and whether it has one; in the link's frame.
+        sensors: (S, 5) link, first probe, end of its probes, first surface, end of its surfaces.
+        bounds: (S, 4) centre in the link's frame, and radius, of a sphere that contains everything its probes reach.
+        probes: (N, 8) position, reach, normal, and whether it has one, in the link's frame.
         index: (G, 6) of each surface: type, geom, body, first face or height, their number (rows), columns.
-        shape: (G, 6) size, radius of its bounding sphere; of height fields the widths of a cell.
+        shape: (G, 6) size, radius of its bounding sphere, and cell widths of height fields.
         faces: see ``_hull``.
         heights: of all height fields.
         near: scratch, (G,).
         found: out, (B, N, 11): signed distance (at most the reach), nearest point, outward normal of the surface there,
             position of the probe (all in the world frame), depth.
-        body: out, (B, N): whose surface it is, -1 out of reach.
+        body: out, (B, N): body of the surface, -1 out of reach.
     """
     for env in range(found.shape[0]):
         for s in range(sensors.shape[0]):
@@ -289,7 +291,7 @@ def nearest_surfaces(
                 y = oy + m3 * px + m4 * py + m5 * pz
                 z = oz + m6 * px + m7 * py + m8 * pz
                 best, at = reach, -1
-                bx = by = bz = bnx = bny = bnz = 0.0  # of the best, in its geom's frame
+                bx = by = bz = bnx = bny = bnz = 0.0  # of the nearest, in its geom's frame
                 for i in range(count):
                     k = near[i]
                     kind, g = index[k, 0], index[k, 1]
@@ -336,11 +338,11 @@ def nearest_surfaces(
                     r0, r1, r2 = geom_xmat[env, g, 3 * k], geom_xmat[env, g, 3 * k + 1], geom_xmat[env, g, 3 * k + 2]
                     found[env, p, 1 + k] = geom_xpos[env, g, k] + r0 * bx + r1 * by + r2 * bz
                     found[env, p, 4 + k] = r0 * bnx + r1 * bny + r2 * bnz
-                if probes[p, 7] > 0:  # it has a normal: only what faces it presses, by its component along it
+                if probes[p, 7] > 0:  # it has a normal: only surfaces that face it count, with the component along it
                     nx, ny, nz = probes[p, 4], probes[p, 5], probes[p, 6]
                     wx = m0 * nx + m1 * ny + m2 * nz
                     wy = m3 * nx + m4 * ny + m5 * nz
                     wz = m6 * nx + m7 * ny + m8 * nz
                     facing = -(wx * found[env, p, 4] + wy * found[env, p, 5] + wz * found[env, p, 6])
-                    facing = facing if facing > 1e-6 else 0.0  # not by rounding
+                    facing = facing if facing > 1e-6 else 0.0  # not from rounding
                 found[env, p, 10] = (reach - best) * facing

@@ -1,21 +1,30 @@
-"""Tactile array: a skin of taxels on a link, each with the force and torque on it."""
+"""Tactile array: forces and torques on the taxels of a skin on a link."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.imperfections import Spread
-from sensorium.pipeline.launch import launch, replayable
+from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
-from sensorium.sensors.touch.kernels import share_wrenches, spring_forces
-from sensorium.sensors.touch.probes import Point, ProbeSensor, Probing, check_count, check_normals, per_probe, unit
-from sensorium.sensors.touch.tactile_realism import Skin, TactileRealism, realism_parameters
+from sensorium.sensors.touch.probe_sensor import (
+    Point,
+    ProbeSensor,
+    Probing,
+    check_count,
+    check_normals,
+    per_probe,
+    unit,
+)
+from sensorium.sensors.touch.tactile_array_backend import CpuTactileArray
+from sensorium.sensors.touch.tactile_realism import TactileRealism, realism_parameters
 from sensorium.worlds import Names, Painter
 
 _WRENCH = sum(
@@ -34,17 +43,18 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     """Options of a tactile array: forces and torques on taxels, (B, n, 3) each.
 
     Taxels are a grid in the x-y plane of the sensor's frame, facing along z (``grid`` and ``spacing``), or a list
-    (``positions`` and ``normals``). The skin stands ``radius`` proud of the taxels, and a taxel is loaded by its depth:
-    how far a sphere of that radius goes into the nearest surface, as for a
+    (``positions`` and ``normals``). The skin protrudes from the taxels by ``radius``. The load of a taxel depends on
+    its depth: how far a sphere of this radius goes into the nearest surface, as for a
     :class:`~sensorium.sensors.touch.contact_probe.ContactDepthProbe`.
 
-    How deep things go in says where they press. How hard comes from one of two models. Without a ``stiffness`` it
-    comes from the physics engine: the wrench of its contacts between the link and what is tracked is shared among the
-    loaded taxels, so that their forces add up to it. With one, every taxel is a spring and damper of its own,
-    k * depth**exponent + damping * rate, never pulling, with a spring for shear and one for twist that slip at the
-    friction limit; then the sum is what that law says.
+    The depths determine where bodies press, and one of two models determines how hard:
 
-    The generic imperfections act on the forces, in newtons; those of tactile skins before them, on the torques too.
+    - Without ``stiffness``, the physics engine: the wrench of its contacts between the link and the tracked links is
+      shared among the loaded taxels, so that their forces add up to it.
+    - With ``stiffness``, a spring and damper per taxel, max(0, stiffness * depth**exponent + damping * rate), with
+      springs for shear and twist that slip at the friction limit. The sum of the forces is not related to the engine's.
+
+    The generic imperfections act on the forces, in N. Those of tactile skins act before them, also on the torques.
 
     Example:
         >>> pad = scene.add_sensor(sn.TactileArray(link="finger", grid=(16, 16), spacing=0.002, gain_spread=0.05))
@@ -52,38 +62,39 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     """
 
     grid: tuple[int, int] | None = None
-    """Rows (along y) and columns (along x) of a grid centred on the sensor's origin; taxels are counted row by row,
+    """Rows (along y) and columns (along x) of a grid centred on the sensor's origin. Taxels are numbered row by row,
     from the smallest y and x."""
     spacing: float | None = Field(default=None, gt=0)
-    """Distance between neighbours of the grid, m."""
+    """Distance between neighbouring taxels of the grid, m."""
     positions: tuple[Point, ...] | None = Field(default=None, min_length=1)
-    """The taxels instead of a grid, in the sensor's frame, m."""
+    """Alternative to ``grid``: positions of the taxels in the sensor's frame, m."""
     normals: Point | tuple[Point, ...] = (0.0, 0.0, 1.0)
-    """Direction out of the skin, in the sensor's frame, one for all or one a taxel."""
+    """Directions out of the skin in the sensor's frame, one for all taxels or one per taxel."""
     radius: Spread = 0.001
-    """How far the skin stands proud of a taxel, m, one for all or one a taxel; also the radius of the taxel's area."""
+    """Distance by which the skin protrudes from a taxel, m, one for all taxels or one per taxel; also the radius of the
+    taxel's area."""
     exponent: float = Field(default=1.0, gt=0)
     """Exponent of the depth: 1 for a linear spring, 1.5 for a Hertzian contact."""
     stiffness: float | None = Field(default=None, gt=0)
-    """Stiffness of a taxel, N / m**exponent. Default: forces come from the engine's contacts with what is tracked, or
-    all contacts of the link where ``tracked`` is not given."""
+    """Stiffness of a taxel, N / m**exponent. Default: forces come from the engine's contacts with the tracked links, or
+    from all contacts of the link if ``tracked`` is not set."""
     damping: float = Field(default=0.0, ge=0)
-    """Damping of a taxel, N s/m. Needs ``stiffness``, as those below do."""
+    """Damping of a taxel, N·s/m. Needs ``stiffness``."""
     shear_stiffness: float = Field(default=1000.0, ge=0)
-    """Stiffness of a taxel against tangential motion, N/m."""
+    """Stiffness of a taxel against tangential motion, N/m. Needs ``stiffness``."""
     twist_stiffness: float = Field(default=0.001, ge=0)
-    """Stiffness of a taxel against rotation about its normal, N m/rad."""
+    """Stiffness of a taxel against rotation about its normal, N·m/rad. Needs ``stiffness``."""
     friction: float = Field(default=1.0, ge=0)
-    """Coefficient of friction at which shear and twist slip."""
+    """Coefficient of friction at which shear and twist slip. Needs ``stiffness``."""
     frame: Literal["sensor", "taxel"] = "sensor"
-    """The frame of the readings: the sensor's, or each taxel's own, whose z is its normal."""
+    """Frame of the readings: the sensor's, or each taxel's own, whose z axis is its normal."""
 
     @model_validator(mode="after")
     def _check_taxel_options(self) -> TactileArray:
         if (self.positions is None) == (self.grid is None):
-            raise ValueError("give the taxels as grid=(rows, columns) with a spacing, or as positions")
+            raise ValueError("give either grid=(rows, columns) with a spacing, or positions")
         if (self.grid is None) != (self.spacing is None):
-            raise ValueError("grid and spacing belong together")
+            raise ValueError("grid and spacing must be given together")
         if self.grid is not None and min(self.grid) < 1:
             raise ValueError(f"grid must have at least one row and one column, got {self.grid}")
         count = self.count
@@ -96,7 +107,7 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
             unused = [name for name in _SPRING if getattr(self, name) != fields[name].default]
             if unused:
                 raise ValueError(
-                    f"{', '.join(unused)} needs a stiffness: without one, forces come from the engine's contacts"
+                    f"{', '.join(unused)} needs stiffness: without it, forces come from the engine's contacts"
                 )
         return self
 
@@ -110,16 +121,19 @@ KinematicTaxel = TactileArray
 
 
 class TactileArrayData(NamedTuple):
-    """What n taxels read, in the frame of the options."""
+    """Reading of n taxels, in the frame of the options."""
 
     force: torch.Tensor
-    """Force that acts on each taxel, (B, n, 3) N: pressing is against the normal, so negative along it."""
+    """Force that acts on each taxel, (B, n, 3) N; pressure is negative along the normal."""
     torque: torch.Tensor
-    """Torque that acts on each taxel about its own position, (B, n, 3) N m: twist, along its normal."""
+    """Torque that acts on each taxel about its own position, (B, n, 3) N·m: twist about its normal."""
 
 
 class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
-    """See :class:`TactileArray`. Engine forces are those of the substep that ended now."""
+    """Tactile array. See :class:`TactileArray`.
+
+    Forces of the engine are those of the substep that ended at the reading.
+    """
 
     kind = "tactile_array"
     vector_fields = ("force", "torque")
@@ -134,7 +148,7 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
                     name=f"{self.uuid}:wrench{number}",
                     type=mujoco.mjtSensor.mjSENS_CONTACT,
                     reftype=mujoco.mjtObj.mjOBJ_BODY,
-                    refname=self._link,  # the second body of a contact is the one that the force acts on
+                    refname=self._link,  # the force acts on the second body of a contact
                 )
                 if target is not None:
                     sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_BODY, target
@@ -164,7 +178,7 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
         return realism_parameters()
 
     def _draw(self, painter: Painter, env: int) -> None:
-        """The taxels, and the forces on them, 5 cm a newton."""
+        """Draw the taxels, and the forces on them with 5 cm per newton."""
         super()._draw(painter, env)
         if self.options.frame != "sensor":
             return
@@ -177,69 +191,15 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
             painter.arrow(position, 0.05 * force, width=0.002)
 
     @classmethod
-    def _build_group(cls, group: Any) -> None:
-        super()._build_group(group)
-        field, world, model = group.field, group.world, group.world.model
-        locals_ = [sensor._local() for sensor in group.sensors]
-        group.skin = Skin(group, [positions for positions, _, _ in locals_], width=3, blocks=2)
-        axes = [tangents(normals) for _, normals, _ in locals_]  # (n, 3, 3) in the sensor's frame, rows t1, t2, normal
-        rotations = [sensor._frame()[1] for sensor in group.sensors]
-        in_link = np.concatenate([rows @ rotation.T for rows, rotation in zip(axes, rotations, strict=True)])
-        shown = np.concatenate(
-            [
-                rows if sensor.options.frame == "sensor" else np.broadcast_to(np.eye(3), rows.shape)
-                for rows, sensor in zip(axes, group.sensors, strict=True)
-            ]
-        )
-        law = np.array(
-            [
-                (o.exponent, o.stiffness or 0.0, o.damping, o.shear_stiffness, o.twist_stiffness, o.friction)
-                for o in (sensor.options for sensor in group.sensors)
-            ]
-        )
-        addresses = [[int(model.sensor(name).adr[0]) for name in sensor._wrenches] for sensor in group.sensors]
-        wrenches = np.full((len(addresses), max(1, *map(len, addresses))), -1, np.int64)
-        for row, of_sensor in zip(wrenches, addresses, strict=True):
-            row[: len(of_sensor)] = of_sensor
-        n = len(field.probes)
-        common = field.sensors, field.probes, np.ascontiguousarray(in_link), np.ascontiguousarray(shown), law
-        xpos, xmat, cvel = (world.bind(name).numpy() for name in ("xpos", "xmat", "cvel"))
-        com, data = world.bind("subtree_com").numpy(), world.bind("sensordata").numpy()
-        group.sharing, group.springs = (
-            any(sensor.options.stiffness is None for sensor in group.sensors),
-            any(sensor.options.stiffness is not None for sensor in group.sensors),
-        )
-        group.share_arguments = (*common, wrenches, data, xpos, xmat, field.depth, np.zeros((n, 2)))
-        # touching, displacement along t1 and t2 and rotation about the normal since touch
-        motion = group.state("motion", 4 * n).numpy()
-        root = model.body_rootid.astype(np.int64)
-        group.spring_arguments = (
-            *common,
-            *(xmat, cvel, com, root, field.depth, field.position, field.body, motion, group.dt),
-        )
+    def _build_group(cls, group: SensorGroup[CpuTactileArray]) -> CpuTactileArray:
+        return CpuTactileArray(group)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: Any, out: torch.Tensor) -> None:
-        group.field.update()
-        array = group.array(out)
-        if group.sharing:
-            launch(share_wrenches, *group.share_arguments, array)
-        if group.springs:
-            launch(spring_forces, *group.spring_arguments, array)
+    def _update_raw_data(cls, group: SensorGroup[CpuTactileArray], out: torch.Tensor) -> None:
+        group.backend.update(out)
 
     @classmethod
     @replayable
-    def _apply_hardware_imperfections(cls, group: Any, data: torch.Tensor) -> None:
-        group.skin.imperfect(data)
-
-
-def tangents(normals: np.ndarray) -> np.ndarray:
-    """Frames (n, 3, 3) with rows t1, t2, normal, right-handed.
-
-    t1 is at right angles to y (along x for normals along z), and for normals along y at right angles to x.
-    """
-    along_y = np.abs(normals[:, 1]) > 0.999
-    across = np.where(along_y[:, None], (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
-    first = unit(np.cross(across, normals))
-    return np.stack([first, np.cross(normals, first), normals], axis=1)
+    def _apply_hardware_imperfections(cls, group: SensorGroup[CpuTactileArray], data: torch.Tensor) -> None:
+        group.backend.imperfect(data)

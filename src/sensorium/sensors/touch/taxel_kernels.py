@@ -1,4 +1,4 @@
-"""How hard things press on taxels: the engine's contact wrench shared among them, or a spring and damper each.
+"""Numba kernels of tactile arrays: share the engine's contact wrench among taxels, or compute a spring per taxel.
 
 Shapes: S sensors, N taxels of all of them, B envs. ``axes`` (N, 3, 3) are the taxels' tangents and normal in their
 link's frame, ``shown`` the same in the frame of the readings. Columns of a sensor are the forces of its taxels, then
@@ -12,14 +12,7 @@ import numpy as np
 from sensorium.jit import helper, kernel
 
 _PASSES = 16
-
-
-@kernel
-def exceed(values: np.ndarray, thresholds: np.ndarray, out: np.ndarray) -> None:
-    """Test whether each of (n, B) values is above its threshold."""
-    for i in range(values.shape[0]):
-        for b in range(values.shape[1]):
-            out[i, b] = values[i, b] > thresholds[i, b]
+"""Maximum number of solutions. After them, the loads are scaled to the total force."""
 
 
 @helper
@@ -57,9 +50,9 @@ def _spread(
 ) -> None:
     """Fill ``loads[:, 1]`` with normal forces: weights ``loads[:, 0]`` times a linear function over the skin.
 
-    The three coefficients are such that the forces along ``up`` add up to ``press``, and press where the engine's
-    contacts do: their first moments along t1 and t2 are m1 and m2. Taxels on which that would pull are left out, and
-    the rest is solved again.
+    Its three coefficients are chosen such that the forces along ``up`` add up to ``press``, and that their first
+    moments along t1 and t2 are m1 and m2, as those of the engine's contacts. Taxels with a negative force are removed,
+    and the rest is solved again.
     """
     for i in range(first, last):
         loads[i, 1] = loads[i, 0]
@@ -90,10 +83,10 @@ def _spread(
         bx = by = 0.0
         rx, ry = m1 - press * cx, m2 - press * cy
         trace, det = xx + yy, xx * yy - xy * xy
-        if trace > 1e-12 * total:  # farther apart than a micrometre
+        if trace > 1e-12 * total:  # more than a micrometre apart
             if det > 1e-9 * trace * trace:
                 bx, by = (yy * rx - xy * ry) / det, (xx * ry - xy * rx) / det
-            else:  # in a row: only moments along it can be met
+            else:  # in one line: only the moment along it can be met
                 dx, dy = (xx, xy) if xx >= yy else (xy, yy)
                 length = np.sqrt(dx * dx + dy * dy)
                 dx, dy = dx / length, dy / length
@@ -133,9 +126,10 @@ def share_wrenches(
 ) -> None:
     """Share the wrench of the engine's contacts on each link among its loaded taxels.
 
-    All in the link's frame. Normal forces: see ``_spread``. The rest of the force goes to the taxels in proportion to
-    those. The moment about the normal does as a rotation of the skin would carry it: each taxel takes shear that grows
-    with its distance from the centre of pressure, and twist by its own area, a disc of its radius.
+    All quantities are in the link's frame. For normal forces see ``_spread``. Tangential force is shared in proportion
+    to the normal forces. The moment about the normal is shared as a rotation of the skin would carry it: each taxel
+    gets shear that grows with its distance from the centre of pressure, and twist of its own area, a disc of its
+    radius.
     """
     up, t1, t2 = np.zeros(3), np.zeros(3), np.zeros(3)
     force, arm, moment = np.zeros(3), np.zeros(3), np.zeros(3)
@@ -181,8 +175,8 @@ def share_wrenches(
                 continue
             for k in range(3):
                 up[k] /= norm
-                arm[k] /= whole  # the loaded skin's middle, where lever arms are measured from
-            for i in range(first, last):  # taxels of a curved skin that face away from its mean normal share nothing
+                arm[k] /= whole  # centre of the loaded skin, the reference of lever arms
+            for i in range(first, last):  # on a curved skin, taxels that face away from its mean normal carry nothing
                 if axes[i, 2, 0] * up[0] + axes[i, 2, 1] * up[1] + axes[i, 2, 2] * up[2] <= 0:
                     loads[i, 0] = 0.0
             press = -(force[0] * up[0] + force[1] * up[1] + force[2] * up[2])
@@ -198,7 +192,7 @@ def share_wrenches(
             t2[0] = up[1] * t1[2] - up[2] * t1[1]
             t2[1] = up[2] * t1[0] - up[0] * t1[2]
             t2[2] = up[0] * t1[1] - up[1] * t1[0]
-            # the moment about the middle, so that shear at the height of the skin does not count as pressure
+            # the moment about the centre, so that shear at the height of the skin does not count as pressure
             mx = moment[0] - (arm[1] * force[2] - arm[2] * force[1])
             my = moment[1] - (arm[2] * force[0] - arm[0] * force[2])
             mz = moment[2] - (arm[0] * force[1] - arm[1] * force[0])
@@ -216,7 +210,7 @@ def share_wrenches(
                     total += load
                     px += load * (probes[i, 0] * t1[0] + probes[i, 1] * t1[1] + probes[i, 2] * t1[2])
                     py += load * (probes[i, 0] * t2[0] + probes[i, 1] * t2[1] + probes[i, 2] * t2[2])
-                    # a curved skin's normals have a part along the tangents too
+                    # normals of a curved skin have a component along the tangents, too
                     rest1 += load * (axes[i, 2, 0] * t1[0] + axes[i, 2, 1] * t1[1] + axes[i, 2, 2] * t1[2])
                     rest2 += load * (axes[i, 2, 0] * t2[0] + axes[i, 2, 1] * t2[1] + axes[i, 2, 2] * t2[2])
             if total <= 0:
@@ -228,9 +222,9 @@ def share_wrenches(
                     x = probes[i, 0] * t1[0] + probes[i, 1] * t1[1] + probes[i, 2] * t1[2] - px
                     y = probes[i, 0] * t2[0] + probes[i, 1] * t2[1] + probes[i, 2] * t2[2] - py
                     polar += loads[i, 1] * (x * x + y * y + probes[i, 3] * probes[i, 3] / 2)
-            # about the centre of pressure: shear there has no lever arm
-            about = mx * up[0] + my * up[1] + mz * up[2] - ((px - a1) * rest2 - (py - a2) * rest1)
-            turn = about / polar if polar > 0 else 0.0
+            # about the centre of pressure, where shear has no lever arm
+            normal_moment = mx * up[0] + my * up[1] + mz * up[2] - ((px - a1) * rest2 - (py - a2) * rest1)
+            turn = normal_moment / polar if polar > 0 else 0.0
             for i in range(first, last):
                 load = loads[i, 1]
                 if load > 0:
@@ -267,9 +261,10 @@ def spring_forces(
     dt: float,
     out: np.ndarray,
 ) -> None:
-    """A spring and damper along each taxel's normal, and springs with a friction limit against shear and twist.
+    """Compute a spring and damper along each taxel's normal, and springs with a friction limit for shear and twist.
 
-    ``cvel`` is the velocity of a body (angular, then linear) at the centre of mass of its tree, ``com``.
+    ``cvel`` is the velocity of a body (angular, then linear) at the centre of mass of its kinematic tree, ``com``.
+    ``motion`` (4 * N, B) holds whether a taxel touches, its displacement along both tangents and its rotation.
     """
     w, v = np.zeros(3), np.zeros(3)
     for s in range(sensors.shape[0]):
@@ -291,7 +286,7 @@ def spring_forces(
                         out[start + 3 * (i - first) + k, env] = 0
                         out[start + 3 * (count + i - first) + k, env] = 0
                     continue
-                # velocity of the thing relative to the link, at the taxel, in the link's frame
+                # velocity of the touched body relative to the link, at the taxel, in the link's frame
                 wx = wy = wz = vx = vy = vz = 0.0
                 for other in range(2):
                     b = body[env, i] if other == 0 else link
@@ -313,17 +308,17 @@ def spring_forces(
                 spin = w[0] * axes[i, 2, 0] + w[1] * axes[i, 2, 1] + w[2] * axes[i, 2, 2]
                 load = max(stiffness * d**exponent + damping * rate, 0.0)
                 moved1, moved2, turned = 0.0, 0.0, 0.0
-                if motion[row, env] > 0:  # at the touch itself nothing has moved yet
+                if motion[row, env] > 0:  # displacement starts at 0 at first touch
                     moved1 = motion[row + 1, env] + v1 * dt
                     moved2 = motion[row + 2, env] + v2 * dt
                     turned = motion[row + 3, env] + spin * dt
                 pull = shear_stiffness * np.sqrt(moved1 * moved1 + moved2 * moved2)
-                if pull > friction * load:  # slips: the spring keeps what friction holds
+                if pull > friction * load:  # slip: the spring keeps the force that friction holds
                     moved1, moved2 = moved1 * friction * load / pull, moved2 * friction * load / pull
                 twist = twist_stiffness * turned
-                most = friction * load * probes[i, 3] * 2.0 / 3.0  # a disc under even pressure
-                if abs(twist) > most:
-                    turned *= most / abs(twist)
+                max_twist = friction * load * probes[i, 3] * 2.0 / 3.0  # a disc under uniform pressure
+                if abs(twist) > max_twist:
+                    turned *= max_twist / abs(twist)
                 motion[row, env], motion[row + 1, env] = 1.0, moved1
                 motion[row + 2, env], motion[row + 3, env] = moved2, turned
                 a, b_, torque = shear_stiffness * moved1, shear_stiffness * moved2, twist_stiffness * turned
