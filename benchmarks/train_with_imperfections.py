@@ -4,7 +4,7 @@ Both have the same body, brain and seeds. One is trained on ground truth, the ot
 biases of its sensors, each until it has 96% of the greatest return with its own sensors, or for as many steps as the
 recipe has; both are evaluated with perfect sensors, and with real ones. Run again, it goes on.
 
-python examples/train_with_imperfections.py --out runs/imperfections --seeds 3 --picture train_with_imperfections.png
+python benchmarks/train_with_imperfections.py --out runs/imperfections --seeds 3 --picture train_with_imperfections.png
 """
 
 from __future__ import annotations

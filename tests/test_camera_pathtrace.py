@@ -381,7 +381,7 @@ def error_ratios(seeds, samples, view=None):
     "view", [{}, {"pos": (-0.9, -1.2, 0.35), "lookat": (0.2, 0.1, 0.25), "fov": 50}], ids=["gallery", "close"]
 )
 def test_atrous_filter_halves_the_error_and_keeps_silhouettes(view):
-    for everywhere, edges in error_ratios(range(2), 128, view):
+    for everywhere, edges in error_ratios(range(2), 256, view):  # a noisier reference would add its own error to both
         assert everywhere <= 0.5
         assert edges <= 1
 
