@@ -265,7 +265,7 @@ def test_envs_of_a_gpu_are_checked_as_far_as_that_needs_no_look(envs, message):
 
 @pytest.mark.parametrize("device", [None, 1.5, "gpu", "mps", ""])
 def test_devices_that_are_none(device):
-    with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda', or one of several as 'cuda:1'"):
+    with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda' or one of several such as 'cuda:1'"):
         drop_scene().build(device=device)
 
 
