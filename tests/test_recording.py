@@ -178,7 +178,7 @@ def test_decode_does_not_import_modules():
     with pytest.raises(sn.OptionError, match="import that module first"):
         decode({"type": "antigravity:Options", "options": {}})
     assert "antigravity" not in sys.modules
-    with pytest.raises(sn.OptionError, match="not a kind of Options"):
+    with pytest.raises(sn.OptionError, match="not a subclass of Options"):
         decode({"type": "sensorium.worlds.scene:Scene", "options": {}})
     with pytest.raises(sn.OptionError, match="no JSON form"):
         encode(object())

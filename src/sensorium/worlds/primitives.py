@@ -62,7 +62,7 @@ class Box(Primitive):
     @classmethod
     def _size(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(value) <= 0:
-            raise ValueError("must be > 0")
+            raise ValueError("every extent must be greater than 0")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
@@ -115,7 +115,7 @@ class Plane(Primitive):
     @classmethod
     def _size(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
         if value is not None and min(value) <= 0:
-            raise ValueError("must be > 0")
+            raise ValueError("every extent must be greater than 0")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
