@@ -83,7 +83,7 @@ def test_unknown_command_is_one_line_with_a_hint(capsys):
     ("error", "status"),
     [
         (sn.OptionError("bad value"), 2),
-        (sn.NameNotFoundError("no such name"), 2),
+        (sn.errors.NameNotFoundError("no such name"), 2),
         (sn.DatasetError("damaged"), 1),
         (sn.GenerationError("too few"), 1),
         (sn.EpisodeOverError("no episode runs"), 1),

@@ -264,13 +264,8 @@ def test_dtype_and_shape_of_envs_on_a_gpu_are_checked(envs, message):
 
 
 @pytest.mark.parametrize("device", [None, 1.5, "gpu", "mps", ""])
-<<<<<<< HEAD
 def test_unknown_devices_raise(device):
-    with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda', or one of several as 'cuda:1'"):
-=======
-def test_devices_that_are_none(device):
     with pytest.raises(sn.OptionError, match="device must be 'cpu', 'cuda' or one of several such as 'cuda:1'"):
->>>>>>> h-worlds
         drop_scene().build(device=device)
 
 

@@ -447,8 +447,8 @@ def test_what_cannot_be_added_as_a_robot():
     scene.add_robot(robot)
     for call, error, words in (
         (lambda: scene.add_robot(sn.Box()), sn.OptionError, r"got sn\.Box; use add_object"),
-        (lambda: scene.add_robot("difdrive"), sn.ModelError, "did you mean 'diffdrive'"),
-        (lambda: scene.add_robot(robot), sn.DuplicateNameError, "already in the scene"),
+        (lambda: scene.add_robot("difdrive"), sn.errors.ModelError, "did you mean 'diffdrive'"),
+        (lambda: scene.add_robot(robot), sn.errors.DuplicateNameError, "already in the scene"),
         (lambda: scene.add_robot(make("diffdrive"), rig=BARE), sn.OptionError, r"give 'rig' to sn\.robots\.make"),
         (lambda: scene.add_robot("diffdrive", color="red"), sn.OptionError, "has no option 'color'"),
         (lambda: scene.add_robot(PENDULUM, quat=(1, 0, 0, 0), euler=(0, 0, 0)), sn.OptionError, "not both"),
