@@ -64,7 +64,7 @@ def test_every_sensor_is_in_the_file(whole):
             for name in ("rewards", "terminated", "truncated", "success", "fail"):
                 assert group[name].shape == (episode.length,)
             assert group["obs/agent/qpos"].shape == (episode.length + 1, 9)
-            assert json.loads(group["obs_scene"][()])["pickup_obj"] in task.things
+            assert json.loads(group["obs_scene"][()])["pickup_obj"] in task.objects
             attributes = dict(group.attrs)
         assert attributes["fps"] == "50/1"
         assert {"schema_version", "seed", "options", "versions", "task", "robot", "policy"} <= set(attributes)
@@ -89,7 +89,7 @@ def test_file_holds_the_observations_actions_and_rewards(whole):
     np.testing.assert_array_equal(stored["rewards"], rewards)
     np.testing.assert_array_equal(stored["obs/agent/qpos"][:, :7], [row["qpos"]["arm"][0] for row in observations])
     np.testing.assert_array_equal(stored["obs/extra/tcp_pose"], [row["tcp_pose"][0] for row in observations])
-    for name in task.things:
+    for name in task.objects:
         rows = [row["env_states"]["actors"][name][0] for row in observations]
         np.testing.assert_array_equal(stored[f"env_states/actors/{name}"], rows)
     assert stored.text("actions/joint_pos")[-1] == {}
