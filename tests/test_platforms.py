@@ -197,7 +197,7 @@ def test_scenarios_that_need_another_system_say_so(said):
         assert said["keyboard"].startswith("keyboard needs a terminal")
     else:
         needs = "the scenario 'keyboard' needs a POSIX terminal (Linux, macOS)"
-        assert said["keyboard"] == f"{needs}; this system is {name}. Drive by the scenario 'random-path'"
+        assert said["keyboard"] == f"{needs}; this system is {name}. Use the scenario 'random-path'"
     assert said["gamepad"].startswith(f"the scenario 'gamepad' needs Linux's joystick device; this system is {name}.")
 
 
