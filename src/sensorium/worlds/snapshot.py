@@ -74,7 +74,7 @@ def _viewpoint(model: mujoco.MjModel, camera: CameraChoice) -> mujoco.MjvCamera:
     names = [model.camera(i).name for i in range(model.ncam)]
     if isinstance(camera, str) and camera not in names:
         hint = did_you_mean(camera, names)
-        raise NameNotFoundError(f"the model has no camera {camera!r}{hint}; it has {shorten(names)}")
+        raise NameNotFoundError(f"the model has no camera named {camera!r}{hint}; it has {shorten(names)}")
     number = names.index(camera) if isinstance(camera, str) else camera
     if not isinstance(number, int) or number >= model.ncam:
         raise OptionError(
