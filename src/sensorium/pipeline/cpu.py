@@ -115,10 +115,10 @@ class CpuKernels:
             for shares in self._shares:
                 if shares:
                     self._step_share(shares[0])
-            nobody = ResetEnvs(torch.zeros(0, dtype=torch.bool), np.zeros(0, np.int32))
+            no_envs = ResetEnvs(torch.zeros(0, dtype=torch.bool), np.zeros(0, np.int32))
             for block in blocks:
-                self.reset_fused(block, nobody)
-            self.reset_timing(nobody)
+                self.reset_fused(block, no_envs)
+            self.reset_timing(no_envs)
 
         return capture(calls)
 

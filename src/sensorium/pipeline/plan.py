@@ -225,8 +225,8 @@ class GpuPlan:
 
     def start(self) -> None:
         """Take the first readings, and capture the graphs: with all hooks, or without if they cannot be captured."""
-        everyone = torch.ones(self._world.n_envs, dtype=torch.bool, device=self._world.device)
-        self._world.run(lambda: self._stages.restart(ResetEnvs(everyone, None), self._layout.hook_groups))
+        all_envs = torch.ones(self._world.n_envs, dtype=torch.bool, device=self._world.device)
+        self._world.run(lambda: self._stages.restart(ResetEnvs(all_envs, None), self._layout.hook_groups))
         hook_groups = self._layout.hook_groups
         for captured in ([group for group in hook_groups if group.capturable], []):
             self._captured = captured
