@@ -197,8 +197,8 @@ def test_unsupported_scenarios_raise_with_the_name_of_the_system(report):
         assert found["keyboard"].startswith("keyboard needs a terminal")
     else:
         needs = "the scenario 'keyboard' needs a POSIX terminal (Linux, macOS)"
-        assert said["keyboard"] == f"{needs}; this system is {name}. Use the scenario 'random-path'"
-    assert said["gamepad"].startswith(f"the scenario 'gamepad' needs Linux's joystick device; this system is {name}.")
+        assert found["keyboard"] == f"{needs}; this system is {name}. Use the scenario 'random-path'"
+    assert found["gamepad"].startswith(f"the scenario 'gamepad' needs Linux's joystick device; this system is {name}.")
 
 
 def test_recordings_are_locked_written_and_read(report):
