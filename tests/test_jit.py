@@ -304,3 +304,27 @@ scene.step()
     assert "compiling" in messages[0][0]
     assert "once, about" in messages[0][0]
     assert messages[1] == []
+
+
+def test_processes_that_start_together_compile_kernels_once(tmp_path):
+    """Workers of a dataset generation start at the same moment, all with a cold cache."""
+    code = """
+import sensorium as sn
+scene = sn.Scene()
+scene.add_object(sn.Box(), name="box", free=True)
+imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1))
+scene.build()
+scene.step()
+print(imu.read().lin_acc)
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    words = [sys.executable, "-c", code]
+    processes = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        for _ in range(3)
+    ]
+    found = [process.communicate(timeout=300) for process in processes]
+    assert len({out for out, _ in found}) == 1
+    assert found[0][0].startswith("tensor")
+    compiled = [err for _, err in found if "sensorium: compiled" in err]
+    assert len(compiled) == 1, [err for _, err in found]

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_system": {"errors"},
     "options": {"errors"},
     "files": {"_system", "errors"},
-    "compiling": {"_system", "jit"},
+    "compiling": {"_system", "errors", "jit"},
     "tree": BASE,
     "worlds": BASE | {"tree"},
     "pipeline": BASE | {"tree", "worlds"},

@@ -14,11 +14,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from sensorium import _system, jit
+from sensorium.errors import DatasetError
 from sensorium.jit import Kernel, Signature
 
 _SECONDS_PER_BYTE = 1 / 2500
@@ -45,9 +46,42 @@ def prepare(calls: Iterable[tuple[Kernel, Signature]]) -> None:
     Args:
         calls: kernels with the types of their arguments.
     """
-    jobs = _missing(calls)
+    wanted = list(calls)
+    jobs = _missing(wanted)
     if not jobs:
         return
+    with _alone(jobs):
+        jobs = _missing(wanted)  # another process may have compiled them meanwhile
+        if jobs:
+            _compile(jobs)
+
+
+@contextlib.contextmanager
+def _alone(jobs: list[_Job]) -> Iterator[None]:
+    """Wait while another process compiles for the same cache: processes that start together compile a kernel once.
+
+    The wait is bounded. It costs time at worst, since a kernel may be compiled twice.
+    """
+    folder = jobs[0].kernel._cache.cache_path
+    deadline = time.monotonic() + _PATIENCE + 10 * sum(job.seconds for job in jobs)
+    with contextlib.ExitStack() as stack:
+        announced = False
+        while folder is not None and time.monotonic() < deadline:
+            try:
+                stack.enter_context(_system.lock(Path(folder)))
+                break
+            except BlockingIOError:
+                if not announced:
+                    _print("sensorium: waiting for another process that compiles kernels ...")
+                announced = True
+                time.sleep(0.1)
+            except (OSError, DatasetError):  # a file system without locks
+                break
+        yield
+
+
+def _compile(jobs: list[_Job]) -> None:
+    """Compile kernels in this process and in workers."""
     own = deque(job for job in jobs if not _is_portable(job))
     shared = deque(job for job in jobs if _is_portable(job))
     seconds = sum(job.seconds for job in jobs)

@@ -12,7 +12,7 @@ from sensorium.pipeline.launch import StepCounter
 
 if TYPE_CHECKING:
     from sensorium.pipeline.manager import SensorManager
-    from sensorium.pipeline.protocols import PipelineSensor
+    from sensorium.pipeline.protocols import GroupSensor
     from sensorium.worlds import World
 
 BackendT = TypeVar("BackendT")
@@ -200,7 +200,7 @@ class SensorGroup(Generic[BackendT]):
         """Return columns of all sensors of the group."""
         return self.return_slices[-1].stop
 
-    def timing(self, sensor: PipelineSensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def timing(self, sensor: GroupSensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return whether a sensor samples in this step, and the age of its reading in steps; (B,) each, live.
 
         Both are updated in every step, before the hooks run.
