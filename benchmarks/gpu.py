@@ -102,7 +102,7 @@ def fused(report: Report, bandwidth: float) -> None:
     graph = torch.cuda.CUDAGraph()
     many = 10  # in one graph, so that the launch time is negligible
     with torch.cuda.graph(graph):
-        world.run(lambda: [scene._sensing._kernels.step(0) for _ in range(many)])
+        world.run(lambda: [scene._sensing._kernels.step() for _ in range(many)])
     # per column and env: sensor data in; truth, reading, ring and cache out; ring in; walk in and out
     moved = n_sensors * 9 * n_envs * 4 * 8
     moved += n_sensors * n_envs * 4  # timing: lag out

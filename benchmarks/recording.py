@@ -120,7 +120,7 @@ def beside_rendering(report: Report, folder: Path, frames: int) -> None:
     for camera in cameras:
         camera.disable_depth_rendering()
 
-    states = sn.datasets.open(folder / "source").column("physics")
+    states = sn.recording.Recording(folder / "source").column("physics")
     width = scene.model.nq
 
     def render(frame: int) -> None:

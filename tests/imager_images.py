@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from sensorium.cameras.imager import NO_MARGINS, Intrinsics
+from sensorium.cameras.imager.lens import NO_MARGINS, Intrinsics
 
 BROWN = {"k1": -0.22, "k2": 0.06, "k3": -0.004, "p1": 0.004, "p2": -0.003}
 WIDTH, HEIGHT = 160, 120

@@ -465,7 +465,7 @@ def test_noise_densities_per_env_and_a_recording(tmp_path):
         [0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5]
     )
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
-        with pytest.raises(sn.DatasetError, match="recorded already"):
+        with pytest.raises(sn.DatasetError, match="already being recorded"):
             sn.recording.Recorder(scene, tmp_path / "b")
         recorder.record(3)
     assert len(sn.datasets.open(tmp_path / "a")) == 3

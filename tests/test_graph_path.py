@@ -186,7 +186,7 @@ def test_recording_does_not_change_readings_of_a_running_scene(tmp_path):
     made.step(7)
     alone.step(7)
     with sn.recording.Recorder(made, tmp_path / "a") as recorder:
-        with pytest.raises(sn.DatasetError, match="recorded already"):
+        with pytest.raises(sn.DatasetError, match="already being recorded"):
             sn.recording.Recorder(made, tmp_path / "b")
         for _ in range(5):
             made.step()

@@ -8,7 +8,8 @@ import torch
 from imager_images import BROWN, HEIGHT, WIDTH, gray, intrinsics, make, measure, random_truth, to_code, to_linear
 
 import sensorium as sn
-from sensorium.cameras.imager import NO_MARGINS, CameraProfile, Intrinsics
+from sensorium.cameras.imager import CameraProfile, Intrinsics
+from sensorium.cameras.imager.lens import NO_MARGINS
 
 PINCUSHION = {"k1": 0.15, "k2": 0.02}
 FISHEYE = {"projection": "fisheye", "k1": 0.03, "k2": -0.01, "k3": 0.004, "k4": -0.001}
