@@ -413,10 +413,11 @@ def test_contents_keep_a_model_exactly(tmp_path):
 def test_contents_of_earlier_versions_can_be_loaded():
     """Robots were entities without a module, and primitives could be added as robots."""
     box = {"type": "sensorium.worlds.primitives:Box", "options": {"size": [0.1, 0.1, 0.1]}}
+    action = {"name": "torque", "limits": [-1.0, 1.0], "actuators": {"mapping": {"torque": 2.0}}}
     options = {
         "model": PENDULUM,
         "base": "rod",
-        "actions": [],
+        "actions": [{"type": "sensorium.robots.robot:Action", "options": action}],
         "rig": {"type": "sensorium.robots.rig:SensorRig", "options": {}},
     }
     part = {
@@ -433,6 +434,7 @@ def test_contents_of_earlier_versions_can_be_loaded():
     assert list(scene.entities) == ["arm", "box", "other"]
     assert list(scene.modules) == ["arm", "other"]
     assert scene.entities["box"].kind == "robot"
+    assert scene.modules["other"].action_limits.tolist() == [[-1.0, 1.0]]
 
 
 def test_what_cannot_be_added_as_a_robot():

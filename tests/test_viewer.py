@@ -310,7 +310,7 @@ def test_viewer_errors(monkeypatch):
     if sys.platform.startswith("linux"):
         with pytest.raises(sn.DeviceError, match="needs a display"):
             scene.view(native=True)
-    with scene.view() as first, pytest.raises(sn.OptionError, match="window already"):
+    with scene.view() as first, pytest.raises(sn.OptionError, match="already has a window"):
         scene.view()
     assert first.closed
     other = drop_scene()

@@ -59,6 +59,8 @@ class Robot(SceneRobot[RobotOptions]):
 
     options_type: ClassVar[type[RobotOptions]] = RobotOptions
     rig: Rig
+    _bound_fields: ClassVar[tuple[str, ...]] = ("xpos", "xquat", "cvel", "subtree_com")
+    """Fields that are bound at build rather than at first use. Every bound field costs a copy in each step."""
 
     def __init__(self, options: RobotOptions | None = None, **values: object) -> None:
         super().__init__(options, **values)
@@ -324,7 +326,7 @@ class Robot(SceneRobot[RobotOptions]):
         world, entity = scene.world, self.entity
         self._dt = scene.dt
         self._world = world
-        self._fields = {}
+        self._fields = {name: world.bind(name) for name in self._bound_fields}
         self._start_base(world.model, entity)
         self._start_actions(world)
 
@@ -378,7 +380,7 @@ class Robot(SceneRobot[RobotOptions]):
         self.entity.write_replay_data()
 
     def _field(self, name: str) -> torch.Tensor:
-        """Return a bound field of the world, bound at first use: every bound field costs a copy in each step."""
+        """Return a bound field of the world."""
         if name not in self._fields:
             self._fields[name] = self._built(name).bind(name)
         return self._fields[name]

@@ -121,8 +121,8 @@ class Assembly(Module):
         if isinstance(robot, SceneRobot) and options:
             raise OptionError(f"add_robot: give {shorten(list(options))} to sn.robots.make, which created this robot")
         made = robot if isinstance(robot, SceneRobot) else make_robot(robot, **options)
-        made.set_placement(pos, quat, euler, free)
         name = new_name(name, made.default_name(), self._names)
+        made.set_placement(pos, quat, euler, free)
         self._attach(name, made)
         model = made.plain_model
         if model is None:
