@@ -222,7 +222,7 @@ def test_wrong_calls_are_rejected():
         (lambda: sensors["imu"].plot(env=9), r"\[0, 1\)"),
         (lambda: sn.Trace(sensors["imu"], env=7), r"\[0, 1\)"),
         (lambda: sn.Trace(sensors["imu"]).values(sensors["gps"]), "not traced"),
-        (lambda: sensors["imu"].read(history_length=0), "1 or more"),
+        (lambda: sensors["imu"].read(history_length=0), "must be at least 1"),
         (lambda: sn.GridPattern(size=(1, 1), resolution=0.1, direction=(0, 0, 1e-200)), "zero"),
     ):
         with pytest.raises(sn.SensoriumError, match=message):

@@ -53,7 +53,7 @@ def test_example_of_the_drop_test_prints_a_table(tmp_path):
     assert heights[-1] < 0.2  # it has fallen
 
 
-@pytest.mark.parametrize("path", EXAMPLES.glob("*.py"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path):
     text = path.read_text()
     assert len(text.splitlines()) <= 80

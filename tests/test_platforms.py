@@ -127,7 +127,7 @@ def report(folder):
         with sn.recording.Recorder(scene, folder) as recorder:
             found["while recording"] = others()
             try:
-                with sn.files.writing(folder):
+                with sn.files.lock_folder(folder):
                     pass
             except sn.DatasetError as error:
                 found["second writer"] = str(error)

@@ -62,7 +62,7 @@ def test_rig_sensor_is_replaced(driven, tmp_path, uuid):
         for name in set(driven.names) - {"robot.rig.imu.measured"}:
             np.testing.assert_array_equal(now[name], then[name], err_msg=f"{name} of step {step}")
     scene = seen.build_scene()
-    assert scene.sensors["robot_imu"].options.acc_noise == 0
+    assert scene.sensors["robot_imu"].options.acc.noise == 0
     assert scene["robot"].rig["imu"] is scene.sensors["robot_imu"]
     again = replay(tmp_path / "b", tmp_path / "c")  # changes of the old sensor do not apply to the new one
     np.testing.assert_array_equal(again[11]["robot.rig.imu.measured"], seen[11]["robot.rig.imu.measured"])

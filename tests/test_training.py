@@ -274,7 +274,7 @@ def test_invalid_arguments_raise(whole, tmp_path, capsys):
     for arguments, message in (
         (["train", "balanced", "--out", str(tmp_path / "c")], "did you mean 'balance'"),
         (["train", "pick", "--out", str(tmp_path / "c")], "no recipe"),
-        (["train", "reach", "--out", str(whole), "--resume"], "a training of 'balance'"),
+        (["train", "reach", "--out", str(whole), "--resume"], "a training of the task 'balance'"),
         (["evaluate", str(whole.parent / "whol")], "did you mean 'whole'"),
         (["evaluate", str(whole), "--episodes", "0"], "at least 1"),
     ):

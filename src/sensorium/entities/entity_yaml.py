@@ -154,8 +154,8 @@ class EntityFile:
                 self.fail(str(error), key, number)
             path: tuple[str | int, ...] = (key, number) if isinstance(entry, str) else (key, number, kind)
             for name in values:
-                if name not in cls.model_fields:
-                    hint = did_you_mean(name, cls.model_fields) or f"; it has {shorten(cls.model_fields, 40)}"
+                if name not in cls.option_names():
+                    hint = did_you_mean(name, cls.option_names()) or f"; it has {shorten(cls.option_names(), 40)}"
                     self.fail(f"{kind} has no option {name!r}{hint}", *path, name)
             try:
                 sensors.append(cls(**values))

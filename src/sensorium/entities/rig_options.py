@@ -10,7 +10,7 @@ import torch
 from sensorium import poses
 from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, SensorMount, SensorRig
-from sensorium.robots.rig import CAMERA_AXES, sensor_type
+from sensorium.robots.rig import CAMERA_AXES, has_pose, sensor_type
 from sensorium.sensors.base import sensor_class
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds.compose import pose
@@ -47,7 +47,8 @@ def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = 
             raise OptionError(f"two sensors have the uuid {uuid!r}; rename one of them")
         if "lookat" in type(options).model_fields:
             _convert_camera_pose(cast("Camera", options), values)
-        mount = SensorMount(**{key: values.pop(key) for key in _MOUNT if key in values})
+        keys = _MOUNT if has_pose(type(options)) else _MOUNT[:1]  # FramePose.pos is a channel
+        mount = SensorMount(**{key: values.pop(key) for key in keys if key in values})
         name = uuid or default_name(type(options), used)
         entries.append(RigSensor(name=name, type=type_name(type(options)), mount=mount, options=values))
     return SensorRig(sensors=tuple(entries))

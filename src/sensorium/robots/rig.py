@@ -71,10 +71,11 @@ class RigSensor(Options):
     def _check_options(self) -> RigSensor:
         if "uuid" in self.options:
             raise ValueError(f"{self.name}: remove uuid; it consists of the names of the robot and the sensor")
-        for name in ("pos", "quat", "euler", "lookat"):
-            if name in self.options:
-                raise ValueError(f"{self.name}: {name} belongs under mount, not under options")
         try:
+            if has_pose(sensor_type(self.type)):
+                for name in ("pos", "quat", "euler", "lookat"):
+                    if name in self.options:
+                        raise ValueError(f"{self.name}: {name} belongs under mount, not under options")
             self.resolve("robot", "base", ())
         except (OptionError, NameNotFoundError) as error:
             raise ValueError(f"{self.name}: {error}") from error
@@ -103,7 +104,7 @@ class RigSensor(Options):
             raise OptionError(f"{self.type} is not mounted on a link; remove mount.link")
         if "robot" in fields:
             values.setdefault("robot", robot)
-        if "quat" in fields:
+        if has_pose(cls):
             values["pos"], quat = mount.pos, pose(mount.pos, mount.quat, mount.euler)[1]
             if "lookat" in fields:
                 mujoco.mju_mulQuat(quat, quat.copy(), CAMERA_AXES)
@@ -237,6 +238,11 @@ def sensor_type(name: str) -> type[SensorOptions]:
     if not _is_sensor(found):
         raise NameNotFoundError(f"{name!r} is not a sensor type: it must be derived from sn.sensors.SensorOptions")
     return found
+
+
+def has_pose(options: type[SensorOptions]) -> bool:
+    """Return whether a sensor has a mounting pose: options ``pos`` and ``quat``."""
+    return "quat" in options.model_fields
 
 
 def _is_sensor(value: object) -> TypeGuard[type[SensorOptions]]:
