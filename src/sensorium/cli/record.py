@@ -23,9 +23,10 @@ class Record:
     """
 
     out: Path
-    """Output folder. It must be new or empty."""
+    """Output folder. It must be new or empty, unless --overwrite is given."""
     robot: str = "diffdrive"
-    """Robot: diffdrive, holonomic, franka, mobile_franka, floating_gripper, bimanual, or an MJCF or URDF file."""
+    """Robot: diffdrive, holonomic, or an MJCF or URDF file with the actions forward and turn. With random-acceleration also
+    balancer, franka, mobile_franka, floating_gripper and bimanual."""
     scenario: str = "random-path"
     """What drives the robot: random-path, random-acceleration, keyboard or gamepad."""
     steps: int = 500
@@ -43,7 +44,7 @@ class Record:
     device: str = "cpu"
     """Device of the simulation: cpu or cuda."""
     overwrite: bool = False
-    """Replace a recording in the output folder."""
+    """Replace the recording in the output folder. Other contents are never replaced."""
 
     def run(self) -> int:
         """Drive and record."""
