@@ -245,7 +245,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
     def _unbuilt(self, call: str) -> NoReturn:
         raise NotBuiltError(
-            f"{call}() on {self.uuid!r}: the sensor has no values before scene.build() and after scene.close()"
+            f"{call}() on {self.uuid!r} needs a built scene: call scene.build() first. After scene.close() there are no readings"
         )
 
     def __repr__(self) -> str:
