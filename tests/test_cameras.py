@@ -30,7 +30,7 @@ def test_build_starts_one_renderer_for_all_cameras():
     cameras = [scene.add_sensor(front(uuid=f"c{i}", resolution=(8 * (i + 1), 8))) for i in range(3)]
     assert n_threads() <= before
     for camera in cameras:
-        with pytest.raises(sn.NotBuiltError, match=r"before scene\.build"):
+        with pytest.raises(sn.NotBuiltError, match=r"call scene\.build"):
             camera.read()
     scene.build(n_envs=2)
     assert len({id(camera._render_pass) for camera in cameras}) == 1

@@ -196,7 +196,8 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(f"sensorium.{_LAZY[name]}"), name)
     if name in _PACKAGES:
         return importlib.import_module(f"sensorium.{name}")
-    raise AttributeError(f"module 'sensorium' has no attribute {name!r}")
+    hint = "" if name.startswith("_") else errors.did_you_mean(name, __all__)
+    raise AttributeError(f"module 'sensorium' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -119,5 +119,21 @@ def _explain(options: type[Options], error: ValidationError) -> str:
         else:
             text = problem["msg"].removeprefix("Value error, ")
             given = "" if not problem["loc"] else f", got {problem['input']!r}"
-            lines.append(f"{options.__name__}.{path}: {text}{given}" if path else f"{options.__name__}: {text}")
+            subject = f"{options.__name__}.{path}" if path else options.__name__
+            joint = " " if text.startswith(_PYDANTIC) else ": "
+            lines.append(f"{subject}{joint}{_reword(text)}{given}")
     return "\n".join(dict.fromkeys(lines))
+
+
+_PYDANTIC = "Input should be "
+_SIGNS = {"greater than or equal to": ">=", "greater than": ">", "less than or equal to": "<=", "less than": "<"}
+
+
+def _reword(text: str) -> str:
+    """Return a message of pydantic in the wording of this package: "must be >= 0"."""
+    if not text.startswith(_PYDANTIC):
+        return text
+    allowed = text.removeprefix(_PYDANTIC)
+    for words, sign in _SIGNS.items():
+        allowed = allowed.replace(words, sign)
+    return f"must be {allowed}"

@@ -19,13 +19,14 @@ class Record:
 
     Examples:
         sensorium record --robot diffdrive --scenario random-path --steps 500 --envs 4 --seed 0 --out runs/a
-        sensorium record --robot my_robot.urdf --rig my_sensors.yaml --scenario keyboard --out runs/b
+        sensorium record --robot my_robot.urdf --rig my_sensors.yaml --scenario random-acceleration --out runs/b
     """
 
     out: Path
-    """Output folder. It must be new or empty."""
+    """Output folder. It must be new or empty, unless --overwrite is given."""
     robot: str = "diffdrive"
-    """Robot: diffdrive, holonomic, franka, mobile_franka, floating_gripper, bimanual, or an MJCF or URDF file."""
+    """Robot: diffdrive or holonomic, or an MJCF or URDF file with actuators named forward and turn. The scenario
+    random-acceleration drives any other robot too: balancer, franka, mobile_franka, floating_gripper, bimanual."""
     scenario: str = "random-path"
     """What drives the robot: random-path, random-acceleration, keyboard or gamepad."""
     steps: int = 500
@@ -43,7 +44,7 @@ class Record:
     device: str = "cpu"
     """Device of the simulation: cpu or cuda."""
     overwrite: bool = False
-    """Replace a recording in the output folder."""
+    """Replace the recording in the output folder. Other contents are never replaced."""
 
     def run(self) -> int:
         """Drive and record."""

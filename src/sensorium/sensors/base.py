@@ -245,7 +245,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
     def _unbuilt(self, call: str) -> NoReturn:
         raise NotBuiltError(
-            f"{call}() on {self.uuid!r}: the sensor has no values before scene.build() and after scene.close()"
+            f"{call}() on {self.uuid!r} needs a running scene: call scene.build() first; "
+            "after scene.close() there are no readings"
         )
 
     def __repr__(self) -> str:
