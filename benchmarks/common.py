@@ -64,17 +64,17 @@ class Report:
             **{package: version(package) for package in packages},
         }
 
-    def add(self, what: str, value: float, unit: str, most: float | None = None) -> None:
-        """Add one measured value; ``most`` is its upper bound."""
-        self.rows.append({"what": what, "value": value, "unit": unit, "most": most})
+    def add(self, what: str, value: float, unit: str, bound: float | None = None) -> None:
+        """Add one measured value; ``bound`` is its upper bound."""
+        self.rows.append({"what": what, "value": value, "unit": unit, "bound": bound})
         Console().print(f"  {what}: {value:.4g} {unit}", highlight=False)
 
     def finish(self, path: Path | None) -> None:
         """Print the table, and write JSON to ``path`` if given."""
         table = Table("what", "measured", "at most", "", title=self.title)
         for row in self.rows:
-            bound = "" if row["most"] is None else f"{row['most']:g} {row['unit']}"
-            verdict = "" if row["most"] is None else ("ok" if row["value"] <= row["most"] else "MISSED")
+            bound = "" if row["bound"] is None else f"{row['bound']:g} {row['unit']}"
+            verdict = "" if row["bound"] is None else ("ok" if row["value"] <= row["bound"] else "MISSED")
             table.add_row(row["what"], f"{row['value']:.3g} {row['unit']}", bound, verdict)
         console = Console()
         console.print(table)

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import mujoco_warp as mjw
-import numpy as np
 import torch
 import warp as wp
 from common import Report
+from sensors import room
 
 import sensorium as sn
 from sensorium.worlds._mujoco_warp import vec6
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-LATE = {"delay": 0.01, "jitter": 0.01}
+DELAYED = {"delay": 0.01, "jitter": 0.01}
 
 
 def arm() -> str:
@@ -58,10 +58,10 @@ def arm_scene(n_envs: int, sensors: bool, substeps: int = 5) -> sn.Scene:
     scene.add_object(sn.Box(size=(0.08, 0.08, 0.08), mass=0.3), name="box", pos=(0.5, 0, 0.041), free=True)
     if sensors:
         walk = {"acc_noise": 0.02, "acc_random_walk": 0.01, "gyro_noise": 0.005, "gyro_random_walk": 0.001}
-        scene.add_sensor(sn.IMU(link="hand", **walk, **LATE))
-        scene.add_sensor(sn.Contact(link="finger", noise=0.1, **LATE))
-        scene.add_sensor(sn.ContactForce(link="box", noise=0.1, random_walk=0.01, **LATE))
-        scene.add_sensor(sn.JointEncoder(robot="arm", noise=0.001, vel_noise=0.01, random_walk=0.0001, **LATE))
+        scene.add_sensor(sn.IMU(link="hand", **walk, **DELAYED))
+        scene.add_sensor(sn.Contact(link="finger", noise=0.1, **DELAYED))
+        scene.add_sensor(sn.ContactForce(link="box", noise=0.1, random_walk=0.01, **DELAYED))
+        scene.add_sensor(sn.JointEncoder(robot="arm", noise=0.001, vel_noise=0.01, random_walk=0.0001, **DELAYED))
     scene.build(n_envs=n_envs, device="cuda")
     scene["arm"].set_ctrl(torch.linspace(-0.5, 0.5, 8))
     return scene
@@ -96,7 +96,7 @@ def fused(report: Report, bandwidth: float) -> None:
     scene.add_object(sn.Sphere(), name="ball", free=True)
     parts = [f"{part}_{name}" for part in ("acc", "gyro", "mag") for name in ("noise", "bias", "random_walk")]
     for i in range(n_sensors):
-        scene.add_sensor(sn.IMU(link="ball", uuid=f"imu{i}", **dict.fromkeys(parts, 0.1), **LATE))
+        scene.add_sensor(sn.IMU(link="ball", uuid=f"imu{i}", **dict.fromkeys(parts, 0.1), **DELAYED))
     scene.build(n_envs=n_envs, device="cuda")
     world: Any = scene.world
     graph = torch.cuda.CUDAGraph()
@@ -129,29 +129,12 @@ def arms(report: Report) -> None:
         report.add(f"arm: sensors beyond physics, {n_envs} envs", share * 100, "%", 10.0)
 
 
-def hall(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
-    """Return a scene of a floor and ``geoms`` boxes and spheres around a carrier, as in sensors.py."""
-    scene = sn.Scene(dt=0.01, substeps=2)
-    scene.add_object(sn.Plane(), name="ground")
-    rng = np.random.default_rng(0)
-    for i in range(geoms - 2):
-        angle, away = rng.uniform(0, 2 * np.pi), rng.uniform(2, 9)
-        shape = sn.Box(size=tuple(rng.uniform(0.2, 1.0, 3))) if i % 2 else sn.Sphere(radius=rng.uniform(0.1, 0.5))
-        scene.add_object(shape, name=f"thing{i}", pos=(away * np.cos(angle), away * np.sin(angle), rng.uniform(0.2, 1)))
-    scene.add_object(sn.Box(size=(0.2, 0.2, 0.1), mass=1.0), name="base", pos=(0, 0, 0.3), free=True)
-    for options in sensors:
-        scene.add_sensor(options)
-    scene.build(n_envs=n_envs, device="cuda")
-    scene.step(20)
-    return scene
-
-
 def lidar(report: Report) -> None:
     """Measure 16 x 360 rays among 50 geoms: the sensor, its casting alone, and MuJoCo Warp's casting of these rays."""
     pattern = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
     options = sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01, pattern=pattern)
     for n_envs in (64, 1024):
-        full, bare = hall(n_envs, options), hall(n_envs)
+        full, bare = room(n_envs, options, device="cuda"), room(n_envs, device="cuda")
         rounds = [(seconds(bare.step, 20), seconds(full.step, 20)) for _ in range(5)]
         beyond = statistics.median(f - b for b, f in rounds)
         group: Any = full.sensors["lidar_base"].group

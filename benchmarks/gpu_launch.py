@@ -54,7 +54,7 @@ class PublicLaunch:
 
 
 class DriverLaunch:
-    """Launcher of a graph by the driver, for versions of ``worlds/warp_graph.py`` that use the public call."""
+    """Launcher of a graph by the driver."""
 
     __slots__ = ("_call", "_current_stream", "_exec", "_index")
 
@@ -105,16 +105,8 @@ SCENES: dict[str, Callable[[int], sn.Scene]] = {"drop": drop_scene, "arm": lambd
 
 def launchers(world: Any) -> dict[str, Any]:
     """Return way -> launcher of the world's step graph. The world must have stepped before."""
-    graph = world._graphs["step"]
-    if not hasattr(graph, "_exec"):  # a version of warp_graph.py that uses the public call
-        return {DRIVER: DriverLaunch(graph._graph, world.device.index), PUBLIC: PublicLaunch(graph._graph)}
-    if not graph._exec.value:
-        raise SystemExit(
-            "gpu_launch.py: the driver's launch is not in use (several CUDA devices, a torch without "
-            "raw_cuda_graph_exec, or a body that uses torch's RNG), so there is nothing to compare; select one device "
-            "with CUDA_VISIBLE_DEVICES=0"
-        )
-    return {DRIVER: graph, PUBLIC: PublicLaunch(graph._graph)}
+    graph = world._graphs["step"]._graph
+    return {DRIVER: DriverLaunch(graph, world.device.index), PUBLIC: PublicLaunch(graph)}
 
 
 def alternate(ways: dict[str, Callable[[], None]], measure: Callable[[], float], rounds: int) -> dict[str, list[float]]:

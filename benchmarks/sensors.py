@@ -17,7 +17,7 @@ import sensorium as sn
 WHOLE = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
 
 
-def room(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
+def room(n_envs: int, *sensors: Any, geoms: int = 50, device: str = "cpu") -> sn.Scene:
     """Return a scene of a floor and ``geoms`` boxes and spheres around a carrier."""
     scene = sn.Scene(dt=0.01, substeps=2)
     scene.add_object(sn.Plane(), name="ground")
@@ -25,11 +25,12 @@ def room(n_envs: int, *sensors: Any, geoms: int = 50) -> sn.Scene:
     for i in range(geoms - 2):
         angle, away = rng.uniform(0, 2 * np.pi), rng.uniform(2, 9)
         shape = sn.Box(size=tuple(rng.uniform(0.2, 1.0, 3))) if i % 2 else sn.Sphere(radius=rng.uniform(0.1, 0.5))
-        scene.add_object(shape, name=f"thing{i}", pos=(away * np.cos(angle), away * np.sin(angle), rng.uniform(0.2, 1)))
+        pos = (away * np.cos(angle), away * np.sin(angle), rng.uniform(0.2, 1))
+        scene.add_object(shape, name=f"obstacle{i}", pos=pos)
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.1), mass=1.0), name="base", pos=(0, 0, 0.3), free=True)
     for options in sensors:
         scene.add_sensor(options)
-    scene.build(n_envs=n_envs)
+    scene.build(n_envs=n_envs, device=device)
     scene.step(20)
     return scene
 

@@ -1,10 +1,10 @@
-"""A balancing robot that learned from perfect readings, beside one that learned from what its sensors really read.
+"""Compare a balancing robot that is trained on ground truth with one that is trained with imperfect sensors.
 
-Both have the same body, brain and seeds. One is trained on ground truth, the other with the delay, the noise and the
-biases of its sensors, each until it has 96% of the greatest return with its own sensors, or for as many steps as the
-recipe has; both are evaluated with perfect sensors, and with real ones. Run again, it goes on.
+Both have the same body, brain and seeds. One is trained on ground truth, the other with the delay, noise and biases of
+its sensors. Each training ends at 96% of the maximum return with its own sensors, or after the number of steps of the
+recipe. Both are evaluated with perfect and with imperfect sensors. Run the command again to resume it.
 
-python benchmarks/train_with_imperfections.py --out runs/imperfections --seeds 3 --picture train_with_imperfections.png
+.venv/bin/python benchmarks/train_with_imperfections.py --out runs/imperfections --seeds 3 --picture out/returns.png
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sensorium.robots import SensorRig
 from sensorium.training import EntityOptions, TrainOptions, evaluate, recipe, train
 
 KEPT = ("joints", "history_length", "rate")
-"""Options of sensors that are no imperfections."""
+"""Sensor options that are not imperfections."""
 COLORS = {"ground truth": "#b9553a", "imperfections on": "#2f6f8f"}
 
 
 def perfect(entity: EntityOptions) -> EntityOptions:
-    """The same robot with sensors that read the truth, at once."""
+    """Return the options of the same robot with sensors that read ground truth without delay."""
     sensors = [
         each.model_copy(update={"options": {name: value for name, value in each.options.items() if name in KEPT}})
         for each in entity.sensors.sensors
@@ -37,7 +37,7 @@ def perfect(entity: EntityOptions) -> EntityOptions:
 
 
 def trained(folder: Path, steps: int, seed: int, kind: str) -> Path:
-    """Train one of the two, unless that was done before."""
+    """Train one of the two robots, unless its training is complete; return the folder of the training."""
     real = recipe("balance", steps=steps, seed=seed)
     options = real if kind == "imperfections on" else real.model_copy(update={"entity": perfect(real.entity)})
     run = folder / f"{kind.replace(' ', '_')}_{seed}"
@@ -47,7 +47,7 @@ def trained(folder: Path, steps: int, seed: int, kind: str) -> Path:
 
 
 def is_done(run: Path, options: TrainOptions) -> bool:
-    """Whether a training came to its end before."""
+    """Return whether a training is complete."""
     if not (run / "evaluations.json").is_file():
         return False
     evaluations = json.loads((run / "evaluations.json").read_bytes())
@@ -56,7 +56,7 @@ def is_done(run: Path, options: TrainOptions) -> bool:
 
 
 def draw(figures: dict[str, dict[str, list[float]]], path: Path) -> None:
-    """Fractions of the greatest return: one bar a kind of training and of evaluation, one dot a seed."""
+    """Draw the fractions of the maximum return: one bar per training and evaluation, one dot per seed."""
     figure, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
     worlds = list(next(iter(figures.values())))
     for place, (kind, found) in enumerate(figures.items()):
@@ -68,7 +68,7 @@ def draw(figures: dict[str, dict[str, list[float]]], path: Path) -> None:
             axes.plot(np.full(len(values), x), values, "o", color="black", markersize=4, alpha=0.6)
             axes.annotate(f"{np.mean(values):.0%}", (x, 0.02), ha="center", color="white", weight="bold")
     axes.set_xticks(range(len(worlds)), [f"evaluated with\n{world}" for world in worlds])
-    axes.set_ylabel("return, of the greatest")
+    axes.set_ylabel("fraction of the maximum return")
     axes.set_ylim(0, 1.05)
     axes.set_title("Balancing from IMU and wheel encoders; dots are seeds")
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
@@ -78,13 +78,13 @@ def draw(figures: dict[str, dict[str, list[float]]], path: Path) -> None:
 
 
 def main() -> None:
-    """Train, evaluate, draw."""
+    """Train, evaluate and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of the trainings")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=recipe("balance").steps, help="of each training")
-    parser.add_argument("--episodes", type=int, default=20, help="of each evaluation")
-    parser.add_argument("--picture", type=Path, help="file to draw into")
+    parser.add_argument("--steps", type=int, default=recipe("balance").steps, help="steps of each training")
+    parser.add_argument("--episodes", type=int, default=20, help="episodes of each evaluation")
+    parser.add_argument("--picture", type=Path, help="file of the figure")
     args = parser.parse_args()
     real = recipe("balance").entity
     worlds = {"perfect sensors": perfect(real), "imperfections on": real}
@@ -95,7 +95,7 @@ def main() -> None:
             run = trained(args.out, args.steps, seed, kind)
             for world, entity in worlds.items():
                 fraction = evaluate(run, args.episodes, entity=entity).fraction
-                assert fraction is not None, "balance has a greatest return"
+                assert fraction is not None, "the maximum return of balance is known"
                 figures[kind][world].append(fraction)
                 print(f"trained on {kind}, seed {seed}, evaluated with {world}: {fraction:.1%}", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)

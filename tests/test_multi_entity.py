@@ -438,7 +438,7 @@ def test_invalid_arguments_raise():
         sn.tasks.make("balance", entity="balancer")
     with pytest.raises(OptionError, match="is for one robot"):
         sn.tasks.make("pick", entities={"a": one})
-    with pytest.raises(OptionError, match="leave robot and entity out"):
+    with pytest.raises(OptionError, match="do not pass robot or entity"):
         sn.tasks.make("balance", robot="balancer", entities={"a": one})
     with pytest.raises(OptionError, match="spacing"):
         sn.tasks.make("balance", entities={"a": one}, spacing=0)

@@ -89,8 +89,8 @@ class CameraView:
     """Base output -> (B, H, W, ...) image to fill, top row first; see ``BASE_OUTPUTS``. The keys are the outputs that
     are enabled now. Outputs can be switched on and off at run time, so read the keys in every ``render``."""
     lens_version: int = 0
-    """Is incremented whenever ``fx``, ``fy``, ``cx`` or ``cy`` change. Comparing it avoids reading them from a GPU,
-    which would wait for the device."""
+    """Counter that is incremented whenever ``fx``, ``fy``, ``cx`` or ``cy`` change. Comparing it avoids reading them
+    from a GPU, which would wait for the device."""
 
 
 @dataclass(frozen=True)

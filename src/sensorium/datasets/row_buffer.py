@@ -82,7 +82,7 @@ class RowBuffer:
             for key in keys:
                 value = value[key]
             target[:, row] = value
-        for uuid, rows in self.texts.items():  # encoded now: later, thousands of dicts would have to be fetched again
+        for uuid, rows in self.texts.items():  # encoded now, while the dicts are in the processor's cache
             readings = observation[uuid]
             encoded = to_texts(uuid, [readings[env] for env in envs], envs, self._of_numbers[uuid])
             rows[row] = dict(zip(envs, encoded, strict=True))

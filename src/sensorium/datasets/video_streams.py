@@ -40,8 +40,8 @@ VIDEO_FORMATS = {
 of body ids is above that of geom ids."""
 _MAX_DEPTH = 65535
 _X264 = "bframes=0:subme=1"
-"""Takes two thirds of the time of plain ``veryfast`` at the same quality, with files a fifth larger. Without B-frames,
-no frame depends on a later one."""
+"""Parameters of x264. Encoding takes two thirds of the time of plain ``veryfast`` at the same quality, with files a
+fifth larger. Without B-frames, no frame depends on a later one."""
 
 
 def part_path(path: Path) -> Path:

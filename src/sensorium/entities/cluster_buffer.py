@@ -135,7 +135,7 @@ class VectorizedClusterBuffer:
 
     @property
     def balance(self) -> float:
-        """0 draws uniformly over transitions, 1 over clusters that are not empty. It can be set at any time."""
+        """How batches are drawn: 0 is uniform over transitions, 1 uniform over clusters. It can be set at any time."""
         return self._balance
 
     @balance.setter

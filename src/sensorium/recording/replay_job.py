@@ -30,7 +30,7 @@ from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
 
 Progress = Callable[[int], None]
-"""Is called with the number of frames that were completed since the last call."""
+"""Callback that is called with the number of frames that were completed since the last call."""
 
 _MIN_PIECES = 64
 """Key frames are so dense that a replay can be split between workers at about this many places at least."""

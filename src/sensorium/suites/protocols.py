@@ -43,10 +43,10 @@ class MoveGroupLike(Protocol):
         """Joint targets (B, n) of its controller, rad or m."""
 
     def tcp_pose(self) -> np.ndarray:
-        """Pose (B, 7) of an arm's tool centre point in the world frame."""
+        """Return the pose (B, 7) of an arm's tool centre point in the world frame."""
 
     def forward(self, joints: np.ndarray) -> np.ndarray:
-        """Pose (B, 7) of the tool centre point in the world frame at joint positions (B, n)."""
+        """Return the pose (B, 7) of the tool centre point in the world frame at joint positions (B, n)."""
 
 
 class RobotLike(Protocol):
@@ -61,10 +61,10 @@ class RobotLike(Protocol):
         """Move group -> the columns of an action that belong to it."""
 
     def base_pose(self) -> np.ndarray:
-        """Pose (B, 7) of the base link in the world frame."""
+        """Return the pose (B, 7) of the base link in the world frame."""
 
     def in_base_frame(self, pose: np.ndarray) -> np.ndarray:
-        """World-frame poses (B, 7) expressed in the frame of the base link."""
+        """Return world-frame poses (B, 7) in the frame of the base link."""
 
     def way_in_base_frame(self, start: np.ndarray, goal: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
-        """World-frame goals (B, 7) in the base frame, and twists (B, 6) from ``start`` to them in ``dt`` seconds."""
+        """Return world-frame goals (B, 7) in the base frame, and twists (B, 6) from ``start`` to them in ``dt`` s."""

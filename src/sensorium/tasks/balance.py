@@ -91,7 +91,7 @@ class Balance(Task[BalanceConfig]):
 
     @property
     def max_return(self) -> float:
-        """One per step, for a robot that stands upright at its start all the time."""
+        """The maximum return of an episode: 1 per step, for a robot that stands upright at its start all the time."""
         return float(self.config.max_steps)
 
     def describe_env(self, env: int) -> dict[str, Any]:

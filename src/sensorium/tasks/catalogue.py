@@ -82,11 +82,11 @@ def make(
     cls = find(name)
     if entities is not None:
         if robot is not None or entity is not None:
-            raise OptionError("entities have their own robots: leave robot and entity out")
+            raise OptionError("entities have their own robots: do not pass robot or entity")
         return SharedTask(cls, cls.config_type(**options), entities, spacing)
     if entity is not None:
         if robot is not None:
-            raise OptionError("an entity has its own robot: leave robot out")
+            raise OptionError("an entity has its own robot: do not pass robot")
         if not hasattr(entity, "make_robot"):
             raise OptionError(f"entity must be a TrainableEntity, got {entity!r}; pass a robot as robot=...")
         body = entity.make_robot()

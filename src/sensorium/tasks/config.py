@@ -46,7 +46,7 @@ class TaskCamera(Options):
         if self.link is not None and (self.jitter or self.must_see):
             raise ValueError(
                 f"jitter and must_see need a camera that is fixed in the world, and {self.name!r} is carried by "
-                f"{self.link!r}: leave link out, or jitter and must_see"
+                f"{self.link!r}: remove link, or remove jitter and must_see"
             )
         return self
 

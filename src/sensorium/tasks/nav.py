@@ -19,7 +19,7 @@ from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.checks import check_names
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.floor_plan import CELL, FURNITURE, FloorPlan, approaches
-from sensorium.tasks.objects import TaskObject, find_objects
+from sensorium.tasks.objects import TaskObject, check_object_names, find_objects
 from sensorium.tasks.task import Task
 from sensorium.worlds import Box, Cylinder, Scene
 from sensorium.worlds.primitives import Primitive
@@ -78,10 +78,7 @@ class NavToObjConfig(TaskConfig):
     @field_validator("objects")
     @classmethod
     def _check_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value or len(set(value)) < len(value):
-            raise ValueError(f"must name at least one object, each only once; got {value}")
-        find_objects(value)
-        return value
+        return check_object_names(value)
 
     @field_validator("furniture")
     @classmethod

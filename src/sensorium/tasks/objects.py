@@ -68,6 +68,19 @@ OBJECTS: dict[str, TaskObject] = {
 """The objects, by name."""
 
 
+def check_object_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of objects in an option, after checking them.
+
+    Raises:
+        ValueError: there is no name, or a name occurs twice.
+        NameNotFoundError: there is no object of that name.
+    """
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"must name at least one object, each only once; got {names}")
+    check_names("object", names, OBJECTS)
+    return names
+
+
 def find_objects(names: tuple[str, ...]) -> dict[str, TaskObject]:
     """Return objects by name.
 

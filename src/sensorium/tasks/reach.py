@@ -95,7 +95,7 @@ class Reach(Task[ReachConfig]):
 
     @property
     def max_return(self) -> float:
-        """One per step. It is an upper bound: the tool starts away from the target."""
+        """The upper bound of the return of an episode: 1 per step. The tool starts away from the target."""
         return float(self.config.max_steps)
 
     def describe_env(self, env: int) -> dict[str, Any]:

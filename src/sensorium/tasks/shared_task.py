@@ -294,7 +294,7 @@ class SharedTask:
         return ParallelView(self, flatten, render_mode)
 
     def render(self, env: int = 0) -> np.ndarray:
-        """Return an image of one env for people, (480, 640, 3) uint8."""
+        """Return an image of one env with its robots in view, (480, 640, 3) uint8."""
         return render_env(self.scene, [member.robot for member in self.members.values()], env)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from sensorium.robots import Manipulator, Robot
 from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.grasp_detector import GraspDetector
-from sensorium.tasks.objects import TaskObject, find_objects
+from sensorium.tasks.objects import TaskObject, check_object_names, find_objects
 from sensorium.tasks.task import Task
 from sensorium.worlds import Box, Scene
 
@@ -51,10 +51,7 @@ class TableConfig(TaskConfig):
     @field_validator("objects")
     @classmethod
     def _check_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value or len(set(value)) < len(value):
-            raise ValueError(f"must name at least one object, each only once; got {value}")
-        find_objects(value)
-        return value
+        return check_object_names(value)
 
     @field_validator("area")
     @classmethod

@@ -200,7 +200,7 @@ class Task(EpisodeLoop[ConfigT]):
         return as_gym(self, keys, flatten, render_mode)
 
     def render(self, env: int = 0) -> np.ndarray:
-        """Return an image of one env for people, (480, 640, 3) uint8."""
+        """Return an image of one env with its robot in view, (480, 640, 3) uint8."""
         return task_cameras.render_env(self.scene, [self.robot], env)
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ class TrainOptions(Options):
         """
         kind = brain_type(self.brain)
         if "seed" in self.brain_options:
-            raise OptionError("brain_options: the training sets 'seed' itself; leave it out")
+            raise OptionError("brain_options: the training sets 'seed' itself; remove it")
         check_brain(kind, {"seed": self.seed, **self.brain_options})
         return kind(observation_space, action_space, seed=self.seed, **self.brain_options)
 
@@ -111,7 +111,7 @@ class TrainOptions(Options):
         fixed: dict[str, Any] = {"n_envs": n_envs, "seed": seed, "autoreset": autoreset, "keep_history": False}
         for name in fixed:
             if name in self.task_options:
-                raise OptionError(f"task_options: the training sets {name!r} itself; leave it out")
+                raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
         return tasks.make(self.task, entity=entity, **self.task_options, **fixed)
 
     def save(self, folder: Path) -> None:

@@ -24,7 +24,7 @@ _MAX_TEXT = 60
 
 
 class EpisodeSource:
-    """See :class:`sensorium.viewer.data_source.PageSource`.
+    """The episodes of a dataset as a :class:`~sensorium.viewer.data_source.PageSource`.
 
     The task is rebuilt from the options of the dataset and reset to the start of the episode, which sets the pose and
     the look of everything that does not move. Moving bodies are set to the recorded poses.

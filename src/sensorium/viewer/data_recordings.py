@@ -30,7 +30,7 @@ class _SensorColumns(NamedTuple):
 
 
 class RecordingSource:
-    """See :class:`sensorium.viewer.data_source.PageSource`. The scene is the recorded one, in the recorded states."""
+    """The envs of a recording as a :class:`~sensorium.viewer.data_source.PageSource`, in the recorded scene."""
 
     kind = "Env"
 

@@ -243,7 +243,7 @@ def _serve(
     far: float,
     settings: RenderSettings,
 ) -> None:
-    """Body of a thread: create a canvas, and draw jobs on it until None arrives."""
+    """Create a canvas, and draw jobs on it until None arrives: the body of a thread."""
     try:
         canvas = Canvas(model, size, far, settings)
     except BaseException as error:
