@@ -43,7 +43,7 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sn.JointEncoder(counts_per_revolution=0), ("JointEncoder.counts_per_revolution", "0")),
         (lambda: sn.JointEncoder(counts_per_revolution=9, resolution=1), ("counts_per_revolution", "resolution")),
         (lambda: sn.JointEncoder(joints=()), ("joints must name at least one joint",)),
-        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "must be > 0")),
+        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "greater than 0")),
         (lambda: sn.Box(size=(1, 1)), ("Box.size",)),
         (lambda: sn.Sphere(radius=-1), ("Sphere.radius", "-1")),
         (lambda: sn.Box(mass=0), ("Box.mass", "0")),
@@ -268,7 +268,7 @@ def test_reading_more_history_than_allocated_raises():
             call(history_length=0)
     scene.close()
     scene, probe = probe_scene(Probe())
-    with pytest.raises(sn.OptionError, match="no history was allocated"):
+    with pytest.raises(sn.OptionError, match="no history is allocated"):
         probe.read(history_length=1)
     assert other.uuid == "other"
 

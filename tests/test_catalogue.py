@@ -213,7 +213,7 @@ def test_wrong_calls_are_rejected():
     scene, sensors = rover(n_envs=1)
     for call, message in (
         (lambda: scene.snapshot(camera=0), "number below 0"),
-        (lambda: scene.snapshot(camera="nope"), "the model has no camera 'nope'"),
+        (lambda: scene.snapshot(camera="nope"), "the model has no camera named 'nope'"),
         (lambda: scene.snapshot(env=1.0), "integer"),
         (lambda: scene.snapshot(width=0), "width"),
         (lambda: scene.snapshot(width=1.5), "width and height must be integers"),

@@ -22,6 +22,7 @@ class GraphWorld(MujocoWorld):
     """A MujocoWorld with the interface of the GPU world."""
 
     is_gpu = True
+    can_retrace = False
 
     def __init__(self, model, n_envs, **options):
         self.on_step = self.after_step = self.on_restart = lambda *_: None

@@ -12,6 +12,7 @@ from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, SensorMount, SensorRig
 from sensorium.robots.rig import CAMERA_AXES, has_pose, sensor_type
 from sensorium.sensors.base import sensor_class
+from sensorium.sensors.channels import channels, unfold
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds.compose import pose
 
@@ -40,7 +41,9 @@ def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = 
     for options in sensors:
         if not isinstance(options, SensorOptions):
             raise OptionError(f"sensors must be sensor options such as sn.IMU(...), got {options!r}")
-        values = options.model_dump(exclude_unset=True)
+        held = channels(type(options)).keys() & options.model_fields_set
+        values = options.model_dump(exclude_unset=True, exclude=set(held))
+        values |= unfold(type(options), {name: getattr(options, name) for name in sorted(held)})  # short forms
         uuid = values.pop("uuid", None)
         used = [*taken, *(entry.name for entry in entries)]
         if uuid in used:
