@@ -13,6 +13,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 
+_UNION_MEMBER = re.compile(r"(function-|tuple\[).*|float|int")
+"""Parts of pydantic's error locations that name the member of a union, which users do not write (checked with pydantic 2.14)."""
+
+
 class Options(BaseModel):
     """A frozen, validated set of options.
 
@@ -98,7 +102,7 @@ def _explain(options: type[Options], error: ValidationError) -> str:
     problems = error.errors(include_url=False)
     has_literals = {problem["loc"][0] for problem in problems if problem["type"] == "literal_error"}
     for problem in problems:
-        path = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("function-", "tuple[")))
+        path = ".".join(text for text in map(str, problem["loc"]) if not _UNION_MEMBER.fullmatch(text))
         name = str(problem["loc"][0]) if problem["loc"] else ""
         if problem["type"] == "extra_forbidden":
             names = options.option_names()

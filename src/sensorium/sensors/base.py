@@ -125,8 +125,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
         Args:
             envs: which envs; None for all.
-            **parameters: options by name (:attr:`parameter_names`), or a channel with ``sn.Imperfections``, of which
-                the fields that it sets are changed. A value is a number, one per axis (n,), or one row per env
+            **parameters: options by name (:attr:`parameter_names`), or a channel as ``sn.Imperfections`` or a mapping,
+                whose set fields are changed. A value is a number, one per axis (n,), or one row per env
                 (envs, n). Values in device tensors are not validated, since that would synchronise with the GPU.
 
         Raises:
@@ -211,7 +211,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         if values.device.type == "cpu":  # the option's own constraints hold for every value
             given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
             for bound in (values.min().item(), values.max().item()):
-                self.options_type(**(given | {name: bound}))
+                type(self.options)(**(given | {name: bound}))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
 
     # -- helpers ------------------------------------------------------------------------------------------------------
