@@ -156,9 +156,9 @@ def test_short_forms_keep_the_default_of_the_channel():
 def test_set_takes_channels_as_the_constructor_does():
     options = sn.IMU(link="box", uuid="imu", acc_noise=0.02)
     assert torch.equal(read_box(options, acc={"noise": 0.5}), read_box(options, acc_noise=0.5))
-    with pytest.raises(sn.OptionError, match="IMU: set acc.noise or acc_noise, not both"):
+    with pytest.raises(sn.OptionError, match=r"IMU: set acc\.noise or acc_noise, not both"):
         read_box(options, acc=sn.Imperfections(noise=0.5), acc_noise=0.1)
-    with pytest.raises(sn.OptionError, match="IMU.acc must be sn.Imperfections or a mapping of its fields, got 0.1"):
+    with pytest.raises(sn.OptionError, match=r"IMU\.acc must be sn\.Imperfections or a mapping"):
         read_box(options, acc=0.1)
 
 
