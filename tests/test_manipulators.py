@@ -732,7 +732,7 @@ def test_invalid_move_groups_raise():
         make("franka", controllers={"arn": "ee_pose"})
     with pytest.raises(sn.OptionError, match="name of its own"):
         make(PLANAR, move_groups=[PLANAR_ARM, PLANAR_ARM])
-    with pytest.raises(sn.OptionError, match="left out"):
+    with pytest.raises(sn.OptionError, match="must not be set"):
         make("franka", actions=[{"name": "a", "limits": (0, 1), "actuators": {"joint1": 1}}])
     with pytest.raises(sn.errors.NameNotFoundError, match="franka"):
         make("franca")

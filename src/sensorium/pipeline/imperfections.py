@@ -1,4 +1,4 @@
-"""``Imperfections``: what is wrong with one channel of a sensor, the same for every sensor and every unit.
+"""``Imperfections``: noise, bias and other errors of one channel of a sensor, the same options for all sensors.
 
 From options to kernel: a channel is a field of a sensor's options (``IMU.acc``) or the options themselves
 (``SimpleSensorOptions``). :meth:`Imperfections.parameters` gives its values to
@@ -134,7 +134,7 @@ class Imperfections(Options):
 
 
 class AxisImperfections(Imperfections):
-    """Imperfections of a channel with three axes: they may be skewed.
+    """Imperfections of a channel with three axes, which may be misaligned.
 
     Example:
         >>> sn.IMU(link="torso", gyro=sn.AxisImperfections(misalignment=((1, 0.01, 0), (0, 1, 0), (0, 0, 1))))

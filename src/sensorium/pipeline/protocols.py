@@ -52,7 +52,7 @@ class SensorTiming(Protocol):
 
 
 class GroupSensor(Protocol):
-    """What the pipeline needs of a sensor and its class; :class:`sensorium.sensors.Sensor` documents it."""
+    """Interface of a sensor and its class to the pipeline; :class:`sensorium.sensors.Sensor` documents it."""
 
     options_type: ClassVar[type]
     uses_ring_pipeline: ClassVar[bool]

@@ -46,7 +46,7 @@ class ManipulatorOptions(RobotOptions):
     @classmethod
     def _names(cls, value: tuple[Action, ...]) -> tuple[Action, ...]:
         if value:
-            raise ValueError("must be left out: the actions follow from the controllers")
+            raise ValueError("must not be set: the actions follow from the controllers")
         return value
 
     @field_validator("move_groups")

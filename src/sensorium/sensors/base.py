@@ -1,4 +1,4 @@
-"""``Sensor`` and ``SimpleSensor``: what users call, and the hooks that a class of sensors defines.
+"""``Sensor`` and ``SimpleSensor``: the base classes of all sensors.
 
 A sensor is two classes in one module: its options (what users write, ``sn.IMU(link="torso")``) and the sensor
 (``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run in every step are class
@@ -86,7 +86,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         self.ground_truth = Buffer(get=lambda: self._flat(self._true_branch), tags={self.kind, "ground_truth"})
         self._detach()
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- public methods -----------------------------------------------------------------------------------------------
 
     def read(self, envs: Envs = None, history_length: int | None = None) -> DataT:
         """Return what the robot's software reads now, with the delay, noise and sample rate of the options.
@@ -198,7 +198,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         return self._parameters.initial(self._manager)
 
     def _parameter(self, name: str) -> tuple[str, slice]:
-        """Return what carries an option: the pipeline's parameter, and the columns."""
+        """Return the parameter of the pipeline that an option sets, and its columns."""
         return self._parameters.target(name)
 
     def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:

@@ -19,7 +19,7 @@ from sensorium.pipeline.imperfections import Imperfections
 
 
 class ShortForm(NamedTuple):
-    """Where the value of a short form belongs: ``options.<channel>.<field>``."""
+    """Target of a short form: ``options.<channel>.<field>``."""
 
     channel: str
     field: str
