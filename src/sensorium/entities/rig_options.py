@@ -12,6 +12,7 @@ from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, SensorMount, SensorRig
 from sensorium.robots.rig import CAMERA_AXES, sensor_type
 from sensorium.sensors.base import sensor_class
+from sensorium.sensors.channels import channels
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds.compose import pose
 
@@ -47,7 +48,10 @@ def rig_of(sensors: Sequence[SensorOptions] | SensorRig, taken: Iterable[str] = 
             raise OptionError(f"two sensors have the uuid {uuid!r}; rename one of them")
         if "lookat" in type(options).model_fields:
             _convert_camera_pose(cast("Camera", options), values)
-        mount = SensorMount(**{key: values.pop(key) for key in _MOUNT if key in values})
+        mounted = [
+            key for key in _MOUNT if key in values and key not in channels(type(options))
+        ]  # FramePose.pos is one
+        mount = SensorMount(**{key: values.pop(key) for key in mounted})
         name = uuid or default_name(type(options), used)
         entries.append(RigSensor(name=name, type=type_name(type(options)), mount=mount, options=values))
     return SensorRig(sensors=tuple(entries))
