@@ -437,7 +437,7 @@ def test_contents_of_earlier_versions_can_be_loaded():
     assert scene.modules["other"].action_limits.tolist() == [[-1.0, 1.0]]
 
 
-def test_what_cannot_be_added_as_a_robot():
+def test_invalid_robots_raise_and_leave_the_scene_as_it_was():
     class Nested(sn.SceneModule[sn.Options]):
         def attach(self, scene, name):
             scene.add_robot("diffdrive")
