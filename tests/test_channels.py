@@ -86,6 +86,8 @@ def test_signature_has_every_short_form_with_its_type(options):
         ({"acc_noise": -1}, "IMU.acc_noise: must not be negative, got -1"),
         ({"acc_noise": "1"}, "IMU.acc_noise: must be a number, got '1'"),
         ({"acc": {"noise": -1}}, "IMU.acc.noise: must not be negative, got -1"),
+        ({"acc": {"noise": -1}, "acc_bias": 1}, "IMU.acc.noise: must not be negative, got -1"),
+        ({"acc_noise": float("nan")}, "IMU.acc_noise: Input should be a finite number, got nan"),
         ({"acc": {"nose": 1}}, "IMU.acc has no option 'nose' .did you mean 'noise'"),
         ({"acc": 0.1}, "IMU.acc must be sn.Imperfections or a mapping of its fields, got 0.1"),
         ({"acc": None}, "IMU.acc must be sn.Imperfections or a mapping of its fields, got None"),
@@ -116,11 +118,65 @@ def test_the_right_operand_of_a_union_wins():
     assert (again.noise, again.noise_density) == (0.0, 0.1)
 
 
+def test_a_union_has_the_more_specific_class():
+    skew = ((1, 0.01, 0), (0, 1, 0), (0, 0, 1))
+    for union in (
+        sn.presets.BMI160_GYROSCOPE | sn.AxisImperfections(misalignment=skew),
+        sn.AxisImperfections(misalignment=skew) | sn.presets.BMI160_GYROSCOPE,
+        sn.presets.imu("consumer_mems", link="base", gyro_misalignment=skew).gyro,
+    ):
+        assert isinstance(union, sn.AxisImperfections)
+        assert union.misalignment == skew
+        assert union.saturation == sn.presets.BMI160_GYROSCOPE.saturation
+    with pytest.raises(TypeError, match="unsupported operand"):
+        sn.Imperfections() | {"noise": 1.0}
+
+
 def test_presets_are_merged_field_by_field():
     imu = sn.presets.imu("consumer_mems", link="base", gyro=sn.Imperfections(noise=0.01), acc_bias=0.1)
     assert (imu.gyro.noise, imu.gyro.noise_density) == (0.01, None)
     assert imu.gyro.saturation == sn.presets.BMI160_GYROSCOPE.saturation
     assert imu.acc == sn.AxisImperfections(**sn.presets.BMI160_ACCELEROMETER.model_dump(exclude_unset=True), bias=0.1)
+
+
+class NoisyIMU(sn.IMU, init=False):
+    """An IMU with another default."""
+
+    acc: sn.AxisImperfections = sn.AxisImperfections(noise=0.5)
+    """m/s²."""
+
+
+def test_short_forms_keep_the_default_of_the_channel():
+    assert NoisyIMU(link="box", acc_bias=0.1).acc == sn.AxisImperfections(noise=0.5, bias=0.1)
+    assert NoisyIMU(link="box", acc_noise_density=0.1).acc == sn.AxisImperfections(noise_density=0.1)
+    assert NoisyIMU(link="box", acc={"bias": 0.1}).acc == sn.AxisImperfections(bias=0.1)
+    assert inspect.signature(NoisyIMU).parameters["acc_noise"].default == 0.5
+
+
+def test_set_takes_channels_as_the_constructor_does():
+    options = sn.IMU(link="box", uuid="imu", acc_noise=0.02)
+    assert torch.equal(read_box(options, acc={"noise": 0.5}), read_box(options, acc_noise=0.5))
+    with pytest.raises(sn.OptionError, match=r"IMU: set acc\.noise or acc_noise, not both"):
+        read_box(options, acc=sn.Imperfections(noise=0.5), acc_noise=0.1)
+    with pytest.raises(sn.OptionError, match=r"IMU\.acc must be sn\.Imperfections or a mapping"):
+        read_box(options, acc=0.1)
+
+
+class Foot(sn.Contact):
+    """Options with a field that the sensor class does not know."""
+
+    label: str = "left"
+    """Which foot."""
+
+
+def test_derived_options_can_be_set_at_run_time():
+    scene = sn.Scene(dt=0.01)
+    scene.add_object(sn.Box(mass=1.0), name="box", free=True)
+    contact = scene.add_sensor(Foot(link="box", label="right"))
+    scene.build()
+    contact.set(threshold=2.0)
+    with pytest.raises(sn.OptionError, match="threshold"):
+        contact.set(threshold=-1.0)
 
 
 class Balance(sn.sensors.ChannelOptions, init=False):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sensorium as sn
+from sensorium.entities.rig_options import options_of, rig_of
 from sensorium.errors import OptionError
 
 FILE = """\
@@ -147,7 +148,10 @@ BAD = {
         "robot: balancer\nsensors:\n  - IMU:\n      link: torso\n      rat: 3\n",
         r"YAML:5: IMU has no option 'rat' \(did you mean 'rate'",
     ),
-    "bad value": ("robot: balancer\nsensors:\n  - IMU:\n      link: torso\n      rate: -3\n", r"YAML:5: IMU.rate: "),
+    "bad value": (
+        "robot: balancer\nsensors:\n  - IMU:\n      link: torso\n      rate: -3\n",
+        r"YAML:5: IMU.rate must be > 0",
+    ),
     "missing option": ("robot: balancer\nsensors:\n  - IMU\n", "YAML:3: IMU needs the option 'link'"),
     "no list": ("robot: balancer\nsensors: {IMU: {link: torso}}\n", "YAML:2: sensors must be a list"),
     "two kinds": (
@@ -213,3 +217,10 @@ def test_exponent_notation_is_read_as_numbers(tmp_path):
     )
     rig.save(tmp_path / "rig.yaml")
     assert sn.robots.SensorRig.load(tmp_path / "rig.yaml") == rig
+
+
+def test_sensors_with_a_channel_named_pos_survive_the_conversion_to_a_rig():
+    given = sn.FramePose(link="torso", pos_noise=0.1)
+    entry = rig_of([given]).sensors[0]
+    assert entry.resolve("robot", "base", ()).pos == given.pos
+    assert sn.FramePose(**options_of(entry)).pos == given.pos

@@ -437,7 +437,7 @@ def test_contents_of_earlier_versions_can_be_loaded():
     assert scene.modules["other"].action_limits.tolist() == [[-1.0, 1.0]]
 
 
-def test_what_cannot_be_added_as_a_robot():
+def test_invalid_robots_raise_and_leave_the_scene_as_it_was():
     class Nested(sn.SceneModule[sn.Options]):
         def attach(self, scene, name):
             scene.add_robot("diffdrive")
@@ -447,10 +447,11 @@ def test_what_cannot_be_added_as_a_robot():
     with pytest.raises(sn.NotBuiltError, match=r"scene\.add_robot"):
         _ = robot.entity
     scene.add_robot(robot)
+    contents = scene.contents
     for call, error, words in (
         (lambda: scene.add_robot(sn.Box()), sn.OptionError, r"got sn\.Box; use add_object"),
         (lambda: scene.add_robot("difdrive"), sn.errors.ModelError, "did you mean 'diffdrive'"),
-        (lambda: scene.add_robot(robot), sn.errors.DuplicateNameError, "already in the scene"),
+        (lambda: scene.add_robot(robot, pos=(5, 0, 0)), sn.errors.DuplicateNameError, "already in the scene"),
         (lambda: scene.add_robot(make("diffdrive"), rig=BARE), sn.OptionError, r"give 'rig' to sn\.robots\.make"),
         (lambda: scene.add_robot("diffdrive", color="red"), sn.OptionError, "has no option 'color'"),
         (lambda: scene.add_robot(PENDULUM, quat=(1, 0, 0, 0), euler=(0, 0, 0)), sn.OptionError, "not both"),
@@ -459,6 +460,7 @@ def test_what_cannot_be_added_as_a_robot():
         with pytest.raises(error, match=words):
             call()
     assert list(scene.modules) == ["diffdrive"]
+    assert scene.contents == contents
 
 
 def test_a_robot_without_a_scene_cannot_act():
@@ -568,6 +570,19 @@ def test_errors_of_rig_files_name_the_file(tmp_path, text, message):
     with pytest.raises(sn.OptionError, match=message) as error:
         SensorRig.load(file)
     assert "rig.yaml" in str(error.value)
+
+
+def test_rigs_accept_channels_in_every_form(tmp_path):
+    def rig(kind, **options):
+        return SensorRig(sensors=[{"name": "own", "type": kind, "options": options}])
+
+    pose = rig("FramePose", pos={"noise": 0.1})  # ``pos`` of other sensors belongs under mount
+    assert pose.sensors[0].resolve("robot", "base", ()).pos.noise == 0.1
+    imu = rig("IMU", acc=sn.Imperfections(noise=0.1, saturation=(None, 9.0)))
+    imu.save(tmp_path / "rig.yaml")
+    assert SensorRig.load(tmp_path / "rig.yaml") == imu
+    short = rig("IMU", acc_noise=0.1, acc_saturation=[None, 9.0])
+    assert imu.sensors[0].resolve("robot", "base", ()) == short.sensors[0].resolve("robot", "base", ())
 
 
 def test_rigs_accept_sensor_types_of_users_and_refuse_unknown_links():

@@ -31,7 +31,7 @@ class ViewerControl(Protocol):
 
 
 class Window(Protocol):
-    """What every window has; a context manager that closes it."""
+    """Interface of all viewer windows; a context manager that closes the window."""
 
     @property
     def closed(self) -> bool:
@@ -83,7 +83,7 @@ class DataWindow(Window, Protocol):
     """A page of recorded data, as ``sn.datasets.view()`` returns it."""
 
     address: str
-    """Where the page is served, e.g. "http://127.0.0.1:8080"."""
+    """Address of the page, e.g. "http://127.0.0.1:8080"."""
     step: int
     """The step that is shown."""
 

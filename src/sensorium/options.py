@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sensorium.errors import OptionError, did_you_mean, shorten
 
+_UNION_MEMBER = re.compile(r"(function-|tuple\[).*|float|int")
+"""Parts of pydantic's error locations that name the member of a union. Checked with pydantic 2.14."""
+
 
 class Options(BaseModel):
     """A frozen, validated set of options.
@@ -60,13 +63,13 @@ def snake_case(name: str) -> str:
 
 @cache
 def _numeric_fields(options: type[Options]) -> set[str]:
-    """Names of the options that are numbers, or tuples and the like of them, and nothing else."""
+    """Return the names of the options that are numbers or nested tuples of numbers, and nothing else."""
     numbers = {int, float, NoneType}
     return {name for name, field in options.model_fields.items() if set(_kinds(field.annotation)) <= numbers}
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """What an annotation is made of: int and float of ``tuple[int, ...] | float``."""
+    """Yield the types in an annotation: int and float for ``tuple[int, ...] | float``."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     inner = [kind for kind in get_args(annotation) if kind is not Ellipsis]
@@ -98,7 +101,7 @@ def _explain(options: type[Options], error: ValidationError) -> str:
     problems = error.errors(include_url=False)
     has_literals = {problem["loc"][0] for problem in problems if problem["type"] == "literal_error"}
     for problem in problems:
-        path = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("function-", "tuple[")))
+        path = ".".join(text for text in map(str, problem["loc"]) if not _UNION_MEMBER.fullmatch(text))
         name = str(problem["loc"][0]) if problem["loc"] else ""
         if problem["type"] == "extra_forbidden":
             names = options.option_names()

@@ -91,7 +91,7 @@ ASM330LHH_GYROSCOPE = Imperfections(
 
 @dataclass(frozen=True)
 class Preset:
-    """A part: what its data sheet says, and the options that follow from it."""
+    """A well-known sensor: its data sheet, and the options that follow from it."""
 
     data_sheet: str
     options: dict[str, Any]
@@ -224,7 +224,7 @@ def names() -> dict[str, dict[str, str]]:
 
 
 def _make(kind: str, cls: type[OptionsT], name: str, known: dict[str, Preset], given: dict[str, Any]) -> OptionsT:
-    """The preset with the given options on top, field by field within a channel."""
+    """Return a preset with the given options in place of its own, field by field within a channel."""
     if name not in known:
         hint = did_you_mean(str(name), known)
         raise OptionError(f"presets.{kind}: there is no preset {name!r}{hint}; there are {', '.join(known)}")

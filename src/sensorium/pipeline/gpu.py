@@ -32,7 +32,7 @@ from sensorium.pipeline.storage import DeliveryStore
 from sensorium.pipeline.warp_snippets.tables import LANES, THREADS
 
 _ROUNDS = 4
-"""How many times a thread of the fused step handles ``LANES`` envs."""
+"""Number of times that a thread of the fused step handles ``LANES`` envs."""
 
 
 class GpuKernels:

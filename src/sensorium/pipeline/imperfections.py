@@ -1,4 +1,4 @@
-"""``Imperfections``: what is wrong with one channel of a sensor, the same for every sensor and every unit.
+"""``Imperfections``: noise, bias and other errors of one channel of a sensor, the same options for all sensors.
 
 From options to kernel: a channel is a field of a sensor's options (``IMU.acc``) or the options themselves
 (``SimpleSensorOptions``). :meth:`Imperfections.parameters` gives its values to
@@ -8,7 +8,7 @@ channel in :class:`~sensorium.pipeline.storage.ColumnStore`. The hardware stage 
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -16,7 +16,7 @@ from sensorium.options import Options
 
 
 def _not_negative(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
-    if min(value if isinstance(value, tuple) else (value,)) < 0:
+    if any(one < 0 for one in (value if isinstance(value, tuple) else (value,))):
         raise ValueError("must not be negative")
     return value
 
@@ -35,6 +35,9 @@ Range = Annotated[tuple[float | None, float | None], AfterValidator(_ordered)]
 """(min, max); None leaves that side open."""
 Matrix3 = tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]
 """A 3 x 3 matrix, by rows."""
+
+
+ImperfectionsT = TypeVar("ImperfectionsT", bound="Imperfections")
 
 
 class Imperfections(Options):
@@ -91,18 +94,23 @@ class Imperfections(Options):
             raise ValueError("set noise or noise_density, not both: they are two units of one parameter")
         return self
 
-    def __or__(self, other: Imperfections) -> Self:
-        """Return these imperfections with the fields that ``other`` sets on top: a part, and what differs in yours.
+    def __or__(self, other: ImperfectionsT) -> Self | ImperfectionsT:
+        """Return these imperfections with the fields that ``other`` sets replaced by those of ``other``.
+
+        The result has the class of ``other`` if that is the more specific one, e.g. ``AxisImperfections``.
 
         Example:
             >>> sn.presets.BMI160_GYROSCOPE | sn.Imperfections(noise=0.01)
         """
+        if not isinstance(other, Imperfections):
+            return NotImplemented
         mine = {name: getattr(self, name) for name in self.model_fields_set}
         theirs = {name: getattr(other, name) for name in other.model_fields_set}
         for name, twin in (("noise", "noise_density"), ("noise_density", "noise")):
             if name in theirs:  # two units of one parameter: the newer one wins
                 mine.pop(twin, None)
-        return type(self)(**{**mine, **theirs})
+        kind = type(other) if issubclass(type(other), type(self)) else type(self)
+        return kind(**{**mine, **theirs})
 
     def parameters(self) -> dict[str, object]:
         """Return field -> value, as :class:`~sensorium.pipeline.parameters.ColumnParameters` takes them."""
@@ -126,7 +134,7 @@ class Imperfections(Options):
 
 
 class AxisImperfections(Imperfections):
-    """Imperfections of a channel with three axes: they may be skewed.
+    """Imperfections of a channel with three axes, which may be misaligned.
 
     Example:
         >>> sn.IMU(link="torso", gyro=sn.AxisImperfections(misalignment=((1, 0.01, 0), (0, 1, 0), (0, 0, 1))))

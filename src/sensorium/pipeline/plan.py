@@ -34,7 +34,7 @@ _MAX_PLANS = 32
 
 
 class StepPlan(Protocol):
-    """How the sensors of a scene are stepped and reset."""
+    """Calls that step and reset the sensors of a scene, on one engine."""
 
     step_count: int
     """Steps since build. It can be set on the CPU only."""
@@ -47,7 +47,7 @@ class StepPlan(Protocol):
         """Compile or capture everything, and take the first readings."""
 
     def update(self) -> None:
-        """Take note that parameters changed."""
+        """Record that parameters changed."""
 
     def step(self) -> None:
         """Sense the world after a step."""
@@ -98,7 +98,7 @@ class CpuPlan:
         self._choose()
 
     def update(self) -> None:
-        """Take note that parameters changed. The next step chooses its calls, since more changes may follow."""
+        """Record that parameters changed. The next step chooses its calls, since more changes may follow."""
         self._stages.update_held()
         self._kernels.timed = self._layout.timing_parameters.timed
         self._calls = []
@@ -250,7 +250,7 @@ class GpuPlan:
                 )
 
     def update(self) -> None:
-        """Take note that parameters changed. The graphs stay: kernels read parameters and flags from the device."""
+        """Record that parameters changed. The graphs stay: kernels read parameters and flags from the device."""
         self._stages.update_held()
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""The interfaces of the pipeline: what it needs of sensors, of kernels, and of the GPU engine.
+"""Interfaces that the pipeline requires of sensors, of kernels, and of the GPU engine.
 
 The sensor classes live in a layer above (``sensorium.sensors``), so the pipeline names here what it calls on them. The
 kernels have two implementations: Numba (``cpu.py``) and Warp (``gpu.py``).
@@ -52,7 +52,7 @@ class SensorTiming(Protocol):
 
 
 class GroupSensor(Protocol):
-    """What the pipeline needs of a sensor and its class; :class:`sensorium.sensors.Sensor` documents it."""
+    """Interface of a sensor and its class to the pipeline; :class:`sensorium.sensors.Sensor` documents it."""
 
     options_type: ClassVar[type]
     uses_ring_pipeline: ClassVar[bool]

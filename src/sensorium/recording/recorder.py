@@ -127,7 +127,7 @@ class Recorder:
         # model values per env may be newer than the state that the sensors started from; on a GPU that does not matter,
         # since replay restarts the sensors at every step there
         exact = self._world.can_retrace
-        first = None if self._world.expanded and exact else journal.begin(anyhow=not exact)
+        first = None if self._world.expanded and exact else journal.begin(even_if_stale=not exact)
         if first is None:
             with suppress(DivergenceError):  # failed envs were reported when they failed
                 self.scene.forward()  # the journal now begins with this restart

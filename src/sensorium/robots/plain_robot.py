@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PlainRobot(Robot):
-    """What ``scene.add_robot(model)`` returns for a model without options.
+    """A robot that its model describes completely: ``scene.add_robot(model)`` without options returns it.
 
     The model is used exactly as it is. ``scene.contents`` stores it instead of the options of the robot: converting it
     to text would round its numbers to six digits.

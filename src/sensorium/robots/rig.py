@@ -13,6 +13,8 @@ from pydantic import Field, field_validator, model_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import Options
+from sensorium.pipeline import Imperfections
+from sensorium.sensors.channels import channels
 from sensorium.sensors.options import SensorOptions
 from sensorium.tree import Module
 from sensorium.worlds.compose import pose
@@ -60,7 +62,7 @@ class RigSensor(Options):
     mount: SensorMount = SensorMount()
     """Pose on the robot."""
     options: dict[str, Any] = {}
-    """All other options, as plain values."""
+    """All other options, as plain values. Channels are mappings or ``sn.Imperfections``."""
 
     @field_validator("options")
     @classmethod
@@ -72,10 +74,10 @@ class RigSensor(Options):
         if "uuid" in self.options:
             raise ValueError(f"{self.name}: remove uuid; it consists of the names of the robot and the sensor")
         try:
-            if has_pose(sensor_type(self.type)):
-                for name in ("pos", "quat", "euler", "lookat"):
-                    if name in self.options:
-                        raise ValueError(f"{self.name}: {name} belongs under mount, not under options")
+            kept = channels(sensor_type(self.type))  # FramePose has a channel ``pos``
+            for name in ("pos", "quat", "euler", "lookat"):
+                if name in self.options and name not in kept:
+                    raise OptionError(f"{name} belongs under mount, not under options")
             self.resolve("robot", "base", ())
         except (OptionError, NameNotFoundError) as error:
             raise ValueError(f"{self.name}: {error}") from error
@@ -255,6 +257,8 @@ def _as_plain(name: str, value: object) -> object:
         return {str(key): _as_plain(name, each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_as_plain(name, each) for each in value]
+    if isinstance(value, Imperfections):
+        return _as_plain(name, value.model_dump(exclude_unset=True))
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ValueError(f"{name} must be a plain value (number, text, list or mapping), got {type(value).__name__}")

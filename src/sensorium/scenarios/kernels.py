@@ -216,7 +216,7 @@ def follow(
                 still[env] += dt
             if still[env] > patience:
                 backing[env], still[env] = 1.0, 0.0
-                command[env, 0] = command[env, 1] = command[env, 2] = 0.0  # it stands, whatever the command was
+                command[env, 0] = command[env, 1] = command[env, 2] = 0.0  # it stands still and ignores the command
                 side[env] = -side[env]
         if any_way:  # keep the velocity in the world frame while the axes of the base turn
             bend = command[env, 2] * dt

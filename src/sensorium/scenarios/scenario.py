@@ -1,4 +1,4 @@
-"""``Scenario``: base class of what drives a robot, step by step."""
+"""``Scenario``: base class of the scenarios, which drive a robot step by step."""
 
 from __future__ import annotations
 

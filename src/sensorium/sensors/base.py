@@ -1,4 +1,4 @@
-"""``Sensor`` and ``SimpleSensor``: what users call, and the hooks that a class of sensors defines.
+"""``Sensor`` and ``SimpleSensor``: the base classes of all sensors.
 
 A sensor is two classes in one module: its options (what users write, ``sn.IMU(link="torso")``) and the sensor
 (``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run in every step are class
@@ -86,7 +86,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         self.ground_truth = Buffer(get=lambda: self._flat(self._true_branch), tags={self.kind, "ground_truth"})
         self._detach()
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- public methods -----------------------------------------------------------------------------------------------
 
     def read(self, envs: Envs = None, history_length: int | None = None) -> DataT:
         """Return what the robot's software reads now, with the delay, noise and sample rate of the options.
@@ -125,8 +125,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
         Args:
             envs: which envs; None for all.
-            **parameters: options by name (:attr:`parameter_names`), or a channel with ``sn.Imperfections``, of which
-                the fields that it sets are changed. A value is a number, one per axis (n,), or one row per env
+            **parameters: options by name (:attr:`parameter_names`), or a channel as ``sn.Imperfections`` or a mapping,
+                whose set fields are changed. A value is a number, one per axis (n,), or one row per env
                 (envs, n). Values in device tensors are not validated, since that would synchronise with the GPU.
 
         Raises:
@@ -198,7 +198,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         return self._parameters.initial(self._manager)
 
     def _parameter(self, name: str) -> tuple[str, slice]:
-        """Return what carries an option: the pipeline's parameter, and the columns."""
+        """Return the parameter of the pipeline that an option sets, and its columns."""
         return self._parameters.target(name)
 
     def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
@@ -211,7 +211,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         if values.device.type == "cpu":  # the option's own constraints hold for every value
             given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
             for bound in (values.min().item(), values.max().item()):
-                self.options_type(**(given | {name: bound}))
+                type(self.options)(**(given | {name: bound}))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
 
     # -- helpers ------------------------------------------------------------------------------------------------------

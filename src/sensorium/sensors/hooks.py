@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class SensorHooks:
-    """What a sensor class can define. Each hook has a default, except for the format of a reading."""
+    """Hooks that a sensor class can define. Each has a default, except for the format of a reading."""
 
     options: Any
     """Options of the sensor."""
@@ -96,7 +96,7 @@ class SensorHooks:
         return {}
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:
-        """Return an option as the generic parameter that carries it."""
+        """Return name and value of the generic parameter that an option sets."""
         return name, value
 
     # -- hooks of the class -------------------------------------------------------------------------------------------

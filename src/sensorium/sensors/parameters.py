@@ -23,12 +23,12 @@ _KERNEL_NAMES = {"noise_density": "noise", "misalignment": "mix"}
 
 
 class Target(NamedTuple):
-    """What carries an option."""
+    """Parameter of the pipeline that an option sets, and the columns that it applies to."""
 
     kind: str
     """Parameter of the pipeline: a field of Imperfections, "mix" (axis matrix), a timing parameter, or "custom"."""
     columns: slice
-    """Intermediate columns of the sensor that it applies to."""
+    """Intermediate columns of the sensor."""
 
 
 class SensorParameters:
@@ -46,12 +46,12 @@ class SensorParameters:
 
     @property
     def names(self) -> list[str]:
-        """What ``set`` can change."""
+        """Names of the options that ``set`` can change."""
         targets = self._targets()
         return [name for name in self._options.option_names() if name in targets]
 
     def target(self, name: str) -> Target:
-        """Return what carries an option.
+        """Return the parameter of the pipeline that an option sets, and its columns.
 
         Raises:
             OptionError: there is no such option, it is fixed after build, or no memory was allocated for it.

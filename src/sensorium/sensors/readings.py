@@ -1,4 +1,4 @@
-"""``Branch``: what ``read()`` and ``read_ground_truth()`` return, as views of the pipeline's storage."""
+"""``Branch``: the tensors that ``read()`` and ``read_ground_truth()`` return, as views of the pipeline's storage."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class Branch:
         )
 
     def _newest(self) -> int:
-        """Which of the windows starts with this step."""
+        """Return the index of the window that starts with this step."""
         length = self._group.history_length
         return length - 1 - self._group.step % length
 
     def _view(self, rows: torch.Tensor) -> Any:
-        """(..., columns, B) storage as the reading's tensor, or named tuple of tensors, (B, ..., *shape)."""
+        """Return storage (..., columns, B) as a reading: a tensor, or named tuple of tensors, (B, ..., *shape)."""
         if not isinstance(self._layout, dict):
             return rows.unflatten(-2, self._layout).movedim(-1, 0)
         fields, start = {}, 0

@@ -122,8 +122,7 @@ class Assembly(Module):
             raise OptionError(f"add_robot: give {shorten(list(options))} to sn.robots.make, which created this robot")
         made = robot if isinstance(robot, SceneRobot) else make_robot(robot, **options)
         name = new_name(name, made.default_name(), self._names)
-        made.set_placement(pos, quat, euler, free)
-        self._attach(name, made)
+        self._attach(name, made, lambda: made.set_placement(pos, quat, euler, free))
         model = made.plain_model
         if model is None:
             self._note("add_module", name=name, module=made)
@@ -252,8 +251,8 @@ class Assembly(Module):
         uuid = str(sensor.uuid)  # type: ignore[attr-defined]
         if uuid in RESERVED:
             raise OptionError(f"uuid {uuid!r} is reserved; choose another uuid")
-        for what, things in (("a sensor", self._sensors), ("an entity", self._entities), ("a module", self._modules)):
-            if uuid in things:
+        for what, named in (("a sensor", self._sensors), ("an entity", self._entities), ("a module", self._modules)):
+            if uuid in named:
                 raise DuplicateNameError(
                     f"uuid {uuid!r} is already the name of {what} of this scene; choose another uuid"
                 )
@@ -274,7 +273,8 @@ class Assembly(Module):
     def replace_sensor(self, uuid: str, options: SensorSpec[SensorT]) -> SensorT:
         """Replace a sensor before ``build()``, also one of a module.
 
-        The new sensor keeps the uuid of the old one, whatever its options say, and its place in the component tree.
+        The new sensor keeps the uuid of the old one and its place in the component tree. A ``uuid`` in the options is
+        ignored.
         """
         if not hasattr(options, "make_sensor"):
             raise OptionError(f"replace_sensor takes sensor options such as sn.IMU(link=...), got {options!r}")
@@ -324,9 +324,10 @@ class Assembly(Module):
         self._note("add_module", name=name, module=module)
         return module
 
-    def _attach(self, name: str, module: SceneModule) -> None:
+    def _attach(self, name: str, module: SceneModule, prepare: Callable[[], None] = lambda: None) -> None:
         if any(module is other for other in self._modules.values()):
             raise DuplicateNameError(f"{name!r}: this module is already in the scene; create another one")
+        prepare()
         before = (self._spec, dict(self._entities), dict(self._sensors), dict(self._lights), self._sensing)
         self._attaching = module
         try:
@@ -382,9 +383,9 @@ class Assembly(Module):
 
     def __getitem__(self, name: str) -> Module:
         """Return the module, entity or sensor of that name."""
-        for things in (self._modules, self._entities, self._sensors):
-            if name in things:
-                return things[name]
+        for named in (self._modules, self._entities, self._sensors):
+            if name in named:
+                return named[name]
         hint = did_you_mean(name, [*self._modules, *self._entities, *self._sensors])
         raise NameNotFoundError(f"the scene has no module, entity or sensor {name!r}{hint}")
 

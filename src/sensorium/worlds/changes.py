@@ -1,4 +1,4 @@
-"""Which envs changed, and when: tells what is computed on demand, such as images, whether it is out of date."""
+"""``Changes``: which envs changed since a version, e.g. to render only images that are out of date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sensorium.worlds.world import Envs, env_ids
 
 
 class Changes:
-    """A version number of the whole world and of each env. Every World has one; a step costs two additions.
+    """Version numbers of the state of a world and of each env. Each world has one; a step costs two additions.
 
     Attributes:
         version: increases with every change of the state of any env.

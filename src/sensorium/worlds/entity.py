@@ -26,7 +26,9 @@ _SETTERS = {
 
 
 class Entity(Module):
-    """What ``scene.add_object`` and ``scene.add_terrain`` return, and ``.entity`` of a robot.
+    """A robot, object or piece of terrain of a scene: its pose, joints and actuators in every env.
+
+    ``scene.add_object`` and ``scene.add_terrain`` return it. A robot has it as ``robot.entity``.
 
     Before ``scene.build()`` an entity is only a name. Afterwards it reads and writes its part of the physics state.
     "Joints" are hinges and slides, in the order of the model. The free joint of the root link is not among them:

@@ -79,16 +79,16 @@ class Journal:
             self._events.clear()
             self.fresh = False
 
-    def begin(self, anyhow: bool = False) -> list[Restart | Call] | None:
+    def begin(self, even_if_stale: bool = False) -> list[Restart | Call] | None:
         """Start recording and return the events that led to the current state of the sensors.
 
         Args:
-            anyhow: start also if that state cannot be reproduced, for a replay that does not need it.
+            even_if_stale: start also if that state cannot be reproduced, for a replay that does not need it.
 
         Returns:
             The events; None, without starting, if all envs must be restarted first.
         """
-        if not self.fresh and not anyhow:
+        if not self.fresh and not even_if_stale:
             return None
         self.recording = True
         return self.take()

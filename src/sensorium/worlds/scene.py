@@ -205,7 +205,7 @@ class Scene(Simulation):
     ) -> np.ndarray:
         """Render the current state of one env, with what the sensors with ``draw_debug=True`` measure.
 
-        The image is for people and is rendered in every call. Camera sensors are what robots see.
+        The image is for people and is rendered in every call. Add a camera sensor for images that a robot sees.
 
         Args:
             env: which env.

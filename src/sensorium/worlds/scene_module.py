@@ -1,4 +1,4 @@
-"""``SceneModule``: a component that adds several things to a scene and keeps them together, such as a room."""
+"""``SceneModule``: a component that adds entities, sensors and lights to a scene, such as a room."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ RobotModel: TypeAlias = str | os.PathLike[str] | mujoco.MjSpec
 
 
 class Placement(TypedDict, total=False):
-    """Where something starts: arguments of ``scene.add_robot`` and the like."""
+    """Initial pose of a robot: arguments of ``scene.add_robot``."""
 
     pos: Position
     quat: Quaternion

@@ -18,7 +18,7 @@ SensorT_co = TypeVar("SensorT_co", bound=Module, covariant=True)
 
 
 class Sensing(Protocol):
-    """What a scene needs from its sensors. ``sensorium.pipeline.SensorManager`` implements it."""
+    """Interface of a scene to its sensors. ``sensorium.pipeline.SensorManager`` implements it."""
 
     step_count: int
     """Steps since ``build()``."""
@@ -72,7 +72,7 @@ class Sensing(Protocol):
 
 
 class SensorSpec(Protocol[SensorT_co]):
-    """What ``scene.add_sensor`` takes: the options of a sensor, which create it."""
+    """Interface of sensor options to ``scene.add_sensor``: they create the sensor."""
 
     def make_sensor(self, taken: set[str]) -> SensorT_co:
         """Create the sensor; a default uuid avoids the names in ``taken``."""

@@ -44,7 +44,7 @@ class World(Protocol):
     before: np.ndarray | None
     """States (B, n_state) before the last substep of the last step; None unless :meth:`keep_before` asked for them."""
     changes: Changes
-    """Which envs changed, and when."""
+    """Record of the envs that changed."""
     step_count: int
     """Steps since the world was created."""
     lights: tuple[Light, ...]
@@ -143,7 +143,7 @@ class World(Protocol):
 
 
 class GpuWorld(World, Protocol):
-    """What the GPU engine offers beyond :class:`World`, for sensors that run in its CUDA graphs."""
+    """Methods of the GPU engine beyond :class:`World`, for sensors that run in its CUDA graphs."""
 
     steps: torch.Tensor
     """Steps since the last reset of each env, (B,) int32."""

@@ -15,4 +15,4 @@ const int* t = k.table.data + c * {N_COLUMN_FIELDS};
 const int bits_set = t[{flags.FLAGS}], s = t[{flags.SENSOR}];
 const size_t plane = (size_t)k.n_columns * n_envs;
 """
-"""What every snippet of column c looks up first."""
+"""Look-ups at the start of every snippet of a column c."""

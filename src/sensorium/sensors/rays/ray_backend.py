@@ -1,4 +1,4 @@
-"""What ray-casting sensors need of an engine. ``cpu_rays.py`` and ``gpu_rays.py`` implement it."""
+"""Interface of the ray-casting sensors to an engine. ``cpu_rays.py`` and ``gpu_rays.py`` implement it."""
 
 from __future__ import annotations
 

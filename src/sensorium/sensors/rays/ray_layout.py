@@ -121,7 +121,7 @@ class RayLayout:
 
 
 class ReadingLayout(NamedTuple):
-    """How the reading of one sensor is computed from its intermediate columns."""
+    """Layout of the reading of one sensor, computed from its intermediate columns."""
 
     rig: RayRig
     columns: dict[int, int]

@@ -78,7 +78,7 @@ class RayRig(NamedTuple):
 
 
 class RayMount(NamedTuple):
-    """Where a sensor is mounted, and what its rays pass through."""
+    """Mounting pose of a sensor, and the bodies that its rays pass through."""
 
     body: str
     """Name of the link that carries the sensor."""

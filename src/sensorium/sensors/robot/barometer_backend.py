@@ -23,7 +23,7 @@ class BarometerBackend(Protocol):
 
 
 class _Air(NamedTuple):
-    """Where each sensor is, and the air there; (sensors,) each."""
+    """Height of each sensor, and the air at sea level; (sensors,) each."""
 
     height_at: np.ndarray
     """Index in ``sensordata`` of the height above the world's origin."""

@@ -27,7 +27,7 @@ class ForceTorque(ChannelOptions, Mounted, init=False):
     and in the sensor's frame. At rest the wrench carries the weight: mounted upright, the sensor reads +m g along z.
 
     ``tool_mass`` subtracts a known tool, as robot controllers do. The tool itself is part of the model; these options
-    are what the controller assumes about it. Tare other constant loads with ``force_bias`` and ``torque_bias``.
+    describe it to the controller. Tare other constant loads with ``force_bias`` and ``torque_bias``.
 
     Example:
         >>> wrist = scene.add_sensor(sn.ForceTorque(link="hand", tool_mass=0.7, tool_com=(0, 0, 0.06), force_noise=0.1))
