@@ -150,7 +150,7 @@ BAD = {
     ),
     "bad value": (
         "robot: balancer\nsensors:\n  - IMU:\n      link: torso\n      rate: -3\n",
-        r"YAML:5: IMU.rate must be > 0",
+        "YAML:5: IMU.rate must be > 0",
     ),
     "missing option": ("robot: balancer\nsensors:\n  - IMU\n", "YAML:3: IMU needs the option 'link'"),
     "no list": ("robot: balancer\nsensors: {IMU: {link: torso}}\n", "YAML:2: sensors must be a list"),
