@@ -74,7 +74,7 @@ def test_invalid_options_exit_with_2(arguments, capsys):
 
 
 def test_unknown_command_is_one_line_with_a_hint(capsys):
-    assert cli.main(["recrod"]) == 2
+    assert cli.main(["recrod"]) == 2  # codespell:ignore recrod
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("sensorium: there is no command 'recrod' (did you mean 'record'?)")
 
