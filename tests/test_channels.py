@@ -87,7 +87,7 @@ def test_signature_has_every_short_form_with_its_type(options):
         ({"acc_noise": "1"}, "IMU.acc_noise: must be a number, got '1'"),
         ({"acc": {"noise": -1}}, "IMU.acc.noise: must not be negative, got -1"),
         ({"acc": {"noise": -1}, "acc_bias": 1}, "IMU.acc.noise: must not be negative, got -1"),
-        ({"acc_noise": float("nan")}, "IMU.acc_noise: Input should be a finite number, got nan"),
+        ({"acc_noise": float("nan")}, "IMU.acc_noise must be a finite number, got nan"),
         ({"acc": {"nose": 1}}, "IMU.acc has no option 'nose' .did you mean 'noise'"),
         ({"acc": 0.1}, "IMU.acc must be sn.Imperfections or a mapping of its fields, got 0.1"),
         ({"acc": None}, "IMU.acc must be sn.Imperfections or a mapping of its fields, got None"),

@@ -271,14 +271,14 @@ def test_invalid_arguments_raise(whole, tmp_path, capsys):
     (tmp_path / "other" / "config.json").write_text("{")
     with pytest.raises(DatasetError, match="damaged"):
         evaluate(tmp_path / "other")
-    for arguments, message in (
-        (["train", "balanced", "--out", str(tmp_path / "c")], "did you mean 'balance'"),
-        (["train", "pick", "--out", str(tmp_path / "c")], "no recipe"),
-        (["train", "reach", "--out", str(whole), "--resume"], "a training of the task 'balance'"),
-        (["evaluate", str(whole.parent / "whol")], "did you mean 'whole'"),
+    for arguments, message, code in (
+        (["train", "balanced", "--out", str(tmp_path / "c")], "did you mean 'balance'", 2),
+        (["train", "pick", "--out", str(tmp_path / "c")], "no recipe", 2),
+        (["train", "reach", "--out", str(whole), "--resume"], "a training of the task 'balance'", 2),
+        (["evaluate", str(whole.parent / "whol")], "did you mean 'whole'", 1),
         (["evaluate", str(whole), "--episodes", "0"], "at least 1"),
     ):
-        assert main(arguments) == 2
+        assert main(arguments) == code
         assert message in capsys.readouterr().err
 
 
