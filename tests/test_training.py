@@ -276,7 +276,7 @@ def test_invalid_arguments_raise(whole, tmp_path, capsys):
         (["train", "pick", "--out", str(tmp_path / "c")], "no recipe", 2),
         (["train", "reach", "--out", str(whole), "--resume"], "a training of the task 'balance'", 2),
         (["evaluate", str(whole.parent / "whol")], "did you mean 'whole'", 1),
-        (["evaluate", str(whole), "--episodes", "0"], "at least 1", 2),
+        (["evaluate", str(whole), "--episodes", "0"], "must be >= 1", 2),
     ):
         assert main(arguments) == code
         assert message in capsys.readouterr().err
