@@ -51,6 +51,7 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
 
     Data: ClassVar[type[CameraData]] = CameraData
     uses_ring_pipeline: ClassVar[bool] = False
+    keeps_columns: ClassVar[bool] = False
     capturable: ClassVar[bool] = False
 
     options: Camera

@@ -187,7 +187,7 @@ class CameraImages:
         measured, points = {**self._developed, **self._measured_depth}, None
         if self._measures_depth:
             points = measured.pop("points", None)
-        self._imager.apply(images, measured, self._group.step, envs)
+        self._imager.apply(images, measured, self._group.draw, envs)
         if points is not None:
             self._locate(measured["depth"], points, envs)
         return self._developed
@@ -237,7 +237,8 @@ class CameraImages:
     def start_capture(self) -> None:
         """Make the camera timed: frames are captured at its sample times, and reads return captured frames."""
         outputs, group = self._camera.outputs, self._group
-        self._due, self._lag = group.timing(self._camera)
+        timing = group.timing(self._camera)
+        self._due, self._lag = timing.due, timing.lag
         if self.measured is self.truth:
             self.measured = {name: self._image(name, False) for name in outputs}
             self.data = CameraData(**self.measured)

@@ -105,7 +105,7 @@ def build_column_block(
         rows: uuid -> row of the sensor in the timing arrays.
         world: the engine that the raw signals come from.
         seed: the scene's seed.
-        dt: seconds of one step.
+        dt: seconds of one tick.
     """
     groups = sorted(groups, key=lambda group: group.has_hooks)  # a stable sort: fused groups first
     dtype, n_envs, device = groups[0].dtype, world.n_envs, world.device
@@ -116,18 +116,13 @@ def build_column_block(
         group.truth, group.reading = store.truth[group.columns], store.reading[group.columns]
         if group.has_hooks:
             group.scratch, group.before = torch.zeros_like(group.truth), torch.zeros_like(group.truth)
-        if group.has_response:
-            slots = max(2, *(sensor.options.history_length or 0 for sensor in group.sensors))
-            shape = (slots, group.n_columns, n_envs)
-            rings = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
-            group.truth_timeline, group.measured_timeline = (Slots(ring, group, world.is_gpu) for ring in rings)
     stored = [group for group in groups if group.has_return_storage and not group.post_processed]
     return ColumnBlock(
         store=store,
         parameters=ColumnParameters(store, dt),
         groups=groups,
         fused=sum(group.n_columns for group in groups if not group.has_hooks),
-        delivery=build_delivery(stored, [group.columns.start for group in stored], rows, world, dtype, dt),
+        delivery=build_delivery(stored, [group.columns.start for group in stored], rows, world, dtype),
         fused_rows=sum(group.n_returns for group in stored if not group.has_hooks),
     )
 
@@ -194,7 +189,7 @@ def _fill_gather_fields(
             fields["op"][column] = GATHER_COPY if len(addresses) == 1 else GATHER_SUM
 
 
-def build_post_block(groups: Sequence[SensorGroup[Any]], rows: Mapping[str, int], world: World, dt: float) -> PostBlock:
+def build_post_block(groups: Sequence[SensorGroup[Any]], rows: Mapping[str, int], world: World) -> PostBlock:
     """Allocate the block of the post-processed groups of one return dtype, and set their tensors."""
     dtype = groups[0].return_dtype
     firsts = np.cumsum([0, *(group.n_returns for group in groups)]).tolist()
@@ -204,7 +199,7 @@ def build_post_block(groups: Sequence[SensorGroup[Any]], rows: Mapping[str, int]
         own = slice(first, first + group.n_returns)
         group.snapshot, group.return_truth = snapshot[own], truth[own]
     stored = [(group, first) for group, first in zip(groups, firsts, strict=False) if group.has_return_storage]
-    delivery = build_delivery([group for group, _ in stored], [first for _, first in stored], rows, world, dtype, dt)
+    delivery = build_delivery([group for group, _ in stored], [first for _, first in stored], rows, world, dtype)
     return PostBlock(delivery, snapshot, truth, list(groups))
 
 
@@ -214,7 +209,6 @@ def build_delivery(
     rows: Mapping[str, int],
     world: World,
     dtype: torch.dtype,
-    dt: float,
 ) -> DeliveryStore:
     """Allocate rings, caches and histories, and set those of each group.
 
@@ -224,7 +218,6 @@ def build_delivery(
         rows: uuid -> row of the sensor in the timing arrays.
         world: the engine.
         dtype: dtype of the return columns.
-        dt: seconds of one step.
     """
     table = np.zeros((sum(group.n_returns for group in groups), len(RETURN_NAMES)), np.int32)
     fields = {name: table[:, i] for i, name in enumerate(RETURN_NAMES)}
@@ -236,11 +229,8 @@ def build_delivery(
         group.delivery_rows = here
         fields["source"][here] = first + local
         fields["stride"][here] = count
-        max_lag = max(formula.delay_slots(sensor.max_delay, dt) for sensor in group.sensors)
-        has_ring = max_lag > 0 or group.has_delay_hook
-        group.ring_slots = max(max_lag + 1, 2) if has_ring else 0
         fields["ring_slots"][here] = group.ring_slots
-        fields["ring_first"][here] = ring_rows + local if has_ring else -1
+        fields["ring_first"][here] = ring_rows + local if group.ring_slots else -1
         group.ring_first = ring_rows
         ring_rows += group.ring_slots * count
         length = group.history_length

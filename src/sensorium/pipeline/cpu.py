@@ -42,8 +42,8 @@ class CpuKernels:
     Args:
         world: the engine.
         layout: storage of the sensors.
-        clock: the step count.
-        dt: seconds of one step.
+        clock: the tick count.
+        dt: seconds of one tick.
     """
 
     def __init__(self, world: MujocoWorld, layout: Layout, clock: StepCounter, dt: float) -> None:
@@ -51,11 +51,10 @@ class CpuKernels:
         self._time = world.time.numpy()
         self._clock = clock
         self._dt = dt
-        self.timed = True
-        """Whether any sensor has a rate, a delay, drop-outs or sticks."""
         blocks, threads, n_envs = list(layout.blocks.values()), world.threads, world.n_envs
         self._timing = Timing(**layout.timing.views())
         self._delays = (self._timing.flags, self._timing.lag, self._timing.part)
+        self._times = np.zeros((2, n_envs))
         self._columns = {id(block): _columns(block) for block in blocks}
         stores = [*(block.delivery for block in blocks), *(post.delivery for post in layout.posts.values())]
         self._deliveries = {id(store): Delivery(**store.views()) for store in stores}
@@ -82,10 +81,12 @@ class CpuKernels:
 
     # -- a step -------------------------------------------------------------------------------------------------------
 
+    def time(self) -> None:
+        """Advance the clock of every env, and find out which samples are taken and which have arrived."""
+        launch(timing.time_step, *self._timing, self._times, self._dt, self._clock)
+
     def step(self) -> None:
         """Run the fused columns of all blocks, from the engine's sensor data to the return cache."""
-        if self.timed:
-            launch(timing.time_step, *self._timing, self._time, self._dt, self._clock)
         for shares in self._shares:
             pending = [self._submit(self._step_share, share) for share in shares[1:]]
             if shares:
@@ -99,19 +100,18 @@ class CpuKernels:
 
     def _step_share(self, share: _ThreadShare) -> None:
         columns, (c0, c1, r0, r1) = share.columns, share.bounds
-        truth, reading, clock = columns.truth, columns.reading, self._clock
+        truth, reading = columns.truth, columns.reading
         launch(gather.gather, *_gather_arrays(columns), c0, c1, self._data)
         arrays = _hardware_arrays(columns, self._timing)
-        launch(hardware.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, clock)
+        launch(hardware.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, self._timing.draw)
         if r0 < r1:
-            launch(delivery.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, clock, True, True)
+            launch(delivery.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, self._clock, True, True)
 
     def launches(self, blocks: Sequence[ColumnBlock]) -> list[Launch]:
         """Return the launches of a step and of a reset, for compiling them ahead."""
 
         def calls() -> None:
-            if self.timed:
-                launch(timing.time_step, *self._timing, self._time, self._dt, self._clock)
+            self.time()
             for shares in self._shares:
                 if shares:
                     self._step_share(shares[0])
@@ -130,7 +130,7 @@ class CpuKernels:
     def hardware(self, block: ColumnBlock, group: SensorGroup[Any], before: torch.Tensor, out: torch.Tensor) -> None:
         """Apply the hardware stage of one group to ``before`` and write the result to ``out``."""
         first, arrays = group.columns.start, self._arrays[id(block)]
-        common = (self._view(before), self._view(out), first, False, self._clock)
+        common = (self._view(before), self._view(out), first, False, self._timing.draw)
         scratch, cuts = self._scratch[block.store.truth.dtype], self._cuts[id(group)]
         pending = [
             self._submit(launch, hardware.hardware_step, *arrays, *scratch[number], *cuts[number], *common)
@@ -166,13 +166,16 @@ class CpuKernels:
         truth, reading = columns.truth, columns.reading
         launch(reset.reset_truth, *_gather_arrays(columns), 0, block.fused, self._data, ids)
         arrays = (*_column_arrays(columns), 0, block.fused, truth, reading, 0)
-        launch(reset.reset_columns, *arrays, self._clock, ids)
+        launch(reset.reset_columns, *arrays, self._timing.draw, ids)
         store = self._deliveries[id(block.delivery)]
         launch(reset.reset_delivery, *store, 0, block.fused_rows, reading, truth, ids)
 
     def reset_timing(self, envs: ResetEnvs) -> None:
-        """Let stuck sensors of the reset envs recover."""
-        launch(reset.reset_timing, self._timing.stuck, envs.ids)
+        """Start the clock of the reset envs, with one sample that has arrived."""
+        timing = self._timing
+        ages = (timing.table, timing.lag, timing.part, timing.stuck, timing.arrives, timing.offset)
+        clocks = (timing.env, timing.episode, timing.tick, timing.draw, self._time, self._dt, self._clock)
+        launch(reset.reset_timing, *ages, *clocks, envs.ids)
 
     def reset_hardware(
         self,
@@ -186,7 +189,7 @@ class CpuKernels:
         arrays = _column_arrays(self._columns[id(block)])
         first, last = group.columns.start, group.columns.stop
         values = (before.numpy(), out.numpy(), first)
-        launch(reset.reset_columns, *arrays, first, last, *values, self._clock, envs.ids)
+        launch(reset.reset_columns, *arrays, first, last, *values, self._timing.draw, envs.ids)
 
     def reset_delivery(self, snapshots: GroupSnapshots, rows: slice, envs: ResetEnvs) -> None:
         """Fill ring, cache and history of the reset envs with their first snapshot."""

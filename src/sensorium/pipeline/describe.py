@@ -40,8 +40,7 @@ def _n_bytes(group: SensorGroup[Any], number: int) -> int:
     columns, return_columns = part.stop - part.start, returns.stop - returns.start
     slots = group.ring_slots + 1 + 4 * group.history_length if group.has_return_storage else 0
     slots += 2 if group.post_processed else 0
-    lines = [line for line in (group.truth_timeline, group.measured_timeline) if line is not None]
-    timelines = sum(len(line) for line in lines) * group.dtype.itemsize
+    timelines = sum(len(line) for line in group.timelines) * group.dtype.itemsize
     own = columns * (2 * group.dtype.itemsize + 8 * 4 + timelines)
     n_extra = sum(extra.stop - extra.start for extra in group.sensors[number]._extra_parts())
     own += n_extra * len(EXTRA_NAMES) * 4

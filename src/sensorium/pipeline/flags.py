@@ -32,7 +32,7 @@ GATHER_NONE = -1  # not gathered: a hook of the class computes it
 GATHER_COPY = 0
 GATHER_SUM = 1
 GATHER_ROTATE = 2  # one component of the sum of world-frame vectors, rotated into a frame
-GATHER_TIME = 3  # steps since the env's reset, times dt; on the GPU, where the engine's clock is float32
+GATHER_TIME = 3  # ticks of simulated time, times dt; on the GPU, where the engine's clock is float32
 
 # columns of the per-column table
 COLUMN_NAMES = ("op", "first", "count", "quat", "axis", "flags", "sensor", "mix_row", "mix_first", "extra_row")
@@ -50,6 +50,10 @@ RETURN_NAMES = (
     "stride",
 )
 R_SOURCE, R_SENSOR, R_LINEAR, R_RING_FIRST, R_RING_SLOTS, R_HISTORY_FIRST, R_HISTORY_LENGTH, R_STRIDE = range(8)
+
+# columns of the per-sensor table: its rows in the rings of sample times; 0 slots without delay
+SENSOR_NAMES = ("first", "slots")
+S_FIRST, S_SLOTS = range(2)
 
 # parameters of columns, and of sensors' timing
 P_NOISE, P_BIAS, P_RANDOM_WALK, P_RESOLUTION, P_DEADBAND, P_LOW, P_HIGH = range(7)

@@ -5,9 +5,13 @@ compare both with a plain NumPy reference (``tests/reference.py``). All arithmet
 of that dtype, and for times), one operation at a time in the order written here. Only comparisons and
 ``+ - * / sqrt rint floor ceil`` are used, and no fused multiply-add, so that every device gives the same bits.
 
-**Random words.** ``(w0, w1) = threefry2x32_20(key, (env, step))``. A random number depends only on (seed, uuid,
-element, env, step): ``key`` is an 8-byte BLAKE2b hash of seed, uuid and element, and ``step`` counts scene steps since
-build.
+**Random words.** A random number depends only on (seed, uuid, element, env, episode, tick). A tick is a step, or a
+substep for sensors that are captured at substeps. n counts the ticks of the episode: at a reset it is 0, and at another
+restart it follows from the simulated time. ``draw`` is computed once per tick and env, ``key`` is an 8-byte BLAKE2b hash
+of seed, uuid and element::
+
+    (d0, d1) = threefry2x32_20((env, episode), (n, DRAW))
+    (w0, w1) = threefry2x32_20(key, (d0, d1))
 
 **Normals**, two from one pair of words (the Box-Muller transform on a quarter circle)::
 
@@ -18,16 +22,23 @@ build.
     n1 = r * sine(1 - q) sign: bit 1 of w1
 
 **Further words**, for columns with imperfections that need them, with the same key: ``(m0, m1)`` are the normals of
-``(env + 2^31, step)``, ``(o0, o1)`` are the words of ``(env + 2^30, step)``. At a reset, ``(e0, e1)`` are the normals
-of ``(env + 3 * 2^30, step)``.
+``(d0 ^ GAUSS_MARKOV, d1)``, ``(o0, o1)`` are the words of ``(d0 ^ OUTLIER, d1)``. At a reset, ``(e0, e1)`` are the
+normals of ``(d0 ^ RESET, d1)``.
 
-**Timing**, per sensor and env, in float64, with k = rint(time / dt) steps since the env's reset::
+**Timing**, per sensor and env, in float64. All times are in ticks of dt seconds, n is the tick, p = dt * rate::
 
-    due     = floor(k * (dt * rate) + EPS) > floor((k - 1) * (dt * rate) + EPS); always true without a rate
-    lost    = dropout > (w1 >> 8) * 2^-24   words of the sensor's own key; a lost sample is not taken
-    stuck   = stuck or p > (v0 >> 8) * 2^-24         words v of (env + 2^31, step); p = 1 - exp(-dt * failures per s)
-    latency = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)      in steps
-    lag     = ceil(latency - EPS)           zero-order hold; linear: floor(latency + EPS), mixed with the next older one
+    k        = floor(n * p + EPS)           the last sampling instant, k / rate
+    due      = k > floor((n - 1) * p + EPS); always true without a rate, and if p > 1 - EPS
+    offset   = max(n - k / p, 0)            time since the instant; 0 without a rate, and if p > 1 - EPS
+    captured = due, and not dropout > (w1 >> 8) * 2^-24      words of the sensor's own key
+    stuck    = stuck or chance > (v0 >> 8) * 2^-24           words v of (d0 ^ GAUSS_MARKOV, d1)
+    latency  = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)
+    arrives  = latency - offset             time from this tick to the arrival; rint of it if it is closer than EPS
+
+where chance = 1 - exp(-dt * failures per s). ``arrives`` of a sample that was not captured is infinite. A sample of a
+ticks ago has arrived if arrives <= a. The reading is the youngest sample that has arrived. With ``interpolate`` it is
+mixed from the snapshots of floor(late) and floor(late) + 1 ticks ago instead, where
+late = min(latency, late of the previous tick + 1), and rint of it if it is closer than EPS.
 
 **Reading**, per column and env, from the measured signal ``x`` before the hardware stage::
 
@@ -43,7 +54,7 @@ of ``(env + 3 * 2^30, step)``.
     x       = 0 where |x| < deadband
     x       = rint(x / resolution) * resolution, where resolution > 0
     x       = min(max(x, low), high)
-    reading = x if due, not lost and not stuck, else the previous reading
+    reading = x if captured and not stuck, else the previous reading
 
 At a reset walk is 0, offset = bias_spread * e0, drift = bias_instability * e1, and the filter is at rest at x:
 z1 = (1 - b0) * x, z2 = (b2 - a2) * x. The filter is also set to rest whenever z1 is NaN: at the first sample after its
@@ -82,10 +93,12 @@ ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 """Threefry's key-schedule constant."""
 EPS = 1e-6
-"""Tolerance in steps for the rounding of times, so that a sampling instant is not missed."""
+"""Tolerance in ticks for the rounding of times, so that a sampling instant is not missed."""
 
+DRAW = 0x5E450
+"""Second word of the counter from which the draw of a tick is computed."""
 GAUSS_MARKOV, OUTLIER, RESET = 1 << 31, 1 << 30, 3 << 30
-"""Numbers that are added to the env in the counter of further words."""
+"""Bits that are flipped in the first word of the draw for further words."""
 TEMPERATURE = 25.0
 """Temperature in °C at which the temperature drift is 0."""
 
@@ -93,18 +106,18 @@ TIMING = -1
 """Element number of a sensor's timing (jitter, drop-outs, sticking) in its random key. Columns are 0, 1, ..."""
 
 
-def key(seed: int, uuid: str, element: int) -> tuple[int, int]:
+def key(seed: int, uuid: str, element: int | str) -> tuple[int, int]:
     """Return the Threefry key of one element of one sensor: two 32-bit words.
 
     Args:
         seed: the scene's seed.
         uuid: the sensor's uuid.
-        element: number of the column, or ``TIMING``.
+        element: number of the column, ``TIMING``, or a name for draws of a sensor class.
     """
     digest = hashlib.blake2b(f"{seed}\0{uuid}\0{element}".encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
 def delay_slots(latency: float, dt: float) -> int:
-    """Return the age in steps of the snapshot that is read with a latency of ``latency`` seconds."""
+    """Return the age in ticks at which a sample with a latency of ``latency`` seconds is first read."""
     return max(0, math.ceil(latency / dt - EPS))

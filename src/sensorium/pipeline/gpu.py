@@ -26,7 +26,7 @@ from sensorium.pipeline.flags import (
     R_SOURCE,
 )
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.layout import Layout
+from sensorium.pipeline.layout import Layout, Ticks
 from sensorium.pipeline.protocols import ResetEnvs
 from sensorium.pipeline.storage import DeliveryStore
 from sensorium.pipeline.warp_snippets.tables import LANES, THREADS
@@ -43,13 +43,13 @@ class GpuKernels:
         data: the engine's sensor data, (n, B) float32.
         steps: steps since each env's reset, (B,) int32, kept by the world.
         layout: storage of the sensors.
-        dt: seconds of one step.
+        ticks: when the sensors are captured.
 
     Attributes:
-        counter: steps since build, (2,) int32: before this step, and with it.
+        counter: ticks since build, (2,) int32: before this tick, and with it.
     """
 
-    def __init__(self, data: torch.Tensor, steps: torch.Tensor, layout: Layout, dt: float) -> None:
+    def __init__(self, data: torch.Tensor, steps: torch.Tensor, layout: Layout, ticks: Ticks) -> None:
         self._device = str(data.device)
         self._n_envs = data.shape[1]
         self._n_sensors = len(layout.timing.flags)
@@ -67,30 +67,30 @@ class GpuKernels:
             dtype: warp_kernels.make_column_kernels(dtype, structs[dtype]) for dtype in layout.blocks
         }
         self._irregular: dict[int, wp.array] = {}
-        self._timing = self._timing_struct(steps, layout, dt)
-        self._structs = {id(block): self._block_struct(block, data, steps, layout, dt) for block in self._blocks}
+        self._timing = self._timing_struct(steps, layout, ticks)
+        self._structs = {id(block): self._block_struct(block, data, steps, layout, ticks) for block in self._blocks}
         self._values = {id(block): self._value_struct(block) for block in self._blocks}
 
-    def _timing_struct(self, steps: torch.Tensor, layout: Layout, dt: float) -> Any:
+    def _timing_struct(self, steps: torch.Tensor, layout: Layout, ticks: Ticks) -> Any:
         """Create the struct that timing needs. A scene may have sensors but no columns."""
         struct, timing = warp_kernels.ColumnArrays(), layout.timing
-        for name in ("flags", "key", "parameters"):
+        for name in ("flags", "table", "key", "parameters"):
             setattr(struct, f"timing_{name}", _flat(getattr(timing, name)))
-        for name in ("due", "lag", "part", "stuck"):
+        for name in ("due", "lag", "part", "stuck", "arrives", "offset", "env", "episode", "tick", "draw"):
             setattr(struct, name, _flat(getattr(timing, name)))
         struct.steps, struct.counter = _flat(steps), self._counter
         struct.n_sensors, struct.n_envs = self._n_sensors, self._n_envs
-        struct.dt, struct.per_dt = dt, 1.0 / dt
+        struct.dt, struct.per_dt, struct.ticks_per_step = ticks.dt, 1.0 / ticks.dt, ticks.per_step
         return struct
 
     def _block_struct(
-        self, block: ColumnBlock, data: torch.Tensor, steps: torch.Tensor, layout: Layout, dt: float
+        self, block: ColumnBlock, data: torch.Tensor, steps: torch.Tensor, layout: Layout, ticks: Ticks
     ) -> Any:
         row = np.full(len(block.store.table), -1, np.int32)
         returns = block.delivery.table[: block.fused_rows].cpu().numpy()
         fused = returns[:, R_SOURCE]
         row[fused] = np.arange(len(fused))
-        struct = self._timing_struct(steps, layout, dt)
+        struct = self._timing_struct(steps, layout, ticks)
         for name in ("table", "sources", "key", "mix", "walk", "parameters", "extra"):
             setattr(struct, name, _flat(getattr(block.store, name)))
         struct.row = _flat(torch.from_numpy(row).to(data.device))
@@ -116,17 +116,21 @@ class GpuKernels:
 
     # -- a step -------------------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        """Run the fused columns of all blocks, from the engine's sensor data to the return cache.
+    def time(self) -> None:
+        """Advance the clock of every env, and find out which samples are taken and which have arrived.
 
-        The device counts the steps itself.
+        The device counts the ticks itself.
         """
+        self._launch(warp_kernels.advance, self._n_envs, self._timing)
         counted = any(block.fused for block in self._blocks)  # by the fused step
         if not counted:
             self._launch(warp_kernels.tick, 1, self._counter)
         if self._n_sensors:
             threads = self._n_sensors * -(-self._n_envs // LANES)
             self._launch(warp_kernels.time_sensors, threads, self._timing, int(counted))
+
+    def step(self) -> None:
+        """Run the fused columns of all blocks, from the engine's sensor data to the return cache."""
         for block in self._blocks:
             if block.fused:
                 kernels, irregular = self._column_kernels[block.store.truth.dtype], self._irregular[id(block)]
@@ -187,10 +191,9 @@ class GpuKernels:
             self._launch(kernel, (block.fused, self._n_envs), *self._arrays(block), _flat(envs.mask))
 
     def reset_timing(self, envs: ResetEnvs) -> None:
-        """Let stuck sensors of the reset envs recover."""
-        if self._n_sensors:
-            dim = (self._n_sensors, self._n_envs)
-            self._launch(warp_kernels.reset_timing, dim, self._timing, _flat(envs.mask))
+        """Start the clock of the reset envs, with one sample that has arrived."""
+        dim = (max(self._n_sensors, 1), self._n_envs)
+        self._launch(warp_kernels.reset_timing, dim, self._timing, _flat(envs.mask))
 
     def reset_hardware(
         self,

@@ -1,18 +1,22 @@
-"""Sensor groups: all sensors of one class in one scene, whose hooks run once per step for all of them."""
+"""Sensor groups: all sensors of one class that are captured together. Their hooks run once per tick for all of them.
+
+A tick is a step, or a substep for sensors that are captured at substeps.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from sensorium.errors import OptionError
+from sensorium.pipeline.draws import Draws
 from sensorium.pipeline.launch import StepCounter
 
 if TYPE_CHECKING:
-    from sensorium.pipeline.manager import SensorManager
     from sensorium.pipeline.protocols import GroupSensor
+    from sensorium.pipeline.tick_pipeline import TickPipeline
     from sensorium.worlds import World
 
 BackendT = TypeVar("BackendT")
@@ -21,11 +25,12 @@ _RESPONSE_HOOKS = ("_update_current_timestep_data", "_apply_physics_imperfection
 
 
 class Slots:
-    """A ring of past values: ``slots[0]`` is this step's value, ``slots[k]`` the value of k steps ago, (columns, B).
+    """A ring of past values, (columns, B) each: ``slots.at(0)`` is the value of this tick, ``slots.at(k)`` that of k
+    ticks ago. ``slots[k]`` is the same.
 
     Args:
         ring: storage, (slots, columns, B).
-        group: the group whose step counter moves the ring.
+        group: the group whose tick counter moves the ring.
         shifts: whether :meth:`advance` moves data instead of an index. Then ``slots[0]`` is always the same memory,
             which a CUDA graph needs of tensors that hooks work on.
     """
@@ -36,17 +41,40 @@ class Slots:
         self._group = group
 
     def advance(self) -> None:
-        """Make room for the value of a new step."""
+        """Make room for the value of a new tick."""
         if self.shifts:
             self.ring[1:] = self.ring[:-1].clone()
 
     def __len__(self) -> int:
         return self.ring.shape[0]
 
-    def __getitem__(self, age: int) -> torch.Tensor:
+    def at(self, age: int) -> torch.Tensor:
+        """Return the value of ``age`` ticks ago, (columns, B), live.
+
+        Raises:
+            IndexError: the ring does not hold as many ticks.
+        """
         if not 0 <= age < len(self):
-            raise IndexError(f"age must lie in [0, {len(self)}), the steps that this ring holds; got {age}")
+            raise IndexError(f"age must lie in [0, {len(self)}), the ticks that this ring holds; got {age}")
         return self.ring[age if self.shifts else (self._group.step - age) % len(self)]
+
+    def __getitem__(self, age: int) -> torch.Tensor:
+        return self.at(age)
+
+
+class SampleTiming(NamedTuple):
+    """Views of the timing of one sensor, live. Times are in ticks."""
+
+    due: torch.Tensor
+    """(B,) bool: whether its reading takes a new value in this tick."""
+    lag: torch.Tensor
+    """(B,) int32: ticks since the sample that is read was taken."""
+    part: torch.Tensor
+    """(B,): how much older the sample is than ``lag``."""
+    arrives: torch.Tensor
+    """(slots, B): from the tick of each sample to its arrival; infinite without a sample. Tick k is in row k % slots."""
+    offset: torch.Tensor
+    """(slots, B): from the capture of each sample to its tick."""
 
 
 class SensorGroup(Generic[BackendT]):
@@ -63,53 +91,53 @@ class SensorGroup(Generic[BackendT]):
         return_slices: return columns of each sensor. They equal ``slices`` unless ``_post_process`` changes the format.
         truth: ground truth of the group, (columns, B).
         reading: the measured branch after the hardware stage, (columns, B).
-        truth_timeline: the ground-truth timeline of a class with a response model, else None.
-        measured_timeline: the measured timeline. Hardware imperfections never enter it.
         parameters: name -> (sensors, B) tensor of the parameters that a class adds to ``sensor.set(...)``.
         backend: the object that ``_build_group`` of the class returned: its state, on the CPU or on the GPU.
     """
 
     backend: BackendT
 
-    def __init__(self, cls: type[Any], sensors: list[Any], manager: SensorManager) -> None:
+    def __init__(self, cls: type[Any], sensors: list[Any], pipeline: TickPipeline) -> None:
         self.cls = cls
         self.sensors = sensors
         self.slices: list[slice] = []
         self.return_slices: list[slice] = []
-        self._manager = manager
+        self._pipeline = pipeline
         self._states: dict[str, tuple[torch.Tensor, float]] = {}
         self.dtype: torch.dtype = cls._get_intermediate_dtype()
         self.return_dtype: torch.dtype = cls._get_cache_dtype()
 
         # which stages the class defines itself
-        self.in_pipeline = bool(cls.uses_ring_pipeline)
+        self.in_pipeline = bool(cls.keeps_columns)
+        self.has_rings = self.in_pipeline and bool(cls.uses_ring_pipeline)
         self.has_raw_hook: bool = cls._overrides("_update_raw_data")
         self.has_delay_hook: bool = cls._overrides("_apply_delay")
         self.has_response: bool = cls._overrides(*_RESPONSE_HOOKS)
         self.post_processed: bool = cls._overrides("_post_process")
+        self.is_averaged = any(getattr(sensor.options, "window", "instant") == "mean" for sensor in sensors)
         # On the CPU, a raw signal from a hook goes through the fused step like the engine's signals. In a CUDA graph
         # it cannot, since the hook may have to run after the graph.
         self.has_hooks: bool = (
             cls._overrides("_update_shared_cache", "_apply_hardware_imperfections")
             or self.has_response
             or self.has_delay_hook
-            or (self.has_raw_hook and manager.world.is_gpu)
+            or (self.has_raw_hook and pipeline.world.is_gpu)
+            or self.is_averaged
         )
         self.capturable = bool(cls.capturable) and self.in_pipeline and not self.has_delay_hook
         self.history_length: int = max(sensor.options.history_length or 0 for sensor in sensors)
+        is_fast = pipeline.ticks.per_step > 1  # then several samples arrive in a step, which the ring keeps
+        self.has_ring = self.has_delay_hook or is_fast or any(sensor.max_delay > 0 for sensor in sensors)
         # without return storage of its own, the cache of a group is its part of the working buffer
-        needs_storage = (
-            self.has_delay_hook or self.history_length > 0 or any(sensor.max_delay > 0 for sensor in sensors)
-        )
-        self.has_return_storage = self.in_pipeline and needs_storage
+        self.has_return_storage = self.has_rings and (self.has_ring or self.history_length > 0)
 
         # storage, assigned by the layout
         self.columns = self.delivery_rows = slice(0, 0)
         self.truth = self.reading = self.snapshot = self.return_truth = self.cache = torch.empty(0)
         self.history = self.truth_history = self.scratch = self.before = torch.empty(0)
         self.parameters: dict[str, torch.Tensor] = {}
-        self.truth_timeline: Slots | None = None
-        self.measured_timeline: Slots | None = None
+        self._timelines: tuple[Slots, Slots] | None = None
+        self._draws: dict[str, Draws] = {}
         self.ring: Slots | None = None
         self.ring_slots = self.ring_first = self.history_first = 0
         self.arrays: dict[int, np.ndarray] = {}
@@ -118,76 +146,81 @@ class SensorGroup(Generic[BackendT]):
     @property
     def world(self) -> World:
         """The engine."""
-        return self._manager.world
+        return self._pipeline.world
 
     @property
     def n_envs(self) -> int:
         """B, the number of envs."""
-        return self._manager.world.n_envs
+        return self._pipeline.world.n_envs
 
     @property
     def device(self) -> torch.device:
         """The device of the tensors."""
-        return self._manager.world.device
+        return self._pipeline.world.device
 
     @property
     def is_gpu(self) -> bool:
         """Whether the hooks run in CUDA graphs."""
-        return self._manager.world.is_gpu
+        return self._pipeline.world.is_gpu
 
     @property
     def seed(self) -> int:
         """The scene's seed, the root of all random keys."""
-        return self._manager.seed
+        return self._pipeline.seed
 
     @property
     def due(self) -> torch.Tensor:
-        """Whether each sensor of the scene samples in this step, (rows, B), live; see ``due_rows``."""
-        return self._manager.layout.timing.due
+        """Whether the reading of each sensor takes a new value in this tick, (rows, B), live; see ``due_rows``."""
+        return self._pipeline.layout.timing.due
 
     @property
     def due_rows(self) -> np.ndarray:
         """Rows of the group's sensors in ``due``, (sensors,) int."""
-        return np.array([self._manager.layout.rows[sensor.uuid] for sensor in self.sensors])
+        return np.array([self._pipeline.layout.rows[sensor.uuid] for sensor in self.sensors])
 
     @property
     def is_idle(self) -> bool:
         """Whether the hardware stage leaves the group's columns unchanged with the current parameters."""
-        return self._manager.stages.is_idle(self)
+        return self._pipeline.stages.is_idle(self)
 
     @property
     def dt(self) -> float:
-        """Seconds of one step."""
-        return self._manager.dt
+        """Seconds of one tick: of a step, or of a substep if the sensors are captured at substeps."""
+        return self._pipeline.ticks.dt
+
+    @property
+    def ticks_per_step(self) -> int:
+        """Ticks in one step."""
+        return self._pipeline.ticks.per_step
 
     @property
     def step(self) -> int:
-        """Steps since build."""
-        return self._manager.step_count
+        """Ticks since build."""
+        return self._pipeline.tick_count
 
     @property
     def clock(self) -> StepCounter:
-        """The step count as an argument of :func:`~sensorium.pipeline.launch.launch`, which replays read anew."""
-        return self._manager.clock
+        """The tick count as an argument of :func:`~sensorium.pipeline.launch.launch`, which replays read anew."""
+        return self._pipeline.clock
 
     @property
     def advancing(self) -> bool:
-        """Whether the hooks run in a step. In a reset it is False, and no time passes."""
-        return self._manager.stages.resetting is None
+        """Whether the hooks run in a tick. In a reset it is False, and no time passes."""
+        return self._pipeline.stages.resetting is None
 
     @property
     def counter(self) -> torch.Tensor:
-        """The step count on the GPU, (1,) int32. Captured hooks must use it instead of ``step``."""
-        return self._manager.counter[1:]
+        """The tick count on the GPU, (1,) int32. Captured hooks must use it instead of ``step``."""
+        return self._pipeline.counter[1:]
 
     @property
     def restarting(self) -> torch.Tensor | None:
-        """On the GPU, the mask (B,) of the envs whose reset the hooks run in; None in a step, and on the CPU.
+        """On the GPU, the mask (B,) of the envs whose reset the hooks run in; None in a tick, and on the CPU.
 
         In a reset, hooks run for all envs. Changes of ``truth``, ``reading`` and :meth:`state` are undone in the envs
         that are not reset. Hooks that keep data elsewhere must not change it there.
         """
-        envs = self._manager.stages.resetting
+        envs = self._pipeline.stages.resetting
         return None if envs is None or envs.ids is not None else envs.mask
 
     @property
@@ -200,14 +233,24 @@ class SensorGroup(Generic[BackendT]):
         """Return columns of all sensors of the group."""
         return self.return_slices[-1].stop
 
-    def timing(self, sensor: GroupSensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return whether a sensor samples in this step, and the age of its reading in steps; (B,) each, live.
+    def timing(self, sensor: GroupSensor) -> SampleTiming:
+        """Return views of the timing of a sensor. They are updated in every tick, before the hooks run."""
+        layout = self._pipeline.layout
+        row, timing = layout.rows[sensor.uuid], layout.timing
+        first, slots = timing.table[row].tolist()
+        ring = slice(first, first + slots)
+        return SampleTiming(timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring])
 
-        Both are updated in every step, before the hooks run.
-        """
-        layout = self._manager.layout
-        row = layout.rows[sensor.uuid]
-        return layout.timing.due[row], layout.timing.lag[row]
+    @property
+    def ticks(self) -> torch.Tensor:
+        """Simulated time of each env in ticks, (B,) int32, live."""
+        return self._pipeline.layout.timing.tick
+
+    @property
+    def draw(self) -> torch.Tensor:
+        """The counter of all random numbers of this tick, (2, B) uint32, live; for kernels that draw by
+        ``sensorium.pipeline.kernels.words``."""
+        return self._pipeline.layout.timing.draw
 
     def per_column(self, option: str) -> torch.Tensor:
         """Return an option of every sensor, repeated over its columns: (columns, 1), which broadcasts over envs."""
@@ -216,11 +259,74 @@ class SensorGroup(Generic[BackendT]):
             values[part] = float(getattr(sensor.options, option))
         return values
 
+    @property
+    def truth_timeline(self) -> Slots:
+        """The ground-truth branch of the last ticks, after the response model. Allocated at first use."""
+        return self._require_timelines()[0]
+
+    @property
+    def measured_timeline(self) -> Slots:
+        """The measured branch of the last ticks. Hardware imperfections never enter it. Allocated at first use."""
+        return self._require_timelines()[1]
+
+    @property
+    def timelines(self) -> tuple[Slots, ...]:
+        """The timelines that were allocated: both or none."""
+        return self._timelines or ()
+
+    def _require_timelines(self) -> tuple[Slots, Slots]:
+        if self._timelines is None:
+            self._check_allocation("a timeline", "use it in _build_group once")
+            slots = max(2, self.cls.timeline_depth, self.history_length)
+            shape = (slots, self.n_columns, self.n_envs)
+            rings = [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(2)]
+            self._timelines = Slots(rings[0], self, self.is_gpu), Slots(rings[1], self, self.is_gpu)
+        return self._timelines
+
+    def rest_timelines(self) -> None:
+        """In a reset, fill the past of the reset envs with the values of now, so that a response starts at rest."""
+        envs = self._pipeline.stages.resetting
+        if envs is not None:
+            for line in self.timelines:
+                line.ring.copy_(torch.where(envs.mask, line.at(0).clone(), line.ring))
+
+    def normal(self, name: str, n_columns: int | None = None) -> torch.Tensor:
+        """Return standard normals of this tick, (columns, B).
+
+        They depend only on the seed, the uuid of the sensor that a column belongs to, ``name``, the column, the env, its
+        episode and the tick: an env draws the same numbers at every batch size and on every device. The same name
+        returns the same numbers throughout a tick.
+
+        Args:
+            name: name of the draw within the class.
+            n_columns: columns per sensor; None for one per intermediate column.
+
+        Raises:
+            RuntimeError: the memory would be allocated while a CUDA graph is captured.
+        """
+        return self._draw(name, n_columns).normal()
+
+    def uniform(self, name: str, n_columns: int | None = None) -> torch.Tensor:
+        """Return uniform numbers in [0, 1) of this tick, (columns, B); see :meth:`normal`."""
+        return self._draw(name, n_columns).uniform()
+
+    def _draw(self, name: str, n_columns: int | None) -> Draws:
+        if name not in self._draws:
+            self._check_allocation(f"the draw {name!r}", f"call group.normal({name!r}) or uniform in _build_group")
+            counts = [columns.stop - columns.start if n_columns is None else n_columns for columns in self.slices]
+            names = [sensor.uuid for sensor in self.sensors]
+            self._draws[name] = Draws(self.seed, name, names, counts, self.draw, self.is_gpu)
+        return self._draws[name]
+
+    def _check_allocation(self, what: str, instead: str) -> None:
+        if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(f"{what} cannot be allocated while a CUDA graph is captured; {instead}")
+
     def state(self, name: str, n_columns: int | None = None, fill: float = 0.0) -> torch.Tensor:
-        """Return a (columns, B) tensor that belongs to the class.
+        """Return a (columns, B) tensor of the class's intermediate dtype that belongs to the class.
 
         It is allocated at first use, and set to ``fill`` in envs that are reset. Keep everything that a hook must
-        remember from step to step here or in the timeline. Then resetting some envs does not change the others.
+        remember from tick to tick here or in the timeline. Then resetting some envs does not change the others.
 
         Args:
             name: name of the tensor within the group.
@@ -231,13 +337,9 @@ class SensorGroup(Generic[BackendT]):
             RuntimeError: the tensor would be allocated while a CUDA graph is captured.
         """
         if name not in self._states:
-            if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-                raise RuntimeError(
-                    f"state {name!r} cannot be allocated while a CUDA graph is captured; call group.state({name!r}) in "
-                    "_build_group"
-                )
+            self._check_allocation(f"state {name!r}", f"call group.state({name!r}) in _build_group")
             shape = (self.n_columns if n_columns is None else n_columns, self.n_envs)
-            self._states[name] = (torch.full(shape, fill, device=self.device), fill)
+            self._states[name] = (torch.full(shape, fill, dtype=self.dtype, device=self.device), fill)
         return self._states[name][0]
 
     def states(self) -> list[tuple[torch.Tensor, float]]:
@@ -248,7 +350,7 @@ class SensorGroup(Generic[BackendT]):
 
     def gather(self, out: torch.Tensor) -> None:
         """Write the raw signal of the engine's sensors to ``out`` (columns, B)."""
-        self._manager.stages.gather(self, out)
+        self._pipeline.stages.gather(self, out)
 
     def keep_arrays(self) -> None:
         """Create the NumPy views that :meth:`array` returns."""
@@ -263,9 +365,18 @@ class SensorGroup(Generic[BackendT]):
         found = self.arrays.get(id(tensor))
         return tensor.numpy() if found is None else found
 
+    def serve(self, out: torch.Tensor) -> None:
+        """Fill ``out`` (return columns, B) with the youngest samples that have arrived."""
+        self._pipeline.stages.serve(self, out)
+
+    def average(self, data: torch.Tensor) -> None:
+        """Replace the columns of sensors with ``window="mean"`` by their mean since the last sample, in place."""
+        if self.is_averaged:
+            self._pipeline.stages.average(self, data)
+
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one (columns, B) tensor of the group to another."""
-        self._manager.stages.copy(source, target)
+        self._pipeline.stages.copy(source, target)
 
     def imperfect(self, data: torch.Tensor) -> None:
         """Apply the generic hardware stage to ``data`` (columns, B), in place.
@@ -278,4 +389,4 @@ class SensorGroup(Generic[BackendT]):
                 f"group.imperfect works on all columns of the group: data must have shape "
                 f"{(self.n_columns, self.n_envs)}, got {tuple(data.shape)}"
             )
-        self._manager.stages.imperfect(self, data)
+        self._pipeline.stages.imperfect(self, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,15 @@ from sensorium.worlds import World
 
 _NOT_ON_GPU = (torch.uint16, torch.uint32, torch.uint64)
 """Return dtypes that the Warp kernels do not have."""
+
+
+class Ticks(NamedTuple):
+    """When the sensors of a pipeline are captured: at the end of every step, or of every substep."""
+
+    dt: float
+    """Seconds of one tick."""
+    per_step: int
+    """Ticks in one step."""
 
 
 @dataclass
@@ -66,7 +75,7 @@ class Layout:
 
 
 def build_layout(
-    groups: Sequence[SensorGroup[Any]], sensors: Sequence[GroupSensor], world: World, seed: int, dt: float
+    groups: Sequence[SensorGroup[Any]], sensors: Sequence[GroupSensor], world: World, seed: int, ticks: Ticks
 ) -> Layout:
     """Check the groups, assign their columns and allocate their storage.
 
@@ -75,7 +84,7 @@ def build_layout(
         sensors: all sensors, in the order in which they were added.
         world: the engine.
         seed: the scene's seed.
-        dt: seconds of one step.
+        ticks: when the sensors are captured.
 
     Raises:
         OptionError: a class cannot run on this device, or its formats and dtypes contradict each other.
@@ -87,16 +96,18 @@ def build_layout(
         _check_dtypes(group, world)
         _assign_columns(group)
     rows = {sensor.uuid: row for row, sensor in enumerate(sensors)}
-    timing = _build_timing(sensors, seed, world)
+    for group in groups:
+        group.ring_slots = _ring_slots(group, ticks)
+    timing = _build_timing(groups, sensors, seed, world, ticks)
     blocks = {}
     for dtype in dict.fromkeys(group.dtype for group in piped):
         members = [group for group in piped if group.dtype == dtype]
-        blocks[dtype] = build_column_block(members, rows, world, seed, dt)
+        blocks[dtype] = build_column_block(members, rows, world, seed, ticks.dt)
     posts = {}
     post_processed = [group for group in piped if group.post_processed]
     for dtype in dict.fromkeys(group.return_dtype for group in post_processed):
         members = [group for group in post_processed if group.return_dtype == dtype]
-        posts[dtype] = build_post_block(members, rows, world, dt)
+        posts[dtype] = build_post_block(members, rows, world)
     for group in piped:
         _alias_returns(group)
         if world.device.type == "cpu":
@@ -109,7 +120,7 @@ def build_layout(
             timing,
             [sensor.max_delay for sensor in sensors],
             [sensor.options.interpolate for sensor in sensors],
-            dt,
+            ticks.dt,
         ),
         blocks=blocks,
         posts=posts,
@@ -168,9 +179,22 @@ def _assign_columns(group: SensorGroup[Any]) -> None:
     group.columns = slice(0, start)
 
 
-def _build_timing(sensors: Sequence[GroupSensor], seed: int, world: World) -> TimingStore:
+def _ring_slots(group: SensorGroup[Any], ticks: Ticks) -> int:
+    """Return the length of the ring of a group: the ticks that a sample can be in flight, and those of a step in which
+    it may have arrived."""
+    if not group.has_ring:
+        return 0
+    max_lag = max(formula.delay_slots(sensor.max_delay, ticks.dt) for sensor in group.sensors)
+    return max(max_lag + ticks.per_step, 2)
+
+
+def _build_timing(
+    groups: Sequence[SensorGroup[Any]], sensors: Sequence[GroupSensor], seed: int, world: World, ticks: Ticks
+) -> TimingStore:
     keys = [formula.key(seed, sensor.uuid, formula.TIMING) for sensor in sensors]
-    return TimingStore.allocate(np.asarray(keys, np.uint32).reshape(-1, 2), world.n_envs, world.device)
+    lengths = {sensor.uuid: group.ring_slots for group in groups for sensor in group.sensors}
+    slots = [lengths[sensor.uuid] if sensor.max_delay > 0 or ticks.per_step > 1 else 0 for sensor in sensors]
+    return TimingStore.allocate(slots, np.asarray(keys, np.uint32).reshape(-1, 2), world.n_envs, world.device)
 
 
 def _alias_returns(group: SensorGroup[Any]) -> None:

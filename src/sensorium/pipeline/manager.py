@@ -1,7 +1,8 @@
 """The sensor manager: what scenes and sensors call on the pipeline.
 
-It puts the parts together: storage (``layout.py``), kernels (``cpu.py``, ``gpu.py``), hooks (``stages.py``) and the
-plan of a step (``plan.py``).
+It puts the sensors into one pipeline, or into two if some are captured at substeps (``tick_pipeline.py``). A pipeline
+has storage (``layout.py``), kernels (``cpu.py``, ``gpu.py``) and hooks (``stages.py``). ``plan.py`` makes the calls of a
+step.
 """
 
 from __future__ import annotations
@@ -10,18 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import mujoco
-import numpy as np
 import torch
 
+from sensorium.pipeline.capture_times import needs_substeps, warn_without_effect
 from sensorium.pipeline.describe import describe_group
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.launch import StepCounter
-from sensorium.pipeline.layout import Layout, build_layout
+from sensorium.pipeline.layout import Ticks
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
-from sensorium.pipeline.plan import CpuPlan, GpuPlan, StepPlan
-from sensorium.pipeline.protocols import GraphWorld, GroupSensor, PipelineKernels
-from sensorium.pipeline.stages import Stages
+from sensorium.pipeline.plan import CpuPlans, GpuPlan, StepPlan
+from sensorium.pipeline.protocols import GraphWorld, GroupSensor
 from sensorium.pipeline.storage import TIMING_PARAMETERS
+from sensorium.pipeline.tick_pipeline import TickPipeline
 from sensorium.worlds import Envs, MujocoWorld, Names, Painter, World, env_index
 
 
@@ -32,37 +32,40 @@ class SensorManager:
         world: the engine, after build.
         dt: seconds of one step.
         seed: the scene's seed.
-        groups: the sensors by class.
-        layout: storage of all sensors.
-        stages: runs the hooks of groups.
-        clock: the step count, as an argument of kernels on the CPU.
-        counter: the step count on the GPU, (2,) int32: before this step, and with it.
+        groups: the sensors by class, and by whether they are captured at steps or at substeps.
         on_change: called with uuid, method and arguments whenever a sensor is changed after build.
     """
 
     world: World
-    layout: Layout
-    stages: Stages
-    counter: torch.Tensor
-    _kernels: PipelineKernels
     _plan: StepPlan
 
     def __init__(self) -> None:
-        self.clock = StepCounter(np.zeros(1, np.int64))
         self.on_change: Callable[[str, str, dict[str, Any]], None] = lambda uuid, method, arguments: None
         self.dt = 0.0
         self.seed = 0
-        self.groups: list[SensorGroup[Any]] = []
         self._sensors: list[GroupSensor] = []
+        self._pipelines: list[TickPipeline] = []  # of substeps, if needed, and of steps
+
+    @property
+    def groups(self) -> list[SensorGroup[Any]]:
+        """All sensor groups."""
+        return [group for pipeline in self._pipelines for group in pipeline.groups]
 
     @property
     def step_count(self) -> int:
         """Steps since build."""
-        return self._plan.step_count
+        return self._pipelines[-1].tick_count
 
     @step_count.setter
     def step_count(self, count: int) -> None:
-        self._plan.step_count = count
+        if not self.world.is_gpu:  # the clock of a CUDA graph cannot be set
+            for pipeline in self._pipelines:
+                pipeline.tick_count = count * pipeline.ticks.per_step
+
+    @property
+    def episodes(self) -> torch.Tensor:
+        """Number of each env's current episode, (B,) int64: its resets since build, or what was set."""
+        return self._pipelines[-1].layout.timing.episode.to(torch.int64)
 
     @property
     def on_host(self) -> bool:
@@ -97,51 +100,42 @@ class SensorManager:
         """
         try:
             self.world, self.seed, self.dt = world, seed, dt
-            self._create_parts()
+            self._create_pipelines()
             for group in self.groups:
                 for sensor in group.sensors:
                     sensor._attach(self, group)
                 group.backend = group.cls._build_group(group)
             self._write_options()
+            self.begin_episodes(None)
             self._plan.start()
         except BaseException:
             for sensor in self._sensors:
                 sensor._detach()
             raise
 
-    def _create_parts(self) -> None:
-        """Create layout, kernels, stages and plan."""
-        by_class: dict[type, list[GroupSensor]] = {}
-        for sensor in self._sensors:
-            by_class.setdefault(type(sensor), []).append(sensor)
-        self.groups = [SensorGroup(cls, sensors, self) for cls, sensors in by_class.items()]
-        self.layout = build_layout(self.groups, self._sensors, self.world, self.seed, self.dt)
-        self.clock.cell[0] = 0
+    def _create_pipelines(self) -> None:
+        substeps = self.world.substeps
+        fast = [sensor for sensor in self._sensors if needs_substeps(sensor, self.dt, substeps)]
+        slow = [sensor for sensor in self._sensors if not any(sensor is one for one in fast)]
+        self._pipelines = [TickPipeline(slow, self.world, self.seed, Ticks(self.dt, 1))]
+        if fast:
+            self._pipelines.insert(0, TickPipeline(fast, self.world, self.seed, Ticks(self.dt / substeps, substeps)))
+        self._of = {sensor.uuid: one for one in self._pipelines for group in one.groups for sensor in group.sensors}
         if self.world.is_gpu:
-            from sensorium.pipeline.gpu import GpuKernels  # imports Warp
-
-            graph_world = cast(GraphWorld, self.world)
-            gpu_kernels = GpuKernels(graph_world.sensed, graph_world.steps, self.layout, self.dt)
-            self._kernels, self.counter = gpu_kernels, gpu_kernels.counter
-            self.stages = Stages(self.world, self.layout, gpu_kernels)
-            self._plan = GpuPlan(graph_world, self.layout, self.stages, gpu_kernels)
+            self._plan = GpuPlan(cast(GraphWorld, self.world), self._pipelines)
         else:
-            from sensorium.pipeline.cpu import CpuKernels  # imports Numba
-
-            cpu_world = cast(MujocoWorld, self.world)
-            cpu_kernels = CpuKernels(cpu_world, self.layout, self.clock, self.dt)
-            self._kernels = cpu_kernels
-            self.stages = Stages(self.world, self.layout, cpu_kernels)
-            self._plan = CpuPlan(cpu_world, self.layout, self.stages, cpu_kernels, self.clock)
+            self._plan = CpuPlans(cast(MujocoWorld, self.world), self._pipelines)
 
     def _write_options(self) -> None:
         """Write the parameters that the options give."""
         for sensor in self._sensors:
-            for write in [one for name, value in sensor._initial() for one in self._writes(sensor, name, value, None)]:
+            given = [*sensor._initial(), ("rate", sensor.options.rate)]
+            for write in [one for name, value in given for one in self._writes(sensor, name, value, None)]:
                 write.apply()
         for sensor in self._sensors:
             timing = {name: getattr(sensor.options, name) for name in TIMING_PARAMETERS}
-            self.layout.timing_parameters.note(self.layout.rows[sensor.uuid], timing)
+            self._note_timing(sensor, timing, None)
+            warn_without_effect(sensor, sensor.group.dt)
         self._plan.update()
 
     # -- run ----------------------------------------------------------------------------------------------------------
@@ -153,6 +147,28 @@ class SensorManager:
     def reset(self, envs: Envs) -> None:
         """Clear rings, drift and response of some envs, and take their first reading from the current state."""
         self._plan.reset(envs)
+
+    def begin_episodes(self, envs: Envs) -> None:
+        """Count an episode of some envs, on which the random numbers depend. Call it before their state is reset."""
+        if isinstance(envs, torch.Tensor) and envs.dtype == torch.bool and envs.device == self.world.device:
+            begun = envs.to(torch.int32)
+        else:
+            index = env_index(envs, self.world.n_envs, self.world.device)
+            begun = torch.ones(self.world.n_envs, dtype=torch.int32, device=self.world.device)
+            if index is not None:
+                begun = torch.zeros_like(begun).index_fill_(0, index, 1)
+        for pipeline in self._pipelines:
+            pipeline.layout.timing.episode += begun
+
+    def set_episodes(self, numbers: torch.Tensor, envs: Envs, env_ids: torch.Tensor | None) -> None:
+        """Set which episode of which env the next reset of ``envs`` begins; see ``scene.set_episodes``."""
+        index = env_index(envs, self.world.n_envs, self.world.device)
+        rows = slice(None) if index is None else index
+        for pipeline in self._pipelines:
+            timing = pipeline.layout.timing
+            timing.episode[rows] = (numbers - 1).to(torch.int32)
+            if env_ids is not None:
+                timing.env[rows] = env_ids.to(torch.int32)
 
     def set(self, sensor: GroupSensor, values: Mapping[str, object], envs: Envs) -> None:
         """Change parameters of one sensor in some envs. All values are checked before any is changed.
@@ -167,23 +183,37 @@ class SensorManager:
         """
         index = env_index(envs, self.world.n_envs, self.world.device)
         writes = [write for name, value in values.items() for write in self._writes(sensor, name, value, index)]
-        row, timing = self.layout.rows[sensor.uuid], self.layout.timing_parameters
-        timing.check(row, type(sensor).options_type.__name__, values, index)
+        layout = self._of[sensor.uuid].layout
+        row = layout.rows[sensor.uuid]
+        layout.timing_parameters.check(row, type(sensor).options_type.__name__, values, index)
         for write in writes:
             write.apply()
-        timing.note(row, values, index)
+        self._note_timing(sensor, values, index)
         self._plan.update()
+
+    def _note_timing(self, sensor: GroupSensor, values: Mapping[str, object], index: torch.Tensor | None) -> None:
+        layout = self._of[sensor.uuid].layout
+        values = {name: self._timing_value(sensor, name, value) for name, value in values.items()}
+        layout.timing_parameters.note(layout.rows[sensor.uuid], values, index)
+
+    def _timing_value(self, sensor: GroupSensor, name: str, value: object) -> object:
+        """Return the value of a timing parameter: without a rate, a sensor takes one sample per step by default, also
+        where its signal is averaged over substeps."""
+        if name == "rate" and value is None and not sensor.options.substeps and sensor.group.ticks_per_step > 1:
+            return 1 / self.dt
+        return value
 
     def _writes(self, sensor: GroupSensor, name: str, value: object, index: torch.Tensor | None) -> list[Write]:
         """Return the checked writes that set one parameter of a sensor."""
         option = f"{type(sensor).options_type.__name__}.{name}"
+        layout = self._of[sensor.uuid].layout
         if name in TIMING_PARAMETERS:
-            row = self.layout.rows[sensor.uuid]
-            return [self.layout.timing_parameters.write(row, name, option, value, index)]
+            given = self._timing_value(sensor, name, value)
+            return [layout.timing_parameters.write(layout.rows[sensor.uuid], name, option, given, index)]
         kind, part = sensor._parameter(name)
         if kind == "custom":
             return sensor._custom_writes(name, option, value, index)
-        parameters = self.layout.block(sensor.group).parameters
+        parameters = layout.block(sensor.group).parameters
         rows = _block_columns(sensor, part)
         if kind == "mix":
             return parameters.mix_write(option, value, rows, index)
@@ -195,17 +225,24 @@ class SensorManager:
 
     def noise(self, sensor: GroupSensor, part: slice) -> torch.Tensor:
         """Return the noise per sample of columns ``part`` of a sensor, (B, columns)."""
-        noise = self.layout.block(sensor.group).store.parameter("noise")
+        noise = self._of[sensor.uuid].layout.block(sensor.group).store.parameter("noise")
         return noise[_block_columns(sensor, part)].T
 
-    def read(self, envs: Envs) -> dict[str, torch.Tensor]:
-        """Return the readings of all classes: class name -> fresh (B, columns) tensor."""
+    def read(
+        self, envs: Envs, history_length: int | None = None, ground_truth: bool = False
+    ) -> dict[str, torch.Tensor]:
+        """Return the readings of all classes: class name -> fresh (B, columns) tensor; see ``scene.read_sensors``."""
         index = env_index(envs, self.world.n_envs, self.world.device)
+        parts: dict[str, list[torch.Tensor]] = {}
+        for sensor in self._sensors:
+            if sensor.group.in_pipeline:
+                rows = sensor._bulk_rows(history_length, ground_truth)  # (columns, B) or (N, columns, B)
+                parts.setdefault(type(sensor).options_type.__name__, []).append(rows)
         out = {}
-        for group in self.groups:
-            if group.in_pipeline:
-                cache = group.cache if index is None else group.cache[:, index]
-                out[group.cls.options_type.__name__] = cache.T.clone(memory_format=torch.contiguous_format)
+        for name, rows in parts.items():
+            joined = torch.cat(rows, dim=-2)
+            joined = joined if index is None else joined[..., index]
+            out[name] = joined.movedim(-1, 0).contiguous()
         return out
 
     def describe(self) -> list[dict[str, str]]:
@@ -220,8 +257,8 @@ class SensorManager:
 
     def close(self) -> None:
         """Stop threads, and make all sensors unbuilt again."""
-        if hasattr(self, "_kernels"):
-            self._kernels.close()
+        for pipeline in self._pipelines:
+            pipeline.kernels.close()
         for sensor in self._sensors:
             sensor._detach()
 

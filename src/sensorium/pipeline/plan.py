@@ -1,6 +1,6 @@
 """Plans of a step: which calls sense the world, on the CPU and on the GPU.
 
-On the CPU, :class:`CpuPlan` lists the calls of a step once, and merges neighbouring calls that only launch compiled
+On the CPU, :class:`CpuPlan` lists the calls of a tick once, and merges neighbouring calls that only launch compiled
 kernels into one native call (``chain.py``). On the GPU, :class:`GpuPlan` captures them in the CUDA graphs of the world.
 """
 
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
 
+from sensorium.errors import OptionError
 from sensorium.pipeline.group import SensorGroup
-from sensorium.pipeline.launch import Launch, StepCounter, capture, is_replayable
+from sensorium.pipeline.launch import Launch, capture, is_replayable
 from sensorium.pipeline.layout import Layout
-from sensorium.pipeline.protocols import GraphWorld, GroupSensor, PipelineKernels, ResetEnvs, StagedSensor
-from sensorium.pipeline.stages import Stages
+from sensorium.pipeline.protocols import GraphWorld, GroupSensor, ResetEnvs, StagedSensor
+from sensorium.pipeline.tick_pipeline import TickPipeline
 from sensorium.worlds import Envs, MujocoWorld, env_ids
 from sensorium.worlds.device import is_out_of_memory
 
@@ -36,9 +37,6 @@ _MAX_PLANS = 32
 class StepPlan(Protocol):
     """Calls that step and reset the sensors of a scene, on one engine."""
 
-    step_count: int
-    """Steps since build. It can be set on the CPU only."""
-
     @property
     def on_host(self) -> bool:
         """Whether :meth:`step` has work to do. False if the world's graphs do all of it."""
@@ -50,7 +48,7 @@ class StepPlan(Protocol):
         """Record that parameters changed."""
 
     def step(self) -> None:
-        """Sense the world after a step."""
+        """Sense the world after a step, and so after its last substep."""
 
     def reset(self, envs: Envs) -> None:
         """Start the sensors of some envs afresh, and take their first readings."""
@@ -59,36 +57,62 @@ class StepPlan(Protocol):
         """Return how the stages of a group run, for ``scene.describe()``."""
 
 
-class CpuPlan:
-    """The calls of a step on the CPU.
+class CpuPlans:
+    """The plans of all pipelines on the CPU.
 
     Args:
         world: the engine.
-        layout: storage of the sensors.
-        stages: runs hooks.
-        kernels: runs the generic stages.
-        clock: the step count as the kernels read it.
+        pipelines: the pipeline of substeps, if there is one, and that of steps.
     """
 
     on_host = True
 
-    def __init__(
-        self, world: MujocoWorld, layout: Layout, stages: Stages, kernels: CpuKernels, clock: StepCounter
-    ) -> None:
-        self._world, self._layout, self._stages, self._kernels = world, layout, stages, kernels
-        self._clock = clock
-        self._step_count = 0
-        self._calls: list[Call] = []  # empty: chosen by the next step
+    def __init__(self, world: MujocoWorld, pipelines: Sequence[TickPipeline]) -> None:
+        self._plans = [CpuPlan(world, pipeline) for pipeline in pipelines]
+        self._of = {id(group): plan for plan in self._plans for group in plan.pipeline.groups}
+        fast = [plan for plan in self._plans if plan.pipeline.ticks.per_step > 1]
+        world.on_substep = fast[0].step if fast else None
+
+    def start(self) -> None:
+        """Compile the kernels, and take the first readings."""
+        for plan in self._plans:
+            plan.start()
+
+    def update(self) -> None:
+        """Record that parameters changed."""
+        for plan in self._plans:
+            plan.update()
+
+    def step(self) -> None:
+        """Sense the world after a step."""
+        for plan in self._plans:
+            plan.step()
+
+    def reset(self, envs: Envs) -> None:
+        """Start the sensors of some envs afresh, and take their first readings."""
+        for plan in self._plans:
+            plan.reset(envs)
+
+    def describe(self, group: Group) -> str:
+        """Return how the stages of a group run."""
+        return self._of[id(group)].describe(group)
+
+
+class CpuPlan:
+    """The calls of a tick of one pipeline on the CPU.
+
+    Args:
+        world: the engine.
+        pipeline: the sensors.
+    """
+
+    def __init__(self, world: MujocoWorld, pipeline: TickPipeline) -> None:
+        self.pipeline = pipeline
+        self._world, self._layout, self._stages = world, pipeline.layout, pipeline.stages
+        self._kernels = cast("CpuKernels", pipeline.kernels)
+        self._clock = pipeline.clock
+        self._calls: list[Call] = []  # empty: chosen by the next tick
         self._plans: dict[tuple[object, ...], list[Call]] = {}
-
-    @property
-    def step_count(self) -> int:
-        """Steps since build."""
-        return self._step_count
-
-    @step_count.setter
-    def step_count(self, count: int) -> None:
-        self._step_count = self._clock.cell[0] = count
 
     def start(self) -> None:
         """Compile the kernels, and take the first readings."""
@@ -98,17 +122,24 @@ class CpuPlan:
         self._choose()
 
     def update(self) -> None:
-        """Record that parameters changed. The next step chooses its calls, since more changes may follow."""
+        """Record that parameters changed. The next tick chooses its calls, since more changes may follow."""
         self._stages.update_held()
-        self._kernels.timed = self._layout.timing_parameters.timed
         self._calls = []
 
     def step(self) -> None:
-        """Sense the world after a step."""
-        self._step_count = count = self._step_count + 1
+        """Sense the world after a tick."""
+        pipeline = self.pipeline
+        pipeline.tick_count = count = pipeline.tick_count + 1
         self._clock.cell[0] = count
-        for call in self._calls or self._choose():
-            call()
+        try:
+            for call in self._calls or self._choose():
+                call()
+        except BaseException:
+            # a hook failed: without this, the rings would hold old values under the times of new samples
+            for group in self._layout.hook_groups:
+                if group.has_return_storage:
+                    self._kernels.deliver(self._layout.snapshots(group), group.delivery_rows)
+            raise
 
     def reset(self, envs: Envs) -> None:
         """Start the sensors of some envs afresh, and take their first readings."""
@@ -133,7 +164,7 @@ class CpuPlan:
         idle = tuple(
             self._stages.is_idle(group) for group in self._layout.hook_groups if group.has_hooks and group.in_pipeline
         )
-        key = (self._kernels.timed, frozenset(self._stages.held), idle)
+        key = (frozenset(self._stages.held), idle)
         if key not in self._plans:
             if len(self._plans) == _MAX_PLANS:
                 del self._plans[next(iter(self._plans))]
@@ -151,8 +182,8 @@ class CpuPlan:
         prepare(launches)
 
     def _list_calls(self) -> list[tuple[bool, Call]]:
-        """Return the calls of a step in order, each with whether it can be captured and replayed."""
-        calls: list[tuple[bool, Call]] = []
+        """Return the calls of a tick in order, each with whether it can be captured and replayed."""
+        calls: list[tuple[bool, Call]] = [(True, self._kernels.time)]
         for group in self._layout.raw_groups:
             staged: type[StagedSensor] = group.cls
             raw = staged._update_raw_data
@@ -199,24 +230,24 @@ class GpuPlan:
 
     Args:
         world: the GPU engine.
-        layout: storage of the sensors.
-        stages: runs hooks.
-        kernels: runs the generic stages.
+        pipelines: the pipeline of substeps, if there is one, and that of steps.
+
+    Raises:
+        OptionError: a class cannot be captured, and some of its sensors are captured at substeps.
     """
 
-    def __init__(self, world: GraphWorld, layout: Layout, stages: Stages, kernels: PipelineKernels) -> None:
-        self._world, self._layout, self._stages, self._kernels = world, layout, stages, kernels
+    def __init__(self, world: GraphWorld, pipelines: Sequence[TickPipeline]) -> None:
+        self._world, self._pipelines = world, list(pipelines)
+        self._fast = next((one for one in pipelines if one.ticks.per_step > 1), None)
         self._captured: list[Group] = []
         self._eager: list[Group] = []
-
-    @property
-    def step_count(self) -> int:
-        """Steps since build, as counted by the world."""
-        return self._world.step_count
-
-    @step_count.setter
-    def step_count(self, count: int) -> None:
-        pass  # the graphs count on the device, which cannot be set
+        for group in [] if self._fast is None else self._fast.layout.hook_groups:
+            if not group.capturable:
+                raise OptionError(
+                    f"{group.cls.options_type.__name__}: the hooks of {group.cls.__name__} cannot be captured in a CUDA "
+                    "graph, so they cannot run at substeps on a GPU; lower the rate to one sample per step, omit "
+                    "substeps=True, or build with device='cpu'"
+                )
 
     @property
     def on_host(self) -> bool:
@@ -226,21 +257,21 @@ class GpuPlan:
     def start(self) -> None:
         """Take the first readings, and capture the graphs: with all hooks, or without if they cannot be captured."""
         all_envs = torch.ones(self._world.n_envs, dtype=torch.bool, device=self._world.device)
-        self._world.run(lambda: self._stages.restart(ResetEnvs(all_envs, None), self._layout.hook_groups))
-        hook_groups = self._layout.hook_groups
+        self._world.run(lambda: self._restart(all_envs, everything=True))
+        slow = self._pipelines[-1]
+        fast_groups = [] if self._fast is None else self._fast.layout.hook_groups
+        hook_groups = slow.layout.hook_groups
         for captured in ([group for group in hook_groups if group.capturable], []):
             self._captured = captured
             self._eager = [group for group in hook_groups if group not in captured]
             self._world.attach(
-                self._kernels.step,
-                lambda: self._stages.run(self._captured),
-                lambda mask: self._stages.restart(ResetEnvs(mask, None), self._captured),
+                self._step, self._after_step, self._restart, None if self._fast is None else self._substep
             )
             try:
                 self._world.capture()
                 return
             except RuntimeError as error:
-                if not captured or is_out_of_memory(error):
+                if not captured or fast_groups or is_out_of_memory(error):
                     raise
                 names = ", ".join(group.cls.__name__ for group in captured)
                 warnings.warn(
@@ -249,27 +280,55 @@ class GpuPlan:
                     stacklevel=4,
                 )
 
+    def _substep(self) -> None:
+        """Sense the world after any substep but the last."""
+        assert self._fast is not None
+        self._fast.kernels.time()
+        self._fast.kernels.step()
+        self._fast.stages.run(self._fast.layout.hook_groups)
+
+    def _step(self) -> None:
+        for pipeline in self._pipelines:
+            pipeline.kernels.time()
+            pipeline.kernels.step()
+
+    def _after_step(self) -> None:
+        if self._fast is not None:
+            self._fast.stages.run(self._fast.layout.hook_groups)
+        self._pipelines[-1].stages.run(self._captured)
+
+    def _restart(self, mask: torch.Tensor, everything: bool = False) -> None:
+        envs = ResetEnvs(mask, None)
+        for pipeline in self._pipelines:
+            groups = self._captured if pipeline is self._pipelines[-1] and not everything else None
+            pipeline.stages.restart(envs, pipeline.layout.hook_groups if groups is None else groups)
+
     def update(self) -> None:
         """Record that parameters changed. The graphs stay: kernels read parameters and flags from the device."""
-        self._stages.update_held()
+        for pipeline in self._pipelines:
+            pipeline.stages.update_held()
 
     def step(self) -> None:
         """Run the hooks that are not in the graphs."""
         if self._eager:
-            self._world.run(lambda: self._stages.run(self._eager))
+            self._world.run(lambda: self._pipelines[-1].stages.run(self._eager))
 
     def reset(self, envs: Envs) -> None:
         """Reset what is not in the graphs, for the envs that the world has just reset."""
         if self._eager:
             envs_reset = ResetEnvs(self._world.mask, None)
-            self._world.run(lambda: self._stages.restart(envs_reset, self._eager, fused=False))
+            self._world.run(lambda: self._pipelines[-1].stages.restart(envs_reset, self._eager, fused=False))
 
     def describe(self, group: Group) -> str:
         """Return how the stages of a group run."""
-        if group not in self._layout.hook_groups:
+        if self._fast is not None and group in self._fast.groups:
+            stages = describe_stages(self._fast.layout, group)
+            return stages if stages == "fused" else f"{stages}, in the graph"
+        layout = self._pipelines[-1].layout
+        if group not in layout.hook_groups:
             return "fused"
         where = "in the graph" if group in self._captured else "after the graph"
-        return f"{describe_stages(self._layout, group)}, {where}"
+        return f"{describe_stages(layout, group)}, {where}"
 
 
 def describe_stages(layout: Layout, group: Group) -> str:

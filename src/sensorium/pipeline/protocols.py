@@ -40,6 +40,8 @@ class SensorTiming(Protocol):
     @property
     def rate(self) -> float | None: ...
     @property
+    def substeps(self) -> bool: ...
+    @property
     def delay(self) -> float: ...
     @property
     def jitter(self) -> float: ...
@@ -56,6 +58,8 @@ class GroupSensor(Protocol):
 
     options_type: ClassVar[type]
     uses_ring_pipeline: ClassVar[bool]
+    keeps_columns: ClassVar[bool]
+    timeline_depth: ClassVar[int]
     capturable: ClassVar[bool]
     cpu_only: ClassVar[bool]
 
@@ -123,6 +127,9 @@ class StagedSensor(GroupSensor, Protocol):
 class PipelineKernels(Protocol):
     """The generic stages, compiled for one device. Every call works on all envs, in place."""
 
+    def time(self) -> None:
+        """Advance the clock of every env, and find out which samples are taken and which have arrived."""
+
     def step(self) -> None:
         """Run the fused columns of all blocks, from the engine's sensor data to the return cache."""
 
@@ -143,7 +150,7 @@ class PipelineKernels(Protocol):
         """Take the first sample of the fused columns of a block in the reset envs."""
 
     def reset_timing(self, envs: ResetEnvs) -> None:
-        """Let stuck sensors of the reset envs recover."""
+        """Start the clock of the reset envs, with one sample that has arrived."""
 
     def reset_hardware(
         self,
@@ -175,6 +182,7 @@ class GraphWorld(GpuWorld, Protocol):
         on_step: Callable[[], None],
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
+        on_substep: Callable[[], None] | None = None,
     ) -> None:
         """Make these calls part of the graphs."""
 

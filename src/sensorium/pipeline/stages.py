@@ -1,21 +1,25 @@
 """The stages of sensor groups that have hooks: in a step, and in a reset of some envs.
 
-Order per step: raw -> physics imperfections -> transform (response) -> hardware imperfections -> post-process -> return
+Order per tick: raw -> physics imperfections -> transform (response) -> hardware imperfections -> post-process -> return
 ring -> delay sampling -> return cache. Classes that override none of the first four run in one fused kernel per dtype
-instead. The hooks of the others run once per step, for all sensors of the class and all envs at once.
+instead. The hooks of the others run once per tick, for all sensors of the class and all envs at once. A tick is a step, or a
+substep for sensors that are captured at substeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from sensorium.pipeline.flags import HELD
-from sensorium.pipeline.group import SensorGroup, Slots
+from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Layout
 from sensorium.pipeline.protocols import GroupSensor, PipelineKernels, ResetEnvs, StagedSensor
+from sensorium.pipeline.window import Window
 from sensorium.worlds import World
 
 Group = SensorGroup[Any]
@@ -25,7 +29,7 @@ class Stages:
     """Runs hooks, post-process and delivery of groups, over the storage of a layout.
 
     Attributes:
-        resetting: the envs of the reset that is under way; None in a step.
+        resetting: the envs of the reset that is under way; None in a tick.
         held: ``id(group)`` of the groups with hooks whose readings may have to be held because a sensor has a rate,
             drop-outs or sticks.
     """
@@ -36,6 +40,7 @@ class Stages:
         self._is_gpu = world.is_gpu
         self._layout = layout
         self._kernels = kernels
+        self._windows: dict[int, Window] = {}
         # the fused kernel holds the readings of the other groups
         self._hooked_rows = {
             id(group): [layout.rows[sensor.uuid] for sensor in group.sensors]
@@ -74,7 +79,7 @@ class Stages:
         held = self.resetting is None and id(group) in self.held
         measured = group.scratch if held else group.reading
         if self.resetting is None:
-            for timeline in _timelines(group):
+            for timeline in group.timelines:
                 timeline.advance()
         cls._update_shared_cache(group, group.truth, measured)
         if held:
@@ -102,6 +107,15 @@ class Stages:
         cls: type[GroupSensor] = group.cls
         cls._apply_delay(group, group.ring, group.cache)
 
+    def serve(self, group: Group, out: torch.Tensor) -> None:
+        """Fill ``out`` (return columns, B) with the samples that have arrived: the default of ``_apply_delay``."""
+        snapshots = self._layout.snapshots(group)
+        kept = group.cache.clone() if out is not group.cache else None
+        self._kernels.deliver(snapshots, group.delivery_rows, serve=True, remember=False)
+        if kept is not None:
+            out.copy_(group.cache)
+            group.cache.copy_(kept)
+
     # -- the generic stages, for hooks --------------------------------------------------------------------------------
 
     def gather(self, group: Group, out: torch.Tensor) -> None:
@@ -113,6 +127,28 @@ class Stages:
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one of the groups' own tensors to another."""
         self._kernels.copy(source, target)
+
+    def average(self, group: Group, data: torch.Tensor) -> None:
+        """Replace averaged columns of ``data`` by their mean since the last sample, in place."""
+        if id(group) not in self._windows:
+            self._windows[id(group)] = self._make_window(group)
+        window = self._windows[id(group)]
+        if self.resetting is None:
+            window.average(data)
+        else:  # the first sample is the signal of now
+            window.restart(self.resetting.mask)
+
+    def _make_window(self, group: Group) -> Window:
+        rows = [self._layout.rows[sensor.uuid] for sensor in group.sensors]
+        widths = [part.stop - part.start for part in group.slices]
+        averaged = [getattr(sensor.options, "window", "instant") == "mean" for sensor in group.sensors]
+        return Window(
+            np.repeat(rows, widths).tolist(),
+            np.repeat(averaged, widths).tolist(),
+            self._layout.timing.due,
+            group.dtype,
+            self._is_gpu,
+        )
 
     def is_idle(self, group: Group) -> bool:
         """Return whether the hardware stage of a group has nothing to do with the current parameters.
@@ -137,57 +173,50 @@ class Stages:
     # -- a reset ------------------------------------------------------------------------------------------------------
 
     def restart(self, envs: ResetEnvs, groups: Sequence[Group], fused: bool = True) -> None:
-        """Take the first sample of the reset envs, in ``groups`` and, with ``fused``, in all fused columns."""
+        """Take the first sample of the reset envs, in ``groups`` and, with ``fused``, in all fused columns.
+
+        Every group in the pipeline has its states cleared and its ``_reset_group`` called once.
+        """
         self.resetting = envs
         try:
             if fused:
+                self._kernels.reset_timing(envs)
                 for group in self._layout.raw_groups:
                     self._reset_raw(group, envs.mask)
                 for block in self._layout.blocks.values():
                     self._kernels.reset_fused(block, envs)
-                self._kernels.reset_timing(envs)
+                for group in self._layout.groups:
+                    if group.in_pipeline and group not in self._layout.hook_groups + self._layout.raw_groups:
+                        self._reset_states(group, envs.mask)
             for group in groups:
                 if group.has_hooks:
                     self._reset_hooks(group, envs.mask)
+                elif group not in self._layout.raw_groups:
+                    self._reset_states(group, envs.mask)
                 if group.in_pipeline:
                     self._reset_returns(group, envs)
         finally:
             self.resetting = None
 
     def _reset_raw(self, group: Group, mask: torch.Tensor) -> None:
-        """Compute the raw signal for all envs, as in a step, and keep it in the reset envs only."""
-        kept = [group.truth, *(state for state, _ in group.states())]
-        saved = [tensor.clone() for tensor in kept]
-        self._reset_states(group, mask)
-        cls: type[StagedSensor] = group.cls
-        cls._update_raw_data(group, group.truth)
-        _restore(kept, saved, mask)
+        """Compute the raw signal for all envs, as in a tick, and keep it in the reset envs only."""
+        with _kept(group, [group.truth], mask):
+            self._reset_states(group, mask)
+            cls: type[StagedSensor] = group.cls
+            cls._update_raw_data(group, group.truth)
 
     def _reset_hooks(self, group: Group, mask: torch.Tensor) -> None:
-        """Run the hooks for all envs, as in a step, and keep their results in the reset envs only."""
+        """Run the hooks for all envs, as in a tick, and keep their results in the reset envs only."""
         cls: type[GroupSensor] = group.cls
         if not group.in_pipeline:
             cls._reset_group(group, mask)
             return
-        timelines = _timelines(group)
-        kept = [*(line.ring for line in timelines), group.truth, group.reading, *(state for state, _ in group.states())]
-        saved = [tensor.clone() for tensor in kept]
-        self._reset_states(group, mask)
-        own_update = cls._overrides("_update_shared_cache")
-        if timelines:
-            # the response starts at rest: its past is filled with the signal of now
-            staged: type[StagedSensor] = group.cls
-            staged._update_current_timestep_data(group, group.truth, group.scratch)
-            for line, now in zip(timelines, (group.truth, group.scratch), strict=True):
-                line.ring.copy_(torch.where(mask, now, line.ring))
-            if not own_update:
-                staged._respond(group, group.truth, group.scratch)
-                group.reading.copy_(group.scratch)
-        if not timelines or own_update:
+        with _kept(group, [*(line.ring for line in group.timelines), group.truth, group.reading], mask):
+            self._reset_states(group, mask)
+            for line in group.timelines:
+                line.ring.masked_fill_(mask, 0)
             self.run_hooks(group)
-        for line in timelines:
-            line.ring.copy_(torch.where(mask, line[0].clone(), line.ring))
-        _restore(kept, saved, mask)
+            group.rest_timelines()
 
     @staticmethod
     def _reset_states(group: Group, mask: torch.Tensor) -> None:
@@ -200,10 +229,11 @@ class Stages:
         """Fill snapshots, ring, cache and history of the reset envs with the first snapshot."""
         mask = envs.mask
         if group.post_processed:
-            kept = [group.return_truth, group.snapshot]
-            saved = [tensor.clone() for tensor in kept]
-            self._post_process(group)
-            _restore(kept, saved, mask)
+            with _kept(group, [group.return_truth, group.snapshot], mask):
+                for out, data in ((group.return_truth, group.truth), (group.snapshot, group.reading)):
+                    rest = data.to(out.dtype) if out.shape == data.shape else torch.zeros_like(out)
+                    out.copy_(torch.where(mask, rest, out))
+                self._post_process(group)
         if group.has_return_storage:
             self._kernels.reset_delivery(self._layout.snapshots(group), group.delivery_rows, envs)
         if group.has_delay_hook:
@@ -213,12 +243,11 @@ class Stages:
             group.history.copy_(torch.where(mask, group.cache, group.history))
 
 
-def _timelines(group: Group) -> list[Slots]:
-    """The ground-truth and the measured timeline of a class with a response model, else none."""
-    return [line for line in (group.truth_timeline, group.measured_timeline) if line is not None]
-
-
-def _restore(tensors: Sequence[torch.Tensor], saved: Sequence[torch.Tensor], mask: torch.Tensor) -> None:
-    """Put saved values back into the envs that are not in ``mask``."""
-    for tensor, old in zip(tensors, saved, strict=True):
+@contextmanager
+def _kept(group: Group, tensors: Sequence[torch.Tensor], mask: torch.Tensor) -> Iterator[None]:
+    """Undo changes of ``tensors`` and of the group's states in the envs that are not in ``mask``."""
+    states = [state for state, _ in group.states()]
+    saved = [(tensor, tensor.clone()) for tensor in (*tensors, *states)]
+    yield
+    for tensor, old in saved:
         tensor.copy_(torch.where(mask, tensor, old))

@@ -6,31 +6,38 @@ tensor          shape                holds
 ``truth``       (C, B)               the ground-truth branch of every column of one dtype
 ``reading``     (C, B)               the measured branch after the hardware stage: the working buffer
 timelines       (slots, C', B) twice both branches after the response model, of the C' columns whose class has one
-``ring``        (rows, B)            frozen snapshots: max. delay in steps + 1 slots of each class with a delay
+``ring``        (rows, B)            frozen snapshots: max. delay in ticks + 1 slots of each class with a delay
+``arrives``     (rows, B)            when the samples of a sensor with a delay arrive; beside it their capture times
 ``cache``       (R, B)               what ``read()`` returns
 ``extra``       (E, 17, B)           further parameters and state of the E columns whose options use them
-``history``     (rows, B) twice      what ``read()`` and ``read_ground_truth()`` returned in the last N steps
+``history``     (rows, B) twice      what ``read()`` and ``read_ground_truth()`` returned in the last N ticks
 =============== ==================== =================================================================================
 
-A class without a post-process, delay or history has no return storage: its cache is its part of ``reading``, and its
-ground truth is its part of ``truth``. Rotation moves an index, never data: the snapshot of step k lies in slot
-``k % slots``. Example of a ring of 4 slots, with a delay of 2 steps::
+A tick is a step. For sensors that are captured at substeps, it is a substep.
 
-    step      4    5    6
-    written   s0   s1   s2       slot = step % 4
-    read      s2   s3   s0       slot = (step - 2) % 4, the snapshots of steps 2, 3, 4
+A class without a post-process, delay or history has no return storage: its cache is its part of ``reading``, and its
+ground truth is its part of ``truth``. Rotation moves an index, never data: the snapshot of tick k lies in slot
+``k % slots``. Example of a ring of 4 slots, with a delay of 2 ticks and a sample that arrives one tick late::
+
+    tick      4    5    6    7
+    written   s0   s1   s2   s3      slot = tick % 4
+    arrives   2    3    2    2       ticks after its own; the sample of tick 5 is late
+    read      s2   s3   s0   s0      the samples of ticks 2, 3, 4, 4
+
+At tick 8 the samples of ticks 5 and 6 arrive, and the younger one is read.
 
 A history of N readings is a ring of 2 N slots. Each reading is written twice, N slots apart, in slots of decreasing
 index. So N neighbouring slots always hold the last N readings, newest first, and reading them needs no copy. With
 N = 2::
 
-    step      4      5      6
+    tick      4      5      6
     written   1, 3   0, 2   1, 3     slots
     view      1:3    0:2    1:3      newest first
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,34 +125,52 @@ class ColumnStore(Store):
 
 @dataclass
 class TimingStore(Store):
-    """Tensors of when every sensor samples, and of its latency; see ``Timing`` in ``kernels/arrays.py``."""
+    """Tensors of when every sensor samples and its samples arrive; see ``Timing`` in ``kernels/arrays.py``."""
 
     flags: torch.Tensor
+    table: torch.Tensor
     key: torch.Tensor
     parameters: torch.Tensor
     due: torch.Tensor
     lag: torch.Tensor
     part: torch.Tensor
     stuck: torch.Tensor
+    arrives: torch.Tensor
+    offset: torch.Tensor
+    env: torch.Tensor
+    episode: torch.Tensor
+    tick: torch.Tensor
+    draw: torch.Tensor
 
     @classmethod
-    def allocate(cls, keys: np.ndarray, n_envs: int, device: torch.device) -> TimingStore:
-        """Allocate storage for sensors that sample in every step, without delay.
+    def allocate(cls, slots: Sequence[int], keys: np.ndarray, n_envs: int, device: torch.device) -> TimingStore:
+        """Allocate storage for sensors that sample in every tick, without delay. No episode has begun yet.
 
         Args:
+            slots: length of each sensor's ring of sample times; 0 for sensors without delay.
             keys: random key of each sensor, (S, 2) uint32.
             n_envs: B.
             device: device of the tensors.
         """
-        shape = (len(keys), n_envs)
+        shape, envs = (len(keys), n_envs), (n_envs,)
+        first = np.cumsum([0, *slots])
+        table = np.stack([first[:-1], np.asarray(slots, int)], axis=1).astype(np.int32).reshape(-1, 2)
+        times = (int(first[-1]), n_envs)
         return cls(
             flags=torch.zeros(len(keys), dtype=torch.int32, device=device),
+            table=torch.from_numpy(table).to(device),
             key=torch.from_numpy(keys).to(device),
             parameters=torch.zeros(len(TIMING_PARAMETERS), *shape, dtype=torch.float64, device=device),
             due=torch.ones(shape, dtype=torch.bool, device=device),
             lag=torch.zeros(shape, dtype=torch.int32, device=device),
             part=torch.zeros(shape, device=device),
             stuck=torch.zeros(shape, dtype=torch.bool, device=device),
+            arrives=torch.full(times, torch.inf, device=device),
+            offset=torch.zeros(times, device=device),
+            env=torch.arange(n_envs, dtype=torch.int32, device=device),
+            episode=torch.full(envs, -1, dtype=torch.int32, device=device),
+            tick=torch.zeros(envs, dtype=torch.int32, device=device),
+            draw=torch.zeros(2, n_envs, dtype=torch.uint32, device=device),
         )
 
     def parameter(self, name: str) -> torch.Tensor:

@@ -11,10 +11,14 @@ from numbers import Real
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import DELAYED, DROPOUT, HELD, LINEAR, RATE, SAME, STUCK
+from sensorium.pipeline.flags import DELAYED, DROPOUT, HELD, LINEAR, RATE, S_SLOTS, SAME, STUCK
 from sensorium.pipeline.parameters import Write, broadcast, check
 from sensorium.pipeline.storage import TimingStore
 from sensorium.worlds import upload
+
+
+RATE_TOLERANCE = 1e-6
+"""Relative excess of a sample rate over the rate of ticks that counts as rounding."""
 
 
 class TimingParameters:
@@ -24,7 +28,7 @@ class TimingParameters:
         store: tensors, one row per sensor.
         max_latency: seconds of delay and jitter that the ring of each sensor can hold.
         linear: whether each sensor interpolates delayed readings.
-        dt: seconds of one step.
+        dt: seconds of one tick.
 
     Attributes:
         flags: flags of each sensor, as in ``store.flags``.
@@ -34,6 +38,7 @@ class TimingParameters:
         self._dt = dt
         self._store = store
         self._max_latency = max_latency
+        self._rings = store.table[:, S_SLOTS].cpu().numpy() > 0
         self._linear = linear
         self._n_envs = store.due.shape[1]
         self._device = store.due.device
@@ -41,11 +46,6 @@ class TimingParameters:
         self._varied: set[tuple[int, str]] = set()
         self._uniform: dict[tuple[int, str], float | None] = {}  # the value in all envs; None if it is not known
         self.flags = [0] * len(max_latency)
-
-    @property
-    def timed(self) -> bool:
-        """Whether any sensor has a rate, a delay, drop-outs or sticks."""
-        return any(flags & (HELD | DELAYED) for flags in self.flags)
 
     def write(self, row: int, name: str, option: str, value: object, index: torch.Tensor | None) -> Write:
         """Return the checked write of one parameter of one sensor.
@@ -63,11 +63,20 @@ class TimingParameters:
         n_envs = self._n_envs if index is None else len(index)
         values = broadcast(option, 0.0 if value is None else value, 1, n_envs)
         check(option, values, lower=0.0, upper=1.0 if name == "dropout" else None)
-        if name == "rate" and value is not None and values.device.type == "cpu" and bool((values == 0).any()):
-            raise OptionError(f"{option} must be > 0, or None to sample in every step; got {value!r}")
-        if name == "stuck":  # failures per second, stored as the probability per step
+        if name == "rate" and value is not None and values.device.type == "cpu":
+            self._check_rate(option, values, value)
+        if name == "stuck":  # failures per second, stored as the probability per tick
             values = -torch.expm1(-values * self._dt)
         return Write(self._store.parameter(name), slice(row, row + 1), index, values, lambda: None)
+
+    def _check_rate(self, option: str, values: torch.Tensor, value: object) -> None:
+        if bool((values == 0).any()):
+            raise OptionError(f"{option} must be > 0, or None to sample in every step; got {value!r}")
+        if float(values.max()) * self._dt > 1 + RATE_TOLERANCE:
+            raise OptionError(
+                f"{option}={float(values.max()):g} exceeds the {1 / self._dt:g} Hz at which this sensor is captured; "
+                "construct it with a rate that is as high as the highest that you will set"
+            )
 
     def check(self, row: int, owner: str, values: Mapping[str, object], index: torch.Tensor | None) -> None:
         """Check that new values of delay and jitter fit each other and the ring.
@@ -131,7 +140,7 @@ class TimingParameters:
             uniform = number if index is None else None
             (self._varied.add if uniform is None else self._varied.discard)((row, name))
             self._uniform[row, name] = uniform
-        flags = (DELAYED if self._max_latency[row] > 0 else 0) | (LINEAR if self._linear[row] else 0)
+        flags = (DELAYED if self._rings[row] else 0) | (LINEAR if self._linear[row] else 0)
         flags |= 0 if any(varied == row for varied, _ in self._varied) else SAME
         for name, bit in (("rate", RATE), ("dropout", DROPOUT), ("stuck", STUCK)):
             if self._device.type == "cpu":
@@ -143,7 +152,10 @@ class TimingParameters:
         if flags != self.flags[row]:
             self.flags[row] = flags
             if not flags & HELD:
-                self._store.due[row] = True  # steps no longer update it
+                self._store.due[row] = True  # ticks no longer update it
+            if not flags & (HELD | DELAYED):
+                self._store.lag[row] = 0
+                self._store.part[row] = 0.0
             self._store.flags[row : row + 1] = upload(torch.tensor([flags], dtype=torch.int32), self._device)
 
 

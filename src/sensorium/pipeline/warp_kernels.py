@@ -15,7 +15,7 @@ from sensorium.pipeline.warp_snippets.gather import GATHER
 from sensorium.pipeline.warp_snippets.hardware import IMPERFECT
 from sensorium.pipeline.warp_snippets.sense import RESET, SENSE, SENSE_EACH
 from sensorium.pipeline.warp_snippets.tables import THREADS
-from sensorium.pipeline.warp_snippets.timing import TIME
+from sensorium.pipeline.warp_snippets.timing import ADVANCE, RESET_TIME, TIME
 from sensorium.worlds import warp_init as warp_init
 
 _OPTIONS = {"fuse_fp": False, "enable_backward": False, "fast_math": False}
@@ -54,22 +54,30 @@ class ColumnArrays:
     parameters: _f32
     extra: _f32
     timing_flags: _int
+    timing_table: _int
     timing_key: _int
     timing_parameters: _f64
     due: _bool
     lag: _int
     part: _f32
     stuck: _bool
+    arrives: _f32
+    offset: _f32
+    env: _int
+    episode: _int
+    tick: _int
+    draw: _int  # read as unsigned
     plain: _int  # (C,) the row of sensor data of a column that SENSE handles LANES envs at a time, or -1
     keeps: _bool  # (C,) whether the column is interpolated or keeps a history
     row: _int  # (C,) return row of each column, or -1
     data: _f32  # (n, B) the engine's sensor data
-    steps: _int  # (B,) steps since reset
-    counter: _int  # (2,) steps since build: before this one, and with it
+    steps: _int  # (B,) steps of simulated time, kept by the world
+    counter: _int  # (2,) ticks since build: before this one, and with it
     n_columns: int
     n_sensors: int
     n_envs: int
-    dt: wp.float64
+    ticks_per_step: int
+    dt: wp.float64  # of a tick
     per_dt: wp.float64
 
 
@@ -83,18 +91,32 @@ def tick(counter: _int):
 def _time(k: ColumnArrays, ahead: int, tid: int): ...
 
 
+@wp.func_native(ADVANCE)
+def _advance(k: ColumnArrays, b: int): ...
+
+
+@wp.kernel
+def advance(k: ColumnArrays):
+    """Advance the clock of every env by a tick."""
+    _advance(k, wp.tid())
+
+
 @wp.kernel
 def time_sensors(k: ColumnArrays, ahead: int):
     """Update when every sensor samples and its latency. One thread handles one sensor in ``LANES`` envs."""
     _time(k, ahead, wp.tid())
 
 
+@wp.func_native(RESET_TIME)
+def _reset_time(k: ColumnArrays, s: int, b: int): ...
+
+
 @wp.kernel
 def reset_timing(k: ColumnArrays, mask: _bool):
-    """Let stuck sensors of the envs in ``mask`` recover."""
+    """Start the clock of the envs in ``mask``, with one sample that has arrived. Thread 0 of an env sets the clock."""
     s, b = wp.tid()
     if mask[b]:
-        k.stuck[s * k.n_envs + b] = False
+        _reset_time(k, s, b)
 
 
 def make_returns(dtype: torch.dtype) -> Any:

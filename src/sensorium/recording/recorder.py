@@ -285,6 +285,8 @@ def _event_form(event: Restart | Call) -> Event:
         return {"stepped": event.stepped, "uuid": event.uuid, "method": event.method, "arguments": arguments}
     envs = None if event.envs is None else event.envs.tolist()
     form: Event = {"stepped": event.stepped, "restart": event.call, "envs": envs}
+    if event.episodes is not None:
+        form["episodes"] = event.episodes.tolist()
     if event.state is not None:
         form["state"] = base64.b64encode(np.ascontiguousarray(event.state, "<f8").tobytes()).decode("ascii")
     return form

@@ -141,6 +141,8 @@ class Retracer:
             if "restart" in event:
                 scene.step_count = step.number if after else self._number
                 envs = event["envs"]
+                if "episodes" in event:
+                    scene.set_episodes(event["episodes"], envs)
                 if event["restart"] == "reset":
                     scene.reset(envs)
                 else:

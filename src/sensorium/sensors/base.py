@@ -26,6 +26,7 @@ from sensorium.sensors.hooks import SensorHooks
 from sensorium.sensors.options import SensorOptions
 from sensorium.sensors.parameters import SensorParameters
 from sensorium.sensors.readings import Branch, Format
+from sensorium.sensors.samples import SampleQueue, Samples
 from sensorium.tree import Buffer, Module
 from sensorium.worlds import Envs, Names, Painter
 from sensorium.worlds.compose import pose
@@ -120,6 +121,48 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
             return self._truths  # type: ignore[no-any-return]
         return self._select(self._true_branch, envs, history_length, "read_ground_truth")
 
+    def read_samples(self, envs: Envs = None) -> Samples[DataT]:
+        """Return the samples that arrived during the last step, as the queue of a driver delivers them.
+
+        A sensor with ``rate=200`` in a loop of 50 Hz returns 4 samples per step. Samples are in the order of their
+        arrival; with jitter, a sample may arrive after one that was captured later. After a reset there is one sample.
+
+        Args:
+            envs: which envs, in that order; None for all.
+
+        Returns:
+            A fresh :class:`~sensorium.sensors.Samples`. The number of places is fixed at build: the most samples that
+            the options let arrive in one step. If ``set`` made more arrive, ``count`` exceeds it, the oldest are left
+            out, and on the CPU a warning says so.
+
+        Raises:
+            NotBuiltError: the scene is not built, or is closed.
+            OptionError: ``envs`` is out of range, or the sensor is a camera.
+
+        Example:
+            >>> samples = imu.read_samples()
+            >>> for i in range(int(samples.count[0])):
+            ...     filter.update(samples.values.lin_acc[0, i], time=samples.capture[0, i])
+        """
+        return (self._queue or self._no_samples("read_samples")).read(envs)
+
+    def age(self, envs: Envs = None) -> torch.Tensor:
+        """Return the time since the capture of what ``read()`` returns, (B,) s.
+
+        Args:
+            envs: which envs, in that order; None for all.
+
+        Raises:
+            NotBuiltError: the scene is not built, or is closed.
+            OptionError: ``envs`` is out of range, or the sensor is a camera.
+        """
+        return (self._queue or self._no_samples("age")).age(envs)
+
+    def _no_samples(self, call: str) -> NoReturn:
+        if self._manager is None:
+            self._unbuilt(call)
+        raise OptionError(f"{call}() on {self.uuid!r}: a {type(self).options_type.__name__} keeps no samples; use read()")
+
     def set(self, envs: Envs = None, **parameters: Any) -> None:
         """Change parameters at run time, e.g. ``imu.set(acc_noise=0.1, envs=[0, 1])``.
 
@@ -176,6 +219,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         self._readings: Any = None
         self._truths: Any = None
         self._has_windows = False
+        self._queue: SampleQueue | None = None
 
     def _attach(self, manager: SensorManager, group: SensorGroup[Any]) -> None:
         """Build the views that reads return."""
@@ -191,6 +235,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         self._true_branch = Branch(group, group.return_truth, group.truth_history, *common)
         self._readings, self._truths = self._measured_branch.now, self._true_branch.now
         self._has_windows = self._measured_branch.has_windows
+        self._queue = SampleQueue(self, group, group.return_slices[position], self._measured_branch)
 
     def _initial(self) -> list[tuple[str, Any]]:
         """Return parameters and their values at build."""
@@ -213,6 +258,12 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
             for bound in (values.min().item(), values.max().item()):
                 type(self.options)(**(given | {name: bound}))
         return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
+
+    def _bulk_rows(self, history_length: int | None, ground_truth: bool) -> torch.Tensor:
+        """Return storage of the readings, (columns, B), or (history_length, columns, B) newest first."""
+        branch = self._true_branch if ground_truth else self._measured_branch
+        assert branch is not None
+        return branch.rows if history_length is None else branch.window(history_length, f"read_sensors on {self.uuid!r}")
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
@@ -264,25 +315,18 @@ class SimpleSensor(Sensor[DataT]):
     @classmethod
     @replayable
     def _update_shared_cache(cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        true_line, measured_line = group.truth_timeline, group.measured_timeline
-        if true_line is None or measured_line is None:
+        if not group.has_response:
             cls._update_raw_data(group, ground_truth)
+            group.average(ground_truth)
             group.copy(ground_truth, measured)
-            cls._apply_hardware_imperfections(group, measured)
         else:
-            cls._update_current_timestep_data(group, true_line[0], measured_line[0])
-            cls._respond(group, ground_truth, measured)
-
-    @classmethod
-    def _respond(cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
-        """Take this step's signal in the timelines through response and hardware to both branches."""
-        true_line, measured_line = group.truth_timeline, group.measured_timeline
-        assert true_line is not None
-        assert measured_line is not None
-        cls._apply_transform(group, true_line[0], true_line, False)
-        cls._apply_transform(group, measured_line[0], measured_line, True)
-        ground_truth.copy_(true_line[0])
-        measured.copy_(measured_line[0])
+            true_line, measured_line = group.truth_timeline, group.measured_timeline
+            cls._update_current_timestep_data(group, true_line.at(0), measured_line.at(0))
+            group.rest_timelines()
+            cls._apply_transform(group, true_line.at(0), true_line, False)
+            cls._apply_transform(group, measured_line.at(0), measured_line, True)
+            ground_truth.copy_(true_line.at(0))
+            measured.copy_(measured_line.at(0))
         cls._apply_hardware_imperfections(group, measured)
 
     @classmethod
@@ -297,6 +341,7 @@ class SimpleSensor(Sensor[DataT]):
     ) -> None:
         """Fill both branches with the raw signal, the measured one with its physics imperfections."""
         cls._update_raw_data(group, ground_truth)
+        group.average(ground_truth)
         measured.copy_(ground_truth)
         cls._apply_physics_imperfections(group, measured)
 
@@ -306,7 +351,7 @@ class SimpleSensor(Sensor[DataT]):
 
     @classmethod
     def _apply_transform(cls, group: SensorGroup[Any], data: torch.Tensor, timeline: Slots, is_measured: bool) -> None:
-        """Apply the response model in place to ``data`` (columns, B); ``timeline[k]`` is its result of k steps ago."""
+        """Apply the response model in place to ``data`` (columns, B); ``timeline.at(k)`` is its result of k ticks ago."""
 
     @classmethod
     @replayable

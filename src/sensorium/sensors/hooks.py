@@ -1,6 +1,6 @@
 """``SensorHooks``: the hooks that a class of sensors defines, with their defaults.
 
-Hooks "of the class" are class methods: each runs once per step, for all sensors of the class (a
+Hooks "of the class" are class methods: each runs once per tick, for all sensors of the class (a
 :class:`~sensorium.pipeline.SensorGroup`) and all envs, on tensors of shape (columns, B).
 
 ==================================== ========== ======================================================================
@@ -48,7 +48,12 @@ class SensorHooks:
     _parameters: SensorParameters
 
     uses_ring_pipeline: ClassVar[bool] = True
-    """Whether snapshots go through rings, delay and history; False for sensors with a path of their own."""
+    """Whether readings can be delayed and kept in a history. If False, the class has no rings, and its readings are
+    those of the current tick."""
+    keeps_columns: ClassVar[bool] = True
+    """Whether the pipeline stores both branches of the class as columns; False for cameras, which store images."""
+    timeline_depth: ClassVar[int] = 2
+    """Ticks that ``group.truth_timeline`` and ``group.measured_timeline`` hold at least, the current one included."""
     capturable: ClassVar[bool] = True
     """Whether the hooks can be captured in a CUDA graph; False runs them after it. Set it to False if they read values
     back from the device, or depend on anything that changes in Python from step to step."""
@@ -76,7 +81,7 @@ class SensorHooks:
 
     def _channels(self) -> dict[str, slice]:
         """Return channel of the options -> intermediate columns that its imperfections act on; "" is the main one."""
-        if not self.uses_ring_pipeline:
+        if not self.keeps_columns:
             return {}
         return {"": slice(0, n_columns(self._get_intermediate_format()))}
 
@@ -125,13 +130,20 @@ class SensorHooks:
 
     @classmethod
     def _post_process(cls, group: SensorGroup[Any], data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
-        """Fill ``out`` (return columns, B) from ``data`` (columns, B). Must be a function of ``data`` alone."""
+        """Fill ``out`` (return columns, B) from ``data`` (columns, B).
+
+        When it is called, ``out`` holds the previous output of this branch, so that a class can filter its output. In a
+        reset, the envs that are reset start at rest: there ``out`` holds ``data``, or 0 if the formats differ.
+        """
         out.copy_(data)
 
     @classmethod
     def _apply_delay(cls, group: SensorGroup[Any], ring: Slots, out: torch.Tensor) -> None:
-        """Fill ``out`` (return columns, B) with what is read now; ``ring[k]`` is the snapshot of k steps ago."""
-        raise TypeError("the default delay runs in the fused kernel; override _apply_delay to replace it")
+        """Fill ``out`` (return columns, B) with what is read now; ``ring.at(k)`` is the snapshot of k ticks ago.
+
+        The default fills it with the youngest sample that has arrived.
+        """
+        group.serve(out)
 
     @classmethod
     def _overrides(cls, *hooks: str) -> bool:

@@ -26,20 +26,17 @@ class NoiseDensities:
     owner: str
     """Name of the options class, for error messages."""
     n_envs: int
-    max_rate: float
-    """Sample rate of a sensor without the option ``rate``, Hz: one sample per step."""
+    default_rate: float
+    """Sample rate of a sensor without the option ``rate``, Hz: one sample per step, or per substep."""
     rates: torch.Tensor
     """Sample rates, Hz, (1, 1) or (B, 1)."""
     known: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """Option -> density, (1, axes) or (B, axes); NaN in envs whose noise was set per sample."""
 
     @classmethod
-    def at_build(cls, owner: str, n_envs: int, dt: float, rate: float | None) -> NoiseDensities:
+    def at_build(cls, owner: str, n_envs: int, default_rate: float, rate: float) -> NoiseDensities:
         """Return the state before any density is set."""
-        max_rate = 1 / dt
-        return cls(
-            owner, n_envs, max_rate, torch.full((1, 1), max_rate if rate is None else min(rate, max_rate)).double()
-        )
+        return cls(owner, n_envs, default_rate, torch.full((1, 1), rate).double())
 
     def changed(
         self,
@@ -59,8 +56,8 @@ class NoiseDensities:
         n = self.n_envs if index is None else len(index)
         rates = self.rates
         if "rate" in parameters:
-            given = self.max_rate if parameters["rate"] is None else parameters["rate"]
-            rates = self._put(rates, broadcast(f"{self.owner}.rate", given, 1, n).T.clamp(max=self.max_rate), index)
+            given = self.default_rate if parameters["rate"] is None else parameters["rate"]
+            rates = self._put(rates, broadcast(f"{self.owner}.rate", given, 1, n).T, index)
         scale = (_pick(rates, index) / 2).sqrt()
         known, instead = dict(self.known), dict[str, Any]()
         for name in dict.fromkeys([*known, *(option for option in parameters if option.endswith(DENSITY))]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sensorium.options import Options
 from sensorium.pipeline.imperfections import Imperfections
@@ -47,24 +47,28 @@ class SensorOptions(Options):
     """Key of the sensor in observations and datasets, unique in its scene. It seeds the noise, together with the seed
     of the scene: the same uuid gives the same noise. Default: kind of sensor and link, e.g. ``imu_torso``."""
     rate: float | None = Field(default=None, gt=0)
-    """Sample rate, Hz. The sensor samples at k / rate of simulated time and holds the sample in between. Default: one
-    sample per step."""
+    """Sample rate, Hz. The sensor samples at k / rate of simulated time and holds the sample in between. A rate above
+    one sample per step is captured at physics substeps. Default: one sample per step."""
+    substeps: bool = False
+    """Capture at physics substeps: in the substep that contains each sampling instant, and without ``rate`` in every
+    substep. Delay, jitter and history then count in substeps. A rate above one sample per step has the same effect."""
     delay: float = Field(default=0.0, ge=0)
-    """Latency from capture to arrival, s. A read at t returns the newest sample captured at or before
-    t - delay - jitter."""
+    """Latency from capture to arrival, s. A read at t returns the youngest sample that has arrived by t."""
     jitter: float = Field(default=0.0, ge=0)
-    """Random extra latency, s: drawn per env and step from U[0, jitter). At most ``delay``."""
+    """Random extra latency, s: drawn once per sample from U[0, jitter). At most ``delay``."""
     max_delay: float | None = Field(default=None, ge=0)
     """Delay plus jitter to allocate memory for, s, so that ``set(delay=...)`` can raise it. Default: delay + jitter."""
     interpolate: bool = False
     """Interpolate a delayed reading linearly between the snapshots of two steps, instead of returning the older one.
     With a ``rate``, the held samples are interpolated."""
-    history_length: int | None = Field(default=None, ge=1)
-    """Number of readings to keep: ``read()`` then returns (B, history_length, ...), newest first. Default: none."""
+    history_length: int | None = Field(default=None, ge=0)
+    """Number of readings to keep: ``read()`` then returns (B, history_length, ...), newest first. Default: none, as
+    with 0."""
     dropout: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a sample is lost. The previous sample is then held."""
+    """Probability that a sample is lost. The sample before it is then held."""
     stuck: float = Field(default=0.0, ge=0)
-    """Failure rate, 1/s: after a failure the reading is stuck until the env is reset. 1e9 makes it stick at once."""
+    """Failure rate, 1/s: after a failure, samples repeat the last value until the env is reset. 1e9 makes it stick at
+    once."""
 
     draw_debug: bool = False
     """Whether pictures of the scene (``scene.snapshot()``) show what the sensor observes."""
@@ -73,6 +77,11 @@ class SensorOptions(Options):
     def option_names(cls) -> list[str]:
         """Return the names that the constructor takes: options, and short forms of those of channels."""
         return [name for name in (*cls.model_fields, *short_forms(cls)) if name not in cls.unavailable]
+
+    @field_validator("history_length")
+    @classmethod
+    def _zero_is_none(cls, length: int | None) -> int | None:
+        return length or None
 
     @model_validator(mode="after")
     def _check_available(self) -> SensorOptions:
@@ -124,6 +133,9 @@ class ChannelOptions(SensorOptions, init=False):
         ...     mass: sn.Imperfections = sn.Imperfections()  # kg; short forms mass_noise, mass_bias, ...
     """
 
+    window: Literal["instant", "mean"] = "instant"
+    """What a sample is: the signal at the instant, or its mean over the interval since the instant before, over all
+    physics substeps in it, as integrating hardware reports forces and accelerations. Ground truth is averaged too."""
     temperature: float = 25.0
     """Temperature of the sensor, °C; change it with ``set`` as the robot warms up. See ``temperature_drift``."""
     filter_order: Literal[1, 2] = 2

@@ -81,7 +81,7 @@ class SensorParameters:
                 given |= {_name(channel, field): value for field, value in imperfections.parameters().items()}
         given |= {name: getattr(options, name) for name in targets if name not in given}
         given = {name: value for name, value in given.items() if name in targets and value is not None}
-        densities = NoiseDensities.at_build(self._options.__name__, manager.world.n_envs, manager.dt, options.rate)
+        densities = NoiseDensities.at_build(self._options.__name__, manager.world.n_envs, *self._rates(manager))
         noise, self._densities = densities.changed(given, None, self._n_columns, self.noise)
         return [self._sensor._translate(name, value) for name, value in {**given, **noise}.items()]
 
@@ -98,6 +98,12 @@ class SensorParameters:
         manager.set(self._sensor, values, envs)
         self._densities = densities
         return given
+
+    def _rates(self, manager: SensorManager) -> tuple[float, float]:
+        """Return the sample rate without the option ``rate``, and with the sensor's own, Hz."""
+        options, ticks = self._sensor.options, 1 / self._sensor.group.dt
+        default = ticks if options.substeps else 1 / manager.dt
+        return default, default if options.rate is None else min(options.rate, ticks)
 
     def noise(self, name: str) -> torch.Tensor:
         """Return the noise per sample of the channel that an option is of, (B, axes)."""

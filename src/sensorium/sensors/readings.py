@@ -44,10 +44,10 @@ class Branch:
     ) -> None:
         self._group, self._layout, self._data = group, layout, data
         self.rows = cache[rows]
-        self.now = self._view(self.rows)
+        self.now = self.view(self.rows)
         length = group.history_length
         self._windows = [history[i : i + length, rows] for i in range(length)]
-        self._own = [self._view(window[:own_length]) for window in self._windows] if own_length else []
+        self._own = [self.view(window[:own_length]) for window in self._windows] if own_length else []
 
     @property
     def has_windows(self) -> bool:
@@ -70,8 +70,7 @@ class Branch:
         """
         now = self.now
         if history_length is not None:
-            self._check_length(history_length, call)
-            now = self._view(self._windows[self._newest()][:history_length])
+            now = self.view(self.window(history_length, call))
         elif self._own:
             now = self._own[self._newest()]
         if history_length is None and envs is None:
@@ -83,10 +82,19 @@ class Branch:
 
         return pick(now) if isinstance(now, torch.Tensor) else type(now)(*(pick(tensor) for tensor in now))
 
+    def window(self, history_length: int, call: str) -> torch.Tensor:
+        """Return storage of the last readings, (history_length, columns, B), newest first.
+
+        Raises:
+            OptionError: as many are not kept.
+        """
+        self._check_length(history_length, call)
+        return self._windows[self._newest()][:history_length]
+
     def _check_length(self, history_length: int, call: str) -> None:
         name, _, uuid = call.partition(" on ")
         allocated = self._group.history_length
-        if not isinstance(history_length, Integral):
+        if not isinstance(history_length, Integral) or isinstance(history_length, bool):
             raise OptionError(f"{name}: history_length must be an integer, got {history_length!r}")
         if 1 <= history_length <= allocated:
             return
@@ -99,11 +107,11 @@ class Branch:
         )
 
     def _newest(self) -> int:
-        """Return the index of the window that starts with this step."""
+        """Return the index of the window that starts with this tick."""
         length = self._group.history_length
         return length - 1 - self._group.step % length
 
-    def _view(self, rows: torch.Tensor) -> Any:
+    def view(self, rows: torch.Tensor) -> Any:
         """Return storage (..., columns, B) as a reading: a tensor, or named tuple of tensors, (B, ..., *shape)."""
         if not isinstance(self._layout, dict):
             return rows.unflatten(-2, self._layout).movedim(-1, 0)

@@ -87,12 +87,13 @@ class EpisodeLoop(TaskHooks[ConfigT]):
         self.set_sensor_step(0)
 
     def set_sensor_step(self, step: int) -> None:
-        """Set the step count on which the noise of sensors and actions depends. Reset all envs after it."""
-        self.scene.step_count = step
+        """Set the step count on which the noise of actions depends. The noise of sensors depends on the episode."""
         self.robot.set_noise_step(step)
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         rngs = self._rngs(ids, numbers)
+        # sensors draw the numbers of this episode, whichever env makes an episode that was asked for by its number
+        self.scene.set_episodes(self.episode[ids], ids, ids if numbers is None else np.zeros_like(ids))
         self.scene.reset(ids)
         self._place_episode(ids, rngs)
         self.scene.forward(ids)

@@ -23,6 +23,8 @@ class Restart(NamedTuple):
     """Which envs; None for all."""
     state: np.ndarray | None
     """Their states, (n, n_state); None for "reset"."""
+    episodes: np.ndarray | None = None
+    """Numbers of their episodes, (n,); None without sensors."""
 
 
 class Call(NamedTuple):
@@ -53,7 +55,9 @@ class Journal:
         self._changes = _Changes(n_envs)
         self._stepped = False
 
-    def restart(self, call: str, envs: np.ndarray | None, state: np.ndarray | None) -> None:
+    def restart(
+        self, call: str, envs: np.ndarray | None, state: np.ndarray | None, episodes: np.ndarray | None = None
+    ) -> None:
         """Record that envs were restarted."""
         if not self.recording:
             if envs is None:
@@ -62,7 +66,7 @@ class Journal:
                 self.fresh = True
             elif not self.fresh:
                 return
-        self._events.append(Restart(self._stepped, call, envs, state))
+        self._events.append(Restart(self._stepped, call, envs, state, episodes))
 
     def call(self, uuid: str, method: str, arguments: dict[str, Any]) -> None:
         """Record that a sensor was changed."""

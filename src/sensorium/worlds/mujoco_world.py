@@ -70,7 +70,12 @@ class MujocoWorld:
             self._flags = self.batch.expand("opt.disableflags")
             self._sensors_on = int(model.opt.disableflags)
         self.before: np.ndarray | None = None
+        self.on_substep: Callable[[], None] | None = None
+        """Called after every substep but the last, if sensors are captured at substeps."""
         self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
+        lasting = mujoco.mjtState.mjSTATE_PHYSICS | mujoco.mjtState.mjSTATE_TIME | mujoco.mjtState.mjSTATE_WARMSTART
+        first = mujoco.mj_stateSize(model, int(lasting))
+        self._inputs = slice(first, first + mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_USER)))
         self._bound = {"sensordata"}
         self.batch.bind("sensordata")  # before the first call, so that this call fills it
         self.reset()
@@ -110,7 +115,12 @@ class MujocoWorld:
     def step(self) -> dict[int, str]:
         failed, self._unreported = self._unreported, {}
         try:
-            if self._flags is None and self.before is None:
+            if self.on_substep is not None:
+                failed |= self._sense_substeps(self.on_substep, self.substeps - 1)
+                if self.before is not None:
+                    self.before[:] = self.batch.state
+                self.batch.step(self._stepping, 1, self._stage)
+            elif self._flags is None and self.before is None:
                 self.batch.step(self._stepping, self.substeps, self._stage)
             else:
                 if self.substeps > 1:
@@ -127,6 +137,15 @@ class MujocoWorld:
             self.changes.mark()
         else:
             self.changes.write()  # derived fields are one substep old
+        return failed
+
+    def _sense_substeps(self, on_substep: Callable[[], None], count: int) -> dict[int, str]:
+        """Make substeps one by one, and let the sensors that are captured at substeps sense each."""
+        failed: dict[int, str] = {}
+        for _ in range(count):
+            failed |= self._guard(lambda: self.batch.step(self._stepping, 1, self._stage))
+            self.changes.mark()
+            on_substep()
         return failed
 
     def _lead(self) -> dict[int, str]:
@@ -154,6 +173,12 @@ class MujocoWorld:
             moved = before[:, 0] != after[:, 0]
             same = self.batch.state[:, : self._n_physics] == before[:, : self._n_physics]
             jumped = np.flatnonzero(~moved & ~same.all(axis=1)).astype(np.int32)
+            if self.on_substep is not None:
+                # the inputs of this step, which ``before`` contains, act on the state that the step before led to
+                self.batch.state[:, self._inputs] = before[:, self._inputs]
+                self.hold(~moved)
+                self._sense_substeps(self.on_substep, self.substeps - 1)
+                self._revive(None)
             self.batch.state[:] = before
             self._guard(lambda: self.batch.step(np.flatnonzero(moved).astype(np.int32), 1, self._stage))
             if len(jumped):
@@ -235,7 +260,16 @@ class MujocoWorld:
     def get_state(self) -> torch.Tensor:
         return torch.from_numpy(self.batch.state.copy())
 
+    def check_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        self._state_rows(state, envs)
+
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
+        rows, values = self._state_rows(state, envs)
+        self.batch.state[rows] = values
+        return self.forward(envs)
+
+    def _state_rows(self, state: torch.Tensor, envs: Envs) -> tuple[slice | np.ndarray, np.ndarray]:
+        """Return the checked rows of the state, and their new values."""
         index = env_index(envs, self.n_envs, self.device)
         rows = slice(None) if index is None else index.numpy()
         values = np.asarray(state.numpy(force=True) if isinstance(state, torch.Tensor) else state, dtype=np.float64)
@@ -244,8 +278,7 @@ class MujocoWorld:
             raise OptionError(f"state must have shape {expected} for these envs, got {values.shape}")
         if not np.isfinite(values).all():
             raise OptionError("state must be finite, got NaN or infinity")
-        self.batch.state[rows] = values
-        return self.forward(envs)
+        return rows, values
 
     def rays(self, origins: ArrayLike, directions: ArrayLike, **options: object) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(array) for array in self.batch.ray(origins, directions, **options))

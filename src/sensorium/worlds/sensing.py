@@ -54,7 +54,22 @@ class Sensing(Protocol):
         """Restart the sensors of envs from the current state."""
         ...
 
-    def read(self, envs: Envs) -> dict[str, torch.Tensor]:
+    @property
+    def episodes(self) -> torch.Tensor:
+        """Number of each env's episode, (B,) int64."""
+        ...
+
+    def begin_episodes(self, envs: Envs) -> None:
+        """Count an episode of envs, before their state is reset."""
+        ...
+
+    def set_episodes(self, numbers: torch.Tensor, envs: Envs, env_ids: torch.Tensor | None) -> None:
+        """Set which episode, of which env, the next reset of envs begins."""
+        ...
+
+    def read(
+        self, envs: Envs, history_length: int | None = None, ground_truth: bool = False
+    ) -> dict[str, torch.Tensor]:
         """Return class name -> a new tensor (B, columns) of the readings of all sensors of that class."""
         ...
 

@@ -15,7 +15,7 @@ from sensorium.worlds.failures import Failures, merge_errors
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
-from sensorium.worlds.world import Envs, World, env_ids
+from sensorium.worlds.world import ArrayLike, Envs, World, env_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,15 +100,20 @@ class Simulation(Assembly):
         self._failures.report(failed, crowded)
 
     def reset(self, envs: Envs = None) -> None:
-        """Set envs (default: all) to the initial state and restart their sensors from it."""
+        """Set envs (default: all) to the initial state, begin a new episode, and restart the sensors from it."""
         self._restart("reset", envs)
 
     def forward(self, envs: Envs = None) -> None:
-        """Recompute what depends on the state, after it was written, and restart the sensors of envs from it."""
+        """Recompute what depends on the state, after it was written, and restart the sensors of envs from it.
+
+        The episode continues: at the same simulated time, the sensors draw the same random numbers again.
+        """
         self._restart("forward", envs)
 
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
+        if call == "reset" and self._sensing is not None:
+            self._sensing.begin_episodes(envs)
         self._note_restart(envs, None if call == "reset" else world.get_state)
         failed = getattr(world, call)(envs)
         modules = [module for module in self._modules.values() if type(module).on_reset is not SceneModule.on_reset]
@@ -124,7 +129,11 @@ class Simulation(Assembly):
         rows = None if state is None else state().numpy()
         if rows is not None and ids is not None:
             rows = rows[ids]
-        self._journal.restart("reset" if rows is None else "state", ids, rows)
+        episodes = None
+        if self._sensing is not None:
+            episodes = self._sensing.episodes.numpy()
+            episodes = episodes if ids is None else episodes[ids]
+        self._journal.restart("reset" if rows is None else "state", ids, rows, episodes)
 
     def _after_restart(self, envs: Envs, failed: dict[int, str]) -> None:
         if self._failures.messages:
@@ -141,8 +150,15 @@ class Simulation(Assembly):
         return (self._world or self._unbuilt("get_state")).get_state()
 
     def set_state(self, state: torch.Tensor, envs: Envs = None) -> None:
-        """Set the full physics state of envs, as :meth:`get_state` returned it, and restart their sensors from it."""
-        failed = (self._world or self._unbuilt("set_state")).set_state(state, envs)
+        """Set the full physics state of envs, as :meth:`get_state` returned it, and restart their sensors from it.
+
+        For the sensors this begins a new episode, as a reset does: the random numbers are new ones.
+        """
+        world = self._world or self._unbuilt("set_state")
+        if self._sensing is not None:
+            world.check_state(state, envs)
+            self._sensing.begin_episodes(envs)
+        failed = world.set_state(state, envs)
         self._note_restart(envs, self.world.get_state)  # set_state() does not change the state that it was given
         self._after_restart(envs, failed)
 
@@ -168,13 +184,24 @@ class Simulation(Assembly):
         if self._viewer is not None:
             self._viewer.after_step()
 
-    def read_sensors(self, envs: Envs = None) -> dict[str, torch.Tensor]:
+    def read_sensors(
+        self, envs: Envs = None, history_length: int | None = None, ground_truth: bool = False
+    ) -> dict[str, torch.Tensor]:
         """Return class name -> a new tensor (B, columns) of the readings of all sensors of that class, in order.
 
         Cameras are not included, since images have no columns; read each one.
+
+        Args:
+            envs: which envs; None for all.
+            history_length: return the last N readings, (B, N, columns), newest first. All sensors must keep as many.
+                Default: the current reading only.
+            ground_truth: return true values instead of measured ones.
+
+        Raises:
+            OptionError: ``envs`` is out of range, or a sensor keeps fewer than ``history_length`` readings.
         """
         self._world or self._unbuilt("read_sensors")
-        return {} if self._sensing is None else self._sensing.read(envs)
+        return {} if self._sensing is None else self._sensing.read(envs, history_length, ground_truth)
 
     # -- properties ---------------------------------------------------------------------------------------------------
 
@@ -211,10 +238,9 @@ class Simulation(Assembly):
 
     @property
     def step_count(self) -> int:
-        """Number of steps of the sensors since ``build()``. Randomness depends on it and on the seed only.
+        """Number of steps of the sensors since ``build()``.
 
-        It can be set on the CPU, to get other noise. Reset all envs afterwards, since delays and histories depend on it
-        too.
+        It can be set on the CPU. Reset all envs afterwards, since delays and histories depend on it.
         """
         world = self._world or self._unbuilt("step_count")
         return world.step_count if self._sensing is None else self._sensing.step_count
@@ -225,6 +251,43 @@ class Simulation(Assembly):
             self.world.step_count = count
         elif not self.world.is_gpu:  # the clock of a CUDA graph cannot be set
             self._sensing.step_count = count
+
+    @property
+    def episodes(self) -> torch.Tensor:
+        """Number of each env's episode, (B,) int64: 0 after ``build()``, and one more at each reset.
+
+        ``set_state`` begins an episode too. The random numbers of the sensors depend on it; see :meth:`set_episodes`.
+        """
+        world = self._world or self._unbuilt("episodes")
+        if self._sensing is None:
+            return torch.zeros(world.n_envs, dtype=torch.int64, device=world.device)
+        return self._sensing.episodes
+
+    def set_episodes(self, numbers: ArrayLike, envs: Envs = None, env_ids: ArrayLike | None = None) -> None:
+        """Set which episode the next ``reset`` or ``set_state`` of envs begins.
+
+        A random number of a sensor depends only on the seed, the sensor, the env, the episode and the sample. So any
+        episode of any env can be made again by itself, bit for bit, in any env of a scene of any size.
+
+        Args:
+            numbers: number of the episode, or one per env of ``envs``; >= 0.
+            envs: which envs; None for all.
+            env_ids: the env whose random numbers are drawn, or one per env of ``envs``. It is kept for later episodes.
+                Default: unchanged, initially the env itself.
+
+        Raises:
+            OptionError: a number is negative or not an integer, or ``envs`` is out of range.
+
+        Example:
+            >>> scene.set_episodes(37, envs=[0], env_ids=5)  # episode 37 of env 5, in env 0
+            >>> scene.reset(envs=[0])
+        """
+        world = self._world or self._unbuilt("set_episodes")
+        given = [_whole_numbers("numbers", numbers), None if env_ids is None else _whole_numbers("env_ids", env_ids)]
+        if self._sensing is not None:
+            first, second = (None if one is None else one.to(world.device) for one in given)
+            assert first is not None
+            self._sensing.set_episodes(first, envs, second)
 
     @property
     def time(self) -> torch.Tensor:
@@ -275,3 +338,15 @@ class Simulation(Assembly):
     def _unbuilt(self, call: str) -> NoReturn:
         why = "this one was closed; create a new Scene" if self._closed else "call scene.build() first"
         raise NotBuiltError(f"{call} needs a running scene: {why}")
+
+
+def _whole_numbers(name: str, values: ArrayLike) -> torch.Tensor:
+    """Return values as int64.
+
+    Raises:
+        OptionError: they are not integers >= 0.
+    """
+    tensor = torch.as_tensor(values)
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or (tensor.device.type == "cpu" and bool((tensor < 0).any())):
+        raise OptionError(f"{name} must be integers >= 0, got {values!r}")
+    return tensor.to(torch.int64)

@@ -111,6 +111,7 @@ class WarpWorld:
         self._on_step: Callable[[], None] = _nothing
         self._after_step: Callable[[], None] = _nothing
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
+        self._on_substep: Callable[[], None] | None = None
         self._graphs: dict[str, Graph] = {}
         self._bound: dict[str, torch.Tensor] = {}
         # Memory allocated in a capture must belong to the graphs. torch's graph ensures that only until the engine's
@@ -153,6 +154,7 @@ class WarpWorld:
         on_step: Callable[[], None],
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
+        on_substep: Callable[[], None] | None = None,
     ) -> None:
         """Run callbacks in the graphs.
 
@@ -163,8 +165,10 @@ class WarpWorld:
             after_step: runs after ``on_step``, outside conditional nodes. Launches whose capture may fail belong here:
                 torch does not recover from a failure within a conditional node.
             on_restart: runs after envs were restarted; takes their mask, (B,) bool.
+            on_substep: runs after every substep but the last. Without it, the engine's sensors are off there.
         """
         self._on_step, self._after_step, self._on_restart = on_step, after_step, on_restart
+        self._on_substep = on_substep
         self._graphs.clear()
 
     def run(self, body: Callable[[], None]) -> None:
@@ -213,11 +217,17 @@ class WarpWorld:
         self._on_step()
 
     def _substep_body(self) -> None:
-        """Make a substep that is not the last one, without sensors: their values could not be read."""
-        flags = self.m.opt.disableflags
-        self.m.opt.disableflags = flags | _SENSOR
-        mjw.step(self.m, self.d)
-        self.m.opt.disableflags = flags
+        """Make a substep that is not the last one, without sensors unless they are captured at substeps."""
+        if self._on_substep is None:
+            flags = self.m.opt.disableflags
+            self.m.opt.disableflags = flags | _SENSOR
+            mjw.step(self.m, self.d)
+            self.m.opt.disableflags = flags
+        else:
+            mjw.step(self.m, self.d)
+            if self._exact:
+                self._velocity_stage()
+            self._on_substep()
         wp.launch(count_down, dim=1, inputs=[self._left])
 
     def _velocity_stage(self) -> None:
@@ -339,7 +349,11 @@ class WarpWorld:
     def get_state(self) -> torch.Tensor:
         return torch.cat([part.reshape(self.n_envs, -1).float() for part in self._state_parts()], dim=1)
 
-    def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
+    def check_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        self._state_rows(state, envs)
+
+    def _state_rows(self, state: torch.Tensor, envs: Envs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the checked values of a state, and the ids of its envs; None for all."""
         given = torch.as_tensor(state, dtype=torch.float32)
         index = env_index(envs, self.n_envs, self.device)
         rows = self.n_envs if index is None else len(index)
@@ -348,6 +362,10 @@ class WarpWorld:
             raise OptionError(f"state must have shape {(rows, width)} for these envs, got {tuple(given.shape)}")
         if given.device.type == "cpu" and not bool(given.isfinite().all()):
             raise OptionError("state must be finite, got NaN or infinity")
+        return given, index
+
+    def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
+        given, index = self._state_rows(state, envs)
         values = upload(given, self.device)
         self._select(envs)
         if index is None:

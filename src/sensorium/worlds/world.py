@@ -101,6 +101,10 @@ class World(Protocol):
         """Set the full physics state of envs, (n envs, n_state), and recompute what is derived from it."""
         ...
 
+    def check_state(self, state: torch.Tensor, envs: Envs = None) -> None:
+        """Raise OptionError if :meth:`set_state` would."""
+        ...
+
     def keep_before(self, keep: bool) -> None:
         """Start or stop keeping :attr:`before`. Does nothing unless :attr:`can_retrace`."""
         ...
@@ -157,8 +161,10 @@ class GpuWorld(World, Protocol):
         on_step: Callable[[], None],
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
+        on_substep: Callable[[], None] | None = None,
     ) -> None:
-        """Capture callbacks in the graphs: two after the physics of each step, and one that takes :attr:`mask`."""
+        """Capture callbacks in the graphs: two after the physics of each step, one that takes :attr:`mask`, and one
+        after every substep but the last."""
         ...
 
     def run(self, body: Callable[[], None]) -> None:

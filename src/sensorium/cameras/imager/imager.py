@@ -91,7 +91,7 @@ class Imager:
         self._changes_colour = bool(
             profile.exposure or profile.vignette or profile.full_well is not None or profile.gains != (1.0, 1.0, 1.0)
         )
-        self._step = torch.zeros(1, dtype=torch.int32, device=self._device)
+        self._draw = torch.zeros(n_envs, 2, dtype=torch.int32, device=self._device)
         self._intrinsics = torch.zeros(n_envs, 4, device=self._device)
         self._map = torch.zeros(1, device=self._device)
         self._tables = Tables(self._device)
@@ -117,7 +117,7 @@ class Imager:
 
     def _make_selection(self, mask: Tensor, seed: int, uuid: str) -> _Selection:
         image = image_params(self.profile, self._size, self.margins, self._tables, seed, uuid)
-        image.mask, image.step, image.intrinsics = flatten(mask), flatten(self._step), flatten(self._intrinsics)
+        image.mask, image.draw, image.intrinsics = flatten(mask), flatten(self._draw), flatten(self._intrinsics)
         image.map, image.map_stride = flatten(self._map), 0
         jpeg = None
         if self._quantum is not None:
@@ -128,14 +128,14 @@ class Imager:
     # -- what the camera calls ----------------------------------------------------------------------------------------
 
     def apply(
-        self, truth: Mapping[str, Tensor], out: Mapping[str, Tensor], step: int | Tensor, envs: Envs = None
+        self, truth: Mapping[str, Tensor], out: Mapping[str, Tensor], draw: int | Tensor, envs: Envs = None
     ) -> None:
         """Fill ``out`` with measured images.
 
         Args:
             truth: rendered images, by output; at least those of ``out``. Depth is inf if nothing was hit.
             out: images to fill.
-            step: steps since build, as a number or as one element on the device; noise depends on it.
+            draw: what the noise depends on: ``group.draw``, (2, B) uint32, or a number, to which the env is added.
             envs: which envs; None for all. The images of other envs are not changed.
 
         Raises:
@@ -143,10 +143,11 @@ class Imager:
         """
         if self._current_versions() != self._versions:
             self.refresh()
-        if isinstance(step, Tensor):
-            self._step.copy_(step.reshape(1))
+        if isinstance(draw, Tensor):
+            self._draw.copy_(draw.view(torch.int32).T)
         else:
-            self._step.fill_(step)
+            self._draw[:, 0] = draw
+            self._draw[:, 1] = torch.arange(self._n_envs, dtype=torch.int32, device=self._device)
         selection = self._select(envs)
         for name, target in out.items():
             source = truth[name]

@@ -19,7 +19,7 @@ class ImageParams:
     """Parameters of lens and colour: sizes, tables and figures."""
 
     mask: _bool  # (B,) which envs to process
-    step: _int  # (1,) steps since build
+    draw: _int  # (B, 2) what the random numbers of an env depend on, besides the keys; read as unsigned
     intrinsics: _f32  # (B, 4) fx, fy, cx, cy of the source, relative to the centre of its first pixel
     map: _f32  # (1 or B, H, W, 3), see lens.make_map
     decode: _f32  # (256,) sRGB to linear light

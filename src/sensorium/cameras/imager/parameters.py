@@ -67,7 +67,7 @@ class Tables:
 def image_params(
     profile: CameraProfile, size: tuple[int, int], margins: Margins, tables: Tables, seed: int, uuid: str
 ) -> kernels.ImageParams:
-    """Return the parameters of colour and lens; the caller sets ``mask``, ``step``, ``intrinsics`` and ``map``.
+    """Return the parameters of colour and lens; the caller sets ``mask``, ``draw``, ``intrinsics`` and ``map``.
 
     Args:
         profile: the camera profile.

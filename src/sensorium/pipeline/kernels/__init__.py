@@ -16,6 +16,6 @@ removes the branches that use them before it compiles the rest.
 The package exports the random numbers, which the kernels of sensor classes use as well.
 """
 
-from sensorium.pipeline.kernels.random import normals, threefry
+from sensorium.pipeline.kernels.random import normals, threefry, words
 
-__all__ = ["normals", "threefry"]
+__all__ = ["normals", "threefry", "words"]

@@ -22,15 +22,26 @@ class Columns(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """When each of S sensors samples, and the latency of its readings, per env."""
+    """When each of S sensors samples, and the age of its readings, per env; and the clock of every env.
+
+    Times are in ticks. ``arrives`` and ``offset`` are rings of samples, for sensors with a delay: the sample of tick k
+    lies in row ``first + k % slots`` of its sensor.
+    """
 
     flags: np.ndarray  # (S,)
+    table: np.ndarray  # (S, 2) int32, see SENSOR_NAMES in flags.py
     key: np.ndarray  # (S, 2) uint32
     parameters: np.ndarray  # (5, S, B) float64
-    due: np.ndarray  # (S, B) bool: whether it samples in this step
-    lag: np.ndarray  # (S, B) age of the reading in steps
-    part: np.ndarray  # (S, B) fraction towards the next older snapshot, for linear interpolation
+    due: np.ndarray  # (S, B) bool: whether the reading takes a new value in this tick
+    lag: np.ndarray  # (S, B) int32 ticks since the sample was taken that is read
+    part: np.ndarray  # (S, B) how much older it is; with linear interpolation, the weight of the next older snapshot
     stuck: np.ndarray  # (S, B) bool: whether it is stuck since the last reset
+    arrives: np.ndarray  # (rows, B) from the tick of a sample to its arrival; infinite without a sample
+    offset: np.ndarray  # (rows, B) from the capture of a sample to its tick
+    env: np.ndarray  # (B,) int32: the env whose random numbers are drawn
+    episode: np.ndarray  # (B,) int32: the episode whose random numbers are drawn
+    tick: np.ndarray  # (B,) int32 ticks of simulated time
+    draw: np.ndarray  # (2, B) uint32: the counter of all random numbers of this tick
 
 
 class Delivery(NamedTuple):

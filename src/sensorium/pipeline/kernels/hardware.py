@@ -56,7 +56,7 @@ from sensorium.pipeline.flags import (
     UNIFORM,
     WALK,
 )
-from sensorium.pipeline.kernels.random import normal_row, threefry
+from sensorium.pipeline.kernels.random import normal_row, words
 
 _F, _U = np.float32, np.uint32
 _ZERO, _ONE, _TWO = _F(0), _F(1), _F(2)
@@ -121,7 +121,7 @@ def _add_noise_row(x: np.ndarray, sigma: np.ndarray, r: int, n0: np.ndarray) -> 
 @inlined
 def _deadband_row(x: np.ndarray, width: np.ndarray, r: int) -> None:
     for b in range(x.shape[0]):
-        x[b] = x[b] * _ZERO if abs(x[b]) < width[r, b] else x[b]
+        x[b] = _ZERO if abs(x[b]) < width[r, b] else x[b]
 
 
 @inlined
@@ -134,7 +134,7 @@ def _clip_row(x: np.ndarray, low: np.ndarray, high: np.ndarray, r: int) -> None:
 def _quantise_row(x: np.ndarray, resolution: np.ndarray, r: int) -> None:
     for b in range(x.shape[0]):
         q = resolution[r, b]
-        x[b] = np.rint(x[b] / q) * q if q > _ZERO else x[b]
+        x[b] = np.rint(x[b] / q) * q + _ZERO if q > _ZERO else x[b]  # + 0 turns -0 into 0
 
 
 @helper
@@ -178,9 +178,9 @@ def _add_slow_row(x: np.ndarray, extra: np.ndarray, e: int) -> None:
 
 
 @helper
-def add_outlier(x: float, k0: np.uint32, k1: np.uint32, step: np.uint32, b: int, extra: np.ndarray, e: int) -> float:
+def add_outlier(x: float, k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, extra: np.ndarray, e: int) -> float:
     """Return the signal x of one column and env, with an outlier if one is drawn."""
-    o0, o1 = threefry(k0, k1, _U(_U(b) + _OUTLIER), step)
+    o0, o1 = words(k0, k1, draw, b, _OUTLIER)
     if extra[e, E_OUTLIERS, b] > _F(np.int32(o0 >> _U(8))) * _BIN24:
         size = extra[e, E_OUTLIER_SIZE, b]
         return x - size if (o1 & _U(1)) != _U(0) else x + size
@@ -188,9 +188,9 @@ def add_outlier(x: float, k0: np.uint32, k1: np.uint32, step: np.uint32, b: int,
 
 
 @inlined
-def _outlier_row(x: np.ndarray, k0: np.uint32, k1: np.uint32, step: np.uint32, extra: np.ndarray, e: int) -> None:
+def _outlier_row(x: np.ndarray, k0: np.uint32, k1: np.uint32, draw: np.ndarray, extra: np.ndarray, e: int) -> None:
     for b in range(x.shape[0]):
-        x[b] = add_outlier(x[b], k0, k1, step, b, extra, e)
+        x[b] = add_outlier(x[b], k0, k1, draw, b, extra, e)
 
 
 @inlined
@@ -223,19 +223,19 @@ def _slow_row(
     flags: int,
     k0: np.uint32,
     k1: np.uint32,
-    step: np.uint32,
+    draw: np.ndarray,
     n0: np.ndarray,
     n1: np.ndarray,
 ) -> None:
     """Add turn-on bias, drift, temperature and outliers, where a column has them."""
     if extra is not None:
         if flags & INSTABILITY:
-            normal_row(k0, k1, step, n0, n1, _GAUSS_MARKOV)
+            normal_row(k0, k1, draw, n0, n1, _GAUSS_MARKOV)
             _drift_row(x, extra, e, n0)
         if flags & (SPREAD | INSTABILITY | TEMPERATURE):
             _add_slow_row(x, extra, e)
         if flags & OUTLIERS:
-            _outlier_row(x, k0, k1, step, extra, e)
+            _outlier_row(x, k0, k1, draw, extra, e)
 
 
 @kernel
@@ -256,20 +256,18 @@ def hardware_step(
     out: np.ndarray,
     offset: int,
     hold: bool,
-    count: int,
+    draw: np.ndarray,
 ) -> None:
     """Run columns [c0, c1) through the hardware stage.
 
     Args:
         table, key, mix, walk, parameters, extra: see :class:`~sensorium.pipeline.kernels.arrays.Columns`.
-        timing_flags, due: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
+        timing_flags, due, draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
         x, normal: scratch, (B,) and (2, B).
         before: measured signal; column c is row c - offset.
         out: where the readings go, with the same rows; not the memory of ``before``.
         hold: whether ``out`` keeps its value where no sample is due.
-        count: steps since build.
     """
-    step = _U(count)
     n0, n1 = normal[0], normal[1]
     for c in range(c0, c1):
         flags, e = table[c, FLAGS], table[c, EXTRA_ROW]
@@ -277,7 +275,7 @@ def hardware_step(
         _start_row(mix, table, c, before, offset, x)
         _respond_row(x, extra, e, flags)
         if flags & (NOISE | WALK):
-            normal_row(k0, k1, step, n0, n1, _NONE)
+            normal_row(k0, k1, draw, n0, n1, _NONE)
         if flags & UNIFORM:
             if flags & BIAS:
                 _add(x, parameters[P_BIAS, c, 0])
@@ -294,7 +292,7 @@ def hardware_step(
                 _add_row(x, walk, c)
             if flags & NOISE:
                 _add_noise_row(x, parameters[P_NOISE], c, n0)
-        _slow_row(x, extra, e, flags, k0, k1, step, n0, n1)
+        _slow_row(x, extra, e, flags, k0, k1, draw, n0, n1)
         if flags & DEADBAND:
             _deadband_row(x, parameters[P_DEADBAND], c)
         if flags & RESOLUTION:

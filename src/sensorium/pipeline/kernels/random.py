@@ -17,6 +17,7 @@ _SQRT_HALF, _LOG_2 = _F(formula.SQRT_HALF), _F(formula.LOG_2)
 _HALF, _ONE, _MINUS_TWO = _F(0.5), _F(1), _F(-2)
 _BIN23 = _F(2.0**-23)
 _PARITY = _U(formula.PARITY)
+_DRAW = _U(formula.DRAW)
 _R6, _R13, _R15, _R16, _R17, _R24, _R26, _R29 = (_U(n) for n in (6, 13, 15, 16, 17, 24, 26, 29))
 """Rotations as words, so that :func:`_rotate` is compiled once and not once per number."""
 
@@ -125,8 +126,22 @@ def normals(w0: np.uint32, w1: np.uint32) -> tuple[np.float32, np.float32]:
 
 
 @helper
-def normal_row(k0: np.uint32, k1: np.uint32, step: np.uint32, n0: np.ndarray, n1: np.ndarray, base: np.uint32) -> None:
-    """Fill the rows ``n0`` and ``n1`` (B,) with normals of the counters (env + base, step)."""
+def words(k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, lane: np.uint32) -> tuple[np.uint32, np.uint32]:
+    """Return two random words of one env at this tick; ``draw`` (2, B) is updated by the timing kernels."""
+    return threefry(k0, k1, _U(draw[0, b] ^ lane), draw[1, b])
+
+
+@helper
+def normal_row(
+    k0: np.uint32, k1: np.uint32, draw: np.ndarray, n0: np.ndarray, n1: np.ndarray, lane: np.uint32
+) -> None:
+    """Fill the rows ``n0`` and ``n1`` (B,) with normals of this tick."""
     for b in range(n0.shape[0]):
-        w0, w1 = threefry(k0, k1, _U(_U(b) + base), step)
+        w0, w1 = words(k0, k1, draw, b, lane)
         n0[b], n1[b] = normals(w0, w1)
+
+
+@helper
+def draw_env(env: np.uint32, episode: np.uint32, tick: np.uint32) -> tuple[np.uint32, np.uint32]:
+    """Return the draw of one env at one tick of an episode."""
+    return threefry(env, episode, tick, _DRAW)

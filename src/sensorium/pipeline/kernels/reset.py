@@ -33,16 +33,19 @@ from sensorium.pipeline.flags import (
     R_RING_SLOTS,
     R_SOURCE,
     R_STRIDE,
+    S_FIRST,
+    S_SLOTS,
     SCALE,
 )
 from sensorium.pipeline.kernels.gather import gather_one
 from sensorium.pipeline.kernels.hardware import add_outlier, rest_filter
-from sensorium.pipeline.kernels.random import normals, threefry
+from sensorium.pipeline.kernels.random import draw_env, normals, words
 
 _F, _U = np.float32, np.uint32
 _ZERO = _F(0)
 _REFERENCE = _F(formula.TEMPERATURE)
-_RESET = _U(formula.RESET)
+_RESET, _NONE = _U(formula.RESET), _U(0)
+_NEVER = _F(np.inf)
 
 
 @helper
@@ -50,8 +53,8 @@ def _limited(
     x: np.floating, deadband: np.floating, low: np.floating, high: np.floating, resolution: np.floating
 ) -> np.floating:
     """Return one value after dead band, resolution and saturation, as the row loops of the hardware stage do."""
-    x = x * _ZERO if abs(x) < deadband else x
-    x = np.rint(x / resolution) * resolution if resolution > _ZERO else x
+    x = x - x if abs(x) < deadband else x  # 0, in the dtype of x
+    x = np.rint(x / resolution) * resolution + _ZERO if resolution > _ZERO else x
     return min(max(x, low), high)
 
 
@@ -60,7 +63,7 @@ def _restart_response(
     x: float,
     k0: np.uint32,
     k1: np.uint32,
-    step: np.uint32,
+    draw: np.ndarray,
     b: int,
     extra: np.ndarray | None,
     e: int,
@@ -68,7 +71,7 @@ def _restart_response(
 ) -> float:
     """Start filter, turn-on bias and drift of one column and env; return x after the filter and the scale error."""
     if extra is not None and e >= 0:
-        w0, w1 = threefry(k0, k1, _U(_U(b) + _RESET), step)
+        w0, w1 = words(k0, k1, draw, b, _RESET)
         e0, e1 = normals(w0, w1)
         extra[e, E_OFFSET, b] = extra[e, E_SPREAD, b] * e0
         extra[e, E_DRIFT, b] = extra[e, E_INSTABILITY, b] * e1
@@ -79,13 +82,13 @@ def _restart_response(
 
 @helper
 def _add_slow(
-    x: float, k0: np.uint32, k1: np.uint32, step: np.uint32, b: int, extra: np.ndarray | None, e: int
+    x: float, k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, extra: np.ndarray | None, e: int
 ) -> float:
     """Add turn-on bias, drift, temperature and outliers to the first sample of one column and env."""
     if extra is not None and e >= 0:
         heat = extra[e, E_TEMPERATURE_DRIFT, b] * (extra[e, E_TEMPERATURE, b] - _REFERENCE)
         x = ((x + extra[e, E_OFFSET, b]) + extra[e, E_DRIFT, b]) + heat
-        x = add_outlier(x, k0, k1, step, b, extra, e)
+        x = add_outlier(x, k0, k1, draw, b, extra, e)
     return x
 
 
@@ -100,11 +103,40 @@ def _first_value(mix: np.ndarray | None, table: np.ndarray, c: int, before: np.n
 
 
 @kernel
-def reset_timing(stuck: np.ndarray, envs: np.ndarray) -> None:
-    """Let stuck sensors of the envs ``envs`` recover."""
-    for s in range(stuck.shape[0]):
-        for i in range(envs.shape[0]):
-            stuck[s, envs[i]] = False
+def reset_timing(
+    table: np.ndarray,
+    lag: np.ndarray,
+    part: np.ndarray,
+    stuck: np.ndarray,
+    arrives: np.ndarray,
+    offset: np.ndarray,
+    env: np.ndarray,
+    episode: np.ndarray,
+    tick: np.ndarray,
+    draw: np.ndarray,
+    time: np.ndarray,
+    dt: float,
+    count: int,
+    envs: np.ndarray,
+) -> None:
+    """Start the clock of the envs ``envs`` at their simulated time, with one sample that has arrived.
+
+    The arguments are those of :func:`~sensorium.pipeline.kernels.timing.time_step`.
+    """
+    for i in range(envs.shape[0]):
+        b = np.int64(envs[i])
+        tick[b] = np.int32(np.rint(time[b] / dt))
+        draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), _U(tick[b]))
+        for s in range(stuck.shape[0]):
+            stuck[s, b] = False
+            lag[s, b] = 0
+            part[s, b] = _ZERO
+            first, slots = table[s, S_FIRST], table[s, S_SLOTS]
+            for k in range(slots):
+                arrives[first + k, b] = _NEVER
+                offset[first + k, b] = _ZERO
+            if slots > 0:
+                arrives[first + count % slots, b] = _ZERO
 
 
 @kernel
@@ -120,25 +152,24 @@ def reset_columns(
     before: np.ndarray,
     out: np.ndarray,
     offset: int,
-    count: int,
+    draw: np.ndarray,
     envs: np.ndarray,
 ) -> None:
     """Run columns [c0, c1) of the envs ``envs`` through the hardware stage, after clearing their drift.
 
     The arguments are those of :func:`~sensorium.pipeline.kernels.hardware.hardware_step`.
     """
-    step = _U(count)
     for c in range(c0, c1):
         k0, k1, e = key[c, 0], key[c, 1], table[c, EXTRA_ROW]
         for i in range(envs.shape[0]):
             b = np.int64(envs[i])
             x = _first_value(mix, table, c, before, offset, b)
             walk[c, b] = _ZERO
-            x = _restart_response(x, k0, k1, step, b, extra, e, table[c, FLAGS] & SCALE)
-            w0, w1 = threefry(k0, k1, _U(b), step)
+            x = _restart_response(x, k0, k1, draw, b, extra, e, table[c, FLAGS] & SCALE)
+            w0, w1 = words(k0, k1, draw, b, _NONE)
             n0, _ = normals(w0, w1)
             x = ((x + parameters[P_BIAS, c, b]) + _ZERO) + parameters[P_NOISE, c, b] * n0
-            x = _add_slow(x, k0, k1, step, b, extra, e)
+            x = _add_slow(x, k0, k1, draw, b, extra, e)
             out[c - offset, b] = _limited(
                 x,
                 parameters[P_DEADBAND, c, b],

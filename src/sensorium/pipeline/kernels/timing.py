@@ -1,4 +1,4 @@
-"""Timing: when sensors sample, and the latency of their readings; see "Timing" in ``formula.py``.
+"""Timing: when sensors sample, and which of their samples has arrived; see "Timing" in ``formula.py``.
 
 Names: s is a sensor, b an env; k0, k1 are the sensor's random key.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium.jit import inlined, kernel
+from sensorium.jit import helper, inlined, kernel
 from sensorium.pipeline import formula
 from sensorium.pipeline.flags import (
     DELAYED,
@@ -15,6 +15,8 @@ from sensorium.pipeline.flags import (
     HELD,
     LINEAR,
     RATE,
+    S_FIRST,
+    S_SLOTS,
     STUCK,
     T_DELAY,
     T_DROPOUT,
@@ -22,27 +24,37 @@ from sensorium.pipeline.flags import (
     T_RATE,
     T_STUCK,
 )
-from sensorium.pipeline.kernels.random import threefry
+from sensorium.pipeline.kernels.random import draw_env, words
 
 _F, _U = np.float32, np.uint32
 _BIN24 = 2.0**-24
 _EPS = formula.EPS
-_GAUSS_MARKOV = _U(formula.GAUSS_MARKOV)
+_GAUSS_MARKOV, _NONE = _U(formula.GAUSS_MARKOV), _U(0)
+_NEVER = _F(np.inf)
 
 
 @inlined
-def _due_row(time: np.ndarray, dt: float, rate: np.ndarray, due: np.ndarray, s: int) -> None:
-    for b in range(time.shape[0]):
-        per_step = dt * rate[s, b]
-        k = np.rint(time[b] / dt)
-        passed = np.floor(k * per_step + _EPS) > np.floor((k - 1.0) * per_step + _EPS)
-        due[s, b] = passed | (per_step >= 1.0) | (per_step == 0.0)
+def _advance(env: np.ndarray, episode: np.ndarray, tick: np.ndarray, draw: np.ndarray) -> None:
+    for b in range(tick.shape[0]):
+        tick[b] = tick[b] + np.int32(1)
+        draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), _U(tick[b]))
 
 
 @inlined
-def _dropout_row(k0: np.uint32, k1: np.uint32, step: np.uint32, dropout: np.ndarray, due: np.ndarray, s: int) -> None:
+def _instant_row(tick: np.ndarray, dt: float, rate: np.ndarray, due: np.ndarray, since: np.ndarray, s: int) -> None:
+    """Fill ``due``, and ``since`` (B,) with the time since the last sampling instant, in ticks."""
+    for b in range(tick.shape[0]):
+        p, n = dt * rate[s, b], np.float64(tick[b])
+        k = np.floor(n * p + _EPS)
+        every = (p > 1.0 - _EPS) | (p == 0.0)
+        due[s, b] = (k > np.floor((n - 1.0) * p + _EPS)) | every
+        since[b] = 0.0 if every else max(n - k / p, 0.0)
+
+
+@inlined
+def _dropout_row(k0: np.uint32, k1: np.uint32, draw: np.ndarray, dropout: np.ndarray, due: np.ndarray, s: int) -> None:
     for b in range(due.shape[1]):
-        _, w1 = threefry(k0, k1, _U(b), step)
+        _, w1 = words(k0, k1, draw, b, _NONE)
         lost = dropout[s, b] > np.float64(np.int32(w1 >> _U(8))) * _BIN24
         due[s, b] = due[s, b] & (not lost)
 
@@ -51,91 +63,138 @@ def _dropout_row(k0: np.uint32, k1: np.uint32, step: np.uint32, dropout: np.ndar
 def _stuck_row(
     k0: np.uint32,
     k1: np.uint32,
-    step: np.uint32,
-    probability: np.ndarray,
+    draw: np.ndarray,
+    chance: np.ndarray,
     stuck: np.ndarray,
     due: np.ndarray,
     s: int,
 ) -> None:
     for b in range(due.shape[1]):
-        w0, _ = threefry(k0, k1, _U(_U(b) + _GAUSS_MARKOV), step)
-        now = probability[s, b] > np.float64(np.int32(w0 >> _U(8))) * _BIN24
+        w0, _ = words(k0, k1, draw, b, _GAUSS_MARKOV)
+        now = chance[s, b] > np.float64(np.int32(w0 >> _U(8))) * _BIN24
         stuck[s, b] = stuck[s, b] | now
         due[s, b] = due[s, b] & (not stuck[s, b])
 
 
-@inlined
-def _lag_row(
-    k0: np.uint32,
-    k1: np.uint32,
-    step: np.uint32,
-    delay: np.ndarray,
-    jitter: np.ndarray,
-    per_dt: float,
-    lag: np.ndarray,
-    s: int,
-) -> None:
-    for b in range(lag.shape[1]):
-        w0, _ = threefry(k0, k1, _U(b), step)
-        latency = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
-        lag[s, b] = np.int32(max(np.ceil(latency - _EPS), 0.0))
+@helper
+def _snapped(ticks: float) -> float:
+    """Return a time in ticks, rounded to a whole tick that is closer than EPS."""
+    whole = np.rint(ticks)
+    return whole if abs(ticks - whole) < _EPS else ticks
 
 
 @inlined
-def _linear_lag_row(
+def _latency_row(
     k0: np.uint32,
     k1: np.uint32,
-    step: np.uint32,
+    draw: np.ndarray,
     delay: np.ndarray,
     jitter: np.ndarray,
     per_dt: float,
-    lag: np.ndarray,
-    part: np.ndarray,
+    latency: np.ndarray,
     s: int,
 ) -> None:
+    for b in range(latency.shape[0]):
+        w0, _ = words(k0, k1, draw, b, _NONE)
+        latency[b] = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
+
+
+@inlined
+def _send_row(
+    due: np.ndarray, s: int, latency: np.ndarray, since: np.ndarray, arrives: np.ndarray, offset: np.ndarray, row: int
+) -> None:
+    """Store when the sample of this tick arrives, and how long before this tick it was captured."""
+    for b in range(latency.shape[0]):
+        arrives[row, b] = _F(_snapped(latency[b] - since[b])) if due[s, b] else _NEVER
+        offset[row, b] = _F(since[b])
+
+
+@inlined
+def _receive_row(
+    first: int, slots: int, head: int, arrives: np.ndarray, offset: np.ndarray, lag: np.ndarray, part: np.ndarray, s: int
+) -> None:
+    """Find the youngest sample that has arrived, among those that are younger than the one that was read before."""
     for b in range(lag.shape[1]):
-        w0, _ = threefry(k0, k1, _U(b), step)
-        latency = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
-        whole = np.floor(latency + _EPS)
+        oldest = min(slots - 1, lag[s, b])
+        lag[s, b] = lag[s, b] + np.int32(1)
+        for age in range(oldest + 1):
+            slot = head - age
+            row = first + (slot + slots if slot < 0 else slot)
+            if arrives[row, b] <= _F(age):
+                lag[s, b] = np.int32(age)
+                part[s, b] = offset[row, b]
+                break
+
+
+@inlined
+def _linear_row(latency: np.ndarray, lag: np.ndarray, part: np.ndarray, s: int) -> None:
+    for b in range(latency.shape[0]):
+        before = np.float64(lag[s, b]) + np.float64(part[s, b])
+        late = max(_snapped(min(latency[b], before + 1.0)), 0.0)
+        whole = np.floor(late)
         lag[s, b] = np.int32(whole)
-        part[s, b] = _F(max(latency - whole, 0.0))
+        part[s, b] = _F(late - whole)
+
+
+@inlined
+def _held_row(due: np.ndarray, since: np.ndarray, lag: np.ndarray, part: np.ndarray, s: int) -> None:
+    """Update the age of the readings of a sensor without delay."""
+    for b in range(since.shape[0]):
+        lag[s, b] = np.int32(0) if due[s, b] else lag[s, b] + np.int32(1)
+        part[s, b] = _F(since[b]) if due[s, b] else part[s, b]
 
 
 @kernel
 def time_step(
     flags: np.ndarray,
+    table: np.ndarray,
     key: np.ndarray,
     parameters: np.ndarray,
     due: np.ndarray,
     lag: np.ndarray,
     part: np.ndarray,
     stuck: np.ndarray,
-    time: np.ndarray,
+    arrives: np.ndarray,
+    offset: np.ndarray,
+    env: np.ndarray,
+    episode: np.ndarray,
+    tick: np.ndarray,
+    draw: np.ndarray,
+    scratch: np.ndarray,
     dt: float,
     count: int,
 ) -> None:
-    """Update ``due``, ``lag``, ``part`` and ``stuck`` of every sensor whose flags ask for it.
+    """Advance the clock of every env by a tick, and update the timing of every sensor whose flags ask for it.
 
     Args:
-        flags, key, parameters, due, lag, part, stuck: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
-        time: simulated seconds since each env's reset, (B,).
-        dt: seconds of one step.
-        count: steps since build.
+        flags, table, ..., draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
+        scratch: (2, B) float64.
+        dt: seconds of one tick.
+        count: ticks since build.
     """
-    step = _U(count)
-    delay, jitter = parameters[T_DELAY], parameters[T_JITTER]
+    _advance(env, episode, tick, draw)
+    since, latency = scratch[0], scratch[1]
     for s in range(flags.shape[0]):
         bits, k0, k1 = flags[s], key[s, 0], key[s, 1]
+        if not bits & (HELD | DELAYED):
+            continue
         if bits & RATE:
-            _due_row(time, dt, parameters[T_RATE], due, s)
-        elif bits & HELD:
+            _instant_row(tick, dt, parameters[T_RATE], due, since, s)
+        else:
             due[s] = True
+            since[:] = 0.0
         if bits & DROPOUT:
-            _dropout_row(k0, k1, step, parameters[T_DROPOUT], due, s)
-        if bits & STUCK:
-            _stuck_row(k0, k1, step, parameters[T_STUCK], stuck, due, s)
+            _dropout_row(k0, k1, draw, parameters[T_DROPOUT], due, s)
         if bits & DELAYED:
+            slots, first = table[s, S_SLOTS], table[s, S_FIRST]
+            head = count % slots
+            _latency_row(k0, k1, draw, parameters[T_DELAY], parameters[T_JITTER], 1.0 / dt, latency, s)
+            _send_row(due, s, latency, since, arrives, offset, first + head)
             if bits & LINEAR:
-                _linear_lag_row(k0, k1, step, delay, jitter, 1.0 / dt, lag, part, s)
+                _linear_row(latency, lag, part, s)
             else:
-                _lag_row(k0, k1, step, delay, jitter, 1.0 / dt, lag, s)
+                _receive_row(first, slots, head, arrives, offset, lag, part, s)
+        else:
+            _held_row(due, since, lag, part, s)
+        if bits & STUCK:
+            _stuck_row(k0, k1, draw, parameters[T_STUCK], stuck, due, s)

@@ -13,7 +13,7 @@ auto gather = [&](int j, int b) -> T {{
     const float* env = k.data.data + b;
     if (op == {flags.GATHER_NONE}) return v.truth.data[(size_t)j * n_envs + b];
     if (op == {flags.GATHER_COPY}) return (T)env[(size_t)from[0] * n_envs];
-    if (op == {flags.GATHER_TIME}) return (T)((double)k.steps.data[b] * k.dt);
+    if (op == {flags.GATHER_TIME}) return (T)((double)k.tick.data[b] * k.dt);
     if (op == {flags.GATHER_ROTATE}) {{
         float fx = 0.0f, fy = 0.0f, fz = 0.0f;
         for (int i = 0; i < count; ++i) {{

@@ -17,11 +17,11 @@ def limits(own: str) -> str:
     low, high = own.format(p=flags.P_LOW), own.format(p=flags.P_HIGH)
     return f"""
 if (bits_set & {flags.DEADBAND}) {{
-    if ((x < (T)0 ? -x : x) < {deadband}) x = x * 0.0f;
+    if ((x < (T)0 ? -x : x) < {deadband}) x = (T)0;
 }}
 if (bits_set & {flags.RESOLUTION}) {{
     float quantum = {quantum};
-    if (quantum > 0.0f) x = wp::rint(x / quantum) * quantum;
+    if (quantum > 0.0f) x = wp::rint(x / quantum) * quantum + 0.0f;  // turns -0 into 0
 }}
 if (bits_set & {flags.SATURATION}) {{
     float low = {low}, high = {high};
@@ -35,7 +35,8 @@ HARDWARE_STAGE = f"""
 const size_t cell = (size_t)c * n_envs + b;
 float n0 = 0.0f, n1 = 0.0f;
 if (bits_set & {flags.NOISE | flags.WALK}) {{
-    unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1], step = (unsigned)k.counter.data[1];
+    const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
+    const unsigned d0 = (unsigned)k.draw.data[b], d1 = (unsigned)k.draw.data[n_envs + b];
     {THREEFRY}
     {NORMALS}
 }}

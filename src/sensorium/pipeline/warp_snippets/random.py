@@ -21,8 +21,8 @@ def _horner(coefficients: tuple[float, ...], z: str) -> str:
 
 
 def _threefry() -> str:
-    """C++ that turns key (k0, k1) and counter (b, step) into words (w0, w1)."""
-    lines = [f"unsigned k2 = k0 ^ k1 ^ {formula.PARITY}u;", "unsigned w0 = (unsigned)b + k0, w1 = step + k1;"]
+    """C++ that turns key (k0, k1) and counter (d0, d1) into words (w0, w1)."""
+    lines = [f"unsigned k2 = k0 ^ k1 ^ {formula.PARITY}u;", "unsigned w0 = d0 + k0, w1 = d1 + k1;"]
     for turn in range(20):
         r = formula.ROTATIONS[turn % 8]
         lines.append(f"w0 += w1; w1 = ((w1 << {r}) | (w1 >> {32 - r})) ^ w0;")
@@ -32,14 +32,14 @@ def _threefry() -> str:
     return "\n".join(lines)
 
 
-def words(name: str, base: int) -> str:
+def words(name: str, lane: int) -> str:
     """Return C++ that computes further words of column c and env b, called ``name`` 0 and 1; see ``formula.py``."""
     return f"""
     unsigned {name}0, {name}1;
     {{
-        unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
-        unsigned step = (unsigned)k.counter.data[1];
-        {THREEFRY.replace("(unsigned)b", f"((unsigned)b + {base}u)")}
+        const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
+        const unsigned d0 = (unsigned)k.draw.data[b] ^ {lane}u, d1 = (unsigned)k.draw.data[n_envs + b];
+        {THREEFRY}
         {name}0 = w0; {name}1 = w1;
     }}
     """
@@ -66,4 +66,4 @@ if (w1 & 2u) n1 = -n1;
 """C++ that turns the words (w0, w1) into the normals n0 and n1, which must be declared before."""
 
 THREEFRY = _threefry()
-"""C++ that turns the key (k0, k1) and the counter (b, step) into the words (w0, w1)."""
+"""C++ that turns the key (k0, k1) and the counter (d0, d1) into the words (w0, w1)."""

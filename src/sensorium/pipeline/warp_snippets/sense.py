@@ -64,6 +64,11 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     const Floats true_ones = *(const Floats*)(raw + b0);
     Floats drift = {{}};
     if (bits_set & {flags.WALK}) drift = *(const Floats*)(k.walk.data + cell);
+    Ints first_word = {{}}, second_word = {{}};
+    if (bits_set & {flags.NOISE | flags.WALK}) {{
+        first_word = *(const Ints*)(k.draw.data + b0);
+        second_word = *(const Ints*)(k.draw.data + n_envs + b0);
+    }}
     Ints lag = {{}};
     if (late) lag = *(const Ints*)(k.lag.data + late_at);
 
@@ -82,9 +87,9 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     const bool same = LEAN || (bits_set & {flags.UNIFORM});
     const float* own = k.parameters.data + cell;
     for (int i = 0; i < W; ++i) {{
-        const int b = b0 + i;
         float n0 = 0.0f, n1 = 0.0f;
         if (bits_set & {flags.NOISE | flags.WALK}) {{
+            const unsigned d0 = (unsigned)first_word.f[i], d1 = (unsigned)second_word.f[i];
             {THREEFRY}
             {NORMALS}
         }}

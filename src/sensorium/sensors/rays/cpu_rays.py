@@ -36,7 +36,7 @@ class CpuRays:
         self._group, self._readings = group, reading_layouts(group, layout)
         self._parameters = [parameter.numpy() for parameter in allocate_parameters(group)]
         self._keys, self._scanning = random_keys(group), scanning_state(group, layout)
-        self._time = world.time.numpy()
+        self._time, self._draw = world.time.numpy(), group.draw.numpy()
         self._positions = world.bind("xpos").numpy()
         self._matrices = world.bind("xmat").numpy().reshape(-1, world.model.nbody, 9)
         self._pool = ThreadPoolExecutor(max(1, world.threads - 1), "rays")  # starts threads when they are needed
@@ -80,7 +80,7 @@ class CpuRays:
             out.copy_(signal)
 
     def roughen(self, data: torch.Tensor) -> None:
-        kernels.roughen(self.layout.table, self._group.array(data), *self._parameters, *self._keys, self._group.step)
+        kernels.roughen(self.layout.table, self._group.array(data), *self._parameters, *self._keys, self._draw)
 
     def hold(self, data: torch.Tensor) -> None:
         if self._scanning is not None:

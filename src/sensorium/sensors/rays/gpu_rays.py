@@ -37,7 +37,7 @@ class GpuRays:
         self._group, self._device, n_envs = group, world.device, world.n_envs
         self._parameters = [wp.from_torch(parameter) for parameter in allocate_parameters(group)]
         self._keys = [self._array(keys.view(np.int32), np.int32) for keys in random_keys(group)]
-        self._counter = wp.from_torch(group.counter)
+        self._draw = wp.from_torch(group.draw.view(torch.int32))
         self._scanning = scanning_state(group, layout)
         self._rays = self._upload_rays()
         beams = layout.table[:, kernels.BEAMS]
@@ -131,7 +131,7 @@ class GpuRays:
         self._launch(warp_kernels.collect, (n_envs, plan.n_bundles), *known, *hits, out)
 
     def roughen(self, data: torch.Tensor) -> None:
-        inputs = (self._rays, self._beam_sensor, *self._parameters, *self._keys, self._counter)
+        inputs = (self._rays, self._beam_sensor, *self._parameters, *self._keys, self._draw)
         self._launch(warp_kernels.roughen, self._beam_grid, *inputs, data)
 
     def hold(self, data: torch.Tensor) -> None:

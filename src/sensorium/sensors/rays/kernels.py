@@ -12,7 +12,7 @@ of ``ids``; ``due[row, sensor]`` lists the slots that are cast now, padded with 
 import numpy as np
 
 from sensorium.jit import helper, kernel
-from sensorium.pipeline.kernels import normals, threefry
+from sensorium.pipeline.kernels import normals, words
 
 BODY, ALIGNMENT, BEAMS, FIRST_BEAM, SPREAD, FIRST_RAY, SLOTS, SCANS, FIRST_SLOT = range(9)
 DISTANCES, NORMALS, BODY_IDS, INTENSITY, POSES, IN_WORLD = range(9, 15)
@@ -236,7 +236,7 @@ def describe(
 
 
 @kernel
-def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, step):
+def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, draw):
     """Add noise that grows with range, and lose returns, in the distances of ``data`` (columns, B).
 
     The normal is the same one that the generic noise draws for this column, so that the two standard deviations add.
@@ -249,12 +249,12 @@ def roughen(table, data, noise_per_metre, dropout, keys, loss_keys, step):
             column, beam = table[s, DISTANCES] + i, table[s, FIRST_BEAM] + i
             for b in range(data.shape[1]):
                 if grows:
-                    w0, w1 = threefry(keys[beam, 0], keys[beam, 1], _U(b), _U(step))
+                    w0, w1 = words(keys[beam, 0], keys[beam, 1], draw, b, _U(0))
                     n0, _ = normals(w0, w1)
                     if data[column, b] < np.inf:
                         data[column, b] += _F(noise_per_metre[s, b]) * data[column, b] * n0
                 if loses:
-                    w0, _ = threefry(loss_keys[beam, 0], loss_keys[beam, 1], _U(b), _U(step))
+                    w0, _ = words(loss_keys[beam, 0], loss_keys[beam, 1], draw, b, _U(0))
                     if np.float64(np.int32(w0 >> _U(8))) * _BIN24 < dropout[s, b]:
                         data[column, b] = np.inf
 

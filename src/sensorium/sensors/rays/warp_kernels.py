@@ -261,7 +261,7 @@ def roughen(
     dropout: _columns,
     noise_keys: _table,
     loss_keys: _table,
-    counter: _ints,
+    draw: _table,
     data: _columns,
 ):
     """Add noise that grows with range, and lose returns, in the distances of ``data`` (columns, B)."""
@@ -272,10 +272,10 @@ def roughen(
     loses = dropout[s, b]
     if grows != 0.0 and data[column, b] < wp.inf:
         data[column, b] = data[column, b] + grows * data[column, b] * normal(
-            noise_keys[beam, 0], noise_keys[beam, 1], b, counter[0]
+            noise_keys[beam, 0], noise_keys[beam, 1], draw[0, b], draw[1, b]
         )
     if loses > 0.0:
-        drawn = word(loss_keys[beam, 0], loss_keys[beam, 1], b, counter[0]) >> wp.uint32(8)
+        drawn = word(loss_keys[beam, 0], loss_keys[beam, 1], draw[0, b], draw[1, b]) >> wp.uint32(8)
         if wp.float64(wp.int32(drawn)) * _BIN24 < wp.float64(loses):
             data[column, b] = wp.float32(wp.inf)
 

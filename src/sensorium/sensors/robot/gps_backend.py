@@ -76,7 +76,7 @@ class CpuGPS:
         self._sensed = group.world.bind("sensordata").numpy()
         self._outage, self._no_outage = np.zeros((2, len(group.sensors), group.n_envs))
         self._reception = tuple(_reception(group).numpy())
-        self._due, self._due_rows = group.due.numpy(), group.due_rows
+        self._due, self._due_rows, self._draw = group.due.numpy(), group.due_rows, group.draw.numpy()
 
     def update(self, out: torch.Tensor) -> None:
         launch(self._kernels.positions, self._sensed, self._receivers.at, self._group.array(out))
@@ -86,7 +86,7 @@ class CpuGPS:
         if is_measured:
             held, outage = group.advancing, self._outage  # in a reset there is nothing to hold
             keys = self._receivers.keys
-            launch(self._kernels.receive, outage, keys, *self._reception, group.dt, group.clock, held)
+            launch(self._kernels.receive, outage, keys, *self._reception, group.dt, self._draw, held)
         timing = (held, self._due, self._due_rows)
         origins = self._receivers.origins
         launch(self._kernels.geodetic, group.array(data), origins, outage, *timing, group.array(out))
@@ -110,7 +110,8 @@ class GpuGPS:
         self._keys, self._origins = upload(receivers.keys.view(np.int32)), upload(receivers.origins)
         self._outage, self._no_outage = (upload(np.zeros((len(group.sensors), group.n_envs))) for _ in range(2))
         self._reception = _reception(group)
-        self._due, self._due_rows, self._counter = group.due, upload(group.due_rows), group.counter
+        self._due, self._due_rows = group.due, upload(group.due_rows)
+        self._draw = group.draw.view(torch.int32)
 
     def update(self, out: torch.Tensor) -> None:
         out.copy_(self._sensed[:, self._columns].T)
@@ -122,7 +123,7 @@ class GpuGPS:
             held, outage = not is_reset, self._outage
             loss_rate, reacquire_time, visible = self._reception
             chance = -torch.expm1(-loss_rate.double() * dt)
-            inputs = (self._keys, chance, reacquire_time, visible, dt, self._counter, is_reset, envs, outage)
+            inputs = (self._keys, chance, reacquire_time, visible, dt, self._draw, is_reset, envs, outage)
             self._launcher.launch(self._kernels.receive, *inputs)
         timing = (held, self._due, self._due_rows)
         self._launcher.launch(self._kernels.geodetic, data, self._origins, outage, *timing, out)

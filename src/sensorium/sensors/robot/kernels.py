@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from sensorium.jit import helper, kernel
-from sensorium.pipeline.kernels import threefry
+from sensorium.pipeline.kernels import words
 from sensorium.sensors.robot.atmosphere import EXPONENT, LAPSE_RATE, STANDARD_PRESSURE, STANDARD_TEMPERATURE, TROPOPAUSE
 from sensorium.sensors.robot.wgs84 import ECCENTRICITY_2, SEMI_MAJOR
 
@@ -143,13 +143,13 @@ def positions(sensed, at, out):
 
 
 @kernel
-def receive(outage, keys, loss_rate, reacquire_time, visible, dt, step, advance):
+def receive(outage, keys, loss_rate, reacquire_time, visible, dt, draw, advance):
     """Lose fixes at random, and count down ``outage`` (sensors, B), the seconds until the next fix."""
     for s in range(len(outage)):
         for b in range(outage.shape[1]):
             if advance:
                 outage[s, b] = outage[s, b] - dt if outage[s, b] > 1.000001 * dt else 0.0
-                w0, _ = threefry(keys[s, 0], keys[s, 1], _U(b), _U(step))
+                w0, _ = words(keys[s, 0], keys[s, 1], draw, b, _U(0))
                 if outage[s, b] == 0 and (w0 >> _U(8)) * _BIN24 < -math.expm1(-loss_rate[s, b] * dt):
                     outage[s, b] = reacquire_time[s, b]
             if visible[s, b] == 0:

@@ -39,7 +39,7 @@ def receive(
     reacquire_time: _singles,
     visible: _singles,
     dt: wp.float64,
-    counter: _ints,
+    draw: wp.array2d(dtype=wp.int32),
     is_reset: wp.bool,
     envs: _mask,
     outage: _doubles,
@@ -53,7 +53,7 @@ def receive(
         left = _ZERO
     else:
         left = wp.where(left > wp.float64(1.000001) * dt, left - dt, _ZERO)
-        drawn = word(keys[s, 0], keys[s, 1], b, counter[0]) >> wp.uint32(8)
+        drawn = word(keys[s, 0], keys[s, 1], draw[0, b], draw[1, b]) >> wp.uint32(8)
         if left == _ZERO and wp.float64(wp.int32(drawn)) * _BIN24 < chance[s, b]:
             left = wp.float64(reacquire_time[s, b])
     if visible[s, b] == 0.0:

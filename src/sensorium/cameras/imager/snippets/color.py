@@ -86,7 +86,8 @@ if (k.shaded) {{
         for (int i = 0; i < n; ++i) v[c][i] = v[c][i] * map[{FIELDS} * i + 2];
 }}
 if (k.noisy) {{
-    const unsigned key0 = (unsigned)k.key0, key1 = (unsigned)k.key1, step = (unsigned)k.step.data[0];
+    const unsigned key0 = (unsigned)k.key0 ^ (unsigned)k.draw.data[2 * env];
+    const unsigned key1 = (unsigned)k.key1 ^ (unsigned)k.draw.data[2 * env + 1];
     const float reading = k.read_noise;
     float normal[4][LANES];
     for (int call = 0; call < 2; ++call) {{

@@ -50,12 +50,12 @@ auto nearest = [&](int i, int& px, int& py) -> bool {{
 
 
 def draw_words(call: str, pixel: str) -> str:
-    """Return C++ that draws the random words (w0, w1) of this env, step and pixel.
+    """Return C++ that draws the random words (w0, w1) of this env, its current draw, and pixel.
 
     ``call`` distinguishes several draws for the same pixel.
     """
     return f"""
-    const unsigned k0 = key0 + (unsigned)env, k1 = key1 + (unsigned)({call});
-    const unsigned b = (unsigned)({pixel});
+    const unsigned k0 = key0, k1 = key1 + (unsigned)({call});
+    const unsigned d0 = (unsigned)({pixel}), d1 = 0;
     {THREEFRY}
     """

@@ -42,7 +42,8 @@ DEPTH = (
     PIXELS
     + NEAREST
     + f"""
-const unsigned key0 = (unsigned)d.key0, key1 = (unsigned)d.key1, step = (unsigned)k.step.data[0];
+const unsigned key0 = (unsigned)d.key0 ^ (unsigned)k.draw.data[2 * env];
+const unsigned key1 = (unsigned)d.key1 ^ (unsigned)k.draw.data[2 * env + 1];
 const float* in = src.data + source;
 float normal[LANES];
 if (d.noisy) {{

@@ -1,0 +1,63 @@
+"""Random numbers for the hooks of sensor classes, keyed like those of the pipeline; see ``formula.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.pipeline import formula
+
+
+class Draws:
+    """Named random numbers of one sensor group: (columns, B) float32 tensors that are filled anew in every tick.
+
+    Args:
+        seed: the scene's seed.
+        name: name of the draw within the class.
+        uuids: the sensors of the group.
+        counts: columns of each sensor.
+        draw: the counter of this tick, (2, B) uint32, live.
+        is_gpu: whether the tensors are filled by Warp kernels.
+    """
+
+    def __init__(
+        self, seed: int, name: str, uuids: Sequence[str], counts: Sequence[int], draw: torch.Tensor, is_gpu: bool
+    ) -> None:
+        keys = [
+            formula.key(seed, uuid, f"{name}:{column}")
+            for uuid, count in zip(uuids, counts, strict=True)
+            for column in range(count)
+        ]
+        self._keys = np.asarray(keys, np.uint32).reshape(-1, 2)
+        self._out = torch.zeros(len(keys), draw.shape[1], device=draw.device)
+        self._fill: Callable[[bool], None] = self._warp_fill(draw) if is_gpu else self._numba_fill(draw)
+
+    def normal(self) -> torch.Tensor:
+        """Return standard normals of this tick."""
+        self._fill(True)
+        return self._out
+
+    def uniform(self) -> torch.Tensor:
+        """Return numbers in [0, 1) of this tick."""
+        self._fill(False)
+        return self._out
+
+    def _numba_fill(self, draw: torch.Tensor) -> Callable[[bool], None]:
+        from sensorium.pipeline.kernels.draws import fill_normal, fill_uniform  # imports Numba
+        from sensorium.pipeline.launch import launch
+
+        arguments = (self._keys, draw.numpy(), self._out.numpy())
+        return lambda normal: launch(fill_normal if normal else fill_uniform, *arguments)
+
+    def _warp_fill(self, draw: torch.Tensor) -> Callable[[bool], None]:
+        import warp as wp
+
+        from sensorium.pipeline.warp_draws import fill_normal, fill_uniform
+
+        keys = torch.from_numpy(self._keys.view(np.int32)).to(draw.device)
+        inputs: list[Any] = [wp.from_torch(tensor) for tensor in (keys, draw.view(torch.int32), self._out)]
+        device, shape = str(draw.device), tuple(self._out.shape)
+        return lambda normal: wp.launch(fill_normal if normal else fill_uniform, shape, inputs, device=device)
