@@ -94,7 +94,7 @@ def drop_scene(n_envs: int) -> sn.Scene:
     scene = sn.Scene(dt=0.01, substeps=5)
     scene.add_object(sn.Plane())
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.5), free=True)
-    scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.02, gyro_noise=0.005, delay=0.02, jitter=0.01))
+    scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.02, gyro_noise=0.005, delay=0.02, jitter=0.02))
     scene.add_sensor(sn.ContactForce(link="box", uuid="force", resolution=0.01, history_length=4))
     scene.build(n_envs=n_envs, device="cuda", seed=0)
     return scene

@@ -237,8 +237,8 @@ def test_bad_build_arguments_raise(bad):
     ],
 )
 def test_failed_set_changes_nothing(values, words):
-    scene, probe = probe_scene(Probe(uuid="p", noise=0.1, delay=0.02, jitter=0.01), n_envs=4)
-    twin, undisturbed = probe_scene(Probe(uuid="p", noise=0.1, delay=0.02, jitter=0.01), n_envs=4)
+    scene, probe = probe_scene(Probe(uuid="p", noise=0.1, delay=0.02, jitter=0.02), n_envs=4)
+    twin, undisturbed = probe_scene(Probe(uuid="p", noise=0.1, delay=0.02, jitter=0.02), n_envs=4)
     with pytest.raises(sn.OptionError) as caught:
         probe.set(bias=7.0, **{k: v for k, v in values.items() if k != "bias"}) if "bias" not in values else probe.set(
             noise=9.0, **values

@@ -39,9 +39,9 @@ def test_random_words_match_the_golden_hash():
 def test_normals_match_the_golden_hash():
     k0, k1 = (np.uint32(word) for word in formula.key(3, "imu", 4))
     n0, n1 = np.zeros((2, 100_000), np.float32)
-    normal_row(k0, k1, np.uint32(17), n0, n1, np.uint32(0))
-    assert digest(n0, n1) == NORMALS
     env = np.arange(100_000, dtype=np.uint32)
+    normal_row(k0, k1, np.stack([env, np.full_like(env, 17)]), n0, n1, np.uint32(0))
+    assert digest(n0, n1) == NORMALS
     words = reference.threefry(reference.key(3, "imu", 4), env, np.full_like(env, 17))
     assert digest(*reference.normals(*words)) == NORMALS
 

@@ -97,22 +97,26 @@ def test_rate_and_delay_together():
     assert run(scene, camera)[:, 1].tolist() == [held[max(0, step - lag)] for step in range(13)]
 
 
-def test_jitter_uses_the_random_words_of_other_sensors():
-    """The delay is delay + U[0, jitter), rounded up to steps, drawn per env and step from the key of the uuid."""
+def test_jitter_is_that_of_other_sensors():
+    """Each frame has a latency of its own, and the youngest that has arrived is read, as with any other sensor."""
     from sensorium.pipeline import formula
     from sensorium.pipeline.kernels import threefry
 
+    def word(k0, k1, c0, c1):
+        return threefry(*(np.uint32(value) for value in (k0, k1, c0, c1)))
+
     scene, camera = moving(delay=0.03, jitter=0.03, n_envs=4)
     taken = run(scene, camera, 20)
-    k0, k1 = formula.key(7, "c", formula.TIMING)
+    key = formula.key(7, "c", formula.TIMING)
     ages = set()
-    for step in range(1, 21):
-        for env in range(4):
-            word = threefry(np.uint32(k0), np.uint32(k1), np.uint32(env), np.uint32(step))[0]
-            latency = 3.0 + (int(word) >> 8) * 2.0**-24 * 3.0
-            age = int(np.ceil(latency - 1e-6))
-            assert taken[step, env] == max(0, step - age)
-            ages.add(age)
+    for env in range(4):
+        arrival = {0: 0.0}
+        for step in range(1, 21):
+            drawn = word(*key, *word(env, 0, step, formula.DRAW))[0]
+            arrival[step] = step + 3.0 + (int(drawn) >> 8) * 2.0**-24 * 3.0
+            newest = max(frame for frame, time in arrival.items() if time <= step + 1e-6)
+            assert taken[step, env] == newest
+            ages.add(step - newest)
     assert len(ages) > 2
 
 

@@ -71,7 +71,11 @@ def rover(sensors, n_envs):
 
 def calls_of(scene):
     """The calls that a step of the scene makes for its sensors."""
-    return scene._sensing._plan._calls
+    return plan_of(scene)._calls
+
+
+def plan_of(scene):
+    return scene._sensing._plan._plans[-1]
 
 
 def readings(scene):
@@ -241,7 +245,7 @@ def test_plans_are_kept_and_used_again():
         scene.sensors["depth"].set(noise=noise)
         scene.step()
         assert (calls_of(scene) is first) == (noise == 0)
-    assert len(scene._sensing._plan._plans) == 2
+    assert len(plan_of(scene)._plans) == 2
 
 
 def test_settings_of_fused_classes_need_no_new_plan():
@@ -262,8 +266,8 @@ def test_number_of_kept_plans_is_limited(monkeypatch):
         for uuid, amount in zip("ab", noise, strict=True):
             scene.sensors[uuid].set(noise=1e-3 * amount)
         scene.step()
-        assert len(scene._sensing._plan._plans) <= 2
-        assert list(scene._sensing._plan._plans.values())[-1] is calls_of(scene)
+        assert len(plan_of(scene)._plans) <= 2
+        assert list(plan_of(scene)._plans.values())[-1] is calls_of(scene)
 
 
 def test_gps_samples_in_every_step_after_its_rate_is_removed():
@@ -287,7 +291,7 @@ class RandomizingOdometrySensor(WheelOdometrySensor, options=RandomizingOdometry
     @classmethod
     def _reset_group(cls, group, mask):
         super()._reset_group(group, mask)
-        group._manager._sensors[0].set(noise=1e-3)
+        group.sensors[0]._manager._sensors[0].set(noise=1e-3)
 
 
 def test_parameters_set_in_a_reset_hook_act_in_the_next_step():

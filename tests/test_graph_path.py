@@ -31,8 +31,10 @@ class GraphWorld(MujocoWorld):
         self.mask = torch.ones(n_envs, dtype=torch.bool)
         super().__init__(model, n_envs, **options)
 
-    def attach(self, on_step, after_step, on_restart):
+    def attach(self, on_step, after_step, on_restart, on_substep=None):
         self.on_step, self.after_step, self.on_restart = on_step, after_step, on_restart
+        if on_substep is not None:
+            self.on_substep = lambda: (self._copy_sensor_data(), on_substep())
 
     def capture(self):
         """Do nothing: there is no CUDA."""
@@ -103,7 +105,7 @@ class OlderSensor(ProbeSensor, options=Older):
         out.copy_(ring[1])
 
 
-DELAY = {"delay": 0.02, "jitter": 0.01}
+DELAY = {"delay": 0.02, "jitter": 0.02}
 SENSORS = (
     sn.IMU(link="box", uuid="imu", acc_noise=0.1, gyro_random_walk=0.1, history_length=3, rate=40.0, **DELAY),
     sn.presets.imu("consumer_mems", link="box", uuid="part"),
@@ -238,8 +240,8 @@ def test_too_little_memory_raises_with_what_to_lower(monkeypatch, recwarn, where
 )
 def test_delays_are_checked_if_the_host_knows_them(room, values, message):
     """The "meta" device, which has no values, stands in for a GPU."""
-    store = TimingStore.allocate(np.zeros((1, 2), np.uint32), 4, torch.device("meta"))
-    timing = TimingParameters(store, [room], [False], 0.01)
+    store = TimingStore.allocate([0], np.zeros((1, 2), np.uint32), 4, torch.device("meta"))
+    timing = TimingParameters(store, [room], [room > 0], [False], 0.01)
     timing.note(0, {"delay": np.float32(0.02) if room else 0.0, "jitter": 0.0})
     if not room:
         timing.note(0, {"delay": 0.0}, torch.tensor([1]))  # in one env, so the value of all envs is not known

@@ -204,7 +204,6 @@ def per_env(*values):
         ([{"noise_density": per_env(1.0, 2.0, 3.0)}, {"rate": 50.0, "envs": [2, 0]}], [5.0, 200**0.5, 15.0]),
         ([{"noise_density": None, "envs": [1]}, {"rate": 50.0}], [5.0, 0.0, 5.0]),
         ([{"noise_density": None}, {"rate": 50.0}], [0.0, 0.0, 0.0]),
-        ([{"rate": 1e6}], [50**0.5] * 3),
     ],
 )
 def test_noise_follows_the_density_and_rate_of_each_env(calls, expected):

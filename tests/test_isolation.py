@@ -22,7 +22,7 @@ CHANGES = st.sampled_from(
     [
         ("imu", {"acc_noise": 0.5}),
         ("imu", {"acc_noise": 0.0, "gyro_random_walk": 0.0}),
-        ("imu", {"delay": 0.02, "jitter": 0.01}),
+        ("imu", {"delay": 0.02, "jitter": 0.02}),
         ("imu", {"rate": 30.0}),
         ("imu", {"rate": None, "delay": 0.0, "jitter": 0.0}),
         ("imu", {"acc_misalignment": ((1, 0.1, 0), (0, 1, 0), (0, 0, 1))}),

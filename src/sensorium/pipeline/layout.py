@@ -98,7 +98,8 @@ def build_layout(
     rows = {sensor.uuid: row for row, sensor in enumerate(sensors)}
     for group in groups:
         group.ring_slots = _ring_slots(group, ticks)
-    timing = _build_timing(groups, sensors, seed, world, ticks)
+    delayed = [sensor.max_delay > 0 or ticks.per_step > 1 for sensor in sensors]
+    timing = _build_timing(groups, sensors, delayed, seed, world)
     blocks = {}
     for dtype in dict.fromkeys(group.dtype for group in piped):
         members = [group for group in piped if group.dtype == dtype]
@@ -119,6 +120,7 @@ def build_layout(
         timing_parameters=TimingParameters(
             timing,
             [sensor.max_delay for sensor in sensors],
+            delayed,
             [sensor.options.interpolate for sensor in sensors],
             ticks.dt,
         ),
@@ -189,11 +191,11 @@ def _ring_slots(group: SensorGroup[Any], ticks: Ticks) -> int:
 
 
 def _build_timing(
-    groups: Sequence[SensorGroup[Any]], sensors: Sequence[GroupSensor], seed: int, world: World, ticks: Ticks
+    groups: Sequence[SensorGroup[Any]], sensors: Sequence[GroupSensor], delayed: Sequence[bool], seed: int, world: World
 ) -> TimingStore:
     keys = [formula.key(seed, sensor.uuid, formula.TIMING) for sensor in sensors]
     lengths = {sensor.uuid: group.ring_slots for group in groups for sensor in group.sensors}
-    slots = [lengths[sensor.uuid] if sensor.max_delay > 0 or ticks.per_step > 1 else 0 for sensor in sensors]
+    slots = [lengths[sensor.uuid] if ring else 0 for sensor, ring in zip(sensors, delayed, strict=True)]
     return TimingStore.allocate(slots, np.asarray(keys, np.uint32).reshape(-1, 2), world.n_envs, world.device)
 
 

@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.flags import DELAYED, DROPOUT, HELD, LINEAR, RATE, S_SLOTS, SAME, STUCK
+from sensorium.pipeline.flags import DELAYED, DROPOUT, HELD, LINEAR, RATE, SAME, STUCK
 from sensorium.pipeline.parameters import Write, broadcast, check
 from sensorium.pipeline.storage import TimingStore
 from sensorium.worlds import upload
@@ -27,6 +27,7 @@ class TimingParameters:
     Args:
         store: tensors, one row per sensor.
         max_latency: seconds of delay and jitter that the ring of each sensor can hold.
+        delayed: whether each sensor has a ring of sample times.
         linear: whether each sensor interpolates delayed readings.
         dt: seconds of one tick.
 
@@ -34,11 +35,13 @@ class TimingParameters:
         flags: flags of each sensor, as in ``store.flags``.
     """
 
-    def __init__(self, store: TimingStore, max_latency: list[float], linear: list[bool], dt: float) -> None:
+    def __init__(
+        self, store: TimingStore, max_latency: list[float], delayed: list[bool], linear: list[bool], dt: float
+    ) -> None:
         self._dt = dt
         self._store = store
         self._max_latency = max_latency
-        self._rings = store.table[:, S_SLOTS].cpu().numpy() > 0
+        self._delayed = delayed
         self._linear = linear
         self._n_envs = store.due.shape[1]
         self._device = store.due.device
@@ -140,7 +143,7 @@ class TimingParameters:
             uniform = number if index is None else None
             (self._varied.add if uniform is None else self._varied.discard)((row, name))
             self._uniform[row, name] = uniform
-        flags = (DELAYED if self._rings[row] else 0) | (LINEAR if self._linear[row] else 0)
+        flags = (DELAYED if self._delayed[row] else 0) | (LINEAR if self._linear[row] else 0)
         flags |= 0 if any(varied == row for varied, _ in self._varied) else SAME
         for name, bit in (("rate", RATE), ("dropout", DROPOUT), ("stuck", STUCK)):
             if self._device.type == "cpu":

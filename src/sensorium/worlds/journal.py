@@ -51,7 +51,7 @@ class Journal:
     def __init__(self, n_envs: int) -> None:
         self.recording = False
         self.fresh = True
-        self._events: list[Restart | Call] = [Restart(False, "reset", None, None)]
+        self._events: list[Restart | Call] = [Restart(False, "reset", None, None, np.zeros(n_envs, np.int64))]
         self._changes = _Changes(n_envs)
         self._stepped = False
 
