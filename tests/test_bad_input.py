@@ -29,7 +29,7 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sn.IMU(link="box", rate=-5), ("IMU.rate", "-5")),
         (lambda: sn.IMU(link="box", delay=-0.1), ("IMU.delay", "-0.1")),
         (lambda: sn.IMU(link="box", dropout=1.5), ("IMU.dropout", "1.5")),
-        (lambda: sn.IMU(link="box", history_length=0), ("IMU.history_length", "0")),
+        (lambda: sn.IMU(link="box", history_length=-1), ("IMU.history_length", "-1")),
         (lambda: sn.IMU(link="box", uuid=""), ("IMU.uuid",)),
         (lambda: sn.IMU(link="box", uuid="a.b"), ("uuid", "a.b")),
         (lambda: sn.IMU(link="box", acc_nois=0.1), ("acc_nois", "did you mean 'acc_noise'")),

@@ -238,7 +238,7 @@ def test_noise_depends_only_on_seed_uuid_env_and_step():
         assert not torch.equal(many[name][1], many[name][0])
         for other in (noisy(1, step=4), noisy(1, seed=1), noisy(1, uuid="eye")):
             assert not torch.equal(other[name], one[name])
-    again = noisy(1, step=torch.tensor([3]))
+    again = noisy(1, step=torch.tensor([[3], [0]], dtype=torch.int32).view(torch.uint32))
     assert torch.equal(again["rgb"], one["rgb"])
 
 

@@ -154,14 +154,13 @@ def test_noise_grows_with_range_and_returns_are_lost(groups, signal):
     growth, dropout = (np.random.default_rng(5).uniform(0, 0.3, (3, 3)).astype(np.float32) for _ in range(2))
     growth[1], dropout[:, 2] = 0.0, 0.0
     noise_keys, loss_keys = random_keys(groups[0])
-    step = groups[0].step
+    draw = groups[0].draw.numpy()
     expected = signal.copy()
-    envs, steps = np.arange(3, dtype=np.uint32), np.full(3, step, np.uint32)
     for s, row in enumerate(groups[0].backend.layout.table):
         for i in range(row[kernels.BEAMS]):
             column, beam = row[kernels.DISTANCES] + i, row[kernels.FIRST_BEAM] + i
-            noise, _ = normals(*threefry(noise_keys[beam], envs, steps))
-            uniform = (threefry(loss_keys[beam], envs, steps)[0] >> np.uint32(8)) / 2**24
+            noise, _ = normals(*threefry(noise_keys[beam], *draw))
+            uniform = (threefry(loss_keys[beam], *draw)[0] >> np.uint32(8)) / 2**24
             hit = np.isfinite(signal[column])
             expected[column, hit] += growth[s, hit] * signal[column, hit] * noise[hit]
             expected[column, uniform < dropout[s]] = np.inf

@@ -37,13 +37,13 @@ def launch(kernel, *inputs):
 # -- GPS ---------------------------------------------------------------------------------------------------------------
 
 
-def reference_outage(outage, keys, loss_rate, reacquire_time, visible, step, advance):
+def reference_outage(outage, keys, loss_rate, reacquire_time, visible, draw, advance):
     """Count outages down, lose fixes with probability 1 - exp(-rate dt), and stay without a fix while invisible."""
     outage = outage.copy()
     for s, b in np.ndindex(S, B):
         if advance:
             outage[s, b] = outage[s, b] - DT if outage[s, b] > 1.000001 * DT else 0.0
-            word, _ = threefry(keys[s], np.uint32(b), np.uint32(step))
+            word, _ = threefry(keys[s], draw[0, b], draw[1, b])
             uniform = (int(word) >> 8) / 2**24
             if outage[s, b] == 0 and uniform < 1 - math.exp(-float(loss_rate[s, b]) * DT):
                 outage[s, b] = reacquire_time[s, b]
@@ -60,11 +60,12 @@ def test_receive_loses_and_finds_fixes(rng):
     chance = -np.expm1(-loss_rate.astype(np.float64) * DT)
     expected, numba, warp = (np.zeros((S, B)) for _ in range(3))
     outages = 0
-    for step in range(1, 60):
-        expected = reference_outage(expected, keys, loss_rate, reacquire_time, visible, step, True)
-        kernels.receive(numba, keys, loss_rate, reacquire_time, visible, DT, step, True)
-        counter, signed = np.array([step], np.int32), keys.view(np.int32)
-        launch(warp_kernels.receive, signed, chance, reacquire_time, visible, DT, counter, False, EVERY_ENV, warp)
+    for _ in range(1, 60):
+        draw = rng.integers(0, 2**32, (2, B), dtype=np.uint32)
+        expected = reference_outage(expected, keys, loss_rate, reacquire_time, visible, draw, True)
+        kernels.receive(numba, keys, loss_rate, reacquire_time, visible, DT, draw, True)
+        words, signed = draw.view(np.int32), keys.view(np.int32)
+        launch(warp_kernels.receive, signed, chance, reacquire_time, visible, DT, words, False, EVERY_ENV, warp)
         np.testing.assert_allclose(numba, expected, atol=1e-12)
         np.testing.assert_allclose(warp, expected, atol=1e-12)
         outages += int(((expected > 0) & (visible > 0)).sum())

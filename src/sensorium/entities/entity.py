@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
@@ -288,12 +290,15 @@ class TrainableEntity:
 
     def _declare(self) -> tuple[SensorSuite, spaces.Box]:
         """Return the suite without readings and the action space, from a temporary scene with the robot."""
-        scene = Scene(dt=0.01, substeps=1)
+        fastest = max((sensor.options.rate or 0.0 for sensor in self._rig.sensors), default=0.0)
+        scene = Scene(dt=0.01, substeps=max(1, math.ceil(fastest * 0.01)))  # it never steps
         scene.add_object(Plane())
         for name in self._landmarks:
             scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
         robot = scene.add_robot(self.make_robot(), name="robot")
-        scene.build()
+        with warnings.catch_warnings():  # whether jitter has an effect depends on the scene of the task
+            warnings.simplefilter("ignore")
+            scene.build()
         bound = self._suite_of(robot, 1)
         declared = [_DeclaredSensor(uuid, sensor) for uuid, sensor in bound.items()]
         suite = SensorSuite(1, declared, f"robot {self.robot_name!r}", privileged=bool(self._privileged))
