@@ -290,7 +290,7 @@ class TrainableEntity:
 
     def _declare(self) -> tuple[SensorSuite, spaces.Box]:
         """Return the suite without readings and the action space, from a temporary scene with the robot."""
-        fastest = max((sensor.options.rate or 0.0 for sensor in self._rig.sensors), default=0.0)
+        fastest = max((float(sensor.options.get("rate") or 0.0) for sensor in self._rig.sensors), default=0.0)
         scene = Scene(dt=0.01, substeps=max(1, math.ceil(fastest * 0.01)))  # it never steps
         scene.add_object(Plane())
         for name in self._landmarks:
