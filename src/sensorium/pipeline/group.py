@@ -13,6 +13,7 @@ import torch
 from sensorium.errors import OptionError
 from sensorium.pipeline.draws import Draws
 from sensorium.pipeline.launch import StepCounter
+from sensorium.pipeline.storage import COLUMN_DTYPES, EXACT_DTYPES
 
 if TYPE_CHECKING:
     from sensorium.pipeline.protocols import GroupSensor
@@ -91,7 +92,8 @@ class SensorGroup(Generic[BackendT]):
         return_slices: return columns of each sensor. They equal ``slices`` unless ``_post_process`` changes the format.
         truth: ground truth of the group, (columns, B).
         reading: the measured branch after the hardware stage, (columns, B).
-        parameters: name -> (sensors, B) tensor of the parameters that a class adds to ``sensor.set(...)``.
+        parameters: name -> (values, B) tensor of the parameters that a class adds to ``sensor.set(...)``: one row per
+            sensor, or several where the parameter has several values; see :meth:`parameter_slices`.
         backend: the object that ``_build_group`` of the class returned: its state, on the CPU or on the GPU.
     """
 
@@ -106,6 +108,10 @@ class SensorGroup(Generic[BackendT]):
         self._states: dict[str, tuple[torch.Tensor, float]] = {}
         self.dtype: torch.dtype = cls._get_intermediate_dtype()
         self.return_dtype: torch.dtype = cls._get_cache_dtype()
+        self.is_converted = self.dtype not in COLUMN_DTYPES
+        """Whether the hooks work on tensors of their own, since the kernels do not compute with their dtype."""
+        self.column_dtype = torch.float32 if self.is_converted else self.dtype
+        """Dtype in which the generic stages compute."""
 
         # which stages the class defines itself
         self.in_pipeline = bool(cls.keeps_columns)
@@ -114,6 +120,7 @@ class SensorGroup(Generic[BackendT]):
         self.has_delay_hook: bool = cls._overrides("_apply_delay")
         self.has_response: bool = cls._overrides(*_RESPONSE_HOOKS)
         self.post_processed: bool = cls._overrides("_post_process")
+        self.returns_apart = self.post_processed or self.is_converted
         self.is_averaged = any(getattr(sensor.options, "window", "instant") == "mean" for sensor in sensors)
         # On the CPU, a raw signal from a hook goes through the fused step like the engine's signals. In a CUDA graph
         # it cannot, since the hook may have to run after the graph.
@@ -123,11 +130,14 @@ class SensorGroup(Generic[BackendT]):
             or self.has_delay_hook
             or (self.has_raw_hook and pipeline.world.is_gpu)
             or self.is_averaged
+            or self.is_converted
         )
         self.capturable = bool(cls.capturable) and self.in_pipeline and not self.has_delay_hook
         self.history_length: int = max(sensor.options.history_length or 0 for sensor in sensors)
         is_fast = pipeline.ticks.per_step > 1  # then several samples arrive in a step, which the ring keeps
-        self.has_ring = self.has_delay_hook or is_fast or any(sensor.max_delay > 0 for sensor in sensors)
+        self.has_ring = self.has_rings and (
+            self.has_delay_hook or is_fast or any(sensor.max_delay > 0 for sensor in sensors)
+        )
         # without return storage of its own, the cache of a group is its part of the working buffer
         self.has_return_storage = self.has_rings and (self.has_ring or self.history_length > 0)
 
@@ -253,11 +263,30 @@ class SensorGroup(Generic[BackendT]):
         return self._pipeline.layout.timing.draw
 
     def per_column(self, option: str) -> torch.Tensor:
-        """Return an option of every sensor, repeated over its columns: (columns, 1), which broadcasts over envs."""
-        values = torch.zeros(self.n_columns, 1, device=self.device)
+        """Return an option of every sensor per column: (columns, 1) float32, which broadcasts over envs.
+
+        Args:
+            option: an option that is a number, or has one value per column of the sensor.
+
+        Raises:
+            OptionError: the option has another number of values.
+        """
+        values = torch.zeros(self.n_columns, 1)
         for sensor, part in zip(self.sensors, self.slices, strict=True):
-            values[part] = float(getattr(sensor.options, option))
-        return values
+            value = torch.as_tensor(getattr(sensor.options, option), dtype=torch.float32).flatten()
+            if len(value) not in (1, part.stop - part.start):
+                raise OptionError(
+                    f"{self.cls.options_type.__name__}.{option} must have 1 value or one per column "
+                    f"({part.stop - part.start}), got {len(value)}"
+                )
+            values[part, 0] = value
+        return values.to(self.device)
+
+    def parameter_slices(self, name: str) -> list[slice]:
+        """Return the rows of each sensor in ``parameters[name]``."""
+        counts = [columns.stop - columns.start for columns in (sensor._parameter(name)[1] for sensor in self.sensors)]
+        ends = np.cumsum(counts).tolist()
+        return [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
 
     @property
     def truth_timeline(self) -> Slots:
@@ -355,7 +384,7 @@ class SensorGroup(Generic[BackendT]):
     def keep_arrays(self) -> None:
         """Create the NumPy views that :meth:`array` returns."""
         own = (self.truth, self.reading, self.scratch, self.before, self.snapshot, self.return_truth)
-        self.arrays = {id(tensor): tensor.numpy() for tensor in own}
+        self.arrays = {id(tensor): tensor.numpy() for tensor in own if tensor.dtype != torch.bfloat16}
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         """Return a NumPy view of a tensor that a hook was given, for kernels on the CPU.
@@ -376,6 +405,9 @@ class SensorGroup(Generic[BackendT]):
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one (columns, B) tensor of the group to another."""
+        if self.is_converted:
+            target.copy_(source)
+            return
         self._pipeline.stages.copy(source, target)
 
     def imperfect(self, data: torch.Tensor) -> None:
@@ -389,4 +421,5 @@ class SensorGroup(Generic[BackendT]):
                 f"group.imperfect works on all columns of the group: data must have shape "
                 f"{(self.n_columns, self.n_envs)}, got {tuple(data.shape)}"
             )
-        self._pipeline.stages.imperfect(self, data)
+        if self.dtype not in EXACT_DTYPES:
+            self._pipeline.stages.imperfect(self, data)

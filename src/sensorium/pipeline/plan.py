@@ -219,7 +219,7 @@ class CpuPlan:
 
     def _are_hooks_replayable(self, group: Group) -> bool:
         """Return whether everything that a group does before its post-process can be captured and replayed."""
-        if not group.in_pipeline or group.has_response or id(group) in self._stages.held:
+        if not group.in_pipeline or group.is_converted or group.has_response or id(group) in self._stages.held:
             return False
         names = ("_update_shared_cache", "_update_raw_data", "_apply_hardware_imperfections")
         return all(is_replayable(getattr(group.cls, name, None)) for name in names)

@@ -120,8 +120,11 @@ class Stages:
 
     def gather(self, group: Group, out: torch.Tensor) -> None:
         """Write the raw signals of one group to ``out``."""
-        self._kernels.gather(self._layout.block(group), group)
-        if out.data_ptr() != group.truth.data_ptr():
+        block = self._layout.block(group)
+        self._kernels.gather(block, group)
+        if group.is_converted:
+            out.copy_(block.store.truth[group.columns])
+        elif out.data_ptr() != group.truth.data_ptr():
             self._kernels.copy(group.truth, out)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
@@ -133,10 +136,14 @@ class Stages:
         if id(group) not in self._windows:
             self._windows[id(group)] = self._make_window(group)
         window = self._windows[id(group)]
-        if self.resetting is None:
-            window.average(data)
-        else:  # the first sample is the signal of now
+        if self.resetting is not None:  # the first sample is the signal of now
             window.restart(self.resetting.mask)
+        elif group.is_converted:
+            mean = data.to(group.column_dtype)
+            window.average(mean)
+            data.copy_(mean)
+        else:
+            window.average(data)
 
     def _make_window(self, group: Group) -> Window:
         rows = [self._layout.rows[sensor.uuid] for sensor in group.sensors]
@@ -146,7 +153,7 @@ class Stages:
             np.repeat(rows, widths).tolist(),
             np.repeat(averaged, widths).tolist(),
             self._layout.timing.due,
-            group.dtype,
+            group.column_dtype,
             self._is_gpu,
         )
 
@@ -163,12 +170,19 @@ class Stages:
         """Apply the generic hardware stage of one group to ``data``, in place."""
         if self.is_idle(group):
             return
-        block, before = self._layout.block(group), group.before
-        self._kernels.copy(data, before)
-        if self.resetting is None:
-            self._kernels.hardware(block, group, before, data)
+        block, before, out = self._layout.block(group), group.before, data
+        if group.is_converted:
+            out = block.store.reading[group.columns]
+            before.copy_(data)
+            out.copy_(data)
         else:
-            self._kernels.reset_hardware(block, group, before, data, self.resetting)
+            self._kernels.copy(data, before)
+        if self.resetting is None:
+            self._kernels.hardware(block, group, before, out)
+        else:
+            self._kernels.reset_hardware(block, group, before, out, self.resetting)
+        if out is not data:
+            data.copy_(out)
 
     # -- a reset ------------------------------------------------------------------------------------------------------
 
