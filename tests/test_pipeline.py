@@ -262,14 +262,14 @@ def test_overridden_cache_update_also_runs_in_a_reset():
         torch.testing.assert_close(shifted.read(), shifted.read_ground_truth() + 100)
 
 
-def test_sensor_outside_of_the_ring_pipeline():
-    """With ``uses_ring_pipeline = False``, hooks run in every step and reset, without storage in the pipeline."""
+def test_sensor_without_columns():
+    """With ``keeps_columns = False``, hooks run in every step and reset, without storage in the pipeline."""
 
     class Clicker(sn.sensors.SensorOptions):
         pass
 
     class ClickerSensor(sn.sensors.Sensor[int], options=Clicker):
-        uses_ring_pipeline = False
+        keeps_columns = False
 
         @classmethod
         def _build_group(cls, group):

@@ -70,14 +70,19 @@ class Stages:
             if group.has_return_storage:
                 self.deliver(group)
 
-    def run_hooks(self, group: Group) -> None:
-        """Fill both branches of a group by its hooks; hold the reading where no sample is due."""
+    def run_hooks(self, group: Group, may_raise: bool = False) -> None:
+        """Fill both branches of a group by its hooks; hold the reading where no sample is due.
+
+        Args:
+            group: the group.
+            may_raise: whether to keep the reading if a hook raises, at the cost of a copy.
+        """
         cls: type[GroupSensor] = group.cls
         if not group.in_pipeline:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
         held = self.resetting is None and id(group) in self.held
-        measured = group.scratch if held else group.reading
+        measured = group.scratch if held or may_raise else group.reading
         if self.resetting is None:
             for timeline in group.timelines:
                 timeline.advance()
@@ -86,6 +91,8 @@ class Stages:
             due = self._layout.timing.due
             for row, part in zip(self._hooked_rows[id(group)], group.slices, strict=True):
                 torch.where(due[row], measured[part], group.reading[part], out=group.reading[part])
+        elif may_raise:
+            group.reading.copy_(measured)
 
     def _post_process(self, group: Group) -> None:
         cls: type[GroupSensor] = group.cls
