@@ -33,7 +33,10 @@ class SpeedSensor(SimpleSensor[torch.Tensor], options=Speed):
     def _declare(self, spec, names):
         site = add_site(spec, names, Place(link="ball"), self.uuid)
         spec.add_sensor(
-            name=f"{self.uuid}:v", type=mujoco.mjtSensor.mjSENS_VELOCIMETER, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=site
+            name=f"{self.uuid}:v",
+            type=mujoco.mjtSensor.mjSENS_VELOCIMETER,
+            objtype=mujoco.mjtObj.mjOBJ_SITE,
+            objname=site,
         )
 
     def _sources(self):
@@ -127,7 +130,10 @@ def test_reset_of_one_env_keeps_the_previous_outputs_of_the_others(delay):
     raw = torch.tensor([1.0, 2.0, 3.0]) * torch.sin(torch.tensor(1.0))
     assert torch.allclose(smooth.read_ground_truth()[1], raw)  # at rest, at the signal of t = 0
     for _ in range(10):
-        for got, want in ((smooth.read(), untouched.read()), (smooth.read_ground_truth(), untouched.read_ground_truth())):
+        for got, want in (
+            (smooth.read(), untouched.read()),
+            (smooth.read_ground_truth(), untouched.read_ground_truth()),
+        ):
             assert torch.equal(got[[0, 2]], want[[0, 2]])
         scene.step()
         twin.step()
@@ -195,7 +201,9 @@ class _Delay:
         super()._apply_delay(group, ring, out)
 
 
-@pytest.mark.parametrize("mixins", [(), (_Post,), (_Transform,), (_Post, _Transform), (_Hardware, _Post), (_Delay, _Post)])
+@pytest.mark.parametrize(
+    "mixins", [(), (_Post,), (_Transform,), (_Post, _Transform), (_Hardware, _Post), (_Delay, _Post)]
+)
 @pytest.mark.parametrize("history", [None, 2])
 def test_raw_hooks_run_once_per_step_and_reset(mixins, history):
     class Own(Ticks):
@@ -272,7 +280,7 @@ def test_draws_have_the_distributions_that_their_names_say():
     assert abs(normal.mean()) < 5 / len(normal) ** 0.5
     assert abs(normal.var() - 1) < 5 * (2 / len(normal)) ** 0.5
     assert abs((normal**4).mean() - 3) < 5 * (96 / len(normal)) ** 0.5
-    assert 0 <= uniform.min() and uniform.max() < 1
+    assert uniform.min() >= 0 and uniform.max() < 1
     assert abs(uniform.mean() - 0.5) < 5 / (12 * len(uniform)) ** 0.5
     assert abs(torch.corrcoef(numbers.T)[0, 1]) < 5 / len(normal) ** 0.5
 

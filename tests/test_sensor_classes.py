@@ -111,9 +111,14 @@ def test_other_names_and_further_parameters_with_defaults_are_allowed():
     assert build(options())[1].read().eq(3.0).all()
 
 
-@pytest.mark.parametrize("shape", [(), ((3,), (2,)), [3], 3, (3.0,), (True,), (0,), (-1, 2), None, {}, {"a": ()}, {"a": 3}])
+@pytest.mark.parametrize(
+    "shape", [(), ((3,), (2,)), [3], 3, (3.0,), (True,), (0,), (-1, 2), None, {}, {"a": ()}, {"a": 3}]
+)
 def test_invalid_format(shape):
-    refused(r"OwnSensor\._get_return_format.*(must be a tuple of integers|empty dict)", _get_return_format=lambda self: shape)
+    refused(
+        r"OwnSensor\._get_return_format.*(must be a tuple of integers|empty dict)",
+        _get_return_format=lambda self: shape,
+    )
 
 
 class Pair(NamedTuple):
@@ -337,7 +342,10 @@ def test_halves_have_responses_averages_and_signals_of_the_engine(dtype):
     assert first[-1][0].dtype == dtype
     from test_author_contract import Speed, SpeedSensor
 
-    members = {"_get_intermediate_dtype": classmethod(lambda cls: dtype), "_get_cache_dtype": classmethod(lambda cls: dtype)}
+    members = {
+        "_get_intermediate_dtype": classmethod(lambda cls: dtype),
+        "_get_cache_dtype": classmethod(lambda cls: dtype),
+    }
 
     class HalfSpeed(Speed):
         pass
@@ -352,7 +360,9 @@ def test_halves_have_responses_averages_and_signals_of_the_engine(dtype):
 def test_imperfections_do_not_act_on_integers_and_booleans(dtype):
     options = typed(dtype)
     for wrong in ({"noise": 0.1}, {"bandwidth": 5.0}, {"saturation": (0.0, 1.0)}):
-        with pytest.raises(sn.OptionError, match=rf"Own\.{next(iter(wrong))}: imperfections do not act on.*{dtype}.*OwnSensor"):
+        with pytest.raises(
+            sn.OptionError, match=rf"Own\.{next(iter(wrong))}: imperfections do not act on.*{dtype}.*OwnSensor"
+        ):
             build(options(**wrong))
     with pytest.raises(sn.OptionError, match=r"Own\.window: signals of dtype .* cannot be averaged"):
         build(options(window="mean"))

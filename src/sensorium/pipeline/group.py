@@ -249,12 +249,20 @@ class SensorGroup(Generic[BackendT]):
         row, timing = layout.rows[sensor.uuid], layout.timing
         first, slots = timing.table[row].tolist()
         ring = slice(first, first + slots)
-        return SampleTiming(timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring])
+        return SampleTiming(
+            timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring]
+        )
 
     @property
     def ticks(self) -> torch.Tensor:
         """Simulated time of each env in ticks, (B,) int32, live."""
         return self._pipeline.layout.timing.tick
+
+    @property
+    def env_ids(self) -> torch.Tensor:
+        """The env whose random numbers each env draws, (B,) int32, live: itself, unless ``scene.set_episodes`` changed
+        it. Use it instead of the index for what is drawn once per env; :meth:`normal` does so by itself."""
+        return self._pipeline.layout.timing.env
 
     @property
     def draw(self) -> torch.Tensor:

@@ -11,7 +11,13 @@ import torch
 from sensorium.sensors import Sensor
 from sensorium.testing.runs import ContractRuns, flat, same, skip
 
-_HOOKS = ("_update_shared_cache", "_update_current_timestep_data", "_update_raw_data", "_apply_transform", "_post_process")
+_HOOKS = (
+    "_update_shared_cache",
+    "_update_current_timestep_data",
+    "_update_raw_data",
+    "_apply_transform",
+    "_post_process",
+)
 """Hooks that run in every tick."""
 
 
