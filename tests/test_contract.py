@@ -117,7 +117,7 @@ class TestVertical(Drop, SensorContract):
         return Vertical(**options)
 
 
-# -- the contract finds classes that break it ---------------------------------------------------------------------------
+# -- the contract finds classes that break it --------------------------------------------------------------------------
 
 
 class Height(sn.sensors.SimpleSensorOptions):

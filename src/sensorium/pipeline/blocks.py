@@ -25,9 +25,10 @@ from sensorium.pipeline.flags import (
     GATHER_TIME,
     RETURN_NAMES,
 )
-from sensorium.pipeline.group import SensorGroup, Slots
+from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.parameters import ColumnParameters
 from sensorium.pipeline.protocols import GroupSensor
+from sensorium.pipeline.slots import Slots
 from sensorium.pipeline.storage import ColumnStore, DeliveryStore
 from sensorium.worlds import World
 

@@ -38,7 +38,7 @@ def needs_substeps(sensor: GroupSensor, dt: float, substeps: int) -> bool:
         return False
     if is_averaged and not has_rings:
         raise OptionError(
-            f'{cls.options_type.__name__}.window="mean" averages over physics substeps, for which the class needs rings '
+            f'{cls.options_type.__name__}.window="mean" averages over physics substeps, for which a class needs rings '
             f'({cls.__name__}.uses_ring_pipeline is False); use window="instant", or a scene with substeps=1'
         )
     return is_fast or options.substeps or is_averaged

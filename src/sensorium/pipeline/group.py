@@ -5,7 +5,7 @@ A tick is a step, or a substep for sensors that are captured at substeps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ import torch
 from sensorium.errors import OptionError
 from sensorium.pipeline.draws import Draws
 from sensorium.pipeline.launch import StepCounter
+from sensorium.pipeline.slots import SampleTiming, Slots
 from sensorium.pipeline.storage import COLUMN_DTYPES, EXACT_DTYPES
 
 if TYPE_CHECKING:
@@ -23,59 +24,6 @@ if TYPE_CHECKING:
 BackendT = TypeVar("BackendT")
 
 _RESPONSE_HOOKS = ("_update_current_timestep_data", "_apply_physics_imperfections", "_apply_transform")
-
-
-class Slots:
-    """A ring of past values, (columns, B) each: ``slots.at(0)`` is the value of this tick, ``slots.at(k)`` that of k
-    ticks ago. ``slots[k]`` is the same.
-
-    Args:
-        ring: storage, (slots, columns, B).
-        group: the group whose tick counter moves the ring.
-        shifts: whether :meth:`advance` moves data instead of an index. Then ``slots[0]`` is always the same memory,
-            which a CUDA graph needs of tensors that hooks work on.
-    """
-
-    def __init__(self, ring: torch.Tensor, group: SensorGroup[Any], shifts: bool = False) -> None:
-        self.ring = ring
-        self.shifts = shifts
-        self._group = group
-
-    def advance(self) -> None:
-        """Make room for the value of a new tick."""
-        if self.shifts:
-            self.ring[1:] = self.ring[:-1].clone()
-
-    def __len__(self) -> int:
-        return self.ring.shape[0]
-
-    def at(self, age: int) -> torch.Tensor:
-        """Return the value of ``age`` ticks ago, (columns, B), live.
-
-        Raises:
-            IndexError: the ring does not hold as many ticks.
-        """
-        if not 0 <= age < len(self):
-            raise IndexError(f"age must lie in [0, {len(self)}), the ticks that this ring holds; got {age}")
-        return self.ring[age if self.shifts else (self._group.step - age) % len(self)]
-
-    def __getitem__(self, age: int) -> torch.Tensor:
-        return self.at(age)
-
-
-class SampleTiming(NamedTuple):
-    """Views of the timing of one sensor, live. Times are in ticks."""
-
-    due: torch.Tensor
-    """(B,) bool: whether its reading takes a new value in this tick."""
-    lag: torch.Tensor
-    """(B,) int32: ticks since the sample that is read was taken."""
-    part: torch.Tensor
-    """(B,): how much older the sample is than ``lag``."""
-    arrives: torch.Tensor
-    """(slots, B): from the tick of each sample to its arrival; infinite without a sample. Tick k is in row k % slots."""
-    offset: torch.Tensor
-    """(slots, B): from the capture of each sample to its tick."""
 
 
 class SensorGroup(Generic[BackendT]):
@@ -330,8 +278,8 @@ class SensorGroup(Generic[BackendT]):
     def normal(self, name: str, n_columns: int | None = None) -> torch.Tensor:
         """Return standard normals of this tick, (columns, B).
 
-        They depend only on the seed, the uuid of the sensor that a column belongs to, ``name``, the column, the env, its
-        episode and the tick: an env draws the same numbers at every batch size and on every device. The same name
+        They depend only on the seed, the uuid of the sensor that a column belongs to, ``name``, the column, the env,
+        its episode and the tick: an env draws the same numbers at every batch size and on every device. The same name
         returns the same numbers throughout a tick.
 
         Args:

@@ -139,8 +139,8 @@ class CpuPlan:
         self._calls = []
 
     def step(self) -> None:
-        """Sense the world after a tick. If a hook raises, the sensors of its class keep their readings, and the error is
-        raised after all other calls were made."""
+        """Sense the world after a tick. If a hook raises, the sensors of its class keep their readings, and the
+        error is raised after all other calls were made."""
         pipeline = self.pipeline
         pipeline.tick_count = count = pipeline.tick_count + 1
         self._clock.cell[0] = count
@@ -158,7 +158,7 @@ class CpuPlan:
             self._failures.append((group, before.clone(), error))
 
     def _hold_failed(self) -> None:
-        """Deliver what the groups with a failed hook read before, instead of what the hook left, and raise its error."""
+        """Deliver what the groups with a failed hook read before, not what the hook left, and raise its error."""
         failures, self._failures = self._failures, []
         for group, before, _ in failures:
             group.snapshot.copy_(before)
@@ -223,8 +223,9 @@ class CpuPlan:
             if group.post_processed:
                 process = cls._post_process
                 replayable = is_replayable(process)
-                for tensors in ((group.truth, group.return_truth, False), (group.reading, group.snapshot, True)):
-                    calls.append(self._hook_call(group, replayable, partial(process, group, *tensors)))
+                true = partial(process, group, group.truth, group.return_truth, False)
+                measured = partial(process, group, group.reading, group.snapshot, True)
+                calls += [self._hook_call(group, replayable, call) for call in (true, measured)]
             if group.has_return_storage:
                 calls.append(self._hook_call(group, not group.has_delay_hook, partial(self._stages.deliver, group)))
         return calls

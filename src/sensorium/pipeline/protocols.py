@@ -17,9 +17,10 @@ from sensorium.worlds import GpuWorld, Names, Painter
 
 if TYPE_CHECKING:
     from sensorium.pipeline.blocks import ColumnBlock, GroupSnapshots, SignalSource
-    from sensorium.pipeline.group import SensorGroup, Slots
+    from sensorium.pipeline.group import SensorGroup
     from sensorium.pipeline.manager import SensorManager
     from sensorium.pipeline.parameters import Write
+    from sensorium.pipeline.slots import Slots
 
 Format = tuple[int, ...] | dict[str, tuple[int, ...]]
 """Shape of a reading without B, or field -> shape."""

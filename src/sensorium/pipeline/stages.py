@@ -2,8 +2,8 @@
 
 Order per tick: raw -> physics imperfections -> transform (response) -> hardware imperfections -> post-process -> return
 ring -> delay sampling -> return cache. Classes that override none of the first four run in one fused kernel per dtype
-instead. The hooks of the others run once per tick, for all sensors of the class and all envs at once. A tick is a step, or a
-substep for sensors that are captured at substeps.
+instead. The hooks of the others run once per tick, for all sensors of the class and all envs at once. A tick is a
+step, or a substep for sensors that are captured at substeps.
 """
 
 from __future__ import annotations

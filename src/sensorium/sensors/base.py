@@ -364,7 +364,7 @@ class SimpleSensor(Sensor[DataT]):
 
     @classmethod
     def _apply_transform(cls, group: SensorGroup[Any], data: torch.Tensor, timeline: Slots, is_measured: bool) -> None:
-        """Apply the response model in place to ``data`` (columns, B); ``timeline.at(k)`` is its result of k ticks ago."""
+        """Apply the response in place to ``data`` (columns, B); ``timeline.at(k)`` is its result of k ticks ago."""
 
     @classmethod
     @replayable

@@ -1,8 +1,8 @@
 """Checks of sensor classes: that their hooks are class methods or methods as required, take the arguments that the
 pipeline passes, and describe readings that can be stored.
 
-Mistakes in a class would otherwise fail silently (a misspelt hook never runs) or far from their cause. Hooks are checked
-when the class is declared, the options of a sensor when it is created, and formats and dtypes at build.
+Mistakes in a class would otherwise fail silently (a misspelt hook never runs) or far from their cause. Hooks are
+checked when the class is declared, the options of a sensor when it is created, and formats and dtypes at build.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RAW_HOOKS = ("_sources", "_update_raw_data", "_update_current_timestep_data", "
 """Hooks of which a class must define one."""
 
 
-# -- when a class is declared -------------------------------------------------------------------------------------------
+# -- when a class is declared ------------------------------------------------------------------------------------------
 
 
 def check_class(cls: type[Any]) -> None:
@@ -95,8 +95,8 @@ def _check_kind(cls: type[Any], name: str, value: Any, default: Any) -> None:
     if not isinstance(default, classmethod) and not inspect.isfunction(value):
         kind = type(value).__name__
         raise OptionError(
-            f"{cls.__name__}.{name} must be a method of each sensor, got a {kind}: remove the decorator, and write self "
-            "as its first parameter"
+            f"{cls.__name__}.{name} must be a method of each sensor, got a {kind}: remove the decorator, and write "
+            "self as its first parameter"
         )
 
 
@@ -113,7 +113,7 @@ def _check_parameters(cls: type[Any], name: str, value: Any, default: Any) -> No
         ) from error
 
 
-# -- when a sensor is created -------------------------------------------------------------------------------------------
+# -- when a sensor is created ------------------------------------------------------------------------------------------
 
 
 def check_options(sensor: Sensor[Any]) -> None:
@@ -141,8 +141,8 @@ def check_options(sensor: Sensor[Any]) -> None:
             raise no_imperfections(sensor, name)
         if getattr(options, "window", "instant") == "mean":
             raise OptionError(
-                f"{cls.options_type.__name__}.window: signals of dtype {cls._get_intermediate_dtype()} cannot be averaged; "
-                'use window="instant", or compute in float32 and convert in _post_process'
+                f"{cls.options_type.__name__}.window: signals of dtype {cls._get_intermediate_dtype()} cannot be "
+                'averaged; use window="instant", or compute in float32 and convert in _post_process'
             )
 
 
@@ -186,7 +186,7 @@ def no_imperfections(sensor: Sensor[Any], option: str) -> OptionError:
     )
 
 
-# -- at build -------------------------------------------------------------------------------------------------------------
+# -- at build ----------------------------------------------------------------------------------------------------------
 
 
 def check_format(sensor: Sensor[Any]) -> None:
@@ -240,8 +240,8 @@ def _check_data(cls: type[Any], layout: Any) -> None:
     if fields is None:
         raise OptionError(
             f"{cls.__name__}._get_return_format returns fields ({', '.join(layout)}), but {cls.__name__}.Data is "
-            f"{'not set' if cls.Data is None else 'no NamedTuple'}: write a typing.NamedTuple with these fields, and set "
-            "Data to it"
+            f"{'not set' if cls.Data is None else 'no NamedTuple'}: write a typing.NamedTuple with these fields, and "
+            "set Data to it"
         )
     if tuple(fields) != tuple(layout):
         raise OptionError(

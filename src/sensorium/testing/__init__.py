@@ -15,8 +15,8 @@ Inherit it in a test class and define how to create a scene and the sensor's opt
         def make_options(self, **options):
             return Thermometer(link="box", **options)
 
-Each test checks one guarantee of the pipeline, which its docstring states. ``docs/pipeline.md`` explains them. A test that
-does not apply to a class is skipped with the reason.
+Each test checks one guarantee of the pipeline, which its docstring states. ``docs/pipeline.md`` explains them. A test
+that does not apply to a class is skipped with the reason.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class HookTests(ContractRuns):
         assert sensor.group.state("contract").tolist() == states
 
     def test_draws_depend_on_seed_env_episode_and_time(self) -> None:
-        """``group.normal`` and ``group.uniform`` return the same numbers at every batch size, new ones in every tick and
-        episode, and the same ones when an episode is made again."""
+        """``group.normal`` and ``group.uniform`` return the same numbers at every batch size, new ones in every tick
+        and episode, and the same ones when an episode is made again."""
         self._needs_cpu()
         scene, sensor = self.start(n_envs=4)
         rows = self._draw(sensor)
@@ -101,7 +101,8 @@ class HookTests(ContractRuns):
         rows += self._draw(sensor)
         scene.reset(envs=[2])
         rows += self._draw(sensor)
-        assert same(rows[2][[0, 1, 3]], rows[4][[0, 1, 3]]) and not same(rows[0][2], rows[4][2])
+        assert same(rows[2][[0, 1, 3]], rows[4][[0, 1, 3]])
+        assert not same(rows[0][2], rows[4][2])
         assert not same(rows[0], rows[2])
         other, again = self.start(n_envs=1)
         other.set_episodes(1, env_ids=2)
