@@ -1,5 +1,8 @@
 """What authors of sensor classes rely on in delivery: the delay hook, and readings after a hook failed."""
 
+from copy import copy
+from dataclasses import replace
+
 import pytest
 import torch
 from probe import Probe, ProbeSensor
@@ -101,3 +104,72 @@ def test_reads_stay_delayed_samples_after_a_hook_raised(options, cls, timing, su
         assert torch.allclose(sensor.age(), torch.full((3,), min(step, lag) * DT, dtype=torch.float64))
         assert torch.equal(other.read(), other_plain.read())
     assert torch.equal(scene.time, twin.time)
+
+
+# -- 16-bit floats on a GPU -----------------------------------------------------------------------------------------
+
+
+class Half(Probe):
+    pass
+
+
+class HalfSensor(ProbeSensor, options=Half):
+    @classmethod
+    def _get_intermediate_dtype(cls):
+        return torch.float16
+
+    @classmethod
+    def _get_cache_dtype(cls):
+        return torch.float16
+
+
+class BrainHalf(Probe):
+    pass
+
+
+class BrainHalfSensor(ProbeSensor, options=BrainHalf):
+    @classmethod
+    def _get_intermediate_dtype(cls):
+        return torch.bfloat16
+
+    @classmethod
+    def _get_cache_dtype(cls):
+        return torch.bfloat16
+
+
+def clone(store):
+    new = copy(store)
+    for name, tensor in vars(store).items():
+        setattr(new, name, tensor.clone())
+    return new
+
+
+def test_warp_kernels_deliver_16_bit_floats_as_numba_does():
+    """On Warp's CPU device, from the same snapshots."""
+    pytest.importorskip("warp")
+    from sensorium.pipeline.gpu import GpuKernels
+    from sensorium.pipeline.protocols import ResetEnvs
+
+    timing = {"delay": 0.03, "jitter": 0.03, "history_length": 2, "noise": 0.1}
+    scene, *sensors = build(Half(uuid="a", **timing), BrainHalf(uuid="b", **timing), n_envs=4)
+    pipeline = sensors[0].group._pipeline
+    expected = pipeline.layout
+    posts = {dtype: replace(post, delivery=clone(post.delivery)) for dtype, post in expected.posts.items()}
+    layout = replace(expected, posts=posts)  # shares timing and snapshots with the scene
+    warp = GpuKernels(torch.zeros(1, 4), torch.zeros(4, dtype=torch.int32), layout, pipeline.ticks)
+    for step in range(1, 20):
+        scene.step()
+        warp.counter[:] = torch.tensor([step - 1, step])
+        for sensor in sensors:
+            warp.deliver(layout.snapshots(sensor.group), sensor.group.delivery_rows)
+        if step == 11:
+            mask = torch.tensor([False, True, False, True])
+            scene.reset(envs=mask.nonzero().flatten().tolist())
+            for sensor in sensors:
+                group = sensor.group
+                warp.reset_delivery(layout.snapshots(group), group.delivery_rows, ResetEnvs(mask, None))
+        for dtype, post in expected.posts.items():
+            for name in ("ring", "cache", "history", "truth_history"):
+                got, want = getattr(posts[dtype].delivery, name), getattr(post.delivery, name)
+                assert got.dtype == dtype
+                assert torch.equal(got, want), (step, name)

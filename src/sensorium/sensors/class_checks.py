@@ -22,6 +22,7 @@ from sensorium.tree import Module
 
 if TYPE_CHECKING:
     from sensorium.sensors.base import Sensor
+    from sensorium.sensors.options import SensorOptions
 
 _SIMILARITY = 0.8
 """Similarity, from 0 to 1, from which a private method counts as a misspelt hook."""
@@ -164,7 +165,8 @@ def _check_without_rings(cls: type[Any], options: Any) -> None:
 def _imperfections_set(sensor: Sensor[Any]) -> list[str]:
     """Return the imperfections that options set to another value than the default, as options."""
     options, found = sensor.options, []
-    for channel in ("", *channels(type(options))):
+    options_type: type[SensorOptions] = type(options)
+    for channel in ("", *channels(options_type)):
         values = getattr(options, channel) if channel else options
         if isinstance(values, Imperfections):
             changed = [
@@ -221,9 +223,9 @@ def check_format(sensor: Sensor[Any]) -> None:
         )
 
 
-def _check_shape(where: str, shape: object) -> None:
+def _check_shape(where: str, shape: Any) -> None:
     is_shape = isinstance(shape, tuple) and all(isinstance(n, int) and not isinstance(n, bool) for n in shape)
-    if not is_shape or not shape or any(n < 1 for n in shape):  # type: ignore[union-attr]
+    if not is_shape or not shape or any(n < 1 for n in shape):
         hint = "use (1,) for a scalar" if shape == () else "for several tensors, return a dict of field -> shape"
         raise OptionError(
             f"{where} must be a tuple of integers >= 1 such as (3,), the shape of a reading without B; got {shape!r}. "
