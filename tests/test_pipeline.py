@@ -281,7 +281,7 @@ def test_overridden_cache_update_also_runs_in_a_reset():
         torch.testing.assert_close(shifted.read(), shifted.read_ground_truth() + 100)
 
 
-def test_sensor_outside_of_the_ring_pipeline():
+def test_sensor_without_columns():
     """With ``keeps_columns = False``, hooks run in every step and reset, without storage in the pipeline."""
 
     class Clicker(sn.sensors.SensorOptions):

@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 _PAGE = Path(__file__).parent.parent / "docs" / "custom_sensor.md"
-_CODE = re.search(r"```python\n(.*?)\n\n\nscene = ", _PAGE.read_text(), re.DOTALL).group(1)
+_CODE = re.search(
+    r"```python\n((?:(?!```).)*?class Thermometer\(.*?)\n\n\nscene = ", _PAGE.read_text(), re.DOTALL
+).group(1)
 exec(compile(_CODE, str(_PAGE), "exec"))
 
 Thermometer = globals()["Thermometer"]

@@ -25,9 +25,10 @@ from sensorium.pipeline.flags import (
     GATHER_TIME,
     RETURN_NAMES,
 )
-from sensorium.pipeline.group import SensorGroup, Slots
+from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.parameters import ColumnParameters
 from sensorium.pipeline.protocols import GroupSensor
+from sensorium.pipeline.slots import Slots
 from sensorium.pipeline.storage import ColumnStore, DeliveryStore
 from sensorium.worlds import World
 
@@ -51,7 +52,7 @@ class SignalSource:
 
 @dataclass
 class ColumnBlock:
-    """The columns of one intermediate dtype: fused groups first, then groups whose stages run as hooks.
+    """The columns of one dtype: fused groups first, then groups whose stages run as hooks.
 
     Attributes:
         store: tensors of the columns.
@@ -72,12 +73,13 @@ class ColumnBlock:
 
 @dataclass
 class PostBlock:
-    """Return storage of the groups of one return dtype that have a post-process.
+    """Return storage of the groups of one return dtype whose readings are not columns of a block: those with a
+    post-process, and those with a dtype that columns cannot have.
 
     Attributes:
         delivery: rings, caches and histories.
-        snapshot: measured values after the post-process, (return columns, B).
-        truth: ground truth after the post-process, (return columns, B).
+        snapshot: measured values after the post-process, if there is one, (return columns, B).
+        truth: the same of ground truth.
         groups: the groups, in the order of their return columns.
     """
 
@@ -98,7 +100,7 @@ class GroupSnapshots(NamedTuple):
 def build_column_block(
     groups: Sequence[SensorGroup[Any]], rows: Mapping[str, int], world: World, seed: int, dt: float
 ) -> ColumnBlock:
-    """Allocate the block of the groups of one intermediate dtype, and set their tensors.
+    """Allocate the block of the groups of one column dtype, and set their tensors.
 
     Args:
         groups: groups of one dtype, with ``slices`` assigned.
@@ -108,15 +110,19 @@ def build_column_block(
         dt: seconds of one tick.
     """
     groups = sorted(groups, key=lambda group: group.has_hooks)  # a stable sort: fused groups first
-    dtype, n_envs, device = groups[0].dtype, world.n_envs, world.device
+    dtype, n_envs, device = groups[0].column_dtype, world.n_envs, world.device
     table, sources, keys, n_mixed, n_extra = _column_tables(groups, rows, world, seed)
     store = ColumnStore.allocate(table, sources, keys, n_mixed, n_extra, n_envs, dtype, device)
     store.mix.copy_(torch.eye(3).repeat(n_mixed // 3, 1)[:, :, None])
     for group in groups:
         group.truth, group.reading = store.truth[group.columns], store.reading[group.columns]
         if group.has_hooks:
-            group.scratch, group.before = torch.zeros_like(group.truth), torch.zeros_like(group.truth)
-    stored = [group for group in groups if group.has_return_storage and not group.post_processed]
+            group.before = torch.zeros_like(group.truth)
+        if group.is_converted:
+            group.truth, group.reading = (torch.zeros_like(group.truth, dtype=group.dtype) for _ in range(2))
+        if group.has_hooks:
+            group.scratch = torch.zeros_like(group.truth)
+    stored = [group for group in groups if group.has_return_storage and not group.returns_apart]
     return ColumnBlock(
         store=store,
         parameters=ColumnParameters(store, dt),
@@ -190,7 +196,7 @@ def _fill_gather_fields(
 
 
 def build_post_block(groups: Sequence[SensorGroup[Any]], rows: Mapping[str, int], world: World) -> PostBlock:
-    """Allocate the block of the post-processed groups of one return dtype, and set their tensors."""
+    """Allocate the block of the groups of one return dtype that are not in a column block, and set their tensors."""
     dtype = groups[0].return_dtype
     firsts = np.cumsum([0, *(group.n_returns for group in groups)]).tolist()
     shape = (firsts[-1], world.n_envs)
@@ -198,6 +204,8 @@ def build_post_block(groups: Sequence[SensorGroup[Any]], rows: Mapping[str, int]
     for group, first in zip(groups, firsts, strict=False):
         own = slice(first, first + group.n_returns)
         group.snapshot, group.return_truth = snapshot[own], truth[own]
+        if not group.post_processed:
+            group.reading, group.truth = group.snapshot, group.return_truth
     stored = [(group, first) for group, first in zip(groups, firsts, strict=False) if group.has_return_storage]
     delivery = build_delivery([group for group, _ in stored], [first for _, first in stored], rows, world, dtype)
     return PostBlock(delivery, snapshot, truth, list(groups))

@@ -24,15 +24,24 @@ def needs_substeps(sensor: GroupSensor, dt: float, substeps: int) -> bool:
     """
     options, cls = sensor.options, type(sensor)
     rate, name = options.rate, f"{cls.options_type.__name__}.rate"
-    highest = (substeps if cls.keeps_columns else 1) / dt
+    has_rings = cls.keeps_columns and cls.uses_ring_pipeline
+    highest = (substeps if has_rings else 1) / dt
     if rate is not None and rate > highest * (1 + RATE_TOLERANCE):
-        each = f"physics steps of {dt / substeps * 1e3:g} ms" if cls.keeps_columns else f"steps of {dt * 1e3:g} ms"
+        each = f"physics steps of {dt / substeps * 1e3:g} ms" if has_rings else f"steps of {dt * 1e3:g} ms"
         raise OptionError(
             f"{name}={rate:g} is too high for {each}: the highest possible rate is {highest:g} Hz. Lower the rate, or "
-            + ("lower dt or raise substeps of the scene" if cls.keeps_columns else "lower dt of the scene")
+            + ("lower dt or raise substeps of the scene" if has_rings else "lower dt of the scene")
         )
     is_fast = rate is not None and rate * dt > 1 + RATE_TOLERANCE
-    return cls.keeps_columns and substeps > 1 and (is_fast or options.substeps or getattr(options, "window", "instant") == "mean")
+    is_averaged = getattr(options, "window", "instant") == "mean"
+    if substeps == 1 or not cls.keeps_columns:
+        return False
+    if is_averaged and not has_rings:
+        raise OptionError(
+            f'{cls.options_type.__name__}.window="mean" averages over physics substeps, for which a class needs rings '
+            f'({cls.__name__}.uses_ring_pipeline is False); use window="instant", or a scene with substeps=1'
+        )
+    return is_fast or options.substeps or is_averaged
 
 
 def warn_without_effect(sensor: GroupSensor, dt: float) -> None:

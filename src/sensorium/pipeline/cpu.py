@@ -18,6 +18,7 @@ from sensorium.pipeline.kernels.arrays import Columns, Delivery, Timing
 from sensorium.pipeline.launch import Launch, StepCounter, capture, launch
 from sensorium.pipeline.layout import Layout
 from sensorium.pipeline.protocols import ResetEnvs
+from sensorium.pipeline.storage import storage
 from sensorium.worlds import MujocoWorld
 
 _PARALLEL_FROM = 16_000
@@ -156,7 +157,7 @@ class CpuKernels:
 
     def _snapshot_arrays(self, snapshots: GroupSnapshots, rows: slice) -> tuple[Any, ...]:
         store, measured, truth = snapshots
-        return (*self._deliveries[id(store)], rows.start, rows.stop, measured.numpy(), truth.numpy())
+        return (*self._deliveries[id(store)], rows.start, rows.stop, storage(measured).numpy(), storage(truth).numpy())
 
     # -- a reset ------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from sensorium.pipeline.flags import (
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Layout, Ticks
 from sensorium.pipeline.protocols import ResetEnvs
-from sensorium.pipeline.storage import DeliveryStore
+from sensorium.pipeline.storage import DeliveryStore, storage
 from sensorium.pipeline.warp_snippets.tables import LANES, THREADS
 
 _ROUNDS = 4
@@ -58,8 +58,9 @@ class GpuKernels:
         self.counter = torch.zeros(2, dtype=torch.int32, device=data.device)
         self._counter = _flat(self.counter)
         stores = [*(block.delivery for block in self._blocks), *(post.delivery for post in layout.posts.values())]
-        structs = {dtype: warp_kernels.make_returns(dtype) for dtype in {store.ring.dtype for store in stores}}
-        self._returns = {id(store): _return_struct(structs[store.ring.dtype], store) for store in stores}
+        dtypes = {storage(store.ring).dtype for store in stores}
+        structs = {dtype: warp_kernels.make_returns(dtype) for dtype in dtypes}
+        self._returns = {id(store): _return_struct(structs[storage(store.ring).dtype], store) for store in stores}
         self._delivery_kernels = {
             dtype: warp_kernels.make_delivery_kernels(dtype, struct) for dtype, struct in structs.items()
         }
@@ -174,7 +175,7 @@ class GpuKernels:
 
     def deliver(self, snapshots: GroupSnapshots, rows: slice, serve: bool = True, remember: bool = True) -> None:
         """Write snapshots of return columns ``rows`` to ring, cache and history."""
-        kernel = self._delivery_kernels[snapshots.delivery.ring.dtype]["deliver"]
+        kernel = self._delivery_kernels[storage(snapshots.delivery.ring).dtype]["deliver"]
         arrays = self._snapshot_arrays(snapshots)
         self._launch(kernel, (rows.stop - rows.start, self._n_envs), *arrays, rows.start, serve, remember)
 
@@ -208,7 +209,7 @@ class GpuKernels:
 
     def reset_delivery(self, snapshots: GroupSnapshots, rows: slice, envs: ResetEnvs) -> None:
         """Fill ring, cache and history of the reset envs with their first snapshot."""
-        kernel = self._delivery_kernels[snapshots.delivery.ring.dtype]["reset"]
+        kernel = self._delivery_kernels[storage(snapshots.delivery.ring).dtype]["reset"]
         arrays = self._snapshot_arrays(snapshots)
         self._launch(kernel, (rows.stop - rows.start, self._n_envs), *arrays, _flat(envs.mask), rows.start)
 
@@ -239,4 +240,5 @@ def _flat(tensor: torch.Tensor) -> wp.array:
     """Return the tensor's memory as a flat Warp array, without a copy."""
     if tensor.dtype == torch.uint32:  # which Warp does not take from torch; the kernels read it as unsigned again
         tensor = tensor.view(torch.int32)
+    tensor = storage(tensor)
     return wp.from_torch(tensor.view(-1), dtype=wp.dtype_from_torch(tensor.dtype))

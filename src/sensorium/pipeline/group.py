@@ -5,7 +5,7 @@ A tick is a step, or a substep for sensors that are captured at substeps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ import torch
 from sensorium.errors import OptionError
 from sensorium.pipeline.draws import Draws
 from sensorium.pipeline.launch import StepCounter
+from sensorium.pipeline.slots import SampleTiming, Slots
+from sensorium.pipeline.storage import COLUMN_DTYPES, EXACT_DTYPES
 
 if TYPE_CHECKING:
     from sensorium.pipeline.protocols import GroupSensor
@@ -22,59 +24,6 @@ if TYPE_CHECKING:
 BackendT = TypeVar("BackendT")
 
 _RESPONSE_HOOKS = ("_update_current_timestep_data", "_apply_physics_imperfections", "_apply_transform")
-
-
-class Slots:
-    """A ring of past values, (columns, B) each: ``slots.at(0)`` is the value of this tick, ``slots.at(k)`` that of k
-    ticks ago. ``slots[k]`` is the same.
-
-    Args:
-        ring: storage, (slots, columns, B).
-        group: the group whose tick counter moves the ring.
-        shifts: whether :meth:`advance` moves data instead of an index. Then ``slots[0]`` is always the same memory,
-            which a CUDA graph needs of tensors that hooks work on.
-    """
-
-    def __init__(self, ring: torch.Tensor, group: SensorGroup[Any], shifts: bool = False) -> None:
-        self.ring = ring
-        self.shifts = shifts
-        self._group = group
-
-    def advance(self) -> None:
-        """Make room for the value of a new tick."""
-        if self.shifts:
-            self.ring[1:] = self.ring[:-1].clone()
-
-    def __len__(self) -> int:
-        return self.ring.shape[0]
-
-    def at(self, age: int) -> torch.Tensor:
-        """Return the value of ``age`` ticks ago, (columns, B), live.
-
-        Raises:
-            IndexError: the ring does not hold as many ticks.
-        """
-        if not 0 <= age < len(self):
-            raise IndexError(f"age must lie in [0, {len(self)}), the ticks that this ring holds; got {age}")
-        return self.ring[age if self.shifts else (self._group.step - age) % len(self)]
-
-    def __getitem__(self, age: int) -> torch.Tensor:
-        return self.at(age)
-
-
-class SampleTiming(NamedTuple):
-    """Views of the timing of one sensor, live. Times are in ticks."""
-
-    due: torch.Tensor
-    """(B,) bool: whether its reading takes a new value in this tick."""
-    lag: torch.Tensor
-    """(B,) int32: ticks since the sample that is read was taken."""
-    part: torch.Tensor
-    """(B,): how much older the sample is than ``lag``."""
-    arrives: torch.Tensor
-    """(slots, B): from the tick of each sample to its arrival; infinite without a sample. Tick k is in row k % slots."""
-    offset: torch.Tensor
-    """(slots, B): from the capture of each sample to its tick."""
 
 
 class SensorGroup(Generic[BackendT]):
@@ -91,7 +40,8 @@ class SensorGroup(Generic[BackendT]):
         return_slices: return columns of each sensor. They equal ``slices`` unless ``_post_process`` changes the format.
         truth: ground truth of the group, (columns, B).
         reading: the measured branch after the hardware stage, (columns, B).
-        parameters: name -> (sensors, B) tensor of the parameters that a class adds to ``sensor.set(...)``.
+        parameters: name -> (values, B) tensor of the parameters that a class adds to ``sensor.set(...)``: one row per
+            sensor, or several where the parameter has several values; see :meth:`parameter_slices`.
         backend: the object that ``_build_group`` of the class returned: its state, on the CPU or on the GPU.
     """
 
@@ -106,6 +56,10 @@ class SensorGroup(Generic[BackendT]):
         self._states: dict[str, tuple[torch.Tensor, float]] = {}
         self.dtype: torch.dtype = cls._get_intermediate_dtype()
         self.return_dtype: torch.dtype = cls._get_cache_dtype()
+        self.is_converted = self.dtype not in COLUMN_DTYPES
+        """Whether the hooks work on tensors of their own, since the kernels do not compute with their dtype."""
+        self.column_dtype = torch.float32 if self.is_converted else self.dtype
+        """Dtype in which the generic stages compute."""
 
         # which stages the class defines itself
         self.in_pipeline = bool(cls.keeps_columns)
@@ -114,6 +68,7 @@ class SensorGroup(Generic[BackendT]):
         self.has_delay_hook: bool = cls._overrides("_apply_delay")
         self.has_response: bool = cls._overrides(*_RESPONSE_HOOKS)
         self.post_processed: bool = cls._overrides("_post_process")
+        self.returns_apart = self.post_processed or self.is_converted
         self.is_averaged = any(getattr(sensor.options, "window", "instant") == "mean" for sensor in sensors)
         # On the CPU, a raw signal from a hook goes through the fused step like the engine's signals. In a CUDA graph
         # it cannot, since the hook may have to run after the graph.
@@ -123,11 +78,14 @@ class SensorGroup(Generic[BackendT]):
             or self.has_delay_hook
             or (self.has_raw_hook and pipeline.world.is_gpu)
             or self.is_averaged
+            or self.is_converted
         )
         self.capturable = bool(cls.capturable) and self.in_pipeline and not self.has_delay_hook
         self.history_length: int = max(sensor.options.history_length or 0 for sensor in sensors)
         is_fast = pipeline.ticks.per_step > 1  # then several samples arrive in a step, which the ring keeps
-        self.has_ring = self.has_delay_hook or is_fast or any(sensor.max_delay > 0 for sensor in sensors)
+        self.has_ring = self.has_rings and (
+            self.has_delay_hook or is_fast or any(sensor.max_delay > 0 for sensor in sensors)
+        )
         # without return storage of its own, the cache of a group is its part of the working buffer
         self.has_return_storage = self.has_rings and (self.has_ring or self.history_length > 0)
 
@@ -239,12 +197,20 @@ class SensorGroup(Generic[BackendT]):
         row, timing = layout.rows[sensor.uuid], layout.timing
         first, slots = timing.table[row].tolist()
         ring = slice(first, first + slots)
-        return SampleTiming(timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring])
+        return SampleTiming(
+            timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring]
+        )
 
     @property
     def ticks(self) -> torch.Tensor:
         """Simulated time of each env in ticks, (B,) int32, live."""
         return self._pipeline.layout.timing.tick
+
+    @property
+    def env_ids(self) -> torch.Tensor:
+        """The env whose random numbers each env draws, (B,) int32, live: itself, unless ``scene.set_episodes`` changed
+        it. Use it instead of the index for what is drawn once per env; :meth:`normal` does so by itself."""
+        return self._pipeline.layout.timing.env
 
     @property
     def draw(self) -> torch.Tensor:
@@ -253,11 +219,30 @@ class SensorGroup(Generic[BackendT]):
         return self._pipeline.layout.timing.draw
 
     def per_column(self, option: str) -> torch.Tensor:
-        """Return an option of every sensor, repeated over its columns: (columns, 1), which broadcasts over envs."""
-        values = torch.zeros(self.n_columns, 1, device=self.device)
+        """Return an option of every sensor per column: (columns, 1) float32, which broadcasts over envs.
+
+        Args:
+            option: an option that is a number, or has one value per column of the sensor.
+
+        Raises:
+            OptionError: the option has another number of values.
+        """
+        values = torch.zeros(self.n_columns, 1)
         for sensor, part in zip(self.sensors, self.slices, strict=True):
-            values[part] = float(getattr(sensor.options, option))
-        return values
+            value = torch.as_tensor(getattr(sensor.options, option), dtype=torch.float32).flatten()
+            if len(value) not in (1, part.stop - part.start):
+                raise OptionError(
+                    f"{self.cls.options_type.__name__}.{option} must have 1 value or one per column "
+                    f"({part.stop - part.start}), got {len(value)}"
+                )
+            values[part, 0] = value
+        return values.to(self.device)
+
+    def parameter_slices(self, name: str) -> list[slice]:
+        """Return the rows of each sensor in ``parameters[name]``."""
+        counts = [columns.stop - columns.start for columns in (sensor._parameter(name)[1] for sensor in self.sensors)]
+        ends = np.cumsum(counts).tolist()
+        return [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
 
     @property
     def truth_timeline(self) -> Slots:
@@ -293,8 +278,8 @@ class SensorGroup(Generic[BackendT]):
     def normal(self, name: str, n_columns: int | None = None) -> torch.Tensor:
         """Return standard normals of this tick, (columns, B).
 
-        They depend only on the seed, the uuid of the sensor that a column belongs to, ``name``, the column, the env, its
-        episode and the tick: an env draws the same numbers at every batch size and on every device. The same name
+        They depend only on the seed, the uuid of the sensor that a column belongs to, ``name``, the column, the env,
+        its episode and the tick: an env draws the same numbers at every batch size and on every device. The same name
         returns the same numbers throughout a tick.
 
         Args:
@@ -355,7 +340,7 @@ class SensorGroup(Generic[BackendT]):
     def keep_arrays(self) -> None:
         """Create the NumPy views that :meth:`array` returns."""
         own = (self.truth, self.reading, self.scratch, self.before, self.snapshot, self.return_truth)
-        self.arrays = {id(tensor): tensor.numpy() for tensor in own}
+        self.arrays = {id(tensor): tensor.numpy() for tensor in own if tensor.dtype != torch.bfloat16}
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         """Return a NumPy view of a tensor that a hook was given, for kernels on the CPU.
@@ -376,6 +361,9 @@ class SensorGroup(Generic[BackendT]):
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy one (columns, B) tensor of the group to another."""
+        if self.is_converted:
+            target.copy_(source)
+            return
         self._pipeline.stages.copy(source, target)
 
     def imperfect(self, data: torch.Tensor) -> None:
@@ -389,4 +377,5 @@ class SensorGroup(Generic[BackendT]):
                 f"group.imperfect works on all columns of the group: data must have shape "
                 f"{(self.n_columns, self.n_envs)}, got {tuple(data.shape)}"
             )
-        self._pipeline.stages.imperfect(self, data)
+        if self.dtype not in EXACT_DTYPES:
+            self._pipeline.stages.imperfect(self, data)

@@ -20,7 +20,7 @@ from sensorium.pipeline.blocks import (
 )
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.protocols import Format, GroupSensor
-from sensorium.pipeline.storage import TimingStore
+from sensorium.pipeline.storage import COLUMN_DTYPES, TimingStore
 from sensorium.pipeline.timing import TimingParameters
 from sensorium.worlds import World
 
@@ -46,8 +46,8 @@ class Layout:
         rows: uuid -> row of the sensor in the timing arrays.
         timing: tensors of rate, delay, jitter and drop-outs, one row per sensor.
         timing_parameters: checks and writes ``timing``.
-        blocks: intermediate dtype -> its columns.
-        posts: return dtype -> return storage of the groups with a post-process.
+        blocks: float32 and float64 -> its columns.
+        posts: return dtype -> return storage of the groups whose readings are not columns of a block.
         raw_groups: groups that compute their raw signal in a hook and then go through the fused step.
         hook_groups: groups that have hooks or a post-process of their own after or instead of the fused step.
     """
@@ -63,14 +63,14 @@ class Layout:
 
     def block(self, group: SensorGroup[Any]) -> ColumnBlock:
         """Return the block that holds the columns of a group."""
-        return self.blocks[group.dtype]
+        return self.blocks[group.column_dtype]
 
     def snapshots(self, group: SensorGroup[Any]) -> GroupSnapshots:
         """Return what a group delivers from and to."""
-        if group.post_processed:
+        if group.returns_apart:
             post = self.posts[group.return_dtype]
             return GroupSnapshots(post.delivery, post.snapshot, post.truth)
-        block = self.blocks[group.dtype]
+        block = self.block(group)
         return GroupSnapshots(block.delivery, block.store.reading, block.store.truth)
 
 
@@ -101,13 +101,13 @@ def build_layout(
     delayed = [sensor.max_delay > 0 or ticks.per_step > 1 for sensor in sensors]
     timing = _build_timing(groups, sensors, delayed, seed, world)
     blocks = {}
-    for dtype in dict.fromkeys(group.dtype for group in piped):
-        members = [group for group in piped if group.dtype == dtype]
+    for dtype in dict.fromkeys(group.column_dtype for group in piped):
+        members = [group for group in piped if group.column_dtype == dtype]
         blocks[dtype] = build_column_block(members, rows, world, seed, ticks.dt)
     posts = {}
-    post_processed = [group for group in piped if group.post_processed]
-    for dtype in dict.fromkeys(group.return_dtype for group in post_processed):
-        members = [group for group in post_processed if group.return_dtype == dtype]
+    apart = [group for group in piped if group.returns_apart]
+    for dtype in dict.fromkeys(group.return_dtype for group in apart):
+        members = [group for group in apart if group.return_dtype == dtype]
         posts[dtype] = build_post_block(members, rows, world)
     for group in piped:
         _alias_returns(group)
@@ -146,7 +146,14 @@ def _check_device(group: SensorGroup[Any], world: World) -> None:
 
 
 def _check_dtypes(group: SensorGroup[Any], world: World) -> None:
-    if any(sensor.options.interpolate for sensor in group.sensors) and not group.return_dtype.is_floating_point:
+    for sensor in group.sensors:
+        sensor._check_format()
+    if not group.post_processed and group.return_dtype != group.dtype:
+        raise OptionError(
+            f"{group.cls.__name__}: _get_cache_dtype is {group.return_dtype} but _get_intermediate_dtype is "
+            f"{group.dtype}, so the class must override _post_process"
+        )
+    if any(sensor.options.interpolate for sensor in group.sensors) and group.return_dtype not in COLUMN_DTYPES:
         raise OptionError(
             f"{group.cls.options_type.__name__}.interpolate: readings of dtype {group.return_dtype} cannot be "
             "interpolated; omit this option"
@@ -155,11 +162,6 @@ def _check_dtypes(group: SensorGroup[Any], world: World) -> None:
         raise OptionError(
             f"{group.cls.__name__}: readings of dtype {group.return_dtype} are not supported on a GPU; return a signed "
             "integer dtype from _get_cache_dtype, or build with device='cpu'"
-        )
-    if group.dtype not in (torch.float32, torch.float64):
-        raise OptionError(
-            f"{group.cls.__name__}: _get_intermediate_dtype must be float32 or float64, got {group.dtype}; return "
-            "other dtypes by _get_cache_dtype and _post_process"
         )
 
 
@@ -202,11 +204,6 @@ def _build_timing(
 def _alias_returns(group: SensorGroup[Any]) -> None:
     """Let the cache of a group without return storage be its part of the working buffer or of the snapshots."""
     if not group.post_processed:
-        if group.return_dtype != group.dtype:
-            raise OptionError(
-                f"{group.cls.__name__}: _get_cache_dtype is {group.return_dtype} but _get_intermediate_dtype is "
-                f"{group.dtype}, so the class must override _post_process"
-            )
         group.snapshot, group.return_truth = group.reading, group.truth
     if not group.has_return_storage:
         group.cache = group.snapshot

@@ -71,7 +71,8 @@ class CpuPlans:
         self._plans = [CpuPlan(world, pipeline) for pipeline in pipelines]
         self._of = {id(group): plan for plan in self._plans for group in plan.pipeline.groups}
         fast = [plan for plan in self._plans if plan.pipeline.ticks.per_step > 1]
-        world.on_substep = fast[0].step if fast else None
+        self._errors: list[BaseException] = []
+        world.on_substep = partial(self._try, fast[0]) if fast else None
 
     def start(self) -> None:
         """Compile the kernels, and take the first readings."""
@@ -84,9 +85,19 @@ class CpuPlans:
             plan.update()
 
     def step(self) -> None:
-        """Sense the world after a step."""
+        """Sense the world after a step. An error of a hook is raised after all sensors were sensed."""
         for plan in self._plans:
+            self._try(plan)
+        errors, self._errors = self._errors, []
+        if errors:
+            raise errors[0]
+
+    def _try(self, plan: CpuPlan) -> None:
+        """Sense the world after a tick, and keep errors: a substep that raised would stop the physics half-way."""
+        try:
             plan.step()
+        except Exception as error:
+            self._errors.append(error)
 
     def reset(self, envs: Envs) -> None:
         """Start the sensors of some envs afresh, and take their first readings."""
@@ -113,6 +124,7 @@ class CpuPlan:
         self._clock = pipeline.clock
         self._calls: list[Call] = []  # empty: chosen by the next tick
         self._plans: dict[tuple[object, ...], list[Call]] = {}
+        self._failures: list[tuple[Group, torch.Tensor, Exception]] = []
 
     def start(self) -> None:
         """Compile the kernels, and take the first readings."""
@@ -127,19 +139,32 @@ class CpuPlan:
         self._calls = []
 
     def step(self) -> None:
-        """Sense the world after a tick."""
+        """Sense the world after a tick. If a hook raises, the sensors of its class keep their readings, and the
+        error is raised after all other calls were made."""
         pipeline = self.pipeline
         pipeline.tick_count = count = pipeline.tick_count + 1
         self._clock.cell[0] = count
+        for call in self._calls or self._choose():
+            call()
+        if self._failures:
+            self._hold_failed()
+
+    def _guarded(self, group: Group, call: Call) -> None:
+        """Make a call of a hook, and keep its error and what the group read before."""
         try:
-            for call in self._calls or self._choose():
-                call()
-        except BaseException:
-            # a hook failed: without this, the rings would hold old values under the times of new samples
-            for group in self._layout.hook_groups:
-                if group.has_return_storage:
-                    self._kernels.deliver(self._layout.snapshots(group), group.delivery_rows)
-            raise
+            call()
+        except Exception as error:
+            before = group.ring.at(1) if group.ring is not None and group.ring_slots else group.cache
+            self._failures.append((group, before.clone(), error))
+
+    def _hold_failed(self) -> None:
+        """Deliver what the groups with a failed hook read before, not what the hook left, and raise its error."""
+        failures, self._failures = self._failures, []
+        for group, before, _ in failures:
+            group.snapshot.copy_(before)
+            if group.has_return_storage:
+                self._kernels.deliver(self._layout.snapshots(group), group.delivery_rows)
+        raise failures[0][2]
 
     def reset(self, envs: Envs) -> None:
         """Start the sensors of some envs afresh, and take their first readings."""
@@ -187,20 +212,27 @@ class CpuPlan:
         for group in self._layout.raw_groups:
             staged: type[StagedSensor] = group.cls
             raw = staged._update_raw_data
-            calls.append((is_replayable(raw), partial(raw, group, group.truth)))
+            calls.append(self._hook_call(group, is_replayable(raw), partial(raw, group, group.truth)))
         calls.append((True, self._kernels.step))
         for group in self._layout.hook_groups:
             cls: type[GroupSensor] = group.cls
             if group.has_hooks:
-                calls.append((self._are_hooks_replayable(group), partial(self._stages.run_hooks, group)))
+                replayable = self._are_hooks_replayable(group)
+                run = partial(self._stages.run_hooks, group, may_raise=not replayable)
+                calls.append(self._hook_call(group, replayable, run))
             if group.post_processed:
                 process = cls._post_process
                 replayable = is_replayable(process)
-                calls.append((replayable, partial(process, group, group.truth, group.return_truth, False)))
-                calls.append((replayable, partial(process, group, group.reading, group.snapshot, True)))
+                true = partial(process, group, group.truth, group.return_truth, False)
+                measured = partial(process, group, group.reading, group.snapshot, True)
+                calls += [self._hook_call(group, replayable, call) for call in (true, measured)]
             if group.has_return_storage:
-                calls.append((not group.has_delay_hook, partial(self._stages.deliver, group)))
+                calls.append(self._hook_call(group, not group.has_delay_hook, partial(self._stages.deliver, group)))
         return calls
+
+    def _hook_call(self, group: Group, replayable: bool, call: Call) -> tuple[bool, Call]:
+        """Return a call with whether it can be replayed. Others run code of the class, which may raise."""
+        return replayable, call if replayable else partial(self._guarded, group, call)
 
     def _merge(self, calls: list[tuple[bool, Call]]) -> list[Call]:
         """Merge neighbouring replayable calls into one native call each."""
@@ -219,7 +251,7 @@ class CpuPlan:
 
     def _are_hooks_replayable(self, group: Group) -> bool:
         """Return whether everything that a group does before its post-process can be captured and replayed."""
-        if not group.in_pipeline or group.has_response or id(group) in self._stages.held:
+        if not group.in_pipeline or group.is_converted or group.has_response or id(group) in self._stages.held:
             return False
         names = ("_update_shared_cache", "_update_raw_data", "_apply_hardware_imperfections")
         return all(is_replayable(getattr(group.cls, name, None)) for name in names)

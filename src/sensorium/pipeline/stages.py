@@ -2,8 +2,8 @@
 
 Order per tick: raw -> physics imperfections -> transform (response) -> hardware imperfections -> post-process -> return
 ring -> delay sampling -> return cache. Classes that override none of the first four run in one fused kernel per dtype
-instead. The hooks of the others run once per tick, for all sensors of the class and all envs at once. A tick is a step, or a
-substep for sensors that are captured at substeps.
+instead. The hooks of the others run once per tick, for all sensors of the class and all envs at once. A tick is a
+step, or a substep for sensors that are captured at substeps.
 """
 
 from __future__ import annotations
@@ -70,14 +70,19 @@ class Stages:
             if group.has_return_storage:
                 self.deliver(group)
 
-    def run_hooks(self, group: Group) -> None:
-        """Fill both branches of a group by its hooks; hold the reading where no sample is due."""
+    def run_hooks(self, group: Group, may_raise: bool = False) -> None:
+        """Fill both branches of a group by its hooks; hold the reading where no sample is due.
+
+        Args:
+            group: the group.
+            may_raise: whether to keep the reading if a hook raises, at the cost of a copy.
+        """
         cls: type[GroupSensor] = group.cls
         if not group.in_pipeline:
             cls._update_shared_cache(group, group.truth, group.reading)
             return
         held = self.resetting is None and id(group) in self.held
-        measured = group.scratch if held else group.reading
+        measured = group.scratch if held or may_raise else group.reading
         if self.resetting is None:
             for timeline in group.timelines:
                 timeline.advance()
@@ -86,6 +91,8 @@ class Stages:
             due = self._layout.timing.due
             for row, part in zip(self._hooked_rows[id(group)], group.slices, strict=True):
                 torch.where(due[row], measured[part], group.reading[part], out=group.reading[part])
+        elif may_raise:
+            group.reading.copy_(measured)
 
     def _post_process(self, group: Group) -> None:
         cls: type[GroupSensor] = group.cls
@@ -120,8 +127,11 @@ class Stages:
 
     def gather(self, group: Group, out: torch.Tensor) -> None:
         """Write the raw signals of one group to ``out``."""
-        self._kernels.gather(self._layout.block(group), group)
-        if out.data_ptr() != group.truth.data_ptr():
+        block = self._layout.block(group)
+        self._kernels.gather(block, group)
+        if group.is_converted:
+            out.copy_(block.store.truth[group.columns])
+        elif out.data_ptr() != group.truth.data_ptr():
             self._kernels.copy(group.truth, out)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
@@ -133,10 +143,14 @@ class Stages:
         if id(group) not in self._windows:
             self._windows[id(group)] = self._make_window(group)
         window = self._windows[id(group)]
-        if self.resetting is None:
-            window.average(data)
-        else:  # the first sample is the signal of now
+        if self.resetting is not None:  # the first sample is the signal of now
             window.restart(self.resetting.mask)
+        elif group.is_converted:
+            mean = data.to(group.column_dtype)
+            window.average(mean)
+            data.copy_(mean)
+        else:
+            window.average(data)
 
     def _make_window(self, group: Group) -> Window:
         rows = [self._layout.rows[sensor.uuid] for sensor in group.sensors]
@@ -146,7 +160,7 @@ class Stages:
             np.repeat(rows, widths).tolist(),
             np.repeat(averaged, widths).tolist(),
             self._layout.timing.due,
-            group.dtype,
+            group.column_dtype,
             self._is_gpu,
         )
 
@@ -163,12 +177,19 @@ class Stages:
         """Apply the generic hardware stage of one group to ``data``, in place."""
         if self.is_idle(group):
             return
-        block, before = self._layout.block(group), group.before
-        self._kernels.copy(data, before)
-        if self.resetting is None:
-            self._kernels.hardware(block, group, before, data)
+        block, before, out = self._layout.block(group), group.before, data
+        if group.is_converted:
+            out = block.store.reading[group.columns]
+            before.copy_(data)
+            out.copy_(data)
         else:
-            self._kernels.reset_hardware(block, group, before, data, self.resetting)
+            self._kernels.copy(data, before)
+        if self.resetting is None:
+            self._kernels.hardware(block, group, before, out)
+        else:
+            self._kernels.reset_hardware(block, group, before, out, self.resetting)
+        if out is not data:
+            data.copy_(out)
 
     # -- a reset ------------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,21 @@ PARAMETERS = ("noise", "bias", "random_walk", "resolution", "deadband", "low", "
 """Column parameters, in the order of the ``P_`` constants."""
 TIMING_PARAMETERS = ("rate", "delay", "jitter", "dropout", "stuck")
 """Timing parameters, in the order of the ``T_`` constants."""
+HALF_DTYPES = (torch.float16, torch.bfloat16)
+"""Dtypes that the kernels move but do not compute with."""
+EXACT_DTYPES = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool)
+"""Intermediate dtypes that imperfections do not act on."""
+COLUMN_DTYPES = (torch.float32, torch.float64)
+"""Dtypes of columns, which the kernels compute with. The generic stages of other dtypes go by way of float32."""
+INTERMEDIATE_DTYPES = (*COLUMN_DTYPES, *HALF_DTYPES, *EXACT_DTYPES)
+"""Dtypes that hooks can compute with."""
 _DEFAULTS = {"low": -torch.inf, "high": torch.inf}
+
+
+def storage(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor as the kernels that only move values take it: 16-bit floats, which Numba and NumPy do not
+    have, as int16 in the same memory."""
+    return tensor.view(torch.int16) if tensor.dtype in HALF_DTYPES else tensor
 
 
 class Store:
@@ -58,7 +72,7 @@ class Store:
 
     def views(self) -> dict[str, np.ndarray]:
         """Return field name -> NumPy view of the tensor, for the CPU kernels."""
-        return {name: tensor.numpy() for name, tensor in vars(self).items()}
+        return {name: storage(tensor).numpy() for name, tensor in vars(self).items()}
 
 
 @dataclass

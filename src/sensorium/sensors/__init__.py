@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sensorium.pipeline import SensorGroup, SignalSource, Slots
 from sensorium.pipeline.launch import launch, replayable
-from sensorium.sensors.base import Format, Sensor, SimpleSensor
+from sensorium.sensors.base import Format, Sensor, SimpleSensor, add_site
 from sensorium.sensors.options import ChannelOptions, Mounted, SensorOptions, SimpleSensorOptions
 from sensorium.sensors.robot.barometer import BarometerData
 from sensorium.sensors.robot.battery_state import BatteryStateData
@@ -24,6 +24,7 @@ from sensorium.sensors.robot.joint_encoder import JointEncoderData, JointEncoder
 from sensorium.sensors.robot.magnetometer import MagnetometerData
 from sensorium.sensors.robot.optical_flow import OpticalFlowData
 from sensorium.sensors.robot.wheel_odometry import WheelOdometryData
+from sensorium.sensors.samples import Samples
 from sensorium.sensors.touch.contact import ContactSensor
 from sensorium.sensors.touch.contact_force import ContactForceSensor
 
@@ -68,6 +69,7 @@ __all__ = [
     "OpticalFlowData",
     "ProximityData",
     "RayData",
+    "Samples",
     "Sensor",
     "SensorGroup",
     "SensorOptions",
@@ -78,6 +80,7 @@ __all__ = [
     "SurfaceDistanceProbe",
     "TactileArrayData",
     "WheelOdometryData",
+    "add_site",
     "launch",
     "replayable",
 ]

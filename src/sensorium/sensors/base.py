@@ -10,6 +10,7 @@ The hooks are those of :class:`~sensorium.sensors.hooks.SensorHooks`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
@@ -22,6 +23,7 @@ from sensorium.options import snake_case
 from sensorium.pipeline import SensorGroup, SensorManager, Slots
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.sensors.class_checks import check_class, check_format, check_options
 from sensorium.sensors.hooks import SensorHooks
 from sensorium.sensors.options import SensorOptions
 from sensorium.sensors.parameters import SensorParameters
@@ -73,6 +75,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
     def __init_subclass__(cls, options: type[SensorOptions] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        check_class(cls)
         if options is not None:
             cls.options_type = options
             _CLASSES[options] = cls
@@ -82,6 +85,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
     def __init__(self, options: Any, uuid: str) -> None:
         self.options = options
         self.uuid = uuid
+        check_options(self)
         self._parameters = SensorParameters(self)
         self.measured = Buffer(get=lambda: self._flat(self._measured_branch), tags={self.kind, "measured"})
         self.ground_truth = Buffer(get=lambda: self._flat(self._true_branch), tags={self.kind, "ground_truth"})
@@ -161,7 +165,9 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
     def _no_samples(self, call: str) -> NoReturn:
         if self._manager is None:
             self._unbuilt(call)
-        raise OptionError(f"{call}() on {self.uuid!r}: a {type(self).options_type.__name__} keeps no samples; use read()")
+        raise OptionError(
+            f"{call}() on {self.uuid!r}: a {type(self).options_type.__name__} keeps no samples; use read()"
+        )
 
     def set(self, envs: Envs = None, **parameters: Any) -> None:
         """Change parameters at run time, e.g. ``imu.set(acc_noise=0.1, envs=[0, 1])``.
@@ -237,6 +243,10 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         self._has_windows = self._measured_branch.has_windows
         self._queue = SampleQueue(self, group, group.return_slices[position], self._measured_branch)
 
+    def _check_format(self) -> None:
+        """Check formats and dtypes of the class, once the model is known."""
+        check_format(self)
+
     def _initial(self) -> list[tuple[str, Any]]:
         """Return parameters and their values at build."""
         assert self._manager is not None
@@ -247,23 +257,26 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         return self._parameters.target(name)
 
     def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
-        """Return the write of a parameter of the class's own, stored in ``group.parameters[name]`` (sensors, B)."""
-        target = self.group.parameters.setdefault(
-            name, torch.zeros(len(self.group.sensors), self.group.n_envs, device=self.group.device)
-        )
-        n_envs = self.group.n_envs if index is None else len(index)
-        values = check(option, broadcast(option, value, 1, n_envs))
+        """Return the write of a parameter of the class's own, stored in ``group.parameters[name]`` (values, B)."""
+        group, slices = self.group, self.group.parameter_slices(name)
+        target = group.parameters.setdefault(name, torch.zeros(slices[-1].stop, group.n_envs, device=group.device))
+        n_envs = group.n_envs if index is None else len(index)
+        rows = slices[self._position]
+        values = check(option, broadcast(option, value, rows.stop - rows.start, n_envs))
         if values.device.type == "cpu":  # the option's own constraints hold for every value
             given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
-            for bound in (values.min().item(), values.max().item()):
-                type(self.options)(**(given | {name: bound}))
-        return [Write(target, slice(self._position, self._position + 1), index, values, lambda: None)]
+            is_vector = isinstance(getattr(self.options, name), Iterable)
+            for bounds in (values.amin(1).tolist(), values.amax(1).tolist()):
+                type(self.options)(**(given | {name: tuple(bounds) if is_vector else bounds[0]}))
+        return [Write(target, rows, index, values, lambda: None)]
 
     def _bulk_rows(self, history_length: int | None, ground_truth: bool) -> torch.Tensor:
         """Return storage of the readings, (columns, B), or (history_length, columns, B) newest first."""
         branch = self._true_branch if ground_truth else self._measured_branch
         assert branch is not None
-        return branch.rows if history_length is None else branch.window(history_length, f"read_sensors on {self.uuid!r}")
+        return (
+            branch.rows if history_length is None else branch.window(history_length, f"read_sensors on {self.uuid!r}")
+        )
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
@@ -351,7 +364,7 @@ class SimpleSensor(Sensor[DataT]):
 
     @classmethod
     def _apply_transform(cls, group: SensorGroup[Any], data: torch.Tensor, timeline: Slots, is_measured: bool) -> None:
-        """Apply the response model in place to ``data`` (columns, B); ``timeline.at(k)`` is its result of k ticks ago."""
+        """Apply the response in place to ``data`` (columns, B); ``timeline.at(k)`` is its result of k ticks ago."""
 
     @classmethod
     @replayable

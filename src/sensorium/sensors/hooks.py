@@ -9,7 +9,7 @@ hook                                 of         purpose
 ``_get_return_format``               sensor     shape, or field -> shape, of a reading (without B)
 ``_get_intermediate_format``         sensor     the same before ``_post_process``; default: the return format
 ``_get_cache_dtype``                 class      dtype of a reading; default float32
-``_get_intermediate_dtype``          class      float32 (default) or float64
+``_get_intermediate_dtype``          class      float32 (default), another float, a signed integer, uint8 or bool
 ``_update_shared_cache``             class      fill both branches; ``SimpleSensor`` does it by the next six
 ``_update_raw_data``                 class      the raw signal; default: from the engine's sensors (``_sources``)
 ``_apply_physics_imperfections``     class      imperfections before the response, on the measured branch
@@ -149,12 +149,17 @@ class SensorHooks:
     def _overrides(cls, *hooks: str) -> bool:
         """Return whether this class replaces any of these hooks."""
         for hook in hooks:
-            own = getattr(cls, hook, None)
+            own = _function(getattr(cls, hook, None))
             defaults = [
                 base.__dict__[hook] for base in cls.__mro__ if base.__dict__.get("_base") and hook in base.__dict__
             ]
-            if own is not None and not any(own.__func__ is default.__func__ for default in defaults[:1]):
+            if own is not None and not any(own is _function(default) for default in defaults[:1]):
                 return True
         return False
 
     _base: ClassVar[bool] = True
+
+
+def _function(hook: Any) -> Any:
+    """Return the function behind a hook, which is a class method or a plain method."""
+    return getattr(hook, "__func__", hook)

@@ -9,7 +9,9 @@ import torch
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import Imperfections
 from sensorium.pipeline.parameters import EXTRA_OPTIONS
-from sensorium.sensors.channels import channels, unfold
+from sensorium.pipeline.storage import EXACT_DTYPES
+from sensorium.sensors.channels import channels, short_forms, unfold
+from sensorium.sensors.class_checks import no_imperfections
 from sensorium.sensors.noise_density import NoiseDensities
 from sensorium.worlds import Envs, env_index
 
@@ -43,6 +45,7 @@ class SensorParameters:
     def __init__(self, sensor: Sensor[Any]) -> None:
         self._sensor = sensor
         self._options = type(sensor).options_type
+        self._is_exact = type(sensor)._get_intermediate_dtype() in EXACT_DTYPES  # then it has no imperfections
 
     @property
     def names(self) -> list[str]:
@@ -60,6 +63,8 @@ class SensorParameters:
         if name in targets:
             return targets[name]
         owner, names = self._options.__name__, self._options.option_names()
+        if self._is_exact and name in (*Imperfections.model_fields, *short_forms(self._options), "temperature"):
+            raise no_imperfections(self._sensor, name)
         if name not in names:
             settable = self.names
             hint = did_you_mean(name, settable) or f"; it has {', '.join(settable)}"
@@ -133,9 +138,9 @@ class SensorParameters:
         return columns.stop - columns.start
 
     def _targets(self) -> dict[str, Target]:
-        found = self._sensor._channels()
+        found = {} if self._is_exact else self._sensor._channels()
         kinds = channels(self._options)
-        extra = {(columns.start, columns.stop) for columns in self._sensor._extra_parts()}
+        extra = set() if self._is_exact else {(columns.start, columns.stop) for columns in self._sensor._extra_parts()}
         targets = {
             _name(channel, field): Target(_KERNEL_NAMES.get(field, field), columns)
             for channel, columns in found.items()

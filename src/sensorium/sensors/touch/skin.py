@@ -48,7 +48,10 @@ class Skin:
             dead[[first + taxel for taxel in sensor.options.dead_taxels]] = True
             # elements from 0 are columns, -1 is the timing; taxels have the elements below
             keys += [formula.key(group.seed, sensor.uuid, -2 - taxel) for taxel in range(count)]
-        gain, fate = skin_kernels.draw_taxels(np.asarray(keys, np.uint32), group.n_envs)
+        self._env_ids = group.env_ids.numpy().copy()
+        gain, fate = (np.zeros((len(keys), group.n_envs), np.float32) for _ in range(2))
+        self._draws = (np.asarray(keys, np.uint32), self._env_ids, gain, fate)
+        skin_kernels.draw_taxels(*self._draws)
         for name in PARAMETERS:
             group.parameters.setdefault(name, torch.zeros(len(group.sensors), group.n_envs))
         fraction, time, spread, dead_fraction = (group.parameters[name].numpy() for name in PARAMETERS)
@@ -63,6 +66,9 @@ class Skin:
     def imperfect(self, data: torch.Tensor) -> None:
         """Apply the imperfections of the skin and the generic ones in place on ``data`` (columns, B)."""
         array = self._group.array(data)
+        if not self._group.advancing and (self._group.env_ids.numpy() != self._env_ids).any():
+            self._env_ids[:] = self._group.env_ids.numpy()  # episodes of other envs are made again: with their skins
+            skin_kernels.draw_taxels(*self._draws)
         if self._group.is_idle:
             launch(skin_kernels.respond_and_mute, *self._both, array)
         else:

@@ -15,17 +15,15 @@ _NEGLIGIBLE = np.float32(1e-20)
 
 
 @kernel
-def draw_taxels(keys: np.ndarray, n_envs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a standard normal and a uniform number in [0, 1) per taxel and env, from counters (env, 0) and (env, 1)."""
-    normal = np.zeros((keys.shape[0], n_envs), np.float32)
-    uniform = np.zeros((keys.shape[0], n_envs), np.float32)
+def draw_taxels(keys: np.ndarray, env_ids: np.ndarray, normal: np.ndarray, uniform: np.ndarray) -> None:
+    """Draw a standard normal and a uniform number in [0, 1) per taxel and env, from counters (id, 0) and (id, 1)."""
     for i in range(keys.shape[0]):
-        for env in range(n_envs):
-            w0, w1 = kernels.threefry(keys[i, 0], keys[i, 1], np.uint32(env), np.uint32(0))
-            normal[i, env] = kernels.normals(w0, w1)[0]
-            w0, w1 = kernels.threefry(keys[i, 0], keys[i, 1], np.uint32(env), np.uint32(1))
-            uniform[i, env] = np.float32(w0 >> np.uint32(8)) * np.float32(2.0**-24)
-    return normal, uniform
+        for b in range(env_ids.shape[0]):
+            env = np.uint32(env_ids[b])
+            w0, w1 = kernels.threefry(keys[i, 0], keys[i, 1], env, np.uint32(0))
+            normal[i, b] = kernels.normals(w0, w1)[0]
+            w0, w1 = kernels.threefry(keys[i, 0], keys[i, 1], env, np.uint32(1))
+            uniform[i, b] = np.float32(w0 >> np.uint32(8)) * np.float32(2.0**-24)
 
 
 @kernel
