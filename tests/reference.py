@@ -24,7 +24,7 @@ def rotate(x, n):
 def threefry(k, c0, c1):
     """Return the Threefry2x32-20 words of arrays of uint32 counters."""
     with np.errstate(over="ignore"):
-        k0, k1 = U(k[0]), U(k[1])
+        k0, k1 = np.asarray(k[0], U), np.asarray(k[1], U)
         schedule = [k0, k1, k0 ^ k1 ^ U(0x1BD11BDA)]
         x0, x1 = c0 + k0, c1 + k1
         rotations = [13, 15, 26, 6, 17, 29, 16, 24]
@@ -84,7 +84,7 @@ def uniform(w):
     return (w >> U(8)).astype(np.float64) * 2.0**-24
 
 
-def low_pass(bandwidth, order, dt):
+def low_pass(bandwidth, order, dt, dtype=F):
     """Return coefficients of a first-order or Butterworth low-pass filter, by the bilinear transform."""
     if bandwidth is None or bandwidth * dt > 0.45:
         return None
@@ -94,7 +94,27 @@ def low_pass(bandwidth, order, dt):
     else:
         d = 1 + np.sqrt(2) * k + k**2
         taps = (k**2 / d, 2 * k**2 / d, k**2 / d, 2 * (k**2 - 1) / d, (1 - np.sqrt(2) * k + k**2) / d)
-    return tuple(F(tap) for tap in taps)
+    return tuple(dtype(tap) for tap in taps)
+
+
+def filter_start(bandwidth, order, dt):
+    """Return the Cholesky factor (l11, l21, l22) of the covariance of the filter's state, for unit white noise.
+
+    The covariance is the sum over all past inputs, until their effect has decayed.
+    """
+    taps = low_pass(bandwidth, order, dt, np.float64)
+    if taps is None:
+        return F(0), F(0), F(0)
+    b0, b1, b2, a1, a2 = taps
+    transition = np.array([[-a1, 1.0], [-a2, 0.0]])
+    state = np.array([b1 - a1 * b0, b2 - a2 * b0])
+    covariance = np.zeros((2, 2))
+    while np.abs(state).max() > 1e-20:
+        covariance += np.outer(state, state)
+        state = transition @ state
+    l11 = np.sqrt(covariance[0, 0])
+    l21 = covariance[1, 0] / l11
+    return F(l11), F(l21), F(np.sqrt(max(covariance[1, 1] - l21**2, 0.0)))
 
 
 class Reference:
@@ -114,8 +134,9 @@ class Reference:
         further = {
             "scale_error": 0,
             "bias_spread": 0,
-            "bias_instability": 0,
-            "correlation_time": 100.0,
+            "drift_size": 0,
+            "drift_time": 100.0,
+            "input_noise": 0,
             "temperature_drift": 0,
             "temperature": 25.0,
             "outliers": 0,
@@ -130,47 +151,68 @@ class Reference:
             setattr(self, name, np.broadcast_to(np.asarray(value, np.float64), shape[1:]))
         for name, value in (further | {k: v for k, v in parameters.items() if k in further}).items():
             value = np.asarray(value, np.float64)
-            value = -np.expm1(-dt / value) if name == "correlation_time" else value
+            value = -np.expm1(-dt / value) if name == "drift_time" else value
             setattr(self, name, np.broadcast_to(value, shape).astype(F))
-        self.decay = self.correlation_time
+        self.decay = self.drift_time
         self.stuck = -np.expm1(-self.stuck * dt)
         self.filter = low_pass(parameters.get("bandwidth"), parameters.get("filter_order", 2), dt)
-        self.linear = parameters.get("interpolate", False)
+        self.start = filter_start(parameters.get("bandwidth"), parameters.get("filter_order", 2), dt)
+        self.linear = parameters.get("interpolate", False) and bool((self.delay > 0).any())
         self.mix = parameters.get("mix")
 
-    def reset(self, truth, step):
+    def reset(self, truth, episode, tick=0):
+        """Begin an episode at a tick; returns the first reading."""
+        n_envs = self.shape[1]
+        self.episode, self.tick = episode, tick
         self.walk = np.zeros(self.shape, F)
-        self.is_stuck = np.zeros(self.shape[1], bool)
-        self.reading = self._sample(truth, step, advance=False)
-        self.past = [[self.reading[:, b].copy()] * 400 for b in range(self.shape[1])]
+        self.is_stuck = np.zeros(n_envs, bool)
+        self.reading = self._sample(truth, advance=False)
+        self.past = [[self.reading[:, b].copy()] * 400 for b in range(n_envs)]
+        # per env: (tick, time of capture in ticks, time of arrival in ticks, value) of every sample
+        self.samples = [[(tick, float(tick), float(tick), self.reading[:, b].copy())] for b in range(n_envs)]
+        self.late = np.zeros(n_envs)
         return self.reading.copy()
 
-    def _sample(self, truth, step, advance):
+    def draw(self):
         envs = np.arange(self.shape[1], dtype=U)
+        return threefry((envs, U(self.episode)), np.full_like(envs, self.tick), np.full_like(envs, 0x5E450))
+
+    def words(self, element, lane=0):
+        d0, d1 = self.draw()
+        return threefry(key(self.seed, self.uuid, element), d0 ^ U(lane), d1)
+
+    def age(self):
+        """Return the age of what the last step returned, in seconds."""
+        return np.array([self.tick - sample[1] for sample in self.read_from]) * self.dt
+
+    def _sample(self, truth, advance):
         x = truth.astype(self.dtype)
         if self.mix is not None:
             m = np.asarray(self.mix, F)[..., None]
             x = np.stack([m[i, 0] * x[0] + m[i, 1] * x[1] + m[i, 2] * x[2] for i in range(3)])
         out = np.empty(self.shape, self.dtype)
-        x = self._respond(x + self.dtype(0), advance)
+        n0, f0, f1 = np.zeros((3, *self.shape), F)
+        for c in range(self.shape[0]):
+            n0[c], _ = normals(*self.words(c))
+            f0[c], f1[c] = normals(*self.words(c, 2**29))
+        x = self._respond(x + self.dtype(0), advance, n0, f0, f1)
         if not advance:
             self.offset, self.drift = np.zeros(self.shape, F), np.zeros(self.shape, F)
         for c in range(self.shape[0]):
-            words = lambda base, c=c: threefry(key(self.seed, self.uuid, c), envs + U(base), np.full_like(envs, step))  # noqa: E731
-            n0, n1 = normals(*words(0))
+            n0, n1 = normals(*self.words(c))
             x[c] = x[c] + self.scale_error[c] * x[c]
             if advance:
                 self.walk[c] = self.walk[c] + self.random_walk[c] * n1
-                m0, _ = normals(*words(2**31))
-                kick = self.bias_instability[c] * np.sqrt(self.decay[c] * (F(2) - self.decay[c]))
+                m0, _ = normals(*self.words(c, 2**31))
+                kick = self.drift_size[c] * np.sqrt(self.decay[c] * (F(2) - self.decay[c]))
                 self.drift[c] = (self.drift[c] - self.decay[c] * self.drift[c]) + kick * m0
             else:
-                e0, e1 = normals(*words(3 * 2**30))
-                self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.bias_instability[c] * e1
+                e0, e1 = normals(*self.words(c, 3 * 2**30))
+                self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.drift_size[c] * e1
             out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
             heat = self.temperature_drift[c] * (self.temperature[c] - F(25))
             out[c] = ((out[c] + self.offset[c]) + self.drift[c]) + heat
-            o0, o1 = words(2**30)
+            o0, o1 = self.words(c, 2**30)
             spike = np.where(o1 & U(1), -self.outlier_size[c], self.outlier_size[c])
             out[c] = np.where(self.outliers[c] > uniform(o0), out[c] + spike, out[c])
         out = np.where(np.abs(out) < self.deadband, self.dtype(0), out)
@@ -179,39 +221,59 @@ class Reference:
         out = np.where(self.resolution > 0, quantised, out).astype(self.dtype)
         return np.minimum(np.maximum(out, self.low), self.high).astype(self.dtype)
 
-    def _respond(self, x, advance):
+    def _respond(self, x, advance, n0, f0, f1):
         if self.filter is None:
             return x
         b0, b1, b2, a1, a2 = self.filter
         if not advance:
             self.z1 = self.z2 = np.full(x.shape, np.nan, F)
-        rest = np.isnan(self.z1)
-        y = np.where(rest, x, b0 * x + self.z1)
-        z1 = np.where(rest, (F(1) - b0) * x, (b1 * x - a1 * y) + self.z2)
-        self.z1, self.z2 = z1.astype(F), np.where(rest, (b2 - a2) * x, b2 * x - a2 * y).astype(F)
+        starts, (l11, l21, l22) = np.isnan(self.z1), self.start
+        noise, s1, s2 = self.input_noise, l11 * f0, l21 * f0 + l22 * f1
+        g = b0 * n0 + s1
+        v = x + noise * n0
+        y = np.where(starts, x + noise * g, b0 * v + self.z1)
+        z1 = np.where(starts, (F(1) - b0) * x + noise * ((b1 * n0 - a1 * g) + s2), (b1 * v - a1 * y) + self.z2)
+        z2 = np.where(starts, (b2 - a2) * x + noise * (b2 * n0 - a2 * g), b2 * v - a2 * y)
+        self.z1, self.z2 = z1.astype(F), z2.astype(F)
         return y
 
-    def step(self, truth, time, step):
-        n_envs = self.shape[1]
-        envs = np.arange(n_envs, dtype=U)
-        w0, w1 = threefry(key(self.seed, self.uuid, -1), envs, np.full_like(envs, step))
-        v0, _ = threefry(key(self.seed, self.uuid, -1), envs + U(2**31), np.full_like(envs, step))
-        sample = self._sample(truth, step, advance=True)
+    def step(self, truth):
+        """Make a tick; returns the reading."""
+        self.tick += 1
+        n = self.tick
+        w0, w1 = self.words(-1)
+        v0, _ = self.words(-1, 2**31)
+        sample = self._sample(truth, advance=True)
         out = np.empty(self.shape, self.dtype)
-        for b in range(n_envs):
-            k, per_step = np.rint(time[b] / self.dt), self.dt * self.rate[b]
-            due = per_step == 0 or per_step >= 1
-            due = due or np.floor(k * per_step + 1e-6) > np.floor((k - 1) * per_step + 1e-6)
+        self.read_from = []
+        for b in range(self.shape[1]):
+            p = self.dt * self.rate[b]
+            every = p == 0 or p > 1 - 1e-6
+            instant = np.floor(n * p + 1e-6)
+            captured = every or instant > np.floor((n - 1) * p + 1e-6)
+            captured = captured and not self.dropout[b] > uniform(w1[b])
             self.is_stuck[b] |= self.stuck[b] > uniform(v0[b])
-            if due and not self.dropout[b] > uniform(w1[b]) and not self.is_stuck[b]:
+            if captured and not self.is_stuck[b]:
                 self.reading[:, b] = sample[:, b]
             self.past[b].append(self.reading[:, b].copy())
             latency = (self.delay[b] + uniform(w0[b]) * self.jitter[b]) * (1.0 / self.dt)
+            if captured:
+                offset = 0.0 if every else max(n - instant / p, 0.0)
+                arrival = float(F(snapped(latency - offset)))
+                self.samples[b].append((n, n - offset, n + arrival, self.reading[:, b].copy()))
             if self.linear:
-                whole = int(np.floor(latency + 1e-6))
-                part = F(max(latency - whole, 0.0))
-                older = self.past[b][-2 - whole]
-                out[:, b] = self.past[b][-1 - whole] * (F(1) - part) + older * part
+                late = max(snapped(min(latency, float(self.late[b]) + 1)), 0.0)
+                whole = int(np.floor(late))
+                part = F(late - whole)
+                self.late[b] = whole + float(part)
+                out[:, b] = self.past[b][-1 - whole] * (F(1) - part) + self.past[b][-2 - whole] * part
+                self.read_from.append((None, n - late, None, None))
             else:
-                out[:, b] = self.past[b][-1 - max(int(np.ceil(latency - 1e-6)), 0)]
+                newest = max((one for one in self.samples[b] if one[2] <= n), key=lambda one: one[0])
+                out[:, b] = newest[3]
+                self.read_from.append(newest)
         return out
+
+
+def snapped(ticks):
+    return np.rint(ticks) if abs(ticks - np.rint(ticks)) < 1e-6 else ticks
