@@ -261,7 +261,9 @@ def test_drift_follows_what_the_floor_depends_on():
 
 
 def test_bias_instability_hidden_by_noise_raises_and_changes_nothing():
-    with pytest.raises(sn.OptionError, match=r"Probe\.bias_instability=0\.001 is hidden by white noise.*raise drift_time"):
+    with pytest.raises(
+        sn.OptionError, match=r"Probe\.bias_instability=0\.001 is hidden by white noise.*raise drift_time"
+    ):
         probe_scene(Probe(noise=1.0, bias_instability=0.001))
     _, sensor = probe_scene(Probe(noise=0.01, bias_instability=0.001))
     before = drift_of(sensor).clone()

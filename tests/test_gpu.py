@@ -462,9 +462,7 @@ def test_noise_densities_per_env_and_a_recording(tmp_path):
     scene.step(3)
     imu.set(acc_noise_density=0.04, envs=[1, 2])
     noise = scene._sensing._of[imu.uuid].layout.block(imu.group).store.parameter("noise")
-    assert noise[0].tolist() == pytest.approx(
-        [0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5]
-    )
+    assert noise[0].tolist() == pytest.approx([0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5])
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         with pytest.raises(sn.DatasetError, match="already being recorded"):
             sn.recording.Recorder(scene, tmp_path / "b")

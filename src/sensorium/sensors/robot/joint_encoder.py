@@ -58,7 +58,6 @@ class JointEncoder(SimpleSensorOptions, init=False):
             raise ValueError("joints must name at least one joint; omit it to read all joints")
         return self
 
-
     def make_sensor(self, taken: set[str]) -> Sensor[Any]:
         """Return the sensor that these options describe; a default uuid is not one of ``taken``."""
         made = super().make_sensor(taken)
