@@ -225,7 +225,7 @@ def drift_of(sensor):
 
 
 def test_drift_follows_what_the_floor_depends_on():
-    scene, sensor = probe_scene(Probe(uuid="p", noise=0.4, bias_instability=0.01, drift_time=100.0), n_envs=3)
+    _, sensor = probe_scene(Probe(uuid="p", noise=0.4, bias_instability=0.01, drift_time=100.0), n_envs=3)
 
     def expected(noise_at_1_s, floor=0.01, time=100.0):
         values = (torch.tensor([one]).double() for one in (floor, noise_at_1_s, time))
@@ -244,7 +244,7 @@ def test_drift_follows_what_the_floor_depends_on():
     ]
     for change, after in changes:
         if change == {"bandwidth": 20.0}:
-            scene, sensor = probe_scene(
+            _, sensor = probe_scene(
                 Probe(noise_density=0.08, bias_instability=0.01, drift_time=300.0, rate=50.0, bandwidth=40.0), n_envs=3
             )
         if change:

@@ -32,11 +32,7 @@ def needs_substeps(sensor: GroupSensor, dt: float, substeps: int) -> bool:
             + ("lower dt or raise substeps of the scene" if cls.keeps_columns else "lower dt of the scene")
         )
     is_fast = rate is not None and rate * dt > 1 + RATE_TOLERANCE
-    return (
-        cls.keeps_columns
-        and substeps > 1
-        and (is_fast or options.substeps or getattr(options, "window", "instant") == "mean")
-    )
+    return cls.keeps_columns and substeps > 1 and (is_fast or options.substeps or getattr(options, "window", "instant") == "mean")
 
 
 def warn_without_effect(sensor: GroupSensor, dt: float) -> None:

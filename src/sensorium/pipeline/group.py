@@ -239,9 +239,7 @@ class SensorGroup(Generic[BackendT]):
         row, timing = layout.rows[sensor.uuid], layout.timing
         first, slots = timing.table[row].tolist()
         ring = slice(first, first + slots)
-        return SampleTiming(
-            timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring]
-        )
+        return SampleTiming(timing.due[row], timing.lag[row], timing.part[row], timing.arrives[ring], timing.offset[ring])
 
     @property
     def ticks(self) -> torch.Tensor:

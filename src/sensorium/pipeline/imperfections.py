@@ -77,8 +77,8 @@ class Imperfections(Options):
     """Magnitude below which a value reads as 0."""
     noise_density: Spread | None = None
     """White noise per √Hz, as data sheets specify it: the one-sided density. It acts before the filter that
-    ``bandwidth`` sets. Without ``bandwidth``, noise = noise_density * √(f / 2) at f samples per second (``rate``, or one
-    per step). Set this or ``noise``, not both. ``sn.units`` converts other units."""
+    ``bandwidth`` sets. Without ``bandwidth``, noise = noise_density * √(f / 2) at f samples per second (``rate``, or
+    one per step). Set this or ``noise``, not both. ``sn.units`` converts other units."""
     scale_error: PerAxis = 0.0
     """Relative error of the scale factor: 0.01 reads 1% too much."""
     bias_spread: Spread = 0.0
@@ -97,8 +97,8 @@ class Imperfections(Options):
     outlier_size: Spread = 0.0
     """Distance of an outlier from the value without it, to either side."""
     bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the low-pass filter, Hz. It filters the signal and ``noise_density``, not ``noise``. Default: no
-    filter."""
+    """-3 dB frequency of the low-pass filter, Hz. It filters the signal and ``noise_density``, not ``noise``. Default:
+    no filter."""
 
     @model_validator(mode="after")
     def _check_noise(self) -> Imperfections:

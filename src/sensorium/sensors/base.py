@@ -161,9 +161,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
     def _no_samples(self, call: str) -> NoReturn:
         if self._manager is None:
             self._unbuilt(call)
-        raise OptionError(
-            f"{call}() on {self.uuid!r}: a {type(self).options_type.__name__} keeps no samples; use read()"
-        )
+        raise OptionError(f"{call}() on {self.uuid!r}: a {type(self).options_type.__name__} keeps no samples; use read()")
 
     def set(self, envs: Envs = None, **parameters: Any) -> None:
         """Change parameters at run time, e.g. ``imu.set(acc_noise=0.1, envs=[0, 1])``.
@@ -265,9 +263,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         """Return storage of the readings, (columns, B), or (history_length, columns, B) newest first."""
         branch = self._true_branch if ground_truth else self._measured_branch
         assert branch is not None
-        return (
-            branch.rows if history_length is None else branch.window(history_length, f"read_sensors on {self.uuid!r}")
-        )
+        return branch.rows if history_length is None else branch.window(history_length, f"read_sensors on {self.uuid!r}")
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

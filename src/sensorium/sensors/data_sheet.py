@@ -165,10 +165,11 @@ class DataSheet:
             if bool(hidden.any()):
                 at = hidden.flatten().nonzero()[0, 0]
                 b, n, t = (float(one.flatten()[at]) for one in (floor, white, time))
+                figure, longer = (channel.names[name] for name in ("bias_instability", "drift_time"))
                 raise OptionError(
-                    f"{self.owner}.{channel.names['bias_instability']}={b:g} is hidden by white noise, which falls to it "
-                    f"only after averaging for {(n / b) ** 2:.3g} s, while {channel.names['drift_time']} is {t:g} s; raise "
-                    f"{channel.names['drift_time']} to at least {4 * (n / b) ** 2:.2g} s, or lower the noise"
+                    f"{self.owner}.{figure}={b:g} is hidden by white noise, which falls to it only after averaging for "
+                    f"{(n / b) ** 2:.3g} s, while {longer} is {t:g} s; raise {longer} to at least "
+                    f"{4 * (n / b) ** 2:.2g} s, or lower the noise"
                 )
         return torch.where(floor.isnan(), values["drift"], drift_of_floor(floor, white, time).nan_to_num())
 

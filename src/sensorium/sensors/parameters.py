@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import TWINS, Imperfections
 from sensorium.pipeline.parameters import EXTRA_OPTIONS

@@ -38,10 +38,10 @@ class JointEncoder(SimpleSensorOptions, init=False):
     """Counts per revolution: positions of hinge joints are multiples of 2 pi / counts, those of slide joints are not
     quantised. Alternative to ``resolution``."""
     velocity: Literal["exact", "counts"] = "exact"
-    """How velocities are measured. "exact": the joint's velocity with the imperfections ``vel``. It is the default, since
-    controllers and policies expect a smooth velocity, which drives get from an observer or a tachometer. "counts": the
-    difference between the positions of two samples divided by the time between them, as simple drives do. It has steps of
-    one count per sample interval. It needs ``counts_per_revolution`` or ``resolution``."""
+    """How velocities are measured. "exact": the joint's velocity with the imperfections ``vel``. It is the default,
+    since controllers and policies expect a smooth velocity, which drives get from an observer or a tachometer.
+    "counts": the difference between the positions of two samples divided by the time between them, as simple drives do.
+    It has steps of one count per sample interval. It needs ``counts_per_revolution`` or ``resolution``."""
     vel: Imperfections = Imperfections()
     """Imperfections of exact velocities, rad/s or m/s."""
 
