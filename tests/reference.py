@@ -84,7 +84,7 @@ def uniform(w):
     return (w >> U(8)).astype(np.float64) * 2.0**-24
 
 
-def low_pass(bandwidth, order, dt):
+def low_pass(bandwidth, order, dt, dtype=F):
     """Return coefficients of a first-order or Butterworth low-pass filter, by the bilinear transform."""
     if bandwidth is None or bandwidth * dt > 0.45:
         return None
@@ -94,7 +94,27 @@ def low_pass(bandwidth, order, dt):
     else:
         d = 1 + np.sqrt(2) * k + k**2
         taps = (k**2 / d, 2 * k**2 / d, k**2 / d, 2 * (k**2 - 1) / d, (1 - np.sqrt(2) * k + k**2) / d)
-    return tuple(F(tap) for tap in taps)
+    return tuple(dtype(tap) for tap in taps)
+
+
+def filter_start(bandwidth, order, dt):
+    """Return the Cholesky factor (l11, l21, l22) of the covariance of the filter's state, for unit white noise.
+
+    The covariance is the sum over all past inputs, until their effect has decayed.
+    """
+    taps = low_pass(bandwidth, order, dt, np.float64)
+    if taps is None:
+        return F(0), F(0), F(0)
+    b0, b1, b2, a1, a2 = taps
+    transition = np.array([[-a1, 1.0], [-a2, 0.0]])
+    state = np.array([b1 - a1 * b0, b2 - a2 * b0])
+    covariance = np.zeros((2, 2))
+    while np.abs(state).max() > 1e-20:
+        covariance += np.outer(state, state)
+        state = transition @ state
+    l11 = np.sqrt(covariance[0, 0])
+    l21 = covariance[1, 0] / l11
+    return F(l11), F(l21), F(np.sqrt(max(covariance[1, 1] - l21**2, 0.0)))
 
 
 class Reference:
@@ -114,8 +134,9 @@ class Reference:
         further = {
             "scale_error": 0,
             "bias_spread": 0,
-            "bias_instability": 0,
-            "correlation_time": 100.0,
+            "drift_size": 0,
+            "drift_time": 100.0,
+            "input_noise": 0,
             "temperature_drift": 0,
             "temperature": 25.0,
             "outliers": 0,
@@ -130,11 +151,12 @@ class Reference:
             setattr(self, name, np.broadcast_to(np.asarray(value, np.float64), shape[1:]))
         for name, value in (further | {k: v for k, v in parameters.items() if k in further}).items():
             value = np.asarray(value, np.float64)
-            value = -np.expm1(-dt / value) if name == "correlation_time" else value
+            value = -np.expm1(-dt / value) if name == "drift_time" else value
             setattr(self, name, np.broadcast_to(value, shape).astype(F))
-        self.decay = self.correlation_time
+        self.decay = self.drift_time
         self.stuck = -np.expm1(-self.stuck * dt)
         self.filter = low_pass(parameters.get("bandwidth"), parameters.get("filter_order", 2), dt)
+        self.start = filter_start(parameters.get("bandwidth"), parameters.get("filter_order", 2), dt)
         self.linear = parameters.get("interpolate", False) and bool((self.delay > 0).any())
         self.mix = parameters.get("mix")
 
@@ -169,7 +191,11 @@ class Reference:
             m = np.asarray(self.mix, F)[..., None]
             x = np.stack([m[i, 0] * x[0] + m[i, 1] * x[1] + m[i, 2] * x[2] for i in range(3)])
         out = np.empty(self.shape, self.dtype)
-        x = self._respond(x + self.dtype(0), advance)
+        n0, f0, f1 = np.zeros((3, *self.shape), F)
+        for c in range(self.shape[0]):
+            n0[c], _ = normals(*self.words(c))
+            f0[c], f1[c] = normals(*self.words(c, 2**29))
+        x = self._respond(x + self.dtype(0), advance, n0, f0, f1)
         if not advance:
             self.offset, self.drift = np.zeros(self.shape, F), np.zeros(self.shape, F)
         for c in range(self.shape[0]):
@@ -178,11 +204,11 @@ class Reference:
             if advance:
                 self.walk[c] = self.walk[c] + self.random_walk[c] * n1
                 m0, _ = normals(*self.words(c, 2**31))
-                kick = self.bias_instability[c] * np.sqrt(self.decay[c] * (F(2) - self.decay[c]))
+                kick = self.drift_size[c] * np.sqrt(self.decay[c] * (F(2) - self.decay[c]))
                 self.drift[c] = (self.drift[c] - self.decay[c] * self.drift[c]) + kick * m0
             else:
                 e0, e1 = normals(*self.words(c, 3 * 2**30))
-                self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.bias_instability[c] * e1
+                self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.drift_size[c] * e1
             out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
             heat = self.temperature_drift[c] * (self.temperature[c] - F(25))
             out[c] = ((out[c] + self.offset[c]) + self.drift[c]) + heat
@@ -195,16 +221,20 @@ class Reference:
         out = np.where(self.resolution > 0, quantised, out).astype(self.dtype)
         return np.minimum(np.maximum(out, self.low), self.high).astype(self.dtype)
 
-    def _respond(self, x, advance):
+    def _respond(self, x, advance, n0, f0, f1):
         if self.filter is None:
             return x
         b0, b1, b2, a1, a2 = self.filter
         if not advance:
             self.z1 = self.z2 = np.full(x.shape, np.nan, F)
-        rest = np.isnan(self.z1)
-        y = np.where(rest, x, b0 * x + self.z1)
-        z1 = np.where(rest, (F(1) - b0) * x, (b1 * x - a1 * y) + self.z2)
-        self.z1, self.z2 = z1.astype(F), np.where(rest, (b2 - a2) * x, b2 * x - a2 * y).astype(F)
+        starts, (l11, l21, l22) = np.isnan(self.z1), self.start
+        noise, s1, s2 = self.input_noise, l11 * f0, l21 * f0 + l22 * f1
+        g = b0 * n0 + s1
+        v = x + noise * n0
+        y = np.where(starts, x + noise * g, b0 * v + self.z1)
+        z1 = np.where(starts, (F(1) - b0) * x + noise * ((b1 * n0 - a1 * g) + s2), (b1 * v - a1 * y) + self.z2)
+        z2 = np.where(starts, (b2 - a2) * x + noise * (b2 * n0 - a2 * g), b2 * v - a2 * y)
+        self.z1, self.z2 = z1.astype(F), z2.astype(F)
         return y
 
     def step(self, truth):

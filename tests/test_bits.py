@@ -113,7 +113,7 @@ def ramps(kind):
     common = {"noise": 0.3, "bias": 0.125, "random_walk": 0.2}
     return [
         kind(uuid="plain", **common, resolution=0.01, saturation=(-5.0, 5.5), deadband=0.25),
-        kind(uuid="slow", **common, scale_error=0.02, bias_spread=0.3, bias_instability=0.2, temperature_drift=0.01),
+        kind(uuid="slow", **common, scale_error=0.02, bias_spread=0.3, drift=0.2, temperature_drift=0.01),
         kind(uuid="filtered", **common, bandwidth=20.0, filter_order=2, outliers=0.05, outlier_size=3.0),
         kind(uuid="late", **common, delay=0.05, jitter=0.03, history_length=3),
         kind(uuid="between", **common, delay=0.05, jitter=0.03, interpolate=True),

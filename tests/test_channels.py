@@ -103,8 +103,8 @@ def test_errors_name_the_option_as_it_was_given(given, message):
 def test_inherited_options_can_be_unavailable():
     with pytest.raises(sn.OptionError, match="saturation is not available for this sensor; set min_range"):
         sn.Lidar(link="box", pattern=sn.SphericalPattern(), saturation=(0, 1))
-    with pytest.raises(sn.OptionError, match="correlation_time is not available for this sensor; set error_time_const"):
-        sn.GPS(link="box", correlation_time=3.0)
+    with pytest.raises(sn.OptionError, match="drift_time is not available for this sensor; set error_time_const"):
+        sn.GPS(link="box", drift_time=3.0)
     assert "saturation" not in inspect.signature(sn.Lidar).parameters
 
 

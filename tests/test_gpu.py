@@ -117,8 +117,8 @@ def test_the_documented_example():
 MANY = {
     "scale_error": 0.02,
     "bias_spread": 0.3,
-    "bias_instability": 0.2,
-    "correlation_time": 0.05,
+    "drift": 0.2,
+    "drift_time": 0.05,
     "temperature_drift": 0.01,
     "outliers": 0.2,
     "outlier_size": 3.0,
@@ -461,9 +461,8 @@ def test_noise_densities_per_env_and_a_recording(tmp_path):
     scene.build(n_envs=4, device="cuda")
     scene.step(3)
     imu.set(acc_noise_density=0.04, envs=[1, 2])
-    assert imu._parameters.noise("acc_noise")[:, 0].tolist() == pytest.approx(
-        [0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5]
-    )
+    noise = scene._sensing._of[imu.uuid].layout.block(imu.group).store.parameter("noise")
+    assert noise[0].tolist() == pytest.approx([0.01 * 50**0.5, *[0.04 * 50**0.5] * 2, 0.01 * 50**0.5])
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         with pytest.raises(sn.DatasetError, match="already being recorded"):
             sn.recording.Recorder(scene, tmp_path / "b")
@@ -599,8 +598,8 @@ def catalogue_scene(device):
         "acc_bias_spread": 0.5,
         "acc_outliers": 0.2,
         "acc_outlier_size": 3.0,
-        "gyro_bias_instability": 0.3,
-        "gyro_correlation_time": 0.1,
+        "gyro_drift": 0.3,
+        "gyro_drift_time": 0.1,
         "mag_temperature_drift": 1e-6,
         "temperature": 60.0,
         "stuck": 3.0,

@@ -68,7 +68,7 @@ def test_noise_density_can_be_set_and_excludes_noise():
 
 def test_gauss_markov_drift_is_stationary_and_correlated():
     sigma, tau = 0.5, 0.2
-    error = errors(600, n_envs=300, bias_instability=sigma, correlation_time=tau)
+    error = errors(600, n_envs=300, drift=sigma, drift_time=tau)
     assert error[0].std() == pytest.approx(sigma, rel=0.06)  # already at the first step
     assert error.std() == pytest.approx(sigma, rel=0.03)
     for lag in (5, 20, 40):
@@ -77,7 +77,7 @@ def test_gauss_markov_drift_is_stationary_and_correlated():
 
 
 def test_slow_gauss_markov_drift_is_accurate_in_float32():
-    error = errors(300, n_envs=300, bias_instability=0.5, correlation_time=1e5)
+    error = errors(300, n_envs=300, drift=0.5, drift_time=1e5)
     step = np.diff(error, axis=0).std()
     assert step == pytest.approx(0.5 * math.sqrt(2 * DT / 1e5), rel=0.05)
 
@@ -177,7 +177,7 @@ def test_set_raises_for_imperfections_without_memory():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"outliers": 1.5}, {"bandwidth": -1.0}, {"correlation_time": 0.0}, {"bias_spread": -1.0}, {"stuck": -1.0}]
+    "bad", [{"outliers": 1.5}, {"bandwidth": -1.0}, {"drift_time": 0.0}, {"bias_spread": -1.0}, {"stuck": -1.0}]
 )
 def test_bad_values_raise(bad):
     with pytest.raises(sn.OptionError, match=next(iter(bad))):
@@ -185,6 +185,11 @@ def test_bad_values_raise(bad):
     _, sensor = probe_scene(Probe(uuid="p", outliers=0.0), n_envs=2)
     with pytest.raises(sn.OptionError, match=next(iter(bad))):
         sensor.set(**bad)
+
+
+def noise_per_sample(sensor):
+    """Return the noise per sample as the kernels read it, (B, columns)."""
+    return sensor._manager._of[sensor.uuid].layout.block(sensor.group).store.parameter("noise").T
 
 
 def per_env(*values):
@@ -204,13 +209,14 @@ def per_env(*values):
         ([{"noise_density": per_env(1.0, 2.0, 3.0)}, {"rate": 50.0, "envs": [2, 0]}], [5.0, 200**0.5, 15.0]),
         ([{"noise_density": None, "envs": [1]}, {"rate": 50.0}], [5.0, 0.0, 5.0]),
         ([{"noise_density": None}, {"rate": 50.0}], [0.0, 0.0, 0.0]),
+        ([{"rate": 50.0}, {"rate": None}], [50**0.5] * 3),
     ],
 )
 def test_noise_follows_the_density_and_rate_of_each_env(calls, expected):
     _scene, sensor = probe_scene(Probe(uuid="p", noise_density=1.0), n_envs=3)
     for call in calls:
         sensor.set(**call)
-    assert sensor._parameters.noise("noise").tolist() == [pytest.approx([value] * 3) for value in expected]
+    assert noise_per_sample(sensor).tolist() == [pytest.approx([value] * 3) for value in expected]
 
 
 def test_failed_set_of_a_density_changes_nothing():
@@ -219,7 +225,7 @@ def test_failed_set_of_a_density_changes_nothing():
         with pytest.raises(sn.OptionError, match="noise_density"):
             sensor.set(rate=50.0, noise_density=bad)
     sensor.set(rate=None)
-    assert sensor._parameters.noise("noise").tolist() == [pytest.approx([50**0.5] * 3)] * 3
+    assert noise_per_sample(sensor).tolist() == [pytest.approx([50**0.5] * 3)] * 3
 
 
 @pytest.mark.parametrize("probe", [Probe, HookedProbe])
@@ -264,7 +270,7 @@ LASTING = {
         {"bias_spread": 0.0},
         {"temperature_drift": 0.01},
     ),
-    "drift": ({"bias_instability": 1.0}, {"bias_instability": 0.0}, {"bias_instability": 0.01}),
+    "drift": ({"drift": 1.0}, {"drift": 0.0}, {"drift": 0.01}),
     "filter": ({"bandwidth": 5.0}, {"bandwidth": None}, {"bandwidth": 5.0}),
 }
 

@@ -80,6 +80,7 @@ options = st.fixed_dictionaries(
     {},
     optional={
         "noise": spread,
+        "noise_is_density": st.booleans(),
         "bias": spread,
         "random_walk": spread,
         "resolution": spread,
@@ -92,8 +93,8 @@ options = st.fixed_dictionaries(
         "history_length": st.sampled_from([1, 2, 5]),
         "scale_error": st.sampled_from([0.0, -0.02, (0.1, 0.0, -0.3)]),
         "bias_spread": spread,
-        "bias_instability": spread,
-        "correlation_time": st.sampled_from([0.02, 1.0, 100.0]),
+        "drift": spread,
+        "drift_time": st.sampled_from([0.02, 1.0, 100.0]),
         "temperature_drift": spread,
         "temperature": st.sampled_from([-40.0, 25.0, 85.0]),
         "outliers": st.sampled_from([0.0, 0.1, 1.0]),
@@ -103,6 +104,17 @@ options = st.fixed_dictionaries(
         "stuck": st.sampled_from([0.0, 3.0, 1e9]),
     },
 )
+
+
+def from_density(options, dt):
+    """Return the noise per sample, or before the filter per tick, that a one-sided noise density gives."""
+    density, bandwidth = options.pop("noise_density"), options.get("bandwidth")
+    if bandwidth is None:
+        return {"noise": density * np.sqrt(options.get("rate", 1 / dt) / 2)}
+    if bandwidth * dt <= 0.45:
+        return {"input_noise": density * np.sqrt(1 / dt / 2)}
+    shape = np.pi / 2 if options.get("filter_order", 2) == 1 else np.pi / (2 * np.sqrt(2))
+    return {"noise": density * np.sqrt(shape * bandwidth)}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -117,6 +129,9 @@ def test_any_combination_of_options_is_bit_identical_to_the_reference(options, s
     options = dict(options)
     delay, share = options.pop("delay_jitter", (0.0, 0.0))
     options |= {"delay": delay, "jitter": delay * share}
+    is_density = options.pop("noise_is_density", False) and "noise" in options
+    if is_density:
+        options["noise_density"] = options.pop("noise")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some combinations of options have no effect
         scene, sensor = probe_scene(probe(uuid="p", **options), n_envs=n_envs, seed=seed)
@@ -124,6 +139,10 @@ def test_any_combination_of_options_is_bit_identical_to_the_reference(options, s
     limits = {"low": -np.inf if low is None else low, "high": np.inf if high is None else high}
     length = options.pop("history_length", None)
     columns = {k: np.reshape(v, (-1, 1)) if isinstance(v, tuple) else v for k, v in options.items()}
+    if "drift" in columns:
+        columns["drift_size"] = columns.pop("drift")
+    if is_density:
+        columns |= from_density(columns, dt=0.01)
     dtype = np.float64 if probe is DoubleProbe else np.float32
     expected = reference.Reference(seed=seed, uuid="p", shape=(3, n_envs), dt=0.01, dtype=dtype, **limits, **columns)
     read = expected.reset(sensor.group.truth.numpy(), 0)

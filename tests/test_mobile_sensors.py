@@ -23,11 +23,20 @@ from sensorium.testing import SensorContract
     ("altitude", "pressure"), [(0, 101325.0), (1000, 89874.6), (2000, 79495.2), (5000, 54019.9), (11000, 22632.1)]
 )
 def test_barometer_reads_the_standard_atmosphere(altitude, pressure):
-    """Expected values are from the tables of ISO 2533."""
-    scene, barometer = start(Barometer(link="box", pos=(0, 0, 0.25), origin_altitude=altitude - 0.25))
+    """Expected values are from the tables of ISO 2533, over geopotential height."""
+    geometric = 6356766.0 * altitude / (6356766.0 - altitude)
+    scene, barometer = start(Barometer(link="box", pos=(0, 0, 0.25), origin_altitude=geometric - 0.25))
     scene.step()
     assert barometer.read().pressure[0, 0].item() == pytest.approx(pressure, abs=0.1)
     assert barometer.read().altitude[0, 0].item() == pytest.approx(altitude, abs=1e-3)
+
+
+@pytest.mark.parametrize(("height", "pressure"), [(1000, 89876.3), (2000, 79501.4), (5000, 54048.3), (10000, 26499.9)])
+def test_barometer_uses_geopotential_height(height, pressure):
+    """Expected values are from the tables of the U.S. Standard Atmosphere 1976, over geometric height."""
+    scene, barometer = start(Barometer(link="box", origin_altitude=height))
+    scene.step()
+    assert barometer.read().pressure[0, 0].item() == pytest.approx(pressure, rel=1e-5)
 
 
 def test_barometer_follows_height_and_weather():

@@ -44,13 +44,14 @@ def name_of(file: Path) -> str:
 
 # -- import layers -----------------------------------------------------------------------------------------------------
 
-BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options", "poses", "yaml_files"}
+BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options", "poses", "units", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "jit": set(),
     "poses": set(),
+    "units": set(),
     "yaml_files": set(),
     "_viewing": set(),
     "_jit_worker": {"jit"},

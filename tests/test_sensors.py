@@ -164,6 +164,80 @@ def test_encoder_reads_selected_joints_in_counts():
     torch.testing.assert_close(by_index.read().positions[:, 0], torch.tensor([0.1, -0.3]))
 
 
+def turning_scene(options, n_envs=2, substeps=1):
+    """Return a scene with a wheel that turns at 1.7 rad/s, and an encoder of its joint."""
+    scene = sn.Scene(dt=0.01, substeps=substeps, gravity=(0, 0, 0))
+    wheel = '<body name="wheel"><joint name="j"/><geom size="0.1" mass="1"/></body>'
+    scene.add_robot(f"<mujoco><worldbody>{wheel}</worldbody></mujoco>", name="r")
+    encoder = scene.add_sensor(options)
+    scene.build(n_envs=n_envs)
+    scene["r"].set_joint_velocities([1.7])
+    scene.forward()
+    return scene, encoder
+
+
+@pytest.mark.parametrize("rate", [None, 25.0])
+def test_encoder_derives_velocity_from_counts(rate):
+    """Every velocity is a whole number of counts per sample interval, and their mean is the true velocity."""
+    count, interval = 2 * math.pi / 500, 1 / (rate or 100.0)
+    options = sn.JointEncoder(robot="r", counts_per_revolution=500, velocity="counts", rate=rate)
+    scene, encoder = turning_scene(options)
+    positions, velocities = [], []
+    for _ in range(200):
+        scene.step()
+        positions.append(encoder.read().positions[0, 0].item())
+        velocities.append(encoder.read().velocities[0, 0].item())
+    torch.testing.assert_close(encoder.read_ground_truth().velocities, torch.full((2, 1), 1.7), atol=1e-4, rtol=0)
+    assert velocities[0] == 0.0 or rate is None  # before the second sample there is no difference
+    steps = torch.tensor(velocities[10:]) * interval / count
+    torch.testing.assert_close(steps, steps.round(), atol=2e-3, rtol=0)
+    assert set(steps.round().tolist()) <= {1.0, 2.0} | {5.0, 6.0}  # 1.35 or 5.41 counts per sample
+    assert len(set(steps.round().tolist())) == 2
+    every = round(interval * 100)
+    moved = positions[-1] - positions[-1 - 40 * every]
+    assert sum(velocities[-40 * every :: every]) * interval == pytest.approx(moved, abs=2 * count)
+    assert sum(velocities[-40 * every :]) / (40 * every) == pytest.approx(1.7, abs=count / interval / 30)
+
+
+def test_velocity_from_counts_restarts_at_a_reset_without_changing_other_envs():
+    options = {"robot": "r", "counts_per_revolution": 500, "velocity": "counts", "noise": 0.02, "rate": 50.0}
+    seen = []
+    for resets in (False, True):
+        scene, encoder = turning_scene(sn.JointEncoder(uuid="e", **options))
+        for step in range(12):
+            scene.step()
+            if resets and step == 5:
+                scene.reset([0])
+                assert encoder.read().velocities[0].item() == 0.0
+            seen.append(encoder.read().velocities[1].item())
+    assert seen[:12] == seen[12:]
+    assert len(set(seen)) > 3
+
+
+def test_velocity_from_counts_counts_lost_samples():
+    """After a lost sample, the difference is over the time since the last one that was taken."""
+    options = sn.JointEncoder(robot="r", counts_per_revolution=1e6, velocity="counts", dropout=0.5)
+    scene, encoder = turning_scene(options)
+    scene.step(20)
+    seen = []
+    for _ in range(50):
+        scene.step()
+        seen.append(encoder.read().velocities[0, 0].item())
+    assert seen == pytest.approx([1.7] * 50, rel=2e-3)
+
+
+def test_velocity_from_counts_needs_counts_and_no_imperfections_of_its_own():
+    with pytest.raises(sn.OptionError, match="velocity='counts' needs counts_per_revolution or resolution"):
+        sn.JointEncoder(velocity="counts")
+    with pytest.raises(sn.OptionError, match="vel has no effect with velocity='counts'"):
+        sn.JointEncoder(velocity="counts", resolution=0.01, vel_noise=0.1)
+    scene, encoder = turning_scene(sn.JointEncoder(velocity="counts", resolution=0.01))
+    with pytest.raises(sn.OptionError, match="vel_noise"):
+        encoder.set(vel_noise=0.1)
+    encoder.set(counts_per_revolution=100.0)
+    scene.step()
+
+
 def test_frame_pose_relative_to_the_world_and_to_a_link():
     scene = arm_scene()
     absolute = scene.add_sensor(sn.FramePose(link="tip", uuid="absolute"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from sensorium import errors, presets, sensors
+from sensorium import errors, presets, sensors, units
 from sensorium.errors import (
     CapacityError,
     DatasetError,
@@ -188,6 +188,7 @@ __all__ = [
     "suites",
     "tasks",
     "training",
+    "units",
 ]
 
 

@@ -5,9 +5,10 @@ Example:
     >>> sn.IMU(link="base", acc=sn.presets.BMI160_ACCELEROMETER | sn.Imperfections(noise=0.05))
 
 A preset returns ordinary options of the sensor. Options given on top of it win. Typical values are used. An initial
-tolerance ("offset ±40 mg") is taken as the standard deviation of an offset drawn at every reset (``bias_spread``), and
-a bias instability B as a Gauss-Markov drift whose Allan deviation peaks at B. Figures of a data sheet that Sensorium
-does not model are named where the data sheet is quoted.
+tolerance ("offset ±40 mg") is taken as the standard deviation of an offset drawn at every reset (``bias_spread``).
+Noise densities are one-sided and act before the filter. A bias instability is the floor of the Allan deviation.
+``drift_time``, which data sheets do not give, is chosen such that the drift is at most 1.5 times the floor. Figures of
+a data sheet that Sensorium does not model are named where the data sheet is quoted.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sensorium import units
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline import Imperfections
+from sensorium.pipeline.imperfections import TWINS
 from sensorium.sensors.channels import channels, fold
 from sensorium.sensors.rays.patterns import SphericalPattern
 from sensorium.sensors.robot.imu import IMU
@@ -40,17 +43,14 @@ __all__ = [
 
 OptionsT = TypeVar("OptionsT", bound="SensorOptions")
 
-_G = 9.80665
+_G = units.STANDARD_GRAVITY
 _MG = 1e-3 * _G
 _DPS = math.pi / 180
-_PER_HOUR = _DPS / 3600
-_PEAK = 0.617
-"""Peak of the Allan deviation of a Gauss-Markov process, at 1.89 time constants, relative to its standard deviation."""
-_TWINS = {"noise": "noise_density", "noise_density": "noise", "resolution": "counts_per_revolution"}
+_TWINS = {**TWINS, "resolution": "counts_per_revolution"}
 """Option -> the one that it replaces, since both set one parameter."""
 
 BMI160_ACCELEROMETER = Imperfections(
-    noise_density=180e-3 * _MG,
+    noise_density=units.from_ug_per_sqrt_hz(180),
     bias_spread=40 * _MG,
     temperature_drift=1.0 * _MG,
     resolution=_G / 2048,
@@ -59,9 +59,9 @@ BMI160_ACCELEROMETER = Imperfections(
 )
 """Accelerometer of the Bosch BMI160, m/s²: see ``imu("consumer_mems")``."""
 BMI160_GYROSCOPE = Imperfections(
-    noise_density=0.007 * _DPS,
+    noise_density=units.from_dps_per_sqrt_hz(0.007),
     bias_spread=3 * _DPS,
-    bias_instability=6 * _PER_HOUR / _PEAK,
+    bias_instability=units.from_deg_per_hour(6),
     temperature_drift=0.05 * _DPS,
     resolution=_DPS / 16.4,
     saturation=(-2000 * _DPS, 2000 * _DPS),
@@ -69,9 +69,10 @@ BMI160_GYROSCOPE = Imperfections(
 )
 """Gyroscope of the Bosch BMI160, rad/s."""
 ASM330LHH_ACCELEROMETER = Imperfections(
-    noise_density=60e-3 * _MG,
+    noise_density=units.from_ug_per_sqrt_hz(60),
     bias_spread=20 * _MG,
-    bias_instability=40e-3 * _MG / _PEAK,
+    bias_instability=units.from_ug(40),
+    drift_time=15.0,
     temperature_drift=0.1 * _MG,
     resolution=0.122 * _MG,
     saturation=(-4 * _G, 4 * _G),
@@ -79,9 +80,9 @@ ASM330LHH_ACCELEROMETER = Imperfections(
 )
 """Accelerometer of the ST ASM330LHH, m/s²: see ``imu("automotive")``."""
 ASM330LHH_GYROSCOPE = Imperfections(
-    noise_density=5e-3 * _DPS,
+    noise_density=units.from_dps_per_sqrt_hz(0.005),
     bias_spread=1.0 * _DPS,
-    bias_instability=3 * _PER_HOUR / _PEAK,
+    bias_instability=units.from_deg_per_hour(3),
     temperature_drift=0.005 * _DPS,
     resolution=8.75e-3 * _DPS,
     saturation=(-250 * _DPS, 250 * _DPS),
@@ -159,10 +160,11 @@ _ENCODERS = {
     "magnetic_14_bit": Preset(
         """ams AS5048A, a magnetic angle sensor on the joint's axis.
 
-        14 bits per turn (0.0219°); noise 0.06° rms; output sampled at 11.25 kHz. Not modelled: non-linearity (±0.8°
-        with a well-placed magnet) and the 0.1 ms latency of a sample, which is below the time step of most scenes.
+        14 bits per turn (0.0219°); noise 0.06° rms; output sampled at 11.25 kHz, here once per step. Not modelled:
+        non-linearity (±0.8° with a well-placed magnet) and the 0.1 ms latency of a sample, which is below the time step
+        of most scenes.
         """,
-        {"counts_per_revolution": 2**14, "noise": 0.06 * _DPS, "rate": 11250.0},
+        {"counts_per_revolution": 2**14, "noise": 0.06 * _DPS},
     ),
 }
 

@@ -12,9 +12,10 @@ MIX = 128  # the column is a weighted sum of three (axis misalignment)
 FILTER = 256
 SCALE = 512
 SPREAD = 1024  # an offset drawn at every reset (turn-on bias)
-INSTABILITY = 2048  # a Gauss-Markov drift
+DRIFT = 2048  # a Gauss-Markov drift
 TEMPERATURE = 4096
 OUTLIERS = 8192
+INPUT_NOISE = 32768  # noise before the filter
 ALIKE = 16384  # dead band, resolution and saturation are the same in every env
 IDLE = UNIFORM | ALIKE  # flags that need no work: the hardware stage leaves a column without other flags unchanged
 
@@ -63,7 +64,7 @@ T_RATE, T_DELAY, T_JITTER, T_DROPOUT, T_STUCK = range(5)
 EXTRA_NAMES = (
     "scale_error",
     "bias_spread",
-    "bias_instability",
+    "drift_size",
     "decay",
     "temperature_drift",
     "temperature",
@@ -74,6 +75,10 @@ EXTRA_NAMES = (
     "b2",
     "a1",
     "a2",
+    "input_noise",
+    "l11",
+    "l21",
+    "l22",
     "offset",
     "drift",
     "z1",
@@ -82,7 +87,7 @@ EXTRA_NAMES = (
 (
     E_SCALE,
     E_SPREAD,
-    E_INSTABILITY,
+    E_DRIFT_SIZE,
     E_DECAY,
     E_TEMPERATURE_DRIFT,
     E_TEMPERATURE,
@@ -93,8 +98,12 @@ EXTRA_NAMES = (
     E_B2,
     E_A1,
     E_A2,
+    E_INPUT_NOISE,
+    E_L11,
+    E_L21,
+    E_L22,
     E_OFFSET,
     E_DRIFT,
     E_Z1,
     E_Z2,
-) = range(17)
+) = range(21)

@@ -23,7 +23,7 @@ of seed, uuid and element::
 
 **Further words**, for columns with imperfections that need them, with the same key: ``(m0, m1)`` are the normals of
 ``(d0 ^ GAUSS_MARKOV, d1)``, ``(o0, o1)`` are the words of ``(d0 ^ OUTLIER, d1)``. At a reset, ``(e0, e1)`` are the
-normals of ``(d0 ^ RESET, d1)``.
+normals of ``(d0 ^ RESET, d1)``. Where a filter starts, ``(f0, f1)`` are the normals of ``(d0 ^ FILTER, d1)``.
 
 **Timing**, per sensor and env, in float64. All times are in ticks of dt seconds, n is the tick, p = dt * rate::
 
@@ -43,12 +43,13 @@ late = min(latency, late of the previous tick + 1), and rint of it if it is clos
 **Reading**, per column and env, from the measured signal ``x`` before the hardware stage::
 
     x       = x + 0                         turns -0 into 0
-    y       = b0 * x + z1                   the low-pass filter, if the column has one
+    x       = x + input_noise * n0          noise before the low-pass filter; both if the column has them
+    y       = b0 * x + z1
     z1, z2  = (b1 * x - a1 * y) + z2, b2 * x - a2 * y
     x       = y + scale_error * y
     walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
     x       = ((x + bias) + walk) + noise * n0
-    drift   = (drift - decay * drift) + bias_instability * sqrt(decay * (2 - decay)) * m0
+    drift   = (drift - decay * drift) + drift_size * sqrt(decay * (2 - decay)) * m0
     x       = ((x + offset) + drift) + temperature_drift * (temperature - 25)
     x       = x + outlier_size, or x - outlier_size where bit 0 of o1 is set, if outliers > (o0 >> 8) * 2^-24
     x       = 0 where |x| < deadband
@@ -56,9 +57,18 @@ late = min(latency, late of the previous tick + 1), and rint of it if it is clos
     x       = min(max(x, low), high)
     reading = x if captured and not stuck, else the previous reading
 
-At a reset walk is 0, offset = bias_spread * e0, drift = bias_instability * e1, and the filter is at rest at x:
-z1 = (1 - b0) * x, z2 = (b2 - a2) * x. The filter is also set to rest whenever z1 is NaN: at the first sample after its
-bandwidth was set, which makes z1 NaN, and after a sample that was not finite.
+At a reset walk is 0, offset = bias_spread * e0 and drift = drift_size * e1. The filter starts at rest at the signal x
+before the input noise, plus its stationary response g to that noise. ``l`` is the Cholesky factor of the covariance of
+(z1, z2) for an input of unit noise::
+
+    s1, s2  = l11 * f0, l21 * f0 + l22 * f1
+    g       = b0 * n0 + s1
+    z1      = (1 - b0) * x + input_noise * ((b1 * n0 - a1 * g) + s2)
+    z2      = (b2 - a2) * x + input_noise * (b2 * n0 - a2 * g)
+    y       = x + input_noise * g
+
+The filter also starts this way whenever z1 is NaN: at the first sample after its bandwidth was set, which makes z1 NaN,
+and after a sample that was not finite.
 """
 
 import hashlib
@@ -97,7 +107,7 @@ EPS = 1e-6
 
 DRAW = 0x5E450
 """Second word of the counter from which the draw of a tick is computed."""
-GAUSS_MARKOV, OUTLIER, RESET = 1 << 31, 1 << 30, 3 << 30
+GAUSS_MARKOV, OUTLIER, RESET, FILTER = 1 << 31, 1 << 30, 3 << 30, 1 << 29
 """Bits that are flipped in the first word of the draw for further words."""
 TEMPERATURE = 25.0
 """Temperature in °C at which the temperature drift is 0."""

@@ -36,6 +36,13 @@ Range = Annotated[tuple[float | None, float | None], AfterValidator(_ordered)]
 Matrix3 = tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]
 """A 3 x 3 matrix, by rows."""
 
+TWINS = {
+    "noise": "noise_density",
+    "noise_density": "noise",
+    "drift": "bias_instability",
+    "bias_instability": "drift",
+}
+"""Field -> another field that sets the same parameter in another unit."""
 
 ImperfectionsT = TypeVar("ImperfectionsT", bound="Imperfections")
 
@@ -43,8 +50,8 @@ ImperfectionsT = TypeVar("ImperfectionsT", bound="Imperfections")
 class Imperfections(Options):
     """Generic imperfections of one channel, in the channel's unit; a number, or one per axis.
 
-    They act on the measured branch after the response model, in this order: axis matrix, low-pass filter, scale error,
-    bias and random walk, noise, slow drifts, outliers, dead band, resolution, saturation.
+    They act on the measured branch after the response model, in this order: axis matrix, noise density and low-pass
+    filter, scale error, bias and random walk, noise, slow drifts, outliers, dead band, resolution, saturation.
 
     ``sensor.set(...)`` changes each of them at run time, per env. The fields from ``scale_error`` on use memory of
     their own, which is allocated if at least one of them is set at construction (0 is allowed).
@@ -69,16 +76,20 @@ class Imperfections(Options):
     deadband: Spread = 0.0
     """Magnitude below which a value reads as 0."""
     noise_density: Spread | None = None
-    """White noise per √Hz, as data sheets specify it: noise = noise_density * √(f / 2) at f samples per second
-    (``rate``, or one per step). Set this or ``noise``, not both."""
+    """White noise per √Hz, as data sheets specify it: the one-sided density. It acts before the filter that
+    ``bandwidth`` sets. Without ``bandwidth``, noise = noise_density * √(f / 2) at f samples per second (``rate``, or
+    one per step). Set this or ``noise``, not both. ``sn.units`` converts other units."""
     scale_error: PerAxis = 0.0
     """Relative error of the scale factor: 0.01 reads 1% too much."""
     bias_spread: Spread = 0.0
     """Standard deviation of an offset that is drawn at every reset and constant in an episode (turn-on bias)."""
-    bias_instability: Spread = 0.0
+    drift: Spread = 0.0
     """Standard deviation of a first-order Gauss-Markov drift (in-run bias)."""
-    correlation_time: float = Field(default=100.0, gt=0)
+    drift_time: float = Field(default=100.0, gt=0)
     """Time constant of the Gauss-Markov drift, s."""
+    bias_instability: Spread | None = None
+    """In-run bias as data sheets specify it (IEEE 952): the lowest value of the Allan deviation of noise and drift
+    together. The drift that gives it follows from the noise and ``drift_time``. Set this or ``drift``, not both."""
     temperature_drift: PerAxis = 0.0
     """Offset per °C of the sensor's ``temperature`` above 25 °C."""
     outliers: float = Field(default=0.0, ge=0, le=1)
@@ -86,12 +97,15 @@ class Imperfections(Options):
     outlier_size: Spread = 0.0
     """Distance of an outlier from the value without it, to either side."""
     bandwidth: float | None = Field(default=None, gt=0)
-    """-3 dB frequency of the low-pass filter, Hz. Default: no filter."""
+    """-3 dB frequency of the low-pass filter, Hz. It filters the signal and ``noise_density``, not ``noise``. Default:
+    no filter."""
 
     @model_validator(mode="after")
     def _check_noise(self) -> Imperfections:
         if self.noise_density is not None and self.noise != 0.0:
             raise ValueError("set noise or noise_density, not both: they are two units of one parameter")
+        if self.bias_instability is not None and self.drift != 0.0:
+            raise ValueError("set drift or bias_instability, not both: they are two measures of one drift")
         return self
 
     def __or__(self, other: ImperfectionsT) -> Self | ImperfectionsT:
@@ -106,8 +120,8 @@ class Imperfections(Options):
             return NotImplemented
         mine = {name: getattr(self, name) for name in self.model_fields_set}
         theirs = {name: getattr(other, name) for name in other.model_fields_set}
-        for name, twin in (("noise", "noise_density"), ("noise_density", "noise")):
-            if name in theirs:  # two units of one parameter: the newer one wins
+        for name, twin in TWINS.items():
+            if name in theirs:  # the newer one wins
                 mine.pop(twin, None)
         kind = type(other) if issubclass(type(other), type(self)) else type(self)
         return kind(**{**mine, **theirs})
@@ -124,8 +138,9 @@ class Imperfections(Options):
             "noise_density": self.noise_density,
             "scale_error": self.scale_error,
             "bias_spread": self.bias_spread,
+            "drift": self.drift,
+            "drift_time": self.drift_time,
             "bias_instability": self.bias_instability,
-            "correlation_time": self.correlation_time,
             "temperature_drift": self.temperature_drift,
             "outliers": self.outliers,
             "outlier_size": self.outlier_size,

@@ -17,7 +17,7 @@ from sensorium.pipeline.capture_times import needs_substeps, warn_without_effect
 from sensorium.pipeline.describe import describe_group
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Ticks
-from sensorium.pipeline.parameters import EXTRA_OPTIONS, Write
+from sensorium.pipeline.parameters import EXTRA_PARAMETERS, Write
 from sensorium.pipeline.plan import CpuPlans, GpuPlan, StepPlan
 from sensorium.pipeline.protocols import GraphWorld, GroupSensor
 from sensorium.pipeline.storage import TIMING_PARAMETERS
@@ -217,16 +217,11 @@ class SensorManager:
         rows = _block_columns(sensor, part)
         if kind == "mix":
             return parameters.mix_write(option, value, rows, index)
-        if kind in EXTRA_OPTIONS:
+        if kind in EXTRA_PARAMETERS:
             return parameters.extra_writes(kind, option, value, rows, index, sensor._filter_order())
         return parameters.writes(kind, option, value, rows, index)
 
     # -- reading ------------------------------------------------------------------------------------------------------
-
-    def noise(self, sensor: GroupSensor, part: slice) -> torch.Tensor:
-        """Return the noise per sample of columns ``part`` of a sensor, (B, columns)."""
-        noise = self._of[sensor.uuid].layout.block(sensor.group).store.parameter("noise")
-        return noise[_block_columns(sensor, part)].T
 
     def read(
         self, envs: Envs, history_length: int | None = None, ground_truth: bool = False

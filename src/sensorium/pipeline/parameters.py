@@ -10,16 +10,18 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
+from sensorium.pipeline.filters import low_pass, noise_state
 from sensorium.pipeline.flags import (
     ALIKE,
     BIAS,
     DEADBAND,
+    DRIFT,
     EXTRA_NAMES,
     EXTRA_ROW,
     FILTER,
     FLAGS,
     IDLE,
-    INSTABILITY,
+    INPUT_NOISE,
     MIX,
     MIX_ROW,
     NOISE,
@@ -48,16 +50,21 @@ _NEUTRAL = {"low": -np.inf, "high": np.inf}
 _EXTRA_BITS = {
     "scale_error": SCALE,
     "bias_spread": SPREAD,
-    "bias_instability": INSTABILITY,
+    "drift": DRIFT,
     "temperature_drift": TEMPERATURE,
     "outliers": OUTLIERS,
     "bandwidth": FILTER,
+    "input_noise": INPUT_NOISE,
 }
-_LASTING = ("bias_spread", "bias_instability", "bandwidth")
+_LASTING = ("bias_spread", "drift", "bandwidth")
 """Options that leave state behind in an env when they are set to 0: an offset until the reset, a drift that fades, the
 state of a filter. Their flag stays set. Otherwise setting one env to 0 could change the others."""
-EXTRA_OPTIONS = (*_EXTRA_BITS, "correlation_time", "temperature", "outlier_size")
-"""Further imperfections. Memory for them is allocated for sensors whose options set at least one of them."""
+EXTRA_PARAMETERS = (*_EXTRA_BITS, "drift_time", "temperature", "outlier_size")
+"""Parameters of further imperfections."""
+EXTRA_OPTIONS = (*(name for name in EXTRA_PARAMETERS if name != "input_noise"), "bias_instability")
+"""Options that set them. Memory is allocated for sensors whose options set at least one of them."""
+_FIELDS = {"drift": "drift_size"}
+"""Parameter -> its field in ``EXTRA_NAMES``, if that has another name."""
 _SIGNED = ("bias", "scale_error", "temperature_drift", "temperature")
 
 
@@ -171,7 +178,7 @@ class ColumnParameters:
 
     Args:
         store: tensors of the block.
-        dt: seconds of one step.
+        dt: seconds of one tick.
     """
 
     def __init__(self, store: ColumnStore, dt: float) -> None:
@@ -224,7 +231,7 @@ class ColumnParameters:
     def extra_writes(
         self, name: str, option: str, value: object, rows: slice, envs: torch.Tensor | None, order: int
     ) -> list[Write]:
-        """Return the checked writes of one of ``EXTRA_OPTIONS``; ``order`` is the order of the low-pass filter.
+        """Return the checked writes of one of ``EXTRA_PARAMETERS``; ``order`` is the order of the low-pass filter.
 
         The other arguments are those of :meth:`writes`.
         """
@@ -238,19 +245,20 @@ class ColumnParameters:
             )
         n_envs = self._n_envs if envs is None else len(envs)
         here = slice(int(found[0]), int(found[-1]) + 1)
-        if value is None and name in ("temperature", "correlation_time"):
+        if value is None and name in ("temperature", "drift_time"):
             raise OptionError(f"{option} must be numbers, got None")
         values = broadcast(option, 0.0 if value is None else value, len(found), n_envs)
         check(option, values, lower=-1e30 if name in _SIGNED else 0.0, upper=1.0 if name == "outliers" else None)
-        if name == "correlation_time":
+        if name == "drift_time":
             if values.device.type == "cpu" and bool((values <= 0).any()):
                 raise OptionError(f"{option} must be > 0, got {value!r}")
             fields = {"decay": -torch.expm1(-self._dt / values)}
         elif name == "bandwidth":
             # the old state does not fit the new coefficients: NaN restarts the filter at the next sample
-            fields = low_pass(values, order, self._dt) | {"z1": torch.full_like(values, math.nan)}
+            filters = low_pass(values, order, self._dt)
+            fields = filters | noise_state(filters) | {"z1": torch.full_like(values, math.nan)}
         else:
-            fields = {name: values}
+            fields = {_FIELDS.get(name, name): values}
 
         def after() -> None:
             if name in _EXTRA_BITS:
@@ -332,35 +340,6 @@ class ColumnParameters:
             self._flags[rows] = flags
             self._idle.clear()
             self._store.table[rows, FLAGS] = upload(torch.from_numpy(flags), self._store.table.device)
-
-
-def low_pass(bandwidth: torch.Tensor, order: int, dt: float) -> dict[str, torch.Tensor]:
-    """Return the coefficients of a digital low-pass filter with a gain of -3 dB at ``bandwidth``.
-
-    The filter comes from the bilinear transform. Where the bandwidth is 0, or above 0.45 / dt, which steps of ``dt``
-    cannot represent, the coefficients leave the signal unchanged.
-
-    Args:
-        bandwidth: Hz, any shape.
-        order: 1, or 2 for a Butterworth filter.
-        dt: seconds of one step.
-
-    Returns:
-        "b0", "b1", "b2", "a1" and "a2", in the shape of ``bandwidth``.
-    """
-    off = (bandwidth <= 0) | (bandwidth * dt > 0.45)
-    k = torch.tan(math.pi * torch.where(off, 0.1 / dt, bandwidth) * dt)
-    if order == 1:
-        scale = 1 / (1 + k)
-        b0, a1, a2 = k * scale, (k - 1) * scale, torch.zeros_like(k)
-        b1, b2 = b0, torch.zeros_like(k)
-    else:
-        scale = 1 / (1 + math.sqrt(2) * k + k * k)
-        b0, a1, a2 = k * k * scale, 2 * (k * k - 1) * scale, (1 - math.sqrt(2) * k + k * k) * scale
-        b1, b2 = 2 * b0, b0
-    through = {"b0": 1.0, "b1": 0.0, "b2": 0.0, "a1": 0.0, "a2": 0.0}
-    made = {"b0": b0, "b1": b1, "b2": b2, "a1": a1, "a2": a2}
-    return {name: torch.where(off, through[name], value) for name, value in made.items()}
 
 
 def _pair(option: str, value: object) -> tuple[object, object]:

@@ -9,7 +9,7 @@ timelines       (slots, C', B) twice both branches after the response model, of 
 ``ring``        (rows, B)            frozen snapshots: max. delay in ticks + 1 slots of each class with a delay
 ``arrives``     (rows, B)            when the samples of a sensor with a delay arrive; beside it their capture times
 ``cache``       (R, B)               what ``read()`` returns
-``extra``       (E, 17, B)           further parameters and state of the E columns whose options use them
+``extra``       (E, 21, B)           further parameters and state of the E columns whose options use them
 ``history``     (rows, B) twice      what ``read()`` and ``read_ground_truth()`` returned in the last N ticks
 =============== ==================== =================================================================================
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from sensorium.errors import OptionError, did_you_mean
-from sensorium.pipeline.imperfections import Imperfections
+from sensorium.pipeline.imperfections import TWINS, Imperfections
 from sensorium.pipeline.parameters import EXTRA_OPTIONS
 from sensorium.pipeline.storage import EXACT_DTYPES
 from sensorium.sensors.channels import channels, short_forms, unfold
 from sensorium.sensors.class_checks import no_imperfections
-from sensorium.sensors.noise_density import NoiseDensities
+from sensorium.sensors.data_sheet import FIELDS, Channel, DataSheet
 from sensorium.worlds import Envs, env_index
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from sensorium.sensors.base import Sensor
 
 _TIMING = ("rate", "delay", "jitter", "dropout", "stuck")
-_KERNEL_NAMES = {"noise_density": "noise", "misalignment": "mix"}
+_KERNEL_NAMES = {"noise_density": "input_noise", "bias_instability": "drift", "misalignment": "mix"}
 """Fields of Imperfections whose parameter in the kernels has another name."""
 
 
@@ -40,7 +38,7 @@ class SensorParameters:
         sensor: the sensor; its hooks ``_channels``, ``_custom_parameters`` and ``_translate`` define the parameters.
     """
 
-    _densities: NoiseDensities
+    _data_sheet: DataSheet
 
     def __init__(self, sensor: Sensor[Any]) -> None:
         self._sensor = sensor
@@ -86,35 +84,40 @@ class SensorParameters:
                 given |= {_name(channel, field): value for field, value in imperfections.parameters().items()}
         given |= {name: getattr(options, name) for name in targets if name not in given}
         given = {name: value for name, value in given.items() if name in targets and value is not None}
-        densities = NoiseDensities.at_build(self._options.__name__, manager.world.n_envs, *self._rates(manager))
-        noise, self._densities = densities.changed(given, None, self._n_columns, self.noise)
-        return [self._sensor._translate(name, value) for name, value in {**given, **noise}.items()]
+        values, self._data_sheet = self._new_data_sheet(manager).changed(given, None)
+        return [self._sensor._translate(name, value) for name, value in values.items()]
 
     def set(self, manager: SensorManager, envs: Envs, parameters: dict[str, Any]) -> dict[str, Any]:
         """Change parameters in some envs; returns them by their names, channels as short forms."""
         given = unfold(self._options, parameters)
         targets = [(one.kind, one.columns.start, one.columns.stop) for one in map(self.target, given)]
         shared = [one for one in targets if one[0] != "custom" and one[0] not in _TIMING]
-        if len(set(shared)) < len(shared):
+        twice = any(_twin(name) in given for name in given)
+        if twice or len(set(shared)) < len(shared):
             raise OptionError(f"{self._options.__name__}: {', '.join(given)} set one parameter twice; set it once")
         index = env_index(envs, manager.world.n_envs, manager.world.device)
-        noise, densities = self._densities.changed(given, index, self._n_columns, self.noise)
-        values = dict(self._sensor._translate(name, value) for name, value in {**given, **noise}.items())
+        converted, data_sheet = self._data_sheet.changed(given, index)
+        values = dict(self._sensor._translate(name, value) for name, value in converted.items())
         manager.set(self._sensor, values, envs)
-        self._densities = densities
+        self._data_sheet = data_sheet
         return given
 
-    def _rates(self, manager: SensorManager) -> tuple[float, float]:
-        """Return the sample rate without the option ``rate``, and with the sensor's own, Hz."""
-        options, ticks = self._sensor.options, 1 / self._sensor.group.dt
-        default = ticks if options.substeps else 1 / manager.dt
-        return default, default if options.rate is None else min(options.rate, ticks)
-
-    def noise(self, name: str) -> torch.Tensor:
-        """Return the noise per sample of the channel that an option is of, (B, axes)."""
-        manager = self._sensor._manager
-        assert manager is not None
-        return manager.noise(self._sensor, self.target(name).columns)
+    def _new_data_sheet(self, manager: SensorManager) -> DataSheet:
+        """Return the state before any option is set."""
+        sensor, targets = self._sensor, self._targets()
+        found = []
+        for channel, columns in sensor._channels().items():
+            names = {field: _name(channel, field) for field in FIELDS}
+            own = {  # an option of the class may have the name of a field and another meaning
+                field: name
+                for field, name in names.items()
+                if name in targets and targets[name] == Target(_KERNEL_NAMES.get(field, field), columns)
+            }
+            found.append(Channel(own, columns.stop - columns.start))
+        ticks = 1 / sensor.group.dt
+        default = ticks if sensor.options.substeps else 1 / manager.dt
+        owner, n_envs = self._options.__name__, manager.world.n_envs
+        return DataSheet(owner, n_envs, default, ticks, sensor._filter_order(), tuple(found))
 
     def extra_columns(self) -> list[slice]:
         """Return the columns of channels with memory for the imperfections from ``scale_error`` on."""
@@ -133,10 +136,6 @@ class SensorParameters:
         every = self._sensor._channels().items()
         return [columns for channel, columns in every if channel and "misalignment" in kinds[channel].model_fields]
 
-    def _n_columns(self, name: str) -> int:
-        columns = self.target(name).columns
-        return columns.stop - columns.start
-
     def _targets(self) -> dict[str, Target]:
         found = {} if self._is_exact else self._sensor._channels()
         kinds = channels(self._options)
@@ -152,6 +151,14 @@ class SensorParameters:
         targets |= {name: Target(name, slice(0, 0)) for name in _TIMING}
         targets |= {name: Target(*target) for name, target in self._sensor._custom_parameters().items()}
         return {name: targets[name] for name in self._options.option_names() if name in targets}
+
+
+def _twin(name: str) -> str:
+    """Return the option that sets the same parameter in another unit; "" if there is none."""
+    for field, twin in TWINS.items():
+        if name == field or name.endswith(f"_{field}"):
+            return name.removesuffix(field) + twin
+    return ""
 
 
 def _name(channel: str, field: str) -> str:

@@ -14,6 +14,7 @@ from sensorium.pipeline import formula
 from sensorium.pipeline.flags import (
     BIAS,
     DEADBAND,
+    DRIFT,
     E_A1,
     E_A2,
     E_B0,
@@ -21,7 +22,11 @@ from sensorium.pipeline.flags import (
     E_B2,
     E_DECAY,
     E_DRIFT,
-    E_INSTABILITY,
+    E_DRIFT_SIZE,
+    E_INPUT_NOISE,
+    E_L11,
+    E_L21,
+    E_L22,
     E_OFFSET,
     E_OUTLIER_SIZE,
     E_OUTLIERS,
@@ -34,7 +39,7 @@ from sensorium.pipeline.flags import (
     FILTER,
     FLAGS,
     HELD,
-    INSTABILITY,
+    INPUT_NOISE,
     MIX,
     MIX_FIRST,
     MIX_ROW,
@@ -56,13 +61,13 @@ from sensorium.pipeline.flags import (
     UNIFORM,
     WALK,
 )
-from sensorium.pipeline.kernels.random import normal_row, words
+from sensorium.pipeline.kernels.random import normal_row, normals, words
 
 _F, _U = np.float32, np.uint32
 _ZERO, _ONE, _TWO = _F(0), _F(1), _F(2)
 _BIN24 = _F(2.0**-24)
 _REFERENCE = _F(formula.TEMPERATURE)
-_GAUSS_MARKOV, _OUTLIER = _U(formula.GAUSS_MARKOV), _U(formula.OUTLIER)
+_GAUSS_MARKOV, _OUTLIER, _FILTER = _U(formula.GAUSS_MARKOV), _U(formula.OUTLIER), _U(formula.FILTER)
 _NONE = _U(0)
 
 
@@ -144,6 +149,37 @@ def rest_filter(x: float, b: int, extra: np.ndarray, e: int) -> None:
     extra[e, E_Z2, b] = (extra[e, E_B2, b] - extra[e, E_A2, b]) * x
 
 
+@helper
+def start_filter(
+    x: float, n0: np.float32, k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, extra: np.ndarray, e: int
+) -> float:
+    """Start the filter of one column and env at the constant signal x with input noise; return its output."""
+    w0, w1 = words(k0, k1, draw, b, _FILTER)
+    f0, f1 = normals(w0, w1)
+    size, a1, a2 = extra[e, E_INPUT_NOISE, b], extra[e, E_A1, b], extra[e, E_A2, b]
+    b0, b1, b2 = extra[e, E_B0, b], extra[e, E_B1, b], extra[e, E_B2, b]
+    s1, s2 = extra[e, E_L11, b] * f0, extra[e, E_L21, b] * f0 + extra[e, E_L22, b] * f1
+    g = b0 * n0 + s1
+    extra[e, E_Z1, b] = (_ONE - b0) * x + size * ((b1 * n0 - a1 * g) + s2)
+    extra[e, E_Z2, b] = (b2 - a2) * x + size * (b2 * n0 - a2 * g)
+    return x + size * g
+
+
+@inlined
+def _filter_noise_row(
+    x: np.ndarray, n0: np.ndarray, k0: np.uint32, k1: np.uint32, draw: np.ndarray, extra: np.ndarray, e: int
+) -> None:
+    for b in range(x.shape[0]):
+        if np.isnan(extra[e, E_Z1, b]):
+            x[b] = start_filter(x[b], n0[b], k0, k1, draw, b, extra, e)
+        else:
+            v = x[b] + extra[e, E_INPUT_NOISE, b] * n0[b]
+            y = extra[e, E_B0, b] * v + extra[e, E_Z1, b]
+            extra[e, E_Z1, b] = (extra[e, E_B1, b] * v - extra[e, E_A1, b] * y) + extra[e, E_Z2, b]
+            extra[e, E_Z2, b] = extra[e, E_B2, b] * v - extra[e, E_A2, b] * y
+            x[b] = y
+
+
 @inlined
 def _filter_row(x: np.ndarray, extra: np.ndarray, e: int) -> None:
     for b in range(x.shape[0]):
@@ -166,7 +202,7 @@ def _scale_row(x: np.ndarray, extra: np.ndarray, e: int) -> None:
 def _drift_row(x: np.ndarray, extra: np.ndarray, e: int, m0: np.ndarray) -> None:
     for b in range(x.shape[0]):
         drift, decay = extra[e, E_DRIFT, b], extra[e, E_DECAY, b]
-        kick = extra[e, E_INSTABILITY, b] * _F(np.sqrt(_F(decay * (_TWO - decay))))
+        kick = extra[e, E_DRIFT_SIZE, b] * _F(np.sqrt(_F(decay * (_TWO - decay))))
         extra[e, E_DRIFT, b] = (drift - decay * drift) + kick * m0[b]
 
 
@@ -206,10 +242,21 @@ def _store_due(x: np.ndarray, reading: np.ndarray, r: int, due: np.ndarray, s: i
 
 
 @helper
-def _respond_row(x: np.ndarray, extra: np.ndarray | None, e: int, flags: int) -> None:
-    """Apply low-pass filter and scale error, where a column has them."""
+def _respond_row(
+    x: np.ndarray,
+    extra: np.ndarray | None,
+    e: int,
+    flags: int,
+    k0: np.uint32,
+    k1: np.uint32,
+    draw: np.ndarray,
+    n0: np.ndarray,
+) -> None:
+    """Apply input noise, low-pass filter and scale error, where a column has them."""
     if extra is not None:
-        if flags & FILTER:
+        if flags & INPUT_NOISE:
+            _filter_noise_row(x, n0, k0, k1, draw, extra, e)
+        elif flags & FILTER:
             _filter_row(x, extra, e)
         if flags & SCALE:
             _scale_row(x, extra, e)
@@ -229,10 +276,10 @@ def _slow_row(
 ) -> None:
     """Add turn-on bias, drift, temperature and outliers, where a column has them."""
     if extra is not None:
-        if flags & INSTABILITY:
+        if flags & DRIFT:
             normal_row(k0, k1, draw, n0, n1, _GAUSS_MARKOV)
             _drift_row(x, extra, e, n0)
-        if flags & (SPREAD | INSTABILITY | TEMPERATURE):
+        if flags & (SPREAD | DRIFT | TEMPERATURE):
             _add_slow_row(x, extra, e)
         if flags & OUTLIERS:
             _outlier_row(x, k0, k1, draw, extra, e)
@@ -273,9 +320,9 @@ def hardware_step(
         flags, e = table[c, FLAGS], table[c, EXTRA_ROW]
         k0, k1 = key[c, 0], key[c, 1]
         _start_row(mix, table, c, before, offset, x)
-        _respond_row(x, extra, e, flags)
-        if flags & (NOISE | WALK):
+        if flags & (NOISE | WALK | INPUT_NOISE):
             normal_row(k0, k1, draw, n0, n1, _NONE)
+        _respond_row(x, extra, e, flags, k0, k1, draw, n0)
         if flags & UNIFORM:
             if flags & BIAS:
                 _add(x, parameters[P_BIAS, c, 0])

@@ -8,7 +8,7 @@ from sensorium.jit import helper, kernel
 from sensorium.pipeline import formula
 from sensorium.pipeline.flags import (
     E_DRIFT,
-    E_INSTABILITY,
+    E_DRIFT_SIZE,
     E_OFFSET,
     E_SCALE,
     E_SPREAD,
@@ -17,6 +17,7 @@ from sensorium.pipeline.flags import (
     EXTRA_ROW,
     FLAGS,
     GATHER_NONE,
+    INPUT_NOISE,
     MIX,
     MIX_FIRST,
     MIX_ROW,
@@ -38,7 +39,7 @@ from sensorium.pipeline.flags import (
     SCALE,
 )
 from sensorium.pipeline.kernels.gather import gather_one
-from sensorium.pipeline.kernels.hardware import add_outlier, rest_filter
+from sensorium.pipeline.kernels.hardware import add_outlier, rest_filter, start_filter
 from sensorium.pipeline.kernels.random import draw_env, normals, words
 
 _F, _U = np.float32, np.uint32
@@ -61,22 +62,26 @@ def _limited(
 @helper
 def _restart_response(
     x: float,
+    n0: np.float32,
     k0: np.uint32,
     k1: np.uint32,
     draw: np.ndarray,
     b: int,
     extra: np.ndarray | None,
     e: int,
-    scaled: int,
+    flags: int,
 ) -> float:
     """Start filter, turn-on bias and drift of one column and env; return x after the filter and the scale error."""
     if extra is not None and e >= 0:
         w0, w1 = words(k0, k1, draw, b, _RESET)
         e0, e1 = normals(w0, w1)
         extra[e, E_OFFSET, b] = extra[e, E_SPREAD, b] * e0
-        extra[e, E_DRIFT, b] = extra[e, E_INSTABILITY, b] * e1
-        rest_filter(x, b, extra, e)
-        x = x + extra[e, E_SCALE, b] * x if scaled else x
+        extra[e, E_DRIFT, b] = extra[e, E_DRIFT_SIZE, b] * e1
+        if flags & INPUT_NOISE:
+            x = start_filter(x, n0, k0, k1, draw, b, extra, e)
+        else:
+            rest_filter(x, b, extra, e)
+        x = x + extra[e, E_SCALE, b] * x if flags & SCALE else x
     return x
 
 
@@ -165,9 +170,9 @@ def reset_columns(
             b = np.int64(envs[i])
             x = _first_value(mix, table, c, before, offset, b)
             walk[c, b] = _ZERO
-            x = _restart_response(x, k0, k1, draw, b, extra, e, table[c, FLAGS] & SCALE)
             w0, w1 = words(k0, k1, draw, b, _NONE)
             n0, _ = normals(w0, w1)
+            x = _restart_response(x, n0, k0, k1, draw, b, extra, e, table[c, FLAGS])
             x = ((x + parameters[P_BIAS, c, b]) + _ZERO) + parameters[P_NOISE, c, b] * n0
             x = _add_slow(x, k0, k1, draw, b, extra, e)
             out[c - offset, b] = _limited(

@@ -34,7 +34,7 @@ if (bits_set & {flags.SATURATION}) {{
 HARDWARE_STAGE = f"""
 const size_t cell = (size_t)c * n_envs + b;
 float n0 = 0.0f, n1 = 0.0f;
-if (bits_set & {flags.NOISE | flags.WALK}) {{
+if (bits_set & {flags.NOISE | flags.WALK | flags.INPUT_NOISE}) {{
     const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
     const unsigned d0 = (unsigned)k.draw.data[b], d1 = (unsigned)k.draw.data[n_envs + b];
     {THREEFRY}
@@ -48,13 +48,27 @@ if (FRESH && t[{flags.EXTRA_ROW}] >= 0) {{
     {words("e", formula.RESET)}
     {NORMALS.replace("w0", "e0").replace("w1", "e1").replace("n0", "start").replace("n1", "adrift")}
     more[{flags.E_OFFSET} * n_envs] = more[{flags.E_SPREAD} * n_envs] * start;
-    more[{flags.E_DRIFT} * n_envs] = more[{flags.E_INSTABILITY} * n_envs] * adrift;
+    more[{flags.E_DRIFT} * n_envs] = more[{flags.E_DRIFT_SIZE} * n_envs] * adrift;
 }}
-const bool filters = bits_set & {flags.FILTER};
-if (t[{flags.EXTRA_ROW}] >= 0 && (FRESH || (filters && more[{flags.E_Z1} * n_envs] != more[{flags.E_Z1} * n_envs]))) {{
+const bool filters = bits_set & {flags.FILTER}, noisy = bits_set & {flags.INPUT_NOISE};
+const bool starts = FRESH || (filters && more[{flags.E_Z1} * n_envs] != more[{flags.E_Z1} * n_envs]);
+if (t[{flags.EXTRA_ROW}] >= 0 && starts && noisy) {{
+    float f_left, f_right;
+    {words("f", formula.FILTER)}
+    {NORMALS.replace("w0", "f0").replace("w1", "f1").replace("n0", "f_left").replace("n1", "f_right")}
+    const float b0 = more[{flags.E_B0} * n_envs], b1 = more[{flags.E_B1} * n_envs], b2 = more[{flags.E_B2} * n_envs];
+    const float a1 = more[{flags.E_A1} * n_envs], a2 = more[{flags.E_A2} * n_envs];
+    const float size = more[{flags.E_INPUT_NOISE} * n_envs], s1 = more[{flags.E_L11} * n_envs] * f_left;
+    const float s2 = more[{flags.E_L21} * n_envs] * f_left + more[{flags.E_L22} * n_envs] * f_right;
+    const float g = b0 * n0 + s1;
+    more[{flags.E_Z1} * n_envs] = (float)((1.0f - b0) * x + size * ((b1 * n0 - a1 * g) + s2));
+    more[{flags.E_Z2} * n_envs] = (float)((b2 - a2) * x + size * (b2 * n0 - a2 * g));
+    x = x + size * g;
+}} else if (t[{flags.EXTRA_ROW}] >= 0 && starts) {{
     more[{flags.E_Z1} * n_envs] = (float)((1.0f - more[{flags.E_B0} * n_envs]) * x);
     more[{flags.E_Z2} * n_envs] = (float)((more[{flags.E_B2} * n_envs] - more[{flags.E_A2} * n_envs]) * x);
 }} else if (filters) {{
+    if (noisy) x = x + more[{flags.E_INPUT_NOISE} * n_envs] * n0;
     T y = more[{flags.E_B0} * n_envs] * x + more[{flags.E_Z1} * n_envs];
     more[{flags.E_Z1} * n_envs]
         = (float)((more[{flags.E_B1} * n_envs] * x - more[{flags.E_A1} * n_envs] * y) + more[{flags.E_Z2} * n_envs]);
@@ -69,15 +83,15 @@ if (bits_set & {flags.WALK}) {{
     x = x + drift;
 }}
 if (bits_set & {flags.NOISE}) x = x + own[{flags.P_NOISE} * plane] * n0;
-if ((bits_set & {flags.INSTABILITY}) && !FRESH) {{
+if ((bits_set & {flags.DRIFT}) && !FRESH) {{
     float kick, unused;
     {words("m", formula.GAUSS_MARKOV)}
     {NORMALS.replace("w0", "m0").replace("w1", "m1").replace("n0", "kick").replace("n1", "unused")}
     float drift = more[{flags.E_DRIFT} * n_envs], decay = more[{flags.E_DECAY} * n_envs];
-    float size = more[{flags.E_INSTABILITY} * n_envs] * wp::sqrt(decay * (2.0f - decay));
+    float size = more[{flags.E_DRIFT_SIZE} * n_envs] * wp::sqrt(decay * (2.0f - decay));
     more[{flags.E_DRIFT} * n_envs] = (drift - decay * drift) + size * kick;
 }}
-if (bits_set & {flags.SPREAD | flags.INSTABILITY | flags.TEMPERATURE}) {{
+if (bits_set & {flags.SPREAD | flags.DRIFT | flags.TEMPERATURE}) {{
     float heat = more[{flags.E_TEMPERATURE} * n_envs] - {literal(formula.TEMPERATURE)};
     heat = more[{flags.E_TEMPERATURE_DRIFT} * n_envs] * heat;
     x = ((x + more[{flags.E_OFFSET} * n_envs]) + more[{flags.E_DRIFT} * n_envs]) + heat;

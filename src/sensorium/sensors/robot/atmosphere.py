@@ -7,6 +7,8 @@ STANDARD_TEMPERATURE = 288.15
 LAPSE_RATE = 0.0065
 """Decrease of temperature with height, K/m."""
 TROPOPAUSE = 11000.0
-"""Height up to which the temperature decreases, m."""
+"""Geopotential height up to which the temperature decreases, m."""
+EARTH_RADIUS = 6356766.0
+"""Radius r of the earth in geopotential heights, m: H = r z / (r + z) at the geometric height z."""
 EXPONENT = 9.80665 / (287.05287 * LAPSE_RATE)
-"""g / (R L) = 5.25588, with the gas constant R of air; pressure = p0 (1 - L h / T0) ** EXPONENT."""
+"""g / (R L) = 5.25588, with the gas constant R of air; pressure = p0 (1 - L H / T0) ** EXPONENT."""

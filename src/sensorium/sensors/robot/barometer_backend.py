@@ -9,7 +9,14 @@ import torch
 
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.launch import launch
-from sensorium.sensors.robot.atmosphere import EXPONENT, LAPSE_RATE, STANDARD_PRESSURE, STANDARD_TEMPERATURE, TROPOPAUSE
+from sensorium.sensors.robot.atmosphere import (
+    EARTH_RADIUS,
+    EXPONENT,
+    LAPSE_RATE,
+    STANDARD_PRESSURE,
+    STANDARD_TEMPERATURE,
+    TROPOPAUSE,
+)
 
 
 class BarometerBackend(Protocol):
@@ -68,7 +75,8 @@ class GpuBarometer:
         self._origin, self._pressure, self._temperature = (values.unsqueeze(-1) for values in air)
 
     def update(self, out: torch.Tensor) -> None:
-        height = (self._sensed[:, self._height_at].T + self._origin).clamp(max=TROPOPAUSE)
+        geometric = self._sensed[:, self._height_at].T + self._origin
+        height = (EARTH_RADIUS * geometric / (EARTH_RADIUS + geometric)).clamp(max=TROPOPAUSE)
         out.copy_(self._pressure * (1 - LAPSE_RATE * height / self._temperature) ** EXPONENT)
 
     def post_process(self, data: torch.Tensor, out: torch.Tensor) -> None:

@@ -32,8 +32,9 @@ class GPS(SimpleSensorOptions, Mounted, init=False):
     """
 
     unavailable = {
+        "drift": "set horizontal_error and vertical_error",
         "bias_instability": "set horizontal_error and vertical_error",
-        "correlation_time": "set error_time_constant",
+        "drift_time": "set error_time_constant",
     }
 
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -107,9 +108,9 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {name: ("custom", slice(0, 1)) for name in _RECEPTION} | {
-            "horizontal_error": ("bias_instability", slice(0, 2)),
-            "vertical_error": ("bias_instability", slice(2, 3)),
-            "error_time_constant": ("correlation_time", slice(0, 3)),
+            "horizontal_error": ("drift", slice(0, 2)),
+            "vertical_error": ("drift", slice(2, 3)),
+            "error_time_constant": ("drift_time", slice(0, 3)),
         }
 
     def _translate(self, name: str, value: Any) -> tuple[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import mujoco
 import torch
 from pydantic import Field, model_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.pipeline import Imperfections, SignalSource
+from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
 from sensorium.pipeline.parameters import as_numbers
-from sensorium.sensors.base import Format, SimpleSensor
+from sensorium.sensors.base import Format, Sensor, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.worlds import Names
 
@@ -37,16 +37,31 @@ class JointEncoder(SimpleSensorOptions, init=False):
     counts_per_revolution: float | None = Field(default=None, gt=0)
     """Counts per revolution: positions of hinge joints are multiples of 2 pi / counts, those of slide joints are not
     quantised. Alternative to ``resolution``."""
+    velocity: Literal["exact", "counts"] = "exact"
+    """How velocities are measured. "exact": the joint's velocity with the imperfections ``vel``. It is the default,
+    since controllers and policies expect a smooth velocity, which drives get from an observer or a tachometer.
+    "counts": the difference between the positions of two samples divided by the time between them, as simple drives do.
+    It has steps of one count per sample interval. It needs ``counts_per_revolution`` or ``resolution``."""
     vel: Imperfections = Imperfections()
-    """Imperfections of velocities, rad/s or m/s."""
+    """Imperfections of exact velocities, rad/s or m/s."""
 
     @model_validator(mode="after")
     def _check_resolution(self) -> JointEncoder:
         if self.counts_per_revolution is not None and self.resolution != 0.0:
             raise ValueError("counts_per_revolution and resolution set the same parameter; give only one")
+        if self.velocity == "counts":
+            if self.counts_per_revolution is None and self.resolution == 0.0:
+                raise ValueError("velocity='counts' needs counts_per_revolution or resolution; set one of them")
+            if self.vel != Imperfections():
+                raise ValueError("vel has no effect with velocity='counts': set noise of the positions instead")
         if self.joints == ():
             raise ValueError("joints must name at least one joint; omit it to read all joints")
         return self
+
+    def make_sensor(self, taken: set[str]) -> Sensor[Any]:
+        """Return the sensor that these options describe; a default uuid is not one of ``taken``."""
+        made = super().make_sensor(taken)
+        return CountingEncoderSensor(self, made.uuid) if self.velocity == "counts" else made
 
 
 class JointEncoderData(NamedTuple):
@@ -93,6 +108,36 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
         if counts.device.type == "cpu" and not bool(((counts > 0) & counts.isfinite()).all()):
             raise OptionError(f"JointEncoder.counts_per_revolution must be finite and greater than 0, got {value!r}")
         return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)
+
+
+class CountingEncoderSensor(JointEncoderSensor):
+    """Joint encoder that derives velocities from its positions. The first velocity after a reset is 0."""
+
+    def _channels(self) -> dict[str, slice]:
+        return {"": slice(0, len(self.joint_names))}
+
+    @classmethod
+    def _build_group(cls, group: SensorGroup[Any]) -> None:
+        group.state("elapsed", len(group.sensors))  # seconds since the last sample
+
+    @classmethod
+    def _post_process(cls, group: SensorGroup[Any], data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
+        if not is_measured:
+            out.copy_(data)
+            return
+        elapsed = group.state("elapsed", len(group.sensors))
+        for sensor, part, time in zip(group.sensors, group.slices, elapsed, strict=True):
+            count = len(sensor.joint_names)
+            before, velocity = out[part][:count], out[part][count:]  # of the previous tick
+            now = data[part][:count]
+            if group.advancing:
+                sampled = group.timing(sensor).due
+                time += group.dt
+                velocity.copy_(torch.where(sampled, (now - before) / time, velocity))
+                time.masked_fill_(sampled, 0.0)
+            else:
+                velocity.zero_()
+            before.copy_(now)
 
 
 class JointSelection(Protocol):

@@ -13,7 +13,14 @@ import numpy as np
 
 from sensorium.jit import helper, kernel
 from sensorium.pipeline.kernels import words
-from sensorium.sensors.robot.atmosphere import EXPONENT, LAPSE_RATE, STANDARD_PRESSURE, STANDARD_TEMPERATURE, TROPOPAUSE
+from sensorium.sensors.robot.atmosphere import (
+    EARTH_RADIUS,
+    EXPONENT,
+    LAPSE_RATE,
+    STANDARD_PRESSURE,
+    STANDARD_TEMPERATURE,
+    TROPOPAUSE,
+)
 from sensorium.sensors.robot.wgs84 import ECCENTRICITY_2, SEMI_MAJOR
 
 _U = np.uint32
@@ -63,10 +70,11 @@ def normalise(data, out):
 
 @kernel
 def pressures(sensed, at, origin, sea_pressure, sea_temperature, out):
-    """Compute the air pressure at a height, in an atmosphere whose temperature decreases linearly."""
+    """Compute the air pressure at a height, in an atmosphere whose temperature decreases with geopotential height."""
     for c in range(out.shape[0]):
         for b in range(out.shape[1]):
-            height = min(sensed[b, at[c]] + origin[c], TROPOPAUSE)
+            geometric = sensed[b, at[c]] + origin[c]
+            height = min(EARTH_RADIUS * geometric / (EARTH_RADIUS + geometric), TROPOPAUSE)
             out[c, b] = sea_pressure[c] * (1 - LAPSE_RATE * height / sea_temperature[c]) ** EXPONENT
 
 
