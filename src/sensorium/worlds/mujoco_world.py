@@ -7,7 +7,8 @@ computed from them are then those of time t. Accelerations and forces stay those
 Three decisions follow from measurements (docs/benchmarks.md). There is one MjData per thread rather than per env, which
 is as fast and takes less memory. The engine's sensors are disabled in all substeps whose values cannot be read; this
 saves two thirds of their cost. The stages at the new state are a call of their own, without collision detection
-(``current_stage.py``); this saves nine tenths of theirs.
+(``current_stage.py``); this saves two thirds of theirs. Sensors that are captured at substeps sense a record of them
+(``substep_record.py``), which costs the engine's sensors in each substep, and no stages.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sensorium.worlds.current_stage import (
     needs_constraints,
 )
 from sensorium.worlds.lights import Light
+from sensorium.worlds.substep_record import SubstepRecord
 from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
@@ -79,6 +81,7 @@ class MujocoWorld:
         self._leads = splits and model.nsensor > 0
         self._skips_constraints = splits and exact_sensing and not needs_constraints(model)
         self.before: np.ndarray | None = None
+        self._record: SubstepRecord | None = None
         self.on_substep: Callable[[], None] | None = None
         """Called after every substep but the last, if sensors are captured at substeps."""
         self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
@@ -128,16 +131,16 @@ class MujocoWorld:
 
     def step(self) -> dict[int, str]:
         failed, self._unreported = self._unreported, {}
-        count = self.substeps
         if self.on_substep is not None:
-            failed |= self._sense_substeps(self.on_substep, self.substeps - 1)
-            count = 1
-        elif self.substeps > 1 and (self._leads or self.before is not None):
-            failed |= self._lead()
-            count = 1
-        if self.before is not None:
-            self.before[:] = self.batch.state
-        failed |= self._advance(self._stepping, count)
+            failed |= self._sense_substeps(self.on_substep)
+        else:
+            count = self.substeps
+            if count > 1 and (self._leads or self.before is not None):
+                failed |= self._lead()
+                count = 1
+            if self.before is not None:
+                self.before[:] = self.batch.state
+            failed |= self._advance(self._stepping, count)
         if self._bad.any():
             failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
         self.step_count += 1
@@ -147,13 +150,23 @@ class MujocoWorld:
             self.changes.write()  # derived fields are one substep old
         return failed
 
-    def _sense_substeps(self, on_substep: Callable[[], None], count: int) -> dict[int, str]:
-        """Make substeps one by one, and let the sensors that are captured at substeps sense each."""
-        failed: dict[int, str] = {}
-        for _ in range(count):
-            failed |= self._advance(self._stepping, 1)
+    def _sense_substeps(self, on_substep: Callable[[], None]) -> dict[int, str]:
+        """Make all substeps in one call that records them; then show each but the last to ``on_substep``."""
+        if self._record is None or self._record.fields != self._bound:
+            self._record = SubstepRecord(self.batch, self.substeps, self._bound, self._kept, self._stage == _STAGE_VEL)
+        record = self._record
+        failed = self._guard(lambda: record.run(self._stepping))
+        ids = self._without(self._stepping, failed)
+        failed |= self._guard(lambda: record.finish(ids))
+        for substep in range(self.substeps - 1):
+            record.show(substep)
             self.changes.mark()
             on_substep()
+        if self.before is not None:
+            self.before[:] = self.batch.state
+        record.show(self.substeps - 1)
+        if self._stage == _STAGE_VEL:
+            failed |= self._make_current(ids)
         return failed
 
     def _lead(self) -> dict[int, str]:
@@ -166,9 +179,13 @@ class MujocoWorld:
         if not self._skips_constraints:
             return self._guard(lambda: self.batch.step(ids, count, self._stage))
         failed = self._guard(lambda: self.batch.step(ids, count))
-        if failed:
-            ids = np.setdiff1d(np.arange(self.n_envs) if ids is None else ids, list(failed)).astype(np.int32)
-        return failed | self._make_current(ids)
+        return failed | self._make_current(self._without(ids, failed))
+
+    def _without(self, ids: np.ndarray | None, failed: dict[int, str]) -> np.ndarray | None:
+        """Return the envs ``ids`` that are not in ``failed``."""
+        if not failed:
+            return ids
+        return np.setdiff1d(np.arange(self.n_envs) if ids is None else ids, list(failed)).astype(np.int32)
 
     def _make_current(self, ids: np.ndarray | None) -> dict[int, str]:
         """Compute the position and velocity stages at the current state.
@@ -216,7 +233,7 @@ class MujocoWorld:
                 # the inputs of this step, which ``before`` contains, act on the state that the step before led to
                 self.batch.state[:, self._inputs] = before[:, self._inputs]
                 self.hold(~moved)
-                self._sense_substeps(self.on_substep, self.substeps - 1)
+                self._sense_substeps(self.on_substep)
                 self._revive(None)
             self.batch.state[:] = before
             self._advance(np.flatnonzero(moved).astype(np.int32), 1)
