@@ -159,3 +159,59 @@ def test_a_field_that_is_bound_later_leaves_accelerations_of_other_envs():
     assert len(before[:, 3:6].unique(dim=0)) > 1
     world.bind("xpos")
     assert torch.equal(world.bind("sensordata"), before)
+
+
+SMALL = """
+<mujoco>
+  <size memory="{memory}"/>
+  <option timestep="0.002"/>
+  <worldbody>
+    <geom type="plane" size="2 2 .1"/>
+    <body pos="0 0 .12"><freejoint/><geom type="box" size=".1 .1 .1"/><site name="centre"/></body>
+  </worldbody>
+  <sensor><framepos objtype="site" objname="centre"/><accelerometer site="centre"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("n_envs", [MANY, FEW])
+def test_an_env_with_warnings_makes_all_substeps(n_envs):
+    model = mujoco.MjModel.from_xml_string(SMALL.format(memory="4K"))  # too little for the constraints of 4 contacts
+    world = MujocoWorld(model, n_envs, substeps=SUBSTEPS, threads=1)
+    world.on_substep = lambda: None
+    world.bind("qpos").numpy()[:, 2] += np.linspace(0, 0.5, n_envs)  # only the lowest boxes touch the ground
+    loops = [mujoco.MjData(model) for _ in range(n_envs)]
+    for data, qpos in zip(loops, world.bind("qpos").numpy(), strict=True):
+        data.qpos[:] = qpos
+    for _ in range(STEPS):
+        assert not world.step()
+        for data in loops:
+            mujoco.mj_step(model, data, SUBSTEPS)
+    assert world.batch.warning[0, int(mujoco.mjtWarning.mjWARN_CNSTRFULL), 1] > 0
+    for env, data in enumerate(loops):
+        assert world.time[env] == data.time
+        assert np.array_equal(world.bind("qpos")[env].numpy(), data.qpos)
+        mujoco.mj_step1(model, data)
+        assert np.array_equal(world.bind("sensordata")[env].numpy(), data.sensordata)
+
+
+@pytest.mark.parametrize("n_envs", [MANY, FEW])
+def test_an_env_that_fails_leaves_the_others_exact(n_envs):
+    model = mujoco.MjModel.from_xml_string(SMALL.format(memory="6K"))  # MuJoCo raises in the first contact
+    world = MujocoWorld(model, n_envs, substeps=SUBSTEPS, threads=1)
+    world.on_substep = lambda: None
+    world.bind("qpos").numpy()[1:, 2] += np.linspace(0.5, 1.0, n_envs - 1)  # env 0 alone touches the ground
+    loops = [mujoco.MjData(model) for _ in range(1, n_envs)]
+    for data, qpos in zip(loops, world.bind("qpos").numpy()[1:], strict=True):
+        data.qpos[:] = qpos
+    failed: dict[int, str] = {}
+    for _ in range(STEPS):
+        failed |= world.step()
+        for data in loops:
+            mujoco.mj_step(model, data, SUBSTEPS)
+    assert list(failed) == [0]
+    assert "out of memory" in failed[0]
+    for env, data in enumerate(loops, 1):
+        mujoco.mj_step1(model, data)
+        assert np.array_equal(world.bind("qpos")[env].numpy(), data.qpos)
+        assert np.array_equal(world.bind("sensordata")[env].numpy(), data.sensordata)
