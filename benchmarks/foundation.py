@@ -32,14 +32,21 @@ NOISY = {
 }
 
 
-def scene(n_envs: int, sensors: bool = True) -> tuple[sn.Scene, Any]:
-    """Return a scene of a box at rest on the ground with an IMU, a contact switch and a contact-force sensor."""
-    made = sn.Scene(dt=0.01, substeps=5)
+def scene(n_envs: int, sensors: bool = True, substeps: int = 5, **capture: Any) -> tuple[sn.Scene, Any]:
+    """Return a scene of a box at rest on the ground with an IMU, a contact switch and a contact-force sensor.
+
+    Args:
+        n_envs: number of envs.
+        sensors: whether the box carries the sensors.
+        substeps: physics steps in one step.
+        capture: further options of the IMU.
+    """
+    made = sn.Scene(dt=0.01, substeps=substeps)
     made.add_object(sn.Plane())
     made.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.1), free=True)
     imu = None
     if sensors:
-        imu = made.add_sensor(sn.IMU(link="box", **NOISY))
+        imu = made.add_sensor(sn.IMU(link="box", **NOISY, **capture))
         made.add_sensor(sn.Contact(link="box"))
         made.add_sensor(sn.ContactForce(link="box"))
     made.build(n_envs=n_envs)
@@ -100,10 +107,19 @@ def sensor_cost(report: Report, rounds: int) -> None:
         else:
             report.add(f"physics step, {n_envs} envs", physics / n_envs, "us per env")
             report.add(f"sensors beyond physics, {n_envs} envs", cost / n_envs, "us per env", bound)
+            if n_envs == 1024:
+                report.add("  in total, 1024 envs", cost / 1e3, "ms", 0.55)
             report.add(f"  of which the pipeline, {n_envs} envs", own / n_envs, "us per env")
             span, control = (spread(times, name, "bare") * 1e6 / n_envs for name in ("full", "again"))
             report.add(f"  interquartile range of the rounds, {n_envs} envs", span, "us per env")
             report.add(f"  the same for two scenes without sensors, {n_envs} envs", control, "us per env")
+
+
+def substeps(report: Report, rounds: int) -> None:
+    """Compare an IMU that is captured at each of 5 substeps with one that is captured once a step."""
+    fast, once = (scene(1024, substeps=5, **capture)[0] for capture in ({"substeps": True}, {}))
+    times = interleave({"fast": fast.step, "once": once.step}, rounds, 6)
+    report.add("IMU at each of 5 substeps / once a step, 1024 envs", ratio(times, "fast", "once"), "x", 1.4)
 
 
 def fused_step(report: Report, rounds: int) -> None:
@@ -172,6 +188,7 @@ def main() -> None:
     rounds = 5 if arguments.quick else 31
     report = Report("Foundation", ("mujoco", "torch", "numba", "numpy"))
     sensor_cost(report, rounds)
+    substeps(report, rounds)
     fused_step(report, rounds)
     reads(report, rounds)
     bare_physics(report, rounds)

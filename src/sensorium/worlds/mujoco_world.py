@@ -4,14 +4,17 @@ After ``mj_step`` the derived fields describe the state before the last substep.
 with the position and velocity stages at the new state (``mjSTAGE_VEL``). Poses, velocities, distances and the sensors
 computed from them are then those of time t. Accelerations and forces stay those of the substep that ended at t.
 
-Two decisions follow from measurements (docs/benchmarks.md). There is one MjData per thread rather than per env, which
-is as fast and takes less memory. The engine's sensors are disabled in all substeps but the last, whose values are the
-only ones that can be read; this saves two thirds of their cost.
+Three decisions follow from measurements (docs/benchmarks.md). There is one MjData per thread rather than per env, which
+is as fast and takes less memory. The engine's sensors are disabled in all substeps whose values cannot be read; this
+saves two thirds of their cost. The stages at the new state are a call of their own, without collision detection
+(``current_stage.py``); this saves two thirds of theirs. Sensors that are captured at substeps sense a record of them
+(``substep_record.py``), which costs the engine's sensors in each substep, and no stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import mujoco
 import numpy as np
@@ -21,7 +24,15 @@ from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 from sensorium._system import cpu_count
 from sensorium.errors import OptionError
 from sensorium.worlds.changes import Changes
+from sensorium.worlds.current_stage import (
+    ACCELERATION_FIELDS,
+    CONSTRAINTS,
+    COUNTS,
+    acceleration_columns,
+    needs_constraints,
+)
 from sensorium.worlds.lights import Light
+from sensorium.worlds.substep_record import SubstepRecord
 from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
@@ -30,7 +41,7 @@ _STAGE_VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 _FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
 _LAST_BAD = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _MIN_ENVS_TO_SPLIT = 8
-"""Number of envs from which two calls per step (sensors off, then on) are faster than one."""
+"""Number of envs from which several calls per step, each with what it needs, are faster than one."""
 
 
 class MujocoWorld:
@@ -65,11 +76,12 @@ class MujocoWorld:
         self._failed = np.zeros(n_envs, bool)  # envs that do not step for another reason are held
         self._unreported: dict[int, str] = {}  # failures found outside step(), which the next step() returns
         self._bad = self.batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
-        self._flags: np.ndarray | None = None
-        if model.nsensor and substeps > 1 and n_envs >= _MIN_ENVS_TO_SPLIT:
-            self._flags = self.batch.expand("opt.disableflags")
-            self._sensors_on = int(model.opt.disableflags)
+        splits = n_envs >= _MIN_ENVS_TO_SPLIT
+        self._flags = self.batch.expand("opt.disableflags") if splits else None
+        self._leads = splits and model.nsensor > 0
+        self._skips_constraints = splits and exact_sensing and not needs_constraints(model)
         self.before: np.ndarray | None = None
+        self._record: SubstepRecord | None = None
         self.on_substep: Callable[[], None] | None = None
         """Called after every substep but the last, if sensors are captured at substeps."""
         self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
@@ -77,7 +89,8 @@ class MujocoWorld:
         first = mujoco.mj_stateSize(model, int(lasting))
         self._inputs = slice(first, first + mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_USER)))
         self._bound = {"sensordata"}
-        self.batch.bind("sensordata")  # before the first call, so that this call fills it
+        data = _writeable(self.batch.bind("sensordata"))  # before the first call, so that this call fills it
+        self._kept = [(data[:, part], data[:, part].copy()) for part in acceleration_columns(model)]
         self.reset()
 
     @property
@@ -89,14 +102,18 @@ class MujocoWorld:
             array = self.batch.bind(field)
         except ValueError as error:
             raise OptionError(f"bind: MjData has no field {field!r} that can be bound: {error}") from error
+        is_output = not array.flags.writeable
+        if is_output:  # torch has no read-only tensors; the engine overwrites outputs in every call
+            array = _writeable(array)
         if field not in self._bound:
             self._bound.add(field)
-            if not array.flags.writeable:
+            if field in COUNTS:
+                self._skips_constraints = False
+            if is_output:
                 # a field bound between calls is zero until the next call; these stages do not change the physics state
-                self._unreported |= self._guard(lambda: self.batch.forward(self._not_failed, stage=_STAGE_VEL))
-        if not array.flags.writeable:  # torch has no read-only tensors; the engine overwrites outputs in every call
-            array = array.view()
-            array.flags.writeable = True
+                self._unreported |= self._make_current(self._not_failed)
+                if field in ACCELERATION_FIELDS:
+                    self._kept.append((array, array.copy()))
         return torch.from_numpy(array)
 
     def expand(self, field: str) -> torch.Tensor:
@@ -114,22 +131,16 @@ class MujocoWorld:
 
     def step(self) -> dict[int, str]:
         failed, self._unreported = self._unreported, {}
-        try:
-            if self.on_substep is not None:
-                failed |= self._sense_substeps(self.on_substep, self.substeps - 1)
-                if self.before is not None:
-                    self.before[:] = self.batch.state
-                self.batch.step(self._stepping, 1, self._stage)
-            elif self._flags is None and self.before is None:
-                self.batch.step(self._stepping, self.substeps, self._stage)
-            else:
-                if self.substeps > 1:
-                    failed |= self._lead()
-                if self.before is not None:
-                    self.before[:] = self.batch.state
-                self.batch.step(self._stepping, 1, self._stage)
-        except SimulationError as error:
-            failed |= self._retire(error.ids)
+        if self.on_substep is not None:
+            failed |= self._sense_substeps(self.on_substep)
+        else:
+            count = self.substeps
+            if count > 1 and (self._leads or self.before is not None):
+                failed |= self._lead()
+                count = 1
+            if self.before is not None:
+                self.before[:] = self.batch.state
+            failed |= self._advance(self._stepping, count)
         if self._bad.any():
             failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
         self.step_count += 1
@@ -139,24 +150,69 @@ class MujocoWorld:
             self.changes.write()  # derived fields are one substep old
         return failed
 
-    def _sense_substeps(self, on_substep: Callable[[], None], count: int) -> dict[int, str]:
-        """Make substeps one by one, and let the sensors that are captured at substeps sense each."""
-        failed: dict[int, str] = {}
-        for _ in range(count):
-            failed |= self._guard(lambda: self.batch.step(self._stepping, 1, self._stage))
+    def _sense_substeps(self, on_substep: Callable[[], None]) -> dict[int, str]:
+        """Make all substeps in one call that records them; then show each but the last to ``on_substep``."""
+        if self._record is None or self._record.fields != self._bound:
+            self._record = SubstepRecord(self.batch, self.substeps, self._bound, self._kept, self._stage == _STAGE_VEL)
+        record = self._record
+        failed = self._guard(lambda: record.run(self._stepping))
+        ids = self._without(self._stepping, failed)
+        failed |= self._guard(lambda: record.finish(ids))
+        for substep in range(self.substeps - 1):
+            record.show(substep)
             self.changes.mark()
             on_substep()
+        if self.before is not None:
+            self.before[:] = self.batch.state
+        record.show(self.substeps - 1)
+        if self._stage == _STAGE_VEL:
+            failed |= self._make_current(ids)
         return failed
 
     def _lead(self) -> dict[int, str]:
         """Make all substeps but the last, with the engine's sensors off if that is faster."""
-        if self._flags is not None:
-            self._flags[:] = self._sensors_on | _NO_SENSORS
-        try:
+        with self._disabled(_NO_SENSORS if self._leads else 0):
             return self._guard(lambda: self.batch.step(self._stepping, self.substeps - 1))
+
+    def _advance(self, ids: np.ndarray | None, count: int) -> dict[int, str]:
+        """Make ``count`` substeps of the envs ``ids``, then update positions and velocities if sensing is exact."""
+        if not self._skips_constraints:
+            return self._guard(lambda: self.batch.step(ids, count, self._stage))
+        failed = self._guard(lambda: self.batch.step(ids, count))
+        return failed | self._make_current(self._without(ids, failed))
+
+    def _without(self, ids: np.ndarray | None, failed: dict[int, str]) -> np.ndarray | None:
+        """Return the envs ``ids`` that are not in ``failed``."""
+        if not failed:
+            return ids
+        return np.setdiff1d(np.arange(self.n_envs) if ids is None else ids, list(failed)).astype(np.int32)
+
+    def _make_current(self, ids: np.ndarray | None) -> dict[int, str]:
+        """Compute the position and velocity stages at the current state.
+
+        Outputs of the acceleration stage keep their values. The engine would fill them from the MjData of the thread,
+        which holds those of another env.
+        """
+        for output, kept in self._kept:
+            kept[:] = output
+        with self._disabled(CONSTRAINTS if self._skips_constraints else 0):
+            failed = self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
+        for output, kept in self._kept:
+            output[:] = kept
+        return failed
+
+    @contextmanager
+    def _disabled(self, bits: int) -> Iterator[None]:
+        """Disable parts of the engine, as bits of ``opt.disableflags``, in all envs."""
+        if self._flags is None or not bits:
+            yield
+            return
+        before = self._flags.copy()
+        self._flags |= bits
+        try:
+            yield
         finally:
-            if self._flags is not None:
-                self._flags[:] = self._sensors_on
+            self._flags[:] = before
 
     def retrace(self, before: np.ndarray | None, after: np.ndarray) -> None:
         """Reproduce a recorded step that led to the states ``after``, (B, n_state).
@@ -177,10 +233,10 @@ class MujocoWorld:
                 # the inputs of this step, which ``before`` contains, act on the state that the step before led to
                 self.batch.state[:, self._inputs] = before[:, self._inputs]
                 self.hold(~moved)
-                self._sense_substeps(self.on_substep, self.substeps - 1)
+                self._sense_substeps(self.on_substep)
                 self._revive(None)
             self.batch.state[:] = before
-            self._guard(lambda: self.batch.step(np.flatnonzero(moved).astype(np.int32), 1, self._stage))
+            self._advance(np.flatnonzero(moved).astype(np.int32), 1)
             if len(jumped):
                 self._guard(lambda: self.batch.forward(jumped))
             self._retire(np.flatnonzero(self._bad.any(axis=1)))
@@ -238,7 +294,7 @@ class MujocoWorld:
             ids = self.changes.take_unsettled()
             if self._not_failed is not None:
                 ids = np.intersect1d(ids, self._not_failed).astype(np.int32)
-            self._unreported |= self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
+            self._unreported |= self._make_current(ids)
 
     def reset(self, envs: Envs = None) -> dict[int, str]:
         ids = env_ids(envs, self.n_envs)
@@ -289,3 +345,10 @@ class MujocoWorld:
     def close(self) -> None:
         """Free the batch. Tensors that ``bind`` returned keep their memory alive."""
         del self.batch
+
+
+def _writeable(output: np.ndarray) -> np.ndarray:
+    """Return a view of a bound output that can be written, although the engine marks it as read-only."""
+    view = output.view()
+    view.flags.writeable = True
+    return view
