@@ -176,7 +176,9 @@ def test_lost_returns_and_noise_have_the_bits_of_the_numba_kernel():
     group = lidar.group
     expected = group.truth.clone()
     parameters = [group.parameters[name].numpy() for name in ("noise_per_metre", "ray_dropout")]
-    ray_kernels.roughen(group.backend.layout.table, expected.numpy(), *parameters, *random_keys(group), group.draw.numpy())
+    ray_kernels.roughen(
+        group.backend.layout.table, expected.numpy(), *parameters, *random_keys(group), group.draw.numpy()
+    )
     assert torch.equal(group.reading, expected)
     n_beams = lidar._rig.n_beams
     lost = group.reading[:n_beams].isinf() & group.truth[:n_beams].isfinite()

@@ -115,7 +115,9 @@ def test_reading_is_the_youngest_sample_that_has_arrived():
         scene.step()
         samples = probe.read_samples()
         for env in range(20):
-            arrived = [(samples.capture[env, i].item(), samples.values[env, i, 0].item()) for i in range(samples.count[env])]
+            arrived = [
+                (samples.capture[env, i].item(), samples.values[env, i, 0].item()) for i in range(samples.count[env])
+            ]
             youngest[env] = max([youngest[env], *arrived])
         assert probe.read()[:, 0].tolist() == [value for _, value in youngest]
         expected = [scene.time[env].item() - capture for env, (capture, _) in enumerate(youngest)]

@@ -347,6 +347,10 @@ def _whole_numbers(name: str, values: ArrayLike) -> torch.Tensor:
         OptionError: they are not integers >= 0.
     """
     tensor = torch.as_tensor(values)
-    if tensor.is_floating_point() or tensor.dtype == torch.bool or (tensor.device.type == "cpu" and bool((tensor < 0).any())):
+    if (
+        tensor.is_floating_point()
+        or tensor.dtype == torch.bool
+        or (tensor.device.type == "cpu" and bool((tensor < 0).any()))
+    ):
         raise OptionError(f"{name} must be integers >= 0, got {values!r}")
     return tensor.to(torch.int64)

@@ -132,9 +132,7 @@ def words(k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, lane: np.uint3
 
 
 @helper
-def normal_row(
-    k0: np.uint32, k1: np.uint32, draw: np.ndarray, n0: np.ndarray, n1: np.ndarray, lane: np.uint32
-) -> None:
+def normal_row(k0: np.uint32, k1: np.uint32, draw: np.ndarray, n0: np.ndarray, n1: np.ndarray, lane: np.uint32) -> None:
     """Fill the rows ``n0`` and ``n1`` (B,) with normals of this tick."""
     for b in range(n0.shape[0]):
         w0, w1 = words(k0, k1, draw, b, lane)

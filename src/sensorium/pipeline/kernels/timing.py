@@ -111,7 +111,14 @@ def _send_row(
 
 @inlined
 def _receive_row(
-    first: int, slots: int, head: int, arrives: np.ndarray, offset: np.ndarray, lag: np.ndarray, part: np.ndarray, s: int
+    first: int,
+    slots: int,
+    head: int,
+    arrives: np.ndarray,
+    offset: np.ndarray,
+    lag: np.ndarray,
+    part: np.ndarray,
+    s: int,
 ) -> None:
     """Find the youngest sample that has arrived, among those that are younger than the one that was read before."""
     for b in range(lag.shape[1]):
