@@ -149,7 +149,7 @@ def test_readings_are_the_references_bits_for_the_same_raw_signal(timing, parts)
     parts["low"], parts["high"] = parts.pop("saturation", (-np.inf, np.inf))
     expected = reference.Reference(seed=9, uuid="imu", shape=(3, 500), dt=0.01, **parts, **timing)
     expected.reset(imu.group.truth[:3].cpu().numpy(), 0)
-    for step in range(1, 40):
+    for _ in range(1, 40):
         scene.step()
         got = imu.read().lin_acc.T.cpu().numpy()
         truth = imu.group.truth[:3].cpu().numpy()

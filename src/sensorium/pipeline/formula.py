@@ -6,9 +6,9 @@ of that dtype, and for times), one operation at a time in the order written here
 ``+ - * / sqrt rint floor ceil`` are used, and no fused multiply-add, so that every device gives the same bits.
 
 **Random words.** A random number depends only on (seed, uuid, element, env, episode, tick). A tick is a step, or a
-substep for sensors that are captured at substeps. n counts the ticks of the episode: at a reset it is 0, and at another
-restart it follows from the simulated time. ``draw`` is computed once per tick and env, ``key`` is an 8-byte BLAKE2b hash
-of seed, uuid and element::
+substep for sensors that are captured at substeps. n counts the ticks of the episode: at a reset it is 0, and at
+another restart it follows from the simulated time. ``(d0, d1)``, the draw, is computed once per tick and env. ``key``
+is an 8-byte BLAKE2b hash of seed, uuid and element::
 
     (d0, d1) = threefry2x32_20((env, episode), (n, DRAW))
     (w0, w1) = threefry2x32_20(key, (d0, d1))

@@ -1,8 +1,8 @@
 """The sensor manager: what scenes and sensors call on the pipeline.
 
 It puts the sensors into one pipeline, or into two if some are captured at substeps (``tick_pipeline.py``). A pipeline
-has storage (``layout.py``), kernels (``cpu.py``, ``gpu.py``) and hooks (``stages.py``). ``plan.py`` makes the calls of a
-step.
+has storage (``layout.py``), kernels (``cpu.py``, ``gpu.py``) and hooks (``stages.py``). ``plan.py`` makes the calls of
+a step.
 """
 
 from __future__ import annotations

@@ -276,8 +276,8 @@ class GpuPlan:
         for group in [] if self._fast is None else self._fast.layout.hook_groups:
             if not group.capturable:
                 raise OptionError(
-                    f"{group.cls.options_type.__name__}: the hooks of {group.cls.__name__} cannot be captured in a CUDA "
-                    "graph, so they cannot run at substeps on a GPU; lower the rate to one sample per step, omit "
+                    f"{group.cls.options_type.__name__}: the hooks of {group.cls.__name__} cannot be captured in a "
+                    "CUDA graph, so they cannot run at substeps on a GPU; lower the rate to one sample per step, omit "
                     "substeps=True, or build with device='cpu'"
                 )
 

@@ -1,7 +1,7 @@
 """``TickPipeline``: the sensors of a scene that are captured at the same times, with their storage and kernels.
 
-A scene has one pipeline whose tick is a step. If some of its sensors are captured at substeps, it has a second one whose
-tick is a substep, and the two share nothing.
+A scene has one pipeline whose tick is a step. If some of its sensors are captured at substeps, it has a second one
+whose tick is a substep, and the two share nothing.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from sensorium.pipeline.parameters import Write, broadcast, check
 from sensorium.pipeline.storage import TimingStore
 from sensorium.worlds import upload
 
-
 RATE_TOLERANCE = 1e-6
 """Relative excess of a sample rate over the rate of ticks that counts as rounding."""
 

@@ -28,7 +28,7 @@ class Samples(NamedTuple, Generic[DataT]):
     """(B, n) simulated time of the capture, s; infinite from ``count`` on."""
     arrival: torch.Tensor
     """(B, n) simulated time of the arrival, s; infinite from ``count`` on."""
-    count: torch.Tensor
+    count: torch.Tensor  # type: ignore[assignment]  # tuple.count() is not needed here
     """(B,) int64: how many arrived. If more arrived than there are places, the oldest of them are left out."""
 
 
@@ -81,7 +81,7 @@ class SampleQueue:
         return Samples(self._branch.view(picked), capture.T.contiguous(), arrival.T.contiguous(), count)
 
     def _newest_first(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return arrival (slots, B), offset (slots, B) and value (slots, columns, B) of the samples of the last ticks."""
+        """Return arrival and offset (slots, B) and value (slots, columns, B) of the samples of the last ticks."""
         group, timing = self._group, self._timing
         if not len(timing.arrives):  # without delay, only a sample of this tick can have arrived in it
             arrives = torch.where(timing.lag == 0, 0.0, torch.inf)[None]
