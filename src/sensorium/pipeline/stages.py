@@ -19,7 +19,7 @@ from sensorium.pipeline.flags import HELD
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Layout
 from sensorium.pipeline.protocols import GroupSensor, PipelineKernels, ResetEnvs, StagedSensor
-from sensorium.pipeline.window import Window
+from sensorium.pipeline.window import SignalMean
 from sensorium.worlds import World
 
 Group = SensorGroup[Any]
@@ -40,7 +40,7 @@ class Stages:
         self._is_gpu = world.is_gpu
         self._layout = layout
         self._kernels = kernels
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, SignalMean] = {}
         # the fused kernel holds the readings of the other groups
         self._hooked_rows = {
             id(group): [layout.rows[sensor.uuid] for sensor in group.sensors]
@@ -152,11 +152,11 @@ class Stages:
         else:
             window.average(data)
 
-    def _make_window(self, group: Group) -> Window:
+    def _make_window(self, group: Group) -> SignalMean:
         rows = [self._layout.rows[sensor.uuid] for sensor in group.sensors]
         widths = [part.stop - part.start for part in group.slices]
         averaged = [getattr(sensor.options, "window", "instant") == "mean" for sensor in group.sensors]
-        return Window(
+        return SignalMean(
             np.repeat(rows, widths).tolist(),
             np.repeat(averaged, widths).tolist(),
             self._layout.timing.due,

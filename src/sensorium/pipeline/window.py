@@ -1,4 +1,4 @@
-"""``Window``: the mean of the raw signal between two samples, for sensors with ``window="mean"``."""
+"""``SignalMean``: the mean of the raw signal between two samples, for sensors with ``window="mean"``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 
-class Window:
+class SignalMean:
     """Running means of the columns of one group.
 
     Args:

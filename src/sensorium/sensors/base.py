@@ -136,8 +136,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
         Returns:
             A fresh :class:`~sensorium.sensors.Samples`. The number of places is fixed at build: the most samples that
-            the options let arrive in one step. If ``set`` made more arrive, ``count`` exceeds it, the oldest are left
-            out, and on the CPU a warning says so.
+            the options let arrive in one step. If ``set`` made more arrive, ``count`` exceeds it, the oldest are
+            missing, and on the CPU a warning says so.
 
         Raises:
             NotBuiltError: the scene is not built, or is closed.

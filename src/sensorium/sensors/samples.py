@@ -29,7 +29,7 @@ class Samples(NamedTuple, Generic[DataT]):
     arrival: torch.Tensor
     """(B, n) simulated time of the arrival, s; infinite from ``count`` on."""
     count: torch.Tensor  # type: ignore[assignment]  # tuple.count() is not needed here
-    """(B,) int64: how many arrived. If more arrived than there are places, the oldest of them are left out."""
+    """(B,) int64: how many arrived. If more arrived than there are places, the oldest of them are missing."""
 
 
 class SampleQueue:
@@ -67,7 +67,7 @@ class SampleQueue:
         order = since.argsort(dim=0, descending=True, stable=True)  # the oldest arrival first
         count = arrived.sum(dim=0)
         self._warn(count)
-        first = (count - self._n_places).clamp(min=0)  # leave out the oldest
+        first = (count - self._n_places).clamp(min=0)  # skip the oldest
         places = torch.arange(self._n_places, device=arrives.device)[:, None]
         chosen = order.gather(0, (places + first).clamp(max=slots - 1))
         valid = places < count
@@ -101,7 +101,7 @@ class SampleQueue:
         self._warned = True
         warnings.warn(
             f"{int(count.max())} samples of {self._sensor.uuid!r} arrived in a step, but read_samples() has "
-            f"{self._n_places} places: the oldest are left out. Construct the sensor with the highest rate and jitter "
+            f"{self._n_places} places: the oldest are missing. Construct the sensor with the highest rate and jitter "
             "that you will set",
             stacklevel=4,
         )

@@ -14,6 +14,23 @@ from sensorium.worlds.world import World
 MODEL_TAG = "model"
 """Tag of these buffers."""
 
+STATE = (
+    "time",
+    "qpos",
+    "qvel",
+    "act",
+    "history",
+    "qacc_warmstart",
+    "ctrl",
+    "qfrc_applied",
+    "xfrc_applied",
+    "eq_active",
+    "mocap_pos",
+    "mocap_quat",
+    "userdata",
+    "plastic",
+)
+"""Fields of the full physics state, in the order of MuJoCo's mjSTATE_INTEGRATION."""
 DERIVED = (
     "body_subtreemass",
     "body_invweight0",

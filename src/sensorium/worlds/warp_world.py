@@ -29,7 +29,7 @@ from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory, too_little_memory, upload
 from sensorium.worlds.lights import Light
-from sensorium.worlds.model_fields import DERIVED
+from sensorium.worlds.model_fields import DERIVED, STATE
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_device import check_cuda
 from sensorium.worlds.warp_graph import Graph
@@ -40,24 +40,6 @@ from sensorium.worlds.world import ArrayLike, Envs, check_mask, env_index
 _SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _FLUID = ("opt.density", "opt.viscosity", "opt.wind")
 """Options whose forces the engine skips if they are zero in the model."""
-
-# the full physics state, in the order of MuJoCo's mjSTATE_INTEGRATION
-_STATE = (
-    "time",
-    "qpos",
-    "qvel",
-    "act",
-    "history",
-    "qacc_warmstart",
-    "ctrl",
-    "qfrc_applied",
-    "xfrc_applied",
-    "eq_active",
-    "mocap_pos",
-    "mocap_quat",
-    "userdata",
-    "plastic",
-)
 
 
 class WarpWorld:
@@ -343,7 +325,7 @@ class WarpWorld:
             self.mask.index_fill_(0, index, True)
 
     def _state_parts(self) -> list[torch.Tensor]:
-        parts = [self.bind(name) for name in _STATE if isinstance(getattr(self.d, name, None), wp.array)]
+        parts = [self.bind(name) for name in STATE if isinstance(getattr(self.d, name, None), wp.array)]
         return [part for part in parts if part.numel()]
 
     def get_state(self) -> torch.Tensor:
