@@ -197,13 +197,13 @@ def test_drift_of_a_floor_at_the_limits():
 @pytest.mark.parametrize("name", ["consumer_mems", "automotive"])
 def test_simulated_allan_deviation_dips_to_the_bias_instability_of_the_sheet(name):
     """BMI160: 6 °/h; ASM330LHH: 3 °/h. White noise at 0.1 s has the density of the sheet, divided by √2."""
-    density, floor = {"consumer_mems": (0.007, 6.0), "automotive": (0.005, 3.0)}[name]
+    density, floor, seconds = {"consumer_mems": (0.007, 6.0, 150), "automotive": (0.005, 3.0, 300)}[name]
     options = sn.presets.imu(name, link="ball", gyro_resolution=0.0, gyro_bias_spread=0.0, acc=sn.AxisImperfections())
     scene = sn.Scene(dt=1 / options.rate, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Sphere(), name="ball", free=True)
     imu = scene.add_sensor(options)
     scene.build(n_envs=100, seed=2)
-    seconds, block = 150, 20
+    block = 20
     signal = np.empty((round(seconds * options.rate / block), 300))
     for i in range(len(signal)):
         total = torch.zeros(300)
@@ -213,7 +213,7 @@ def test_simulated_allan_deviation_dips_to_the_bias_instability_of_the_sheet(nam
         signal[i] = np.degrees((total / block).numpy()) * 3600
     dt = block / options.rate
     assert allan_deviation(signal, 4) == pytest.approx(density * 3600 / math.sqrt(2 * 4 * dt), rel=0.03)
-    curve = [allan_deviation(signal, round(tau / dt)) for tau in (10, 15, 20, 25, 30, 40, 50, 60, 70)]
+    curve = [allan_deviation(signal, round(tau / dt)) for tau in (10, 15, 20, 25, 30, 40, 50, 60) if tau < seconds / 4]
     assert min(curve) == pytest.approx(floor, rel=0.06)
 
 
