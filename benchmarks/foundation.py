@@ -27,8 +27,8 @@ NOISY = {
     "gyro_noise": 0.005,
     "gyro_bias": 0.01,
     "gyro_random_walk": 0.001,
-    "delay": 0.01,
-    "jitter": 0.01,
+    "delay": 0.02,
+    "jitter": 0.02,
 }
 
 
@@ -82,7 +82,7 @@ def many_columns(n_envs: int, columns: int) -> sn.Scene:
     made.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", free=True)
     for i in range(round(columns / 9)):
         every = {f"{part}_{name}": 0.1 for part in ("acc", "gyro", "mag") for name in ("noise", "bias", "random_walk")}
-        made.add_sensor(sn.IMU(link="box", uuid=f"imu{i}", delay=0.01, jitter=0.01, **every))
+        made.add_sensor(sn.IMU(link="box", uuid=f"imu{i}", delay=0.02, jitter=0.02, **every))
     made.build(n_envs=n_envs)
     return made
 

@@ -25,7 +25,7 @@ from sensorium.worlds._mujoco_warp import vec6
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-DELAYED = {"delay": 0.01, "jitter": 0.01}
+DELAYED = {"delay": 0.02, "jitter": 0.02}
 
 
 def arm() -> str:
@@ -137,6 +137,25 @@ def arms(report: Report) -> None:
         report.add(f"arm: sensors beyond physics, {n_envs} envs", share * 100, "%", 10.0)
 
 
+def substeps(report: Report) -> None:
+    """Compare an IMU that is captured at every one of 5 substeps with one that is captured once per step."""
+
+    def scene(at_substeps: bool) -> sn.Scene:
+        made = sn.Scene(dt=0.01, substeps=5, integrator="implicitfast")
+        made.add_object(sn.Plane())
+        made.add_robot(arm(), name="arm")
+        made.add_sensor(sn.IMU(link="hand", acc_noise=0.02, gyro_noise=0.005, substeps=at_substeps, **DELAYED))
+        made.build(n_envs=4096, device="cuda")
+        made["arm"].set_ctrl(torch.linspace(-0.5, 0.5, 8))
+        made.step(20)
+        return made
+
+    once, each = scene(False), scene(True)
+    rounds = [(seconds(once.step, 20), seconds(each.step, 20)) for _ in range(5)]
+    ratio = statistics.median(many / one for one, many in rounds)
+    report.add("arm: IMU at each of 5 substeps / once per step, 4096 envs", ratio, "x", 1.25)
+
+
 def lidar(report: Report) -> None:
     """Measure 16 x 360 rays among 50 geoms: the sensor, its casting alone, and MuJoCo Warp's casting of these rays."""
     pattern = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
@@ -243,6 +262,7 @@ def main() -> None:
     report.add("copy bandwidth", bandwidth / 1e12, "TB/s")
     fused(report, bandwidth)
     arms(report)
+    substeps(report)
     lidar(report)
     host_time(report)
     agreement(report)
