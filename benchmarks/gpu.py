@@ -25,7 +25,7 @@ from sensorium.worlds._mujoco_warp import vec6
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-DELAYED = {"delay": 0.02, "jitter": 0.02}
+DELAYED = {"delay": 0.015, "jitter": 0.01}
 
 
 def arm() -> str:

@@ -26,8 +26,7 @@ class ProbeSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Probe):
 
     @classmethod
     def _update_raw_data(cls, group, out):
-        envs = torch.arange(group.n_envs, device=group.device)
-        out.copy_(group.backend[:, None] * torch.sin(3 * group.world.time + envs))
+        out.copy_(group.backend[:, None] * torch.sin(3 * group.world.time + group.env_ids))
 
 
 class DoubleProbe(Probe):

@@ -147,6 +147,7 @@ def test_readings_are_the_references_bits_for_the_same_raw_signal(timing, parts)
     imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", **own, **timing))
     scene.build(n_envs=500, seed=9, device="cuda")
     parts["low"], parts["high"] = parts.pop("saturation", (-np.inf, np.inf))
+    parts["drift_size"] = parts.pop("drift", 0.0)
     expected = reference.Reference(seed=9, uuid="imu", shape=(3, 500), dt=0.01, **parts, **timing)
     expected.reset(imu.group.truth[:3].cpu().numpy(), 0)
     for _ in range(1, 40):
@@ -604,7 +605,7 @@ def catalogue_scene(device):
         "temperature": 60.0,
         "stuck": 3.0,
         "delay": 0.02,
-        "jitter": 0.01,
+        "jitter": 0.02,
     }
     sensors = [
         sn.presets.imu("consumer_mems", **on, uuid="imu"),

@@ -31,10 +31,14 @@ class GraphWorld(MujocoWorld):
         self.mask = torch.ones(n_envs, dtype=torch.bool)
         super().__init__(model, n_envs, **options)
 
-    def attach(self, on_step, after_step, on_restart, on_substep=None):
+    def attach(self, on_step, after_step, on_restart, on_substep=None, delays_substeps=False):
         self.on_step, self.after_step, self.on_restart = on_step, after_step, on_restart
         if on_substep is not None:
             self.on_substep = lambda: (self._copy_sensor_data(), on_substep())
+
+    @property
+    def substep_sensed(self):
+        return self.sensed
 
     def capture(self):
         """Do nothing: there is no CUDA."""

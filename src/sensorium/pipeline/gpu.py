@@ -127,8 +127,7 @@ class GpuKernels:
         if not counted:
             self._launch(warp_kernels.tick, 1, self._counter)
         if self._n_sensors:
-            threads = self._n_sensors * -(-self._n_envs // LANES)
-            self._launch(warp_kernels.time_sensors, threads, self._timing, int(counted))
+            self._launch(warp_kernels.time_sensors, self._n_sensors * self._n_envs, self._timing, int(counted))
 
     def step(self) -> None:
         """Run the fused columns of all blocks, from the engine's sensor data to the return cache."""

@@ -296,9 +296,8 @@ class GpuPlan:
         for captured in ([group for group in hook_groups if group.capturable], []):
             self._captured = captured
             self._eager = [group for group in hook_groups if group not in captured]
-            self._world.attach(
-                self._step, self._after_step, self._restart, None if self._fast is None else self._substep
-            )
+            on_substep = None if self._fast is None else self._substep
+            self._world.attach(self._step, self._after_step, self._restart, on_substep, self._only_engine_signals())
             try:
                 self._world.capture()
                 return
@@ -311,6 +310,11 @@ class GpuPlan:
                     "slower. Set capturable = False in the class that causes this, so that the others are captured",
                     stacklevel=4,
                 )
+
+    def _only_engine_signals(self) -> bool:
+        """Return whether all signals at substeps come from the engine's sensors, and from no other field."""
+        hooks = ("_update_shared_cache", "_update_raw_data", "_update_current_timestep_data")
+        return self._fast is not None and not any(group.cls._overrides(*hooks) for group in self._fast.groups)
 
     def _substep(self) -> None:
         """Sense the world after any substep but the last."""

@@ -186,6 +186,7 @@ class GraphWorld(GpuWorld, Protocol):
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
+        delays_substeps: bool = False,
     ) -> None:
         """Make these calls part of the graphs."""
 

@@ -54,7 +54,8 @@ class TickPipeline:
             from sensorium.pipeline.gpu import GpuKernels  # imports Warp
 
             graph_world = cast(GraphWorld, world)
-            gpu_kernels = GpuKernels(graph_world.sensed, graph_world.steps, self.layout, ticks)
+            data = graph_world.substep_sensed if ticks.per_step > 1 else graph_world.sensed
+            gpu_kernels = GpuKernels(data, graph_world.steps, self.layout, ticks)
             self.kernels, self.counter = gpu_kernels, gpu_kernels.counter
         else:
             from sensorium.pipeline.cpu import CpuKernels  # imports Numba

@@ -103,7 +103,7 @@ def advance(k: ColumnArrays):
 
 @wp.kernel
 def time_sensors(k: ColumnArrays, ahead: int):
-    """Update when every sensor samples and its latency. One thread handles one sensor in ``LANES`` envs."""
+    """Update when every sensor samples and which of its samples has arrived. One thread handles one sensor and env."""
     _time(k, ahead, wp.tid())
 
 

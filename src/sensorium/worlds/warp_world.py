@@ -27,12 +27,14 @@ from sensorium.worlds import warp_rays
 from sensorium.worlds._mujoco_warp import fields_per_env
 from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
-from sensorium.worlds.device import is_out_of_memory, too_little_memory, upload
+from sensorium.worlds.device import is_out_of_memory, too_little_memory
 from sensorium.worlds.lights import Light
-from sensorium.worlds.model_fields import DERIVED, STATE
+from sensorium.worlds.model_fields import DERIVED
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_device import check_cuda
 from sensorium.worlds.warp_graph import Graph
+from sensorium.worlds.warp_state import WarpState
+from sensorium.worlds.warp_substeps import SubstepData
 from sensorium.worlds.warp_watch import Watch
 from sensorium.worlds.watch_kernels import count_down
 from sensorium.worlds.world import ArrayLike, Envs, check_mask, env_index
@@ -42,7 +44,7 @@ _FLUID = ("opt.density", "opt.viscosity", "opt.wind")
 """Options whose forces the engine skips if they are zero in the model."""
 
 
-class WarpWorld:
+class WarpWorld(WarpState):
     """B envs on a CUDA device; implements :class:`sensorium.worlds.GpuWorld`.
 
     Tensors are float32. The physics is MuJoCo Warp's: close to MuJoCo's, but not bit-identical to it, nor between runs.
@@ -94,6 +96,7 @@ class WarpWorld:
         self._after_step: Callable[[], None] = _nothing
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
         self._on_substep: Callable[[], None] | None = None
+        self._delays_substeps = False
         self._graphs: dict[str, Graph] = {}
         self._bound: dict[str, torch.Tensor] = {}
         # Memory allocated in a capture must belong to the graphs. torch's graph ensures that only until the engine's
@@ -137,6 +140,7 @@ class WarpWorld:
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
+        delays_substeps: bool = False,
     ) -> None:
         """Run callbacks in the graphs.
 
@@ -148,9 +152,11 @@ class WarpWorld:
                 torch does not recover from a failure within a conditional node.
             on_restart: runs after envs were restarted; takes their mask, (B,) bool.
             on_substep: runs after every substep but the last. Without it, the engine's sensors are off there.
+            delays_substeps: whether ``on_substep`` may run after the substep that follows, which is faster. It then
+                sees :attr:`substep_sensed` as it should be, but not the other fields of the engine.
         """
         self._on_step, self._after_step, self._on_restart = on_step, after_step, on_restart
-        self._on_substep = on_substep
+        self._on_substep, self._delays_substeps = on_substep, delays_substeps and self._exact
         self._graphs.clear()
 
     def run(self, body: Callable[[], None]) -> None:
@@ -188,15 +194,34 @@ class WarpWorld:
         self._after_step()
 
     def _whole_body(self) -> None:
-        if self.substeps > 1:
-            # a loop on the device: the time to launch does not grow with the number of substeps
+        # substeps are a loop on the device: the time to launch does not grow with their number
+        if self._on_substep is not None and self._delays_substeps:
+            mjw.step(self.m, self.d)
+            self._substep_data.keep()
+            self._left.fill_(self.substeps - 2)
+            wp.capture_while(self._left, self._delayed_substep_body)
+            self._delayed_substep_body()
+        elif self.substeps > 1:
             self._left.fill_(self.substeps - 1)
             wp.capture_while(self._left, self._substep_body)
-        mjw.step(self.m, self.d)
+            mjw.step(self.m, self.d)
+        else:
+            mjw.step(self.m, self.d)
         self._watch.check_step()  # before the sensors, which must not read envs that diverged
         if self._exact:
             self._velocity_stage()
+        if self._on_substep is not None:
+            self._substep_data.copy()
         self._on_step()
+
+    def _delayed_substep_body(self) -> None:
+        """Make a substep, and sense the one before it: a step first computes positions and velocities at the state that
+        the substep before led to, so that no extra stage is needed."""
+        mjw.step(self.m, self.d)
+        self._substep_data.show()
+        assert self._on_substep is not None
+        self._on_substep()
+        wp.launch(count_down, dim=1, inputs=[self._left])
 
     def _substep_body(self) -> None:
         """Make a substep that is not the last one, without sensors unless they are captured at substeps."""
@@ -209,6 +234,7 @@ class WarpWorld:
             mjw.step(self.m, self.d)
             if self._exact:
                 self._velocity_stage()
+            self._substep_data.copy()
             self._on_substep()
         wp.launch(count_down, dim=1, inputs=[self._left])
 
@@ -226,9 +252,19 @@ class WarpWorld:
             mjw.reset_data(self.m, self.d, self._mask_wp)
         mjw.forward(self.m, self.d)
         self._watch.restart(self._mask_wp, fresh)
+        if "_substep_data" in vars(self):
+            self._substep_data.copy()
         self._on_restart(self.mask)
 
     # -- the World protocol -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _substep_data(self) -> SubstepData:
+        return SubstepData(self.model, self.sensed)
+
+    @property
+    def substep_sensed(self) -> torch.Tensor:
+        return self._substep_data.shown
 
     @property
     def time(self) -> torch.Tensor:
@@ -297,6 +333,9 @@ class WarpWorld:
 
     def forward(self, envs: Envs = None) -> dict[int, str]:
         self._select(envs)
+        return self._restart_from_state(envs)
+
+    def _restart_from_state(self, envs: Envs) -> dict[int, str]:
         self._graph("forward").launch()
         self.changes.mark(envs)
         return {}
@@ -323,46 +362,6 @@ class WarpWorld:
             assert index is not None
             self.mask.fill_(False)
             self.mask.index_fill_(0, index, True)
-
-    def _state_parts(self) -> list[torch.Tensor]:
-        parts = [self.bind(name) for name in STATE if isinstance(getattr(self.d, name, None), wp.array)]
-        return [part for part in parts if part.numel()]
-
-    def get_state(self) -> torch.Tensor:
-        return torch.cat([part.reshape(self.n_envs, -1).float() for part in self._state_parts()], dim=1)
-
-    def check_state(self, state: torch.Tensor, envs: Envs = None) -> None:
-        self._state_rows(state, envs)
-
-    def _state_rows(self, state: torch.Tensor, envs: Envs) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the checked values of a state, and the ids of its envs; None for all."""
-        given = torch.as_tensor(state, dtype=torch.float32)
-        index = env_index(envs, self.n_envs, self.device)
-        rows = self.n_envs if index is None else len(index)
-        width = sum(part[0].numel() for part in self._state_parts())
-        if given.shape != (rows, width):
-            raise OptionError(f"state must have shape {(rows, width)} for these envs, got {tuple(given.shape)}")
-        if given.device.type == "cpu" and not bool(given.isfinite().all()):
-            raise OptionError("state must be finite, got NaN or infinity")
-        return given, index
-
-    def set_state(self, state: torch.Tensor, envs: Envs = None) -> dict[int, str]:
-        given, index = self._state_rows(state, envs)
-        values = upload(given, self.device)
-        self._select(envs)
-        if index is None:
-            full = values
-        else:
-            full = self.get_state()
-            full[index] = values
-        start = 0
-        for part in self._state_parts():
-            count = part[0].numel()
-            part.copy_(full[:, start : start + count].reshape(part.shape))
-            start += count
-        self._graph("forward").launch()
-        self.changes.mark(envs)
-        return {}
 
     def hold(self, envs: Envs) -> NoReturn:
         raise OptionError(f"hold needs the CPU engine: on {self.device} all envs step together")

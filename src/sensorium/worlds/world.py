@@ -156,12 +156,18 @@ class GpuWorld(World, Protocol):
     mask: torch.Tensor
     """The envs of the current restart, (B,) bool."""
 
+    @property
+    def substep_sensed(self) -> torch.Tensor:
+        """Data of the engine's sensors at the substep that is sensed, (max(nsensordata, 1), B) float32."""
+        ...
+
     def attach(
         self,
         on_step: Callable[[], None],
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
+        delays_substeps: bool = False,
     ) -> None:
         """Capture callbacks in the graphs: two after the physics of each step, one that takes :attr:`mask`, and one
         after every substep but the last."""
