@@ -186,9 +186,9 @@ def _assign_columns(group: SensorGroup[Any]) -> None:
 def _ring_slots(group: SensorGroup[Any], ticks: Ticks) -> int:
     """Return the length of the ring of a group: the ticks that a sample can be in flight, and those of a step in which
     it may have arrived."""
-    if not group.has_ring:
-        return 0
     max_lag = max(formula.delay_slots(sensor.max_delay, ticks.dt) for sensor in group.sensors)
+    if not group.has_ring and (group.in_pipeline or max_lag == 0):  # cameras have sample times, and frames of their own
+        return 0
     return max(max_lag + ticks.per_step, 2)
 
 
