@@ -311,6 +311,10 @@ def test_inconsistent_sensor_classes_raise():
         def _get_cache_dtype(cls):
             return torch.bool
 
+        @classmethod
+        def _update_raw_data(cls, group, out):
+            out.zero_()
+
     with pytest.raises(sn.OptionError, match="must override _post_process"):
         probe_scene(Odd())
 

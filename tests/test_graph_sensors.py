@@ -265,7 +265,7 @@ def test_gps_odometry_and_battery_agree_with_the_cpu(monkeypatch):
     plain, graph = build_both(mobile_scene, monkeypatch)
     assert "after the graph" not in graph.describe()
     lost = torch.zeros(5, dtype=torch.bool)
-    for step in range(60):
+    for step in range(150):
         for one in (plain, graph):
             one.step()
             if step == 20:

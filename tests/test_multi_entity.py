@@ -163,7 +163,7 @@ def test_rate_that_does_not_divide_the_step_rate_raises(rate):
 def test_single_entity_must_decide_in_every_step():
     with pytest.raises(OptionError, match=r"make the task with dt=0.04"):
         sn.tasks.make("balance", entity=make(rate=25))
-    assert sn.tasks.make("balance", entity=make(rate=25), dt=0.04).reset()
+    assert sn.tasks.make("balance", entity=make(rate=25), dt=0.04, substeps=8).reset()
 
 
 # -- episode ends -----------------------------------------------------------------------------------------------------

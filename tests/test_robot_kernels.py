@@ -71,12 +71,11 @@ def test_receive_loses_and_finds_fixes(rng):
         outages += int(((expected > 0) & (visible > 0)).sum())
     assert outages > 100
 
-    after = np.where(SOME_ENVS, reference_outage(0 * warp, keys, loss_rate, reacquire_time, visible, 0, False), warp)
-    counter = np.array([60], np.int32)
-    launch(warp_kernels.receive, signed, chance, reacquire_time, visible, DT, counter, True, SOME_ENVS, warp)
+    after = np.where(SOME_ENVS, reference_outage(0 * warp, keys, loss_rate, reacquire_time, visible, draw, False), warp)
+    launch(warp_kernels.receive, signed, chance, reacquire_time, visible, DT, words, True, SOME_ENVS, warp)
     np.testing.assert_allclose(warp, after, atol=1e-12)
     restarted = np.where(SOME_ENVS, 0.0, numba)
-    kernels.receive(restarted, keys, loss_rate, reacquire_time, visible, DT, 60, False)
+    kernels.receive(restarted, keys, loss_rate, reacquire_time, visible, DT, draw, False)
     np.testing.assert_allclose(restarted[:, SOME_ENVS], after[:, SOME_ENVS], atol=1e-12)
 
 

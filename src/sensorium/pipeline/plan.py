@@ -238,13 +238,14 @@ class CpuPlan:
         """Merge neighbouring replayable calls into one native call each."""
         if self._kernels.threaded:  # the work is so large that the cost of calls does not matter
             return [call for _, call in calls]
-        from sensorium.pipeline.chain import chain
+        from sensorium.pipeline.chain import Calls, chain
 
         merged: list[Call] = []
         for replayable, members in itertools.groupby(calls, key=lambda item: item[0]):
             if replayable:
                 launches: list[Launch] = [one for _, call in members for one in capture(call)]
-                merged.append(chain(launches))
+                # a chain of one kernel, as in a scene with cameras only, saves less than it takes to create
+                merged.append(chain(launches) if len(launches) > 1 else Calls(launches))
             else:
                 merged += [call for _, call in members]
         return merged

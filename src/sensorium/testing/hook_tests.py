@@ -122,6 +122,9 @@ class HookTests(ContractRuns):
     def test_reads_obey_the_contract_after_a_hook_raised(self) -> None:
         """If a hook raises in a step, the error reaches the caller of ``scene.step()``, the reading before is held, and
         delayed readings keep their ages."""
+        scene, sensor = self.start()
+        if sensor.group.is_gpu:
+            skip("hooks run in Python only on the CPU; on a GPU they are captured in a graph")
         cls, failing, dt = self._observed_class(_HOOKS), [False], self.dt
         hook = next(name for name in _HOOKS if cls._overrides(name))
 
