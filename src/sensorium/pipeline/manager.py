@@ -234,8 +234,8 @@ class SensorManager:
                 rows = sensor._bulk_rows(history_length, ground_truth)  # (columns, B) or (N, columns, B)
                 parts.setdefault(type(sensor).options_type.__name__, []).append(rows)
         out = {}
-        for name, rows in parts.items():
-            joined = torch.cat(rows, dim=-2)
+        for name, members in parts.items():
+            joined = torch.cat(members, dim=-2)
             joined = joined if index is None else joined[..., index]
             out[name] = joined.movedim(-1, 0).contiguous()
         return out

@@ -10,21 +10,9 @@ import mujoco
 import torch
 import warp as wp
 
+from sensorium.worlds.watch_kernels import show_substep
+
 _ACC = int(mujoco.mjtStage.mjSTAGE_ACC)
-
-
-@wp.kernel(enable_backward=False)
-def _show(
-    is_acc: wp.array(dtype=bool),
-    now: wp.array2d(dtype=float),
-    kept: wp.array2d(dtype=float),
-    shown: wp.array2d(dtype=float),
-):
-    """Put the data of one substep together, and keep that of the next."""
-    i, b = wp.tid()
-    value = now[i, b]
-    shown[i, b] = wp.where(is_acc[i], kept[i, b], value)
-    kept[i, b] = value
 
 
 class SubstepData:
@@ -59,4 +47,4 @@ class SubstepData:
     def show(self) -> None:
         """Show the data of the substep before this one, and keep that of now."""
         shape = tuple(self._sensed.shape)
-        wp.launch(_show, dim=shape, inputs=self._arrays, device=str(self._sensed.device))
+        wp.launch(show_substep, dim=shape, inputs=self._arrays, device=str(self._sensed.device))

@@ -137,3 +137,17 @@ def restart(
     else:
         for i in range(warmstart.shape[1]):
             warmstart[b, i] = saved[b, i]
+
+
+@wp.kernel(enable_backward=False)
+def show_substep(
+    is_acc: wp.array(dtype=bool),
+    now: wp.array2d(dtype=float),
+    kept: wp.array2d(dtype=float),
+    shown: wp.array2d(dtype=float),
+):
+    """Put the data of one substep together, and keep that of the next."""
+    i, b = wp.tid()
+    value = now[i, b]
+    shown[i, b] = wp.where(is_acc[i], kept[i, b], value)
+    kept[i, b] = value
