@@ -44,7 +44,7 @@ def bare(camera: Any) -> Callable[[], np.ndarray]:
     from sensorium.cameras.pathtrace.renderer import _use_variant
 
     renderer = camera._render_pass._renderer
-    tracer = renderer._tracer
+    tracer = renderer._scene.tracer
     with _use_variant(renderer._variant):
         view = camera.view
         pose = np.eye(4)
@@ -118,7 +118,7 @@ def viewpoint_of(camera: Any) -> tuple[Any, Any, Any]:
     pose: dict[str, Any] = {name: values[0] for name, values in _host_arrays(view).items()}
     pose |= {name: float(pose[name]) for name in ("fx", "fy", "cx", "cy")}
     viewpoint = Viewpoint(view.width, view.height, near=view.near, far=view.far, aperture=0.0, focus=1e4, **pose)
-    return renderer._tracer, viewpoint, renderer._variant
+    return renderer._scene.tracer, viewpoint, renderer._variant
 
 
 def reference(tracer: Any, viewpoint: Any, samples: int, path: Path | None) -> np.ndarray:

@@ -64,17 +64,23 @@ class Report:
             **{package: version(package) for package in packages},
         }
 
-    def add(self, what: str, value: float, unit: str, bound: float | None = None) -> None:
-        """Add one measured value; ``bound`` is its upper bound."""
-        self.rows.append({"what": what, "value": value, "unit": unit, "bound": bound})
+    def add(self, what: str, value: float, unit: str, bound: float | None = None, at_least: bool = False) -> None:
+        """Add one measured value; ``bound`` is its upper bound, or with ``at_least`` its lower bound."""
+        self.rows.append({"what": what, "value": value, "unit": unit, "bound": bound, "at_least": at_least})
         Console().print(f"  {what}: {value:.4g} {unit}", highlight=False)
 
     def finish(self, path: Path | None) -> None:
         """Print the table, and write JSON to ``path`` if given."""
-        table = Table("what", "measured", "at most", "", title=self.title)
+        table = Table("what", "measured", "bound", "", title=self.title)
         for row in self.rows:
-            bound = "" if row["bound"] is None else f"{row['bound']:g} {row['unit']}"
-            verdict = "" if row["bound"] is None else ("ok" if row["value"] <= row["bound"] else "MISSED")
+            side = "at least" if row["at_least"] else "at most"
+            bound = "" if row["bound"] is None else f"{side} {row['bound']:g} {row['unit']}"
+            holds = (
+                row["bound"] is None
+                or (row["value"] >= row["bound"]) == row["at_least"]
+                or row["value"] == row["bound"]
+            )
+            verdict = "" if row["bound"] is None else ("ok" if holds else "MISSED")
             table.add_row(row["what"], f"{row['value']:.3g} {row['unit']}", bound, verdict)
         console = Console()
         console.print(table)

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import mujoco_warp as mjw
+import numpy as np
 import torch
+import trimesh
 import warp as wp
 from common import Report
 from sensors import room
@@ -156,6 +160,73 @@ def substeps(report: Report) -> None:
     report.add("arm: IMU at each of 5 substeps / once per step, 4096 envs", ratio, "x", 1.25)
 
 
+def resets(report: Report) -> None:
+    """Measure resets of no env, of 1 % and of all envs beside a step: the arm, and a scene of many geoms."""
+    n_envs = 4096
+    for name, scene in (("arm", arm_scene(n_envs, sensors=True)), ("12 boxes", boxes(n_envs))):
+        scene.step(count=20)
+        masks = {}
+        for what, share in (("no env", 0.0), ("1 % of the envs", 0.01), ("all envs", 1.0)):
+            masks[what] = torch.arange(n_envs, device="cuda") < round(share * n_envs)
+        step = seconds(scene.step, 50)
+        took = {what: seconds(partial(scene.reset, envs=mask), 50) for what, mask in masks.items()}
+        report.add(f"{name}: step, {n_envs} envs", step * 1e3, "ms")
+        report.add("  reset of no env", took["no env"] * 1e3, "ms", 0.05)
+        report.add("  reset of 1 % of the envs / step", took["1 % of the envs"] / step, "x", 0.25)
+        report.add("  reset of all envs / step", took["all envs"] / step, "x", 1.0)
+
+
+def boxes(n_envs: int) -> sn.Scene:
+    """Return a scene of 12 boxes on the ground with an IMU."""
+    scene = sn.Scene(dt=0.02, substeps=4)
+    scene.add_object(sn.Plane())
+    for i in range(12):
+        scene.add_object(sn.Box(size=(0.1, 0.1, 0.1), mass=1.0), name=f"box{i}", pos=(0.3 * i, 0, 0.2), free=True)
+    scene.add_sensor(sn.IMU(link="box0", acc_noise=0.1))
+    scene.build(n_envs=n_envs, device="cuda")
+    return scene
+
+
+def pressing_arm(n_envs: int, *sensors: sn.SimpleSensorOptions, device: str = "cuda") -> sn.Scene:
+    """Return a scene of the arm, whose finger presses on a box on a pillar."""
+    scene = sn.Scene(dt=0.01, substeps=5, integrator="implicitfast")
+    scene.add_object(sn.Plane())
+    scene.add_robot(arm(), name="arm")
+    scene.add_object(sn.Box(size=(0.1, 0.06, 1.19)), name="pillar", pos=(0, 0.115, 0.595))
+    scene.add_object(sn.Box(size=(0.08, 0.08, 0.02), mass=2.0), name="box", pos=(0, 0.102, 1.2001), free=True)
+    for options in sensors:
+        scene.add_sensor(options)
+    scene.build(n_envs=n_envs, device=device)
+    scene["arm"].set_ctrl([0.0] * 7 + [0.04])
+    scene.step(50)
+    return scene
+
+
+def touch(report: Report) -> None:
+    """Measure a tactile array of 16 x 16 taxels on a finger that presses on a box, and other sensors of touch."""
+    on_finger = {"link": "finger", "pos": (0, 0.0095, 0), "euler": (-math.pi / 2, 0, 0)}
+    in_front = on_finger | {"pos": (0, 0.0115, 0)}
+    skin = {"noise": 0.001, "gain_spread": 0.05, "crosstalk_length": 0.001, "relaxation_fraction": 0.2}
+    array = sn.TactileArray(grid=(16, 16), spacing=0.00125, **on_finger)
+    rows: dict[str, tuple[sn.SimpleSensorOptions, float | None]] = {
+        "tactile array 16 x 16": (array, 30.0),
+        "tactile array 16 x 16 with imperfections of the skin, delay": (array.model_copy(update=skin | DELAYED), None),
+        "elastomer 16 x 16": (sn.ElastomerDisplacement(grid=(16, 16), size=(0.02, 0.02), **in_front), None),
+        "16 proximity probes": (sn.Proximity(positions=tuple((0, y / 800, 0) for y in range(16)), **in_front), None),
+        "temperature grid 4 x 4 x 4": (sn.TemperatureGrid(link="finger", grid_size=(4, 4, 4)), None),
+    }
+    bare = pressing_arm(4096)
+    for name, (options, bound) in rows.items():
+        full = pressing_arm(4096, options)
+        rounds = [(seconds(bare.step, 20), seconds(full.step, 20)) for _ in range(5)]
+        share = statistics.median((f - b) / b for b, f in rounds)
+        report.add(f"arm: {name} beyond physics, 4096 envs", share * 100, "%", bound)
+        if isinstance(options, sn.TactileArray):
+            loaded = full.sensors[f"tactile_array_{options.link}"].read_ground_truth().force.norm(dim=-1) > 0
+            report.add("  taxels that feel the box", loaded.float().mean().item() * 100, "%")
+        full.close()
+
+
 def lidar(report: Report) -> None:
     """Measure 16 x 360 rays among 50 geoms: the sensor, its casting alone, and MuJoCo Warp's casting of these rays."""
     pattern = sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))
@@ -185,6 +256,51 @@ def lidar(report: Report) -> None:
         report.add("  rays per second", count / beyond / 1e6, "M/s")
         report.add("  casting alone", count / took["ours"] / 1e6, "M/s")
         report.add("  MuJoCo Warp's casting of the same rays", count / took["theirs"] / 1e6, "M/s")
+
+
+def mesh_lidar(report: Report) -> None:
+    """Measure 1,024 rays per env against one mesh of 100,000 triangles: hills, and a house of boxes."""
+    n_envs, pattern = 4096, sn.SphericalPattern(fov=(360, 30), n_points=(64, 16))
+    for name, mesh in (("hills", hills(224)), ("house of boxes", box_house(8333))):
+        with tempfile.TemporaryDirectory() as folder:
+            mesh.export(Path(folder) / "mesh.obj")
+            asset = '<asset><mesh name="mesh" file="mesh.obj" inertia="shell"/></asset>'
+            world = '<worldbody><geom type="mesh" mesh="mesh" contype="0" conaffinity="0"/></worldbody>'
+            (Path(folder) / "mesh.xml").write_text(f"<mujoco>{asset}{world}</mujoco>")
+            scene = sn.Scene(dt=0.02)
+            scene.add_object(Path(folder) / "mesh.xml", name="ground")
+            scene.add_object(sn.Sphere(radius=0.05, mass=1.0), name="drone", pos=(0, 0, 3.0), free=True)
+            lidar = scene.add_sensor(sn.Lidar(link="drone", max_range=60.0, pattern=pattern))
+            scene.build(n_envs=n_envs, device="cuda")
+        scene.step(count=3)
+        plan, world_ = lidar.group.backend._plans[0], scene.world
+        everyone = torch.ones(n_envs, dtype=torch.bool, device="cuda")
+        took = seconds(lambda w=world_, p=plan, e=everyone: w.run(lambda: w.cast(p.batch, e)), 20)
+        report.add(
+            f"lidar, {name}, {len(mesh.faces)} triangles", n_envs * 1024 / took / 1e6, "M rays/s", 330.0, at_least=True
+        )
+
+
+def hills(n: int) -> trimesh.Trimesh:
+    """Return n x n points of smooth hills over 60 m x 60 m."""
+    x, y = np.meshgrid(np.linspace(-30, 30, n), np.linspace(-30, 30, n), indexing="ij")
+    z = np.sin(0.4 * x) * np.cos(0.3 * y) + 0.3 * np.sin(1.7 * x + 0.5 * y)
+    corner = (np.arange(n - 1)[:, None] * n + np.arange(n - 1)).ravel()
+    faces = np.concatenate(
+        [np.stack([corner, corner + n, corner + 1], 1), np.stack([corner + 1, corner + n, corner + n + 1], 1)]
+    )
+    return trimesh.Trimesh(np.stack([x.ravel(), y.ravel(), z.ravel()], 1), faces, process=False)
+
+
+def box_house(count: int) -> trimesh.Trimesh:
+    """Return boxes of 0.1 m to 2 m at random places within 60 m x 60 m x 6 m, as one mesh."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for size, place in zip(
+        rng.uniform(0.1, 2.0, (count, 3)), rng.uniform(-1, 1, (count, 3)) * (30, 30, 3), strict=True
+    ):
+        parts.append(trimesh.creation.box(size, trimesh.transformations.translation_matrix(place)))
+    return trimesh.util.concatenate(parts)
 
 
 def host_time(report: Report) -> None:
@@ -263,7 +379,10 @@ def main() -> None:
     fused(report, bandwidth)
     arms(report)
     substeps(report)
+    resets(report)
+    touch(report)
     lidar(report)
+    mesh_lidar(report)
     host_time(report)
     agreement(report)
     report.finish(arguments.json)

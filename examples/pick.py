@@ -1,4 +1,4 @@
-"""Generate four Pick episodes with two cameras, validate them, and draw one of them as a contact sheet.
+"""Generate four Pick episodes with a camera of the task and one of the robot, and draw one of them as a contact sheet.
 
 python examples/pick.py --out out/pick
 """
@@ -19,6 +19,7 @@ import sensorium as sn
 from sensorium.cli import main as sensorium
 
 COLUMNS = 6
+RIG = Path(__file__).with_name("pick_rig.yaml")
 
 
 def contact_sheet(folder: Path, path: Path) -> None:
@@ -57,7 +58,7 @@ class Options:
 def main(options: Options) -> None:
     """Generate, validate and draw."""
     out = options.out
-    words = ["--episodes", "4", "--envs", "4", "--cameras", "front", "wrist", "--resolution", "320", "184"]
+    words = ["--episodes", "4", "--envs", "4", "--rig", str(RIG), "--cameras", "front", "--resolution", "320", "184"]
     if sensorium(["generate", "pick", *words, "--out", str(out)]) or sensorium(["validate", str(out)]):
         raise SystemExit(1)
     sheet = out.with_name(f"{out.name}.png")

@@ -58,6 +58,27 @@ RAYS = (
     sn.DepthCamera(link="eye", uuid="depth", width=16, height=12, no_hit=float("inf"), max_range=3.0, noise=0.01),
 )  # fmt: skip
 
+_FIELDS = ("distances", "points", "normals", "body_ids", "intensity", "times")
+_ECHOES = ("first", "second", "last", "strongest")
+_SURFACES = {"near_range": 0.5, "reflectivity": {"box": 0.9}, "retro_reflectors": {"sphere": 40.0}}
+LIDARS = (
+    sn.Lidar(
+        link="eye", uuid="echo", pattern=sn.SphericalPattern(fov=(360, 100), n_points=(24, 9)), max_range=4.0,
+        returns=_FIELDS, divergence=0.3, rays_per_beam=12, echo_separation=0.1, echoes=_ECHOES, threshold=0.01,
+        extinction=0.05, noise=0.01, ray_dropout=0.1, **_SURFACES,
+    ),
+    sn.Lidar(
+        link="eye", uuid="scan", pattern=sn.SphericalPattern(fov=(360, (-70, 20)), n_points=(24, 3)), scan_rate=15.0,
+        frame="world", returns=_FIELDS, divergence=0.2, echoes=("strongest", "last"), noise_per_metre=0.02,
+    ),
+    sn.Lidar(
+        link="eye", uuid="rosette", pattern=sn.RosettePattern(n_points=60, fov=120.0, repeat_after=4, point_rate=6e3),
+        scan_rate=13.0, frame="world", returns=_FIELDS, exclude_self=True, euler=(0.1, 0.2, 0.3), delay=0.02, noise=0.1,
+    ),
+    sn.Lidar(link="eye", uuid="plain", pattern=sn.RingPattern(n_points=40), returns=_FIELDS, **_SURFACES),
+)  # fmt: skip
+"""Lidars with echoes, scans, a pattern that moves, and plain rays."""
+
 
 def shapes_scene(n_envs=3, device="cpu", rays=RAYS):
     """Return a built scene with all shapes, which drift and turn without gravity around a body with ray sensors."""

@@ -29,11 +29,9 @@ class ProbeSensor(sn.sensors.SimpleSensor[torch.Tensor], options=Probe):
         out.copy_(group.backend[:, None] * torch.sin(3 * group.world.time + group.env_ids))
 
 
-class DoubleProbe(Probe):
-    pass
+class DoublePrecision:
+    """Mixin of sensors that compute in float64 and read it."""
 
-
-class DoubleProbeSensor(ProbeSensor, options=DoubleProbe):
     @classmethod
     def _get_intermediate_dtype(cls):
         return torch.float64
@@ -41,6 +39,14 @@ class DoubleProbeSensor(ProbeSensor, options=DoubleProbe):
     @classmethod
     def _get_cache_dtype(cls):
         return torch.float64
+
+
+class DoubleProbe(Probe):
+    pass
+
+
+class DoubleProbeSensor(DoublePrecision, ProbeSensor, options=DoubleProbe):
+    pass
 
 
 class HookedProbe(Probe):

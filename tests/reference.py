@@ -171,6 +171,7 @@ class Reference:
         # per env: (tick, time of capture in ticks, time of arrival in ticks, value) of every sample
         self.samples = [[(tick, float(tick), float(tick), self.reading[:, b].copy())] for b in range(n_envs)]
         self.late = np.zeros(n_envs)
+        self.captures = [[float(tick)] * 400 for _ in range(n_envs)]  # of the reading that is held, per tick
         return self.reading.copy()
 
     def draw(self):
@@ -261,13 +262,17 @@ class Reference:
                 offset = 0.0 if every else max(n - instant / p, 0.0)
                 arrival = float(F(snapped(latency - offset)))
                 self.samples[b].append((n, n - offset, n + arrival, self.reading[:, b].copy()))
+                self.captures[b].append(n - offset)
+            else:
+                self.captures[b].append(self.captures[b][-1])
             if self.linear:
                 late = max(snapped(min(latency, float(self.late[b]) + 1)), 0.0)
                 whole = int(np.floor(late))
                 part = F(late - whole)
                 self.late[b] = whole + float(part)
                 out[:, b] = self.past[b][-1 - whole] * (F(1) - part) + self.past[b][-2 - whole] * part
-                self.read_from.append((None, n - late, None, None))
+                newer, older = self.captures[b][-1 - whole], self.captures[b][-2 - whole]
+                self.read_from.append((None, newer * (1 - float(part)) + older * float(part), None, None))
             else:
                 newest = max((one for one in self.samples[b] if one[2] <= n), key=lambda one: one[0])
                 out[:, b] = newest[3]

@@ -5,7 +5,7 @@ from typing import ClassVar
 import mujoco
 import pytest
 import torch
-from probe import Probe, ProbeSensor
+from probe import DoubleProbe, Probe, ProbeSensor
 
 import sensorium as sn
 from sensorium.sensors import Sensor, SensorOptions, SimpleSensor, SimpleSensorOptions
@@ -355,22 +355,8 @@ def test_classes_that_use_no_timeline_have_none():
     assert len(difference.group.timelines) == 2
 
 
-class Exact(Probe):
-    pass
-
-
-class ExactSensor(ProbeSensor, options=Exact):
-    @classmethod
-    def _get_intermediate_dtype(cls):
-        return torch.float64
-
-    @classmethod
-    def _get_cache_dtype(cls):
-        return torch.float64
-
-
 def test_states_have_the_dtype_of_the_class():
-    _, exact, plain = build(Exact(), Probe())
+    _, exact, plain = build(DoubleProbe(), Probe())
     assert exact.group.state("x").dtype == torch.float64
     assert plain.group.state("x", n_columns=2, fill=3.0).dtype == torch.float32
     assert plain.group.state("x").tolist() == [[3.0] * 3] * 2

@@ -83,7 +83,7 @@ class FlakySensor(ProbeSensor, options=Flaky):
 @pytest.mark.parametrize(("options", "cls"), [(Fragile, FragileSensor), (Flaky, FlakySensor)])
 @pytest.mark.parametrize("substeps", [1, 2])
 def test_reads_stay_delayed_samples_after_a_hook_raised(options, cls, timing, substeps, monkeypatch):
-    """The class keeps its readings in the step of the error, and other sensors sense as usual."""
+    """The samples of the class in the step of the error are lost, and other sensors sense as usual."""
     fast = {"substeps": True} if substeps > 1 else {}
     scene, sensor, other = build(options(uuid="a", **timing, **fast), Probe(uuid="b", delay=0.02), substeps=substeps)
     twin, plain, other_plain = build(Probe(uuid="a", **fast), Probe(uuid="b", delay=0.02), substeps=substeps)
@@ -101,9 +101,68 @@ def test_reads_stay_delayed_samples_after_a_hook_raised(options, cls, timing, su
             scene.step()
         reading = sensor.read(history_length=2)[:, 0] if "history_length" in timing else sensor.read()
         assert torch.allclose(reading, values[max(step - lag, 0)], atol=1e-6), step
-        assert torch.allclose(sensor.age(), torch.full((3,), min(step, lag) * DT, dtype=torch.float64))
+        age = lag + 1 if step == 8 + lag else min(step, lag)
+        assert torch.allclose(sensor.age(), torch.full((3,), age * DT, dtype=torch.float64))
+        lost = substeps if step == 8 + lag else 0
+        assert sensor.read_samples().count.tolist() == [(substeps if step > lag else lag == 0) - lost] * 3, step
         assert torch.equal(other.read(), other_plain.read())
     assert torch.equal(scene.time, twin.time)
+
+
+@pytest.mark.parametrize("timing", [{}, {"delay": 0.03, "history_length": 2}, {"rate": 50.0}])
+@pytest.mark.parametrize(("options", "cls"), [(Fragile, FragileSensor), (Flaky, FlakySensor)])
+def test_envs_read_zero_after_a_hook_raised_in_their_reset(options, cls, timing, monkeypatch):
+    """No reading of the episode before stays in them; other envs and other sensors keep what they have."""
+    scene, sensor, other = build(options(uuid="a", **timing), Probe(uuid="b"))
+    for _ in range(8):
+        scene.step()
+    before, truth, others = sensor.read().clone(), sensor.read_ground_truth().clone(), other.read().clone()
+    assert (before != 0).all()
+    monkeypatch.setattr(cls, "fails", True)
+    with pytest.raises(ArithmeticError):
+        scene.reset(envs=[1])
+    zero = torch.tensor([1.0, 0.0, 1.0]).reshape(3, *[1] * (before.dim() - 1))
+    assert torch.equal(sensor.read(), before * zero)
+    assert torch.equal(sensor.read_ground_truth(), truth * zero)
+    assert torch.equal(other.read()[[0, 2]], others[[0, 2]])
+    assert not torch.equal(other.read()[1], others[1])
+    monkeypatch.setattr(cls, "fails", False)
+    scene.reset(envs=[1])
+    assert torch.equal(newest(sensor)[1], other.read()[1])
+
+
+def newest(sensor):
+    """Return the newest reading of a sensor with or without a history, (B, columns)."""
+    return sensor.read()[:, 0] if sensor.options.history_length else sensor.read()
+
+
+class HalfDone(Probe):
+    """A probe whose post-process fails, after it wrote a part of its output."""
+
+
+class HalfDoneSensor(ProbeSensor, options=HalfDone):
+    fails = False
+
+    @classmethod
+    def _post_process(cls, group, data, out, is_measured):
+        out.copy_(data)
+        if cls.fails and is_measured:
+            out[0] = 1e6
+            raise ArithmeticError("hook failed")
+
+
+@pytest.mark.parametrize("timing", [{}, {"history_length": 2}, {"delay": 0.01}])
+def test_a_post_process_that_raised_leaves_no_partial_output(timing, monkeypatch):
+    scene, sensor, _ = build(HalfDone(uuid="a", **timing), Probe(uuid="b"))
+    for _ in range(5):
+        scene.step()
+    before = newest(sensor).clone()
+    monkeypatch.setattr(HalfDoneSensor, "fails", True)
+    with pytest.raises(ArithmeticError):
+        scene.step()
+    assert float(sensor.read().abs().max()) < 1e5
+    if "delay" not in timing:
+        assert torch.equal(newest(sensor), before)
 
 
 # -- 16-bit floats on a GPU -----------------------------------------------------------------------------------------

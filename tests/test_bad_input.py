@@ -14,8 +14,8 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: sn.IMU(link="box", acc_noise=-1.0), ("IMU.acc_noise", "negative", "-1.0")),
-        (lambda: sn.IMU(link="box", gyro_noise=(0.1, -0.2, 0.1)), ("IMU.gyro_noise", "negative", "-0.2")),
+        (lambda: sn.IMU(link="box", acc_noise=-1.0), ("IMU.acc_noise", "must be >= 0", "-1.0")),
+        (lambda: sn.IMU(link="box", gyro_noise=(0.1, -0.2, 0.1)), ("IMU.gyro_noise", "must be >= 0", "-0.2")),
         (lambda: sn.IMU(link="box", acc_bias=NAN), ("IMU.acc_bias", "finite", "nan")),
         (lambda: sn.IMU(link="box", acc_bias=(0, INF, 0)), ("IMU.acc_bias", "finite", "inf")),
         (lambda: sn.IMU(link="box", acc_noise="0.5"), ("IMU.acc_noise", "must be a number", "'0.5'")),
@@ -43,7 +43,9 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sn.JointEncoder(counts_per_revolution=0), ("JointEncoder.counts_per_revolution", "0")),
         (lambda: sn.JointEncoder(counts_per_revolution=9, resolution=1), ("counts_per_revolution", "resolution")),
         (lambda: sn.JointEncoder(joints=()), ("joints must name at least one joint",)),
-        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "greater than 0")),
+        (lambda: sn.Box(size=(1, 0, 1)), ("Box.size", "every extent must be > 0")),
+        (lambda: sn.Box(rgba="red"), ("Box.rgba must be numbers, got 'red'",)),
+        (lambda: sn.Box(mass="1"), ("Box.mass must be a number, got '1'",)),
         (lambda: sn.Box(size=(1, 1)), ("Box.size",)),
         (lambda: sn.Sphere(radius=-1), ("Sphere.radius", "-1")),
         (lambda: sn.Box(mass=0), ("Box.mass", "0")),

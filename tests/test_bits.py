@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import reference
 import torch
+from probe import DoublePrecision
 
 import sensorium as sn
 from sensorium.pipeline import formula
@@ -84,28 +85,16 @@ class DoubleRamp(Ramp):
     pass
 
 
-class DoubleRampSensor(RampSensor, options=DoubleRamp):
-    @classmethod
-    def _get_intermediate_dtype(cls):
-        return torch.float64
-
-    @classmethod
-    def _get_cache_dtype(cls):
-        return torch.float64
+class DoubleRampSensor(DoublePrecision, RampSensor, options=DoubleRamp):
+    pass
 
 
 class DoubleBentRamp(BentRamp):
     pass
 
 
-class DoubleBentRampSensor(BentRampSensor, options=DoubleBentRamp):
-    @classmethod
-    def _get_intermediate_dtype(cls):
-        return torch.float64
-
-    @classmethod
-    def _get_cache_dtype(cls):
-        return torch.float64
+class DoubleBentRampSensor(DoublePrecision, BentRampSensor, options=DoubleBentRamp):
+    pass
 
 
 def ramps(kind):

@@ -37,7 +37,8 @@ def test_lights_illuminate_where_they_point():
     assert spot[40, 20] > spot[40, 44] + 20  # on the left of the image, not on the right
     point = brightness({"type": "point", "pos": (1.5, -1.5, 0.5), "intensity": 1.0})
     assert point[45, 50] > point[45, 14] + 20
-    area = brightness({"type": "area", "pos": (0, -2, 3), "radius": 0.4})
+    with pytest.warns(UserWarning, match="'area' is an area light"):
+        area = brightness({"type": "area", "pos": (0, -2, 3), "radius": 0.4})
     assert area[55, 32] > area[5, 32] + 20
 
 

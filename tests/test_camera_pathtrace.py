@@ -12,7 +12,7 @@ import torch
 
 import sensorium as sn
 from sensorium.cameras import Camera, RasterizerCamera, RaytracerCamera, project
-from sensorium.cameras.srgb import decode_srgb, encode_srgb
+from sensorium.worlds.srgb import decode_srgb, encode_srgb
 
 pytest.importorskip("mitsuba", reason="Mitsuba is not installed: pip install 'sensorium[photoreal]'")
 
@@ -125,13 +125,13 @@ def test_moved_body_is_updated_in_its_env_without_a_rebuild(variant):
     box = scene.model.body("box").id
     before = sensor.read().segmentation[..., 0].clone()
     renderer = sensor._render_pass._renderer
-    tracer, meshes = renderer._tracer, [mesh.mesh for mesh in renderer._meshes]
+    tracer, meshes = renderer._scene.tracer, [mesh.mesh for mesh in renderer._scene._meshes]
     state = scene.get_state()
     scene.world.bind("qpos")[1, :3] = torch.tensor([-1.2, 1.0, 0.15])
     scene.world.forward()
     after = sensor.read().segmentation[..., 0]
-    assert renderer._tracer is tracer
-    assert [mesh.mesh for mesh in renderer._meshes] == meshes
+    assert renderer._scene.tracer is tracer
+    assert [mesh.mesh for mesh in renderer._scene._meshes] == meshes
     assert (after[0] == before[0]).all()
     middle = [(mask == box).nonzero().double().mean(0) for mask in (before[1], after[1])]
     assert (middle[0] - middle[1]).norm() > 10
@@ -287,6 +287,7 @@ def test_tone_mappers_and_srgb_match_their_formulas():
     assert encode_srgb(decode_srgb(values)) == pytest.approx(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("denoiser", ["atrous", "oidn"])
 def test_denoising_reduces_the_error(denoiser, variant):
     if denoiser == "oidn":

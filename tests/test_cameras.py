@@ -340,6 +340,7 @@ print(*min(growth))  # allocators sometimes take large pieces, which is not a le
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["raster", "batch", "pathtrace", "profile"])
 def test_creating_many_scenes_leaks_no_memory_threads_or_files(kind):
     if kind == "pathtrace":

@@ -11,7 +11,8 @@ from conftest import ARM, drop_scene
 import sensorium as sn
 from sensorium import cli
 
-COMMANDS = ["record", "replay", "validate", "generate", "export", "train", "evaluate", "plot", "view"]
+COMMANDS = ["record", "replay", "validate", "generate", "export", "train", "evaluate"]
+COMMANDS += ["play", "plot", "fit", "view"]
 
 
 def test_help_lists_all_commands_with_a_summary_and_examples(capsys):
@@ -37,6 +38,9 @@ def test_help_of_a_command_has_a_description_options_and_examples(name, capsys):
     assert "Examples:\n" in text
     assert f"    sensorium {name} " in text
     assert "None" not in text  # defaults are described in words
+    assert "\noptions:\n  -h, --help" in text
+    assert not set("╭╮╰╯│─") & set(text)
+    assert "-----" not in text
 
 
 def test_check_is_an_alias_of_validate(capsys):
@@ -68,9 +72,38 @@ def test_help_does_not_import_what_only_commands_need():
     "arguments",
     [["record"], ["record", "--out", "a", "--steps", "many"], ["replay", "a", "--out", "b", "--rbg"], ["--nonsense"]],
 )
-def test_invalid_options_exit_with_2(arguments, capsys):
+def test_invalid_options_exit_with_2_and_plain_text(arguments, capsys):
     assert cli.main(arguments) == 2
-    assert "Traceback" not in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.strip()
+    assert "Traceback" not in err
+    assert not set("╭╮╰╯│─") & set(err)
+    assert "----" not in err
+    assert all(line == line.rstrip() for line in err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["record", "--out", "a", "--stpes", "5"],
+            ["there is no option '--stpes' (did you mean '--steps'?)", "record"],
+        ),
+        (["view", "a", "b"], ["unexpected argument 'b'", "`sensorium view --help`"]),
+    ],
+)
+def test_unknown_arguments_are_one_line(arguments, words, capsys):
+    assert cli.main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"sensorium {arguments[0]}: ")
+    assert all(word in line for word in words)
+
+
+def test_missing_option_is_named_with_its_help(capsys):
+    assert cli.main(["record"]) == 2
+    first, option, *_ = capsys.readouterr().err.splitlines()
+    assert (first, option.strip()) == ("Missing from sensorium record:", "--out PATH")
 
 
 def test_unknown_command_is_one_line_with_a_hint(capsys):

@@ -193,8 +193,9 @@ def test_contract_refuses_broken_classes(hook, broken, test):
             self.make_options = lambda **given: options(**given)
 
     getattr(Contract(Height), test)()
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError) as error:
         getattr(Contract(Broken), test)()
+    assert "assert" in str(error.value)  # pytest explains it
 
 
 def test_contract_skips_with_a_reason():

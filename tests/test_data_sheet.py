@@ -1,6 +1,7 @@
 """Figures of data sheets: simulated sensors have the noise, spectra and Allan deviations that the figures say."""
 
 import math
+import re
 from copy import copy
 
 import numpy as np
@@ -93,6 +94,7 @@ def test_stationary_state_solves_the_lyapunov_equation(order, relative):
     assert gain == pytest.approx(np.square(output).sum(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_noise_follows_changes_of_density_bandwidth_rate_and_noise_per_env():
     scene, imu = still_gyro(
         3000, 1e-3, gyro_noise_density=0.02, gyro_bandwidth=10.0, acc_noise_density=1.0, acc_bandwidth=20.0
@@ -194,6 +196,7 @@ def test_drift_of_a_floor_at_the_limits():
     assert drift(0.5, 100.0, 100.0) == 0.0  # noise alone stays above
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["consumer_mems", "automotive"])
 def test_simulated_allan_deviation_dips_to_the_bias_instability_of_the_sheet(name):
     """BMI160: 6 °/h; ASM330LHH: 3 °/h. White noise at 0.1 s has the density of the sheet, divided by √2."""
@@ -286,6 +289,23 @@ def test_drift_and_bias_instability_exclude_each_other():
 
 
 # -- units -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("convert", "arguments", "text"),
+    [
+        ("from_discrete_noise", (0.1, 0.0), "rate must be > 0, got 0.0"),
+        ("from_walk_per_step", (0.1, -1.0), "dt must be > 0, got -1.0"),
+        ("from_ug_per_sqrt_hz", ("100",), "density must be a finite number, got '100'"),
+        ("from_deg_per_hour", (float("nan"),), "rate must be a finite number, got nan"),
+        ("from_continuous_noise", (-0.1,), "sigma must be >= 0, got -0.1"),
+        ("from_visibility", (0,), "distance must be > 0, got 0"),
+        ("from_rain_rate", (-5.0,), "rate must be >= 0, got -5.0"),
+    ],
+)
+def test_units_refuse_what_no_data_sheet_says(convert, arguments, text):
+    with pytest.raises(sn.OptionError, match=re.escape(text)):
+        getattr(sn.units, convert)(*arguments)
 
 
 def test_units_agree_with_each_other():

@@ -12,14 +12,23 @@ import sensorium as sn
 
 SOURCE = Path(sn.__file__).parent
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
-DISTRIBUTIONS = {"OpenGL": "pyopengl", "PIL": "pillow", "rerun": "rerun-sdk", "warp": "warp-lang", "yaml": "pyyaml"}
+DISTRIBUTIONS = {
+    "OpenGL": "pyopengl",
+    "PIL": "pillow",
+    "rerun": "rerun-sdk",
+    "rsl_rl": "rsl-rl-lib",
+    "warp": "warp-lang",
+    "yaml": "pyyaml",
+}
 """Modules whose distribution has another name."""
 EXTRAS = {
     "cameras/pathtrace/": ["photoreal"],
     "datasets/export/": ["export", "rerun"],
     "entities/": ["train"],
     "generation/cluster.py": ["cluster"],
+    "generation/onnx_policy.py": ["deploy"],
     "tasks/parallel.py": ["train"],
+    "tasks/tensor/": ["train"],
     "training/": ["train"],
     "viewer/": ["view"],
 }

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import sensorium as sn
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
@@ -12,8 +14,17 @@ NEEDS = {"camera_pathtrace.md": "mitsuba"}
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
 
 
+@pytest.fixture
+def registered_tasks():
+    """Remove the tasks that a page adds to the catalogue."""
+    before = dict(sn.tasks.TASKS)
+    yield
+    sn.tasks.TASKS.clear()
+    sn.tasks.TASKS.update(before)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_prints_the_shown_output(page, capsys):
+def test_code_prints_the_shown_output(page, capsys, registered_tasks):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name], reason=f"{page.name} needs {NEEDS[page.name]}, which is not installed")
     namespace = {"__name__": "docs"}
@@ -32,3 +43,10 @@ def test_links_point_to_files_and_headings(page):
         if heading:
             headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             assert heading in {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}, heading
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_tests_exist(page):
+    for file, name in re.findall(r"`(tests/\w+\.py)(?:::(\w+))?`", page.read_text()):
+        assert (ROOT / file).exists(), file
+        assert not name or re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"

@@ -14,6 +14,7 @@ RUNS = {
     "drop_test": (("--envs", "3"), "env 0 of 3: measured (ground truth)", "drop.png"),
     "gpu_scene": (("--envs", "64", "--steps", "20", "--device", "cpu"), "env steps per second on cpu", None),
     "gymnasium_sb3": (("--steps", "256", "--episodes", "1"), "return after 256 steps", None),
+    "imitate": (("--episodes", "2", "--epochs", "1", "--trials", "2"), "the clone picks up the object in", None),
     "pick": ((), "contact sheet", None),
     "record_replay": (("--steps", "20"), "reads the same bits at the last step: True", None),
     "rover": (("--envs", "2"), "nearest return", None),
@@ -21,7 +22,7 @@ RUNS = {
 }
 """Example -> arguments besides --out, a text that it prints, and the figure that --out names."""
 NO_OUT = ("gpu_scene", "gymnasium_sb3")
-SLOW = ("pick", "dataset_to_lerobot")
+SLOW = ("imitate", "pick", "dataset_to_lerobot")
 
 
 def test_every_example_is_run():
@@ -43,6 +44,7 @@ def test_example_runs(name, tmp_path):
         assert out.stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_example_of_the_drop_test_prints_a_table(tmp_path):
     command = [sys.executable, EXAMPLES / "drop_test.py", "--envs", "2", "--out", tmp_path / "drop.png"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -15,7 +15,8 @@ import pytest
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.datasets.video_streams import VIDEO_FORMATS, VideoStream, read_video
+from sensorium.datasets.image_formats import VIDEO_FORMATS, ImageEncoding
+from sensorium.datasets.video_streams import VideoStream, read_video
 from sensorium.errors import DatasetError, OptionError
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
@@ -37,7 +38,7 @@ def picture(kind: str, step: int, number: int = 0) -> np.ndarray:
 
 
 def encode(path: Path, images: list[np.ndarray], kind: str = "rgb") -> Path:
-    stream = VideoStream(path, kind, images[0].shape, FPS)
+    stream = VideoStream(path, ImageEncoding.of_kind(kind, *images[0].shape[:2]), FPS)
     for image in images:
         stream.write(image)
     stream.close(path.parent)
@@ -128,19 +129,21 @@ def test_lerobot_has_every_number_of_every_step(data, exported):
     assert (info["total_episodes"], info["total_frames"], info["fps"]) == (2, sum(lengths), 50)
     assert info["splits"] == {"train": "0:2"}
     assert table.num_rows == sum(lengths)
-    assert set(table.column_names) | {"observation.images.front"} == set(info["features"])
+    videos = {"observation.images.front", "observation.images.front_depth"}
+    assert set(table.column_names) | videos == set(info["features"])
     assert not any("/" in name for name in info["features"])
 
     def of_all(path: str) -> np.ndarray:
         return np.concatenate([episode[path][: episode.length] for episode in data])
 
     for path, kept in notes["kept"].items():
-        if path in ("front",) or "form" in kept:
+        if path in ("front", "front_depth") or "form" in kept:
             continue
         feature = info["features"][kept["name"]]
         rows = as_array(table[kept["name"]], feature["shape"])
         assert np.array_equal(rows, of_all(path).reshape(rows.shape)), path
-        assert feature["dtype"] == of_all(path).dtype.name
+        observed = kept["name"].startswith("observation.")
+        assert feature["dtype"] == ("float32" if observed else of_all(path).dtype.name)
     for uuid in ("task_info", "actions/joint_pos"):
         readings = [json.loads(text) for text in table[notes["kept"][uuid]["name"]].to_pylist()]
         assert readings == [each for episode in data for each in episode.text(uuid)[:-1]]
@@ -154,6 +157,123 @@ def test_lerobot_has_every_number_of_every_step(data, exported):
     assert info["features"]["observation.state"]["names"][:2] == ["arm.joint1", "arm.joint2"]
     assert info["features"]["observation.state"]["unit"] == "rad or m"
     assert info["features"]["action"]["names"][-1] == "gripper.opening"
+
+
+SENSED = {"qpos", "qvel", "tcp_pose"}
+"""What the robot of the dataset could sense, besides its camera."""
+
+
+def test_only_what_a_robot_senses_is_an_observation(data, exported):
+    pytest.importorskip("pyarrow")
+    features = json.loads((exported("lerobot") / "meta" / "info.json").read_text())["features"]
+    observed = {name for name in features if name.startswith("observation")}
+    assert observed == {
+        "observation.state",
+        "observation.qvel",
+        "observation.tcp_pose",
+        "observation.images.front",
+        "observation.images.front_depth",
+    }
+    assert {"privileged.env_states.actors.robot", "privileged.object_poses.pickup_obj"} <= set(features)
+    assert features["privileged.grasp_state_pickup_obj.gripper.held"]["dtype"] == "bool"
+    assert {"info.sensor_param_front.intrinsic_cv", "info.policy_num_retries"} <= set(features)
+    with h5py.File(exported("robomimic") / "demos.hdf5") as file:
+        demo = file["data/demo_0"]
+        assert set(demo["obs"]) == SENSED | {"front_image", "front_depth"}
+        assert {"env_states.actors.robot", "obj_end_pose"} <= set(demo["privileged"])
+        assert {"front_segmentation", "policy_num_retries", "success"} <= set(demo["info"])
+
+
+def test_lerobot_features_are_what_its_normaliser_accepts(exported):
+    """LeRobot 0.4 to 0.6 casts the statistics to the dtype of a feature, subtracts, and divides."""
+    torch = pytest.importorskip("torch")
+    pq = pytest.importorskip("pyarrow.parquet")
+    folder = exported("lerobot")
+    table = pq.read_table(folder / "data" / "chunk-000" / "file-000.parquet")
+    features = json.loads((folder / "meta" / "info.json").read_text())["features"]
+    stats = json.loads((folder / "meta" / "stats.json").read_text())
+    for name, feature in features.items():
+        if not name.startswith(("observation", "action")) or feature["dtype"] == "video":
+            continue
+        rows = as_array(table[name], feature["shape"])
+        values = torch.as_tensor(rows.astype(feature["dtype"]))
+        low, high, mean, std = (
+            torch.as_tensor(np.asarray(stats[name][key])).to(values.dtype) for key in ("min", "max", "mean", "std")
+        )
+        scaled = 2 * (values - low) / torch.where(high == low, torch.tensor(1e-8, dtype=values.dtype), high - low) - 1
+        assert scaled.min() >= -1.001, name
+        assert scaled.max() <= 1.001, name
+        normal = (values - mean) / (std + 1e-8)
+        assert torch.isfinite(normal).all(), name
+        assert (normal.mean(0).abs() < 0.01).all() or (std < 1e-4).any(), name
+
+
+def test_lerobot_depth_is_lossless_12_bit_hevc(data, exported):
+    """Decoded with PyAV and compared with the quantisation of LeRobot 0.6 (depth_utils.py), written out here."""
+    av = pytest.importorskip("av")
+    pytest.importorskip("pyarrow")
+    folder = exported("lerobot")
+    feature = json.loads((folder / "meta" / "info.json").read_text())["features"]["observation.images.front_depth"]
+    info = feature["info"]
+    assert (info["is_depth_map"], info["depth_unit"], info["video.use_log"]) == (True, "m", True)
+    assert feature["shape"] == [*SIZE, 1]
+    with av.open(str(folder / "videos/observation.images.front_depth/chunk-000/file-000.mp4")) as file:
+        stream = file.streams.video[0]
+        assert (stream.codec_context.name, stream.pix_fmt) == ("hevc", "gray12le")
+        frames = list(file.decode(stream))
+    assert [round(float(frame.time) * 50) for frame in frames] == list(range(len(frames)))
+    codes = np.stack([frame.to_ndarray(format="gray12le") for frame in frames])
+    depth = np.concatenate([episode.video("front_depth")[:-1] for episode in data]).astype(np.float64)
+    shift, nearest, farthest = info["video.shift"], info["video.depth_min"], info["video.depth_max"]
+    low, high = np.log(nearest + shift), np.log(farthest + shift)
+    expected = np.rint((np.log(np.minimum(depth, farthest) + shift) - low) / (high - low) * 4095)
+    assert codes.shape == depth.shape
+    assert np.array_equal(codes, expected)
+    read = np.exp(codes / 4095 * (high - low) + low) - shift
+    hit = np.isfinite(depth)
+    assert (~hit).any()
+    assert np.abs(read - depth)[hit].max() < 0.5 * (high - low) / 4095 * (depth[hit].max() + shift) * 1.01
+    stats = json.loads((folder / "meta" / "stats.json").read_text())["observation.images.front_depth"]
+    assert np.ravel(stats["mean"])[0] == pytest.approx(read.mean(), abs=1e-6)
+    assert np.shape(stats["max"]) == (1, 1, 1)
+
+
+def test_patterns_select_what_is_exported(data, tmp_path, capsys):
+    out = sn.datasets.export(
+        data, "robomimic", tmp_path / "a", include=["observation.*", "env_states"], exclude=["front*"]
+    )
+    with h5py.File(out / "demos.hdf5") as file:
+        demo = file["data/demo_0"]
+        assert set(demo["obs"]) == SENSED
+        assert all(name.startswith("env_states.") for name in demo["privileged"])
+        assert set(demo["info"]) == {"success", "fail", "terminated", "truncated"}
+    notes = json.loads((out / "sensorium.json").read_text())
+    assert notes["left_out"]["obs/extra/obj_end_pose"] == "it was not selected"
+    with pytest.raises(OptionError, match=r"the pattern 'tpc_pose' matches nothing in the dataset"):
+        sn.datasets.export(data, "robomimic", tmp_path / "b", include=["tpc_pose"])
+    arguments = ["export", str(data.folder), "--format", "robomimic", "--out", str(tmp_path / "c")]
+    assert main([*arguments, "--exclude", "privileged.*", "info.*", "front*"]) == 0
+    with h5py.File(tmp_path / "c" / "demos.hdf5") as file:
+        assert "privileged" not in file["data/demo_0"]
+    capsys.readouterr()
+
+
+def test_pose_of_a_driving_base_is_privileged(data, tmp_path):
+    folder = tmp_path / "moved"
+    shutil.copytree(data.folder, folder)
+    for path in folder.glob("*.h5"):
+        with h5py.File(path, "r+") as file:
+            (group,) = file.values()
+            scene = json.loads(group["obs_scene"][()])
+            scene["group_kinds"] = {"arm": "arm", "gripper": "base"}
+            del group["obs_scene"]
+            group["obs_scene"] = json.dumps(scene)
+    moved = sn.datasets.Dataset(folder)
+    out = sn.datasets.export(moved, "robomimic", tmp_path / "out", images=False)
+    with h5py.File(out / "demos.hdf5") as file:
+        demo, stored = file["data/demo_0"], moved[0]["obs/agent/qpos"][:-1]
+        assert np.array_equal(demo["obs/qpos"], stored[:, :7])
+        assert np.array_equal(demo["privileged/qpos.gripper"], stored[:, 7:])
 
 
 def test_lerobot_statistics_and_locations(data, exported):
@@ -199,9 +319,7 @@ def test_lerobot_statistics_and_locations(data, exported):
 
 def test_lerobot_video_frames_match_their_rows(data, exported):
     pytest.importorskip("pyarrow")
-    frames = read_video(
-        exported("lerobot") / "videos" / "observation.images.front" / "chunk-000" / "file-000.mp4", "rgb"
-    )
+    frames = read_video(exported("lerobot") / "videos" / "observation.images.front" / "chunk-000" / "file-000.mp4")
     source = np.concatenate([episode.video("front")[:-1] for episode in data])
     assert frames.shape == source.shape
     error = np.abs(frames.astype(int) - source).mean(axis=(1, 2, 3))
@@ -234,7 +352,8 @@ def test_lerobot_loader_reads_the_export(data, exported, tmp_path, monkeypatch):
             assert item["task"] == episode.scene["instruction"]
             assert item["action_is_pad"].tolist() == [False] + [step == episode.length - 1] * 2
         start += episode.length
-    merged = stats.aggregate_stats([read.meta.stats, read.meta.stats])  # raises if a statistic has an unexpected shape
+    known = {key: each for key, each in read.meta.stats.items() if not key.endswith("_depth")}  # 0.4 has colours only
+    merged = stats.aggregate_stats([known, known])  # raises if a statistic has an unexpected shape
     np.testing.assert_allclose(merged["action"]["mean"], read.meta.stats["action"]["mean"])
 
 
@@ -259,15 +378,15 @@ def test_robomimic_has_every_number_and_image(data, exported):
             assert demo["dones"][()].tolist() == [0] * (length - 1) + [1]
             for path, kept in notes.items():
                 if path.startswith(("obs/", "env_states/")):
-                    name = kept["name"].removeprefix("obs/")
                     rows = episode[path].reshape(length + 1, -1)
-                    assert np.array_equal(demo["obs"][name], rows[:-1]), path
-                    assert np.array_equal(demo["next_obs"][name], rows[1:]), path
+                    assert np.array_equal(demo[kept["name"]], rows[:-1]), path
+                    if kept["name"].startswith("obs/"):
+                        assert np.array_equal(demo[f"next_{kept['name']}"], rows[1:]), path
             assert np.array_equal(demo["obs/front_image"], episode.video("front")[:-1])
             assert np.array_equal(demo["next_obs/front_image"], episode.video("front")[1:])
             depth = episode.video("front_depth")
             assert np.array_equal(demo["obs/front_depth"][..., 0], np.where(np.isinf(depth), 0, depth)[:-1])
-            assert np.array_equal(demo["next_obs/front_segmentation"], episode.video("front_segmentation")[1:])
+            assert np.array_equal(demo["info/front_segmentation"], episode.video("front_segmentation")[:-1])
             bodies = sum(np.prod(shape) for shape in json.loads(file["data"].attrs["state_columns"]).values())
             assert demo["states"].shape == (length, bodies)
             assert [json.loads(text) for text in demo["info/task_info"]] == episode.text("task_info")[:-1]
@@ -312,7 +431,8 @@ def test_minari_loads_the_export(data, exported, monkeypatch):
         assert np.array_equal(found.terminations | found.truncations, episode["terminated"] | episode["truncated"])
         for path, kept in notes["kept"].items():
             if path.startswith(("obs/", "env_states/")):
-                assert np.array_equal(found.observations[kept["name"].removeprefix("observations/")], episode[path])
+                group, _, name = kept["name"].partition("/")
+                assert np.array_equal(getattr(found, group)[name], episode[path])
         assert np.abs(found.observations["front"].astype(int) - episode.video("front")).mean() < 4
         assert [json.loads(text) for text in found.infos["task_info"]] == episode.text("task_info")
         assert found.infos["success"].tolist() == [False, *episode["success"].tolist()]

@@ -80,13 +80,13 @@ def test_joined_videos_have_every_frame_once_and_unchanged(tmp_path):
     joiner = VideoJoiner(tmp_path / "joined", FPS, 1 << 30, 1000)
     spans = [joiner.add(path, length) for path, length in zip(videos, lengths, strict=True)]
     joiner.close()
-    frames = read_video(tmp_path / "joined" / "chunk-000" / "file-000.mp4", "rgb").astype(int)
+    frames = read_video(tmp_path / "joined" / "chunk-000" / "file-000.mp4").astype(int)
     assert len(frames) == sum(lengths)
     start = 0
     for path, length, span in zip(videos, lengths, spans, strict=True):
         assert (span.chunk, span.file) == (0, 0)
         assert (span.start * 50, span.end * 50) == pytest.approx((start, start + length))
-        was, now = read_video(path, "rgb")[:length].astype(int), frames[start : start + length]
+        was, now = read_video(path)[:length].astype(int), frames[start : start + length]
         copied = length - length % 12
         assert (now[:copied] == was[:copied]).all()
         assert np.abs(now - was).mean() < 1.5  # one step off would be 1.9
@@ -112,9 +112,9 @@ def test_full_file_or_another_encoder_begins_a_new_file(tmp_path):
     assert [(span.chunk, span.file, span.start) for span in spans[:3]] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
     assert (spans[3].chunk, spans[3].file, spans[3].start) == (1, 0, 0.26)
     for name, source, count in (("000/file-000", first, 13), ("000/file-001", other, 13), ("001/file-000", first, 26)):
-        frames = read_video(tmp_path / "joined" / f"chunk-{name}.mp4", "rgb").astype(int)
+        frames = read_video(tmp_path / "joined" / f"chunk-{name}.mp4").astype(int)
         assert len(frames) == count
-        assert np.abs(frames[:13] - read_video(source, "rgb")[:13]).mean() < 1.5
+        assert np.abs(frames[:13] - read_video(source)[:13]).mean() < 1.5
 
     small = VideoJoiner(tmp_path / "small", FPS, 1, 1000)
     assert [small.add(first, 13).file for _ in range(3)] == [0, 1, 2]

@@ -14,13 +14,12 @@ import pytest
 import reference
 import torch
 from conftest import ARM, arm_scene, drop_scene
-from everywhere import MOBILE, RAYS, mobile_scene, shapes_scene
-from probe import Probe
+from probe import Probe, ProbeSensor
 from thermometer import Thermometer
 
 import sensorium as sn
 from sensorium.pipeline.flags import FLAGS
-from sensorium.testing import SensorContract, flat, tensors
+from sensorium.testing import SensorContract, flat
 
 pytestmark = pytest.mark.gpu
 
@@ -139,7 +138,7 @@ MANY = {
     ],
     ids=["plain", "held", "interpolated", "worst"],
 )
-def test_readings_are_the_references_bits_for_the_same_raw_signal(timing, parts):
+def test_readings_have_the_bits_of_the_reference_for_the_same_raw_signal(timing, parts):
     scene = drop_scene()
     timing = {"delay": 0.013, "jitter": 0.013, **timing}
     parts = {"noise": 0.3, "random_walk": 0.5, "bias": 0.2, **parts}
@@ -240,7 +239,7 @@ def test_columns_are_flagged_as_on_the_cpu():
     assert seen["cpu"] == seen["cuda"]
 
 
-def test_nothing_waits_for_the_device():
+def test_calls_do_not_synchronise_with_the_device():
     scene = drop_scene()
     scene.add_robot(ARM, name="arm", pos=(2, 0, 0))
     imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.1, gyro_misalignment=torch.eye(3).tolist(), delay=0.02))
@@ -332,7 +331,7 @@ def test_state_round_trip_and_forward():
     scene.step(5)
 
 
-def test_a_diverging_env_is_reported_and_the_others_go_on():
+def test_a_diverging_env_is_reported_and_the_others_continue_on_a_gpu():
     scene = drop_scene()
     scene.add_sensor(sn.IMU(link="box"))
     scene.build(n_envs=4, device="cuda")
@@ -351,7 +350,7 @@ def test_a_diverging_env_is_reported_and_the_others_go_on():
     assert scene.failed == {}
 
 
-def test_too_few_contacts_are_never_lost_in_silence():
+def test_contacts_beyond_the_capacity_raise():
     scene = drop_scene(height=0.1)
     scene.build(n_envs=4, device="cuda", nconmax=1, njmax=4)
     scene.step()
@@ -392,7 +391,7 @@ def test_values_on_a_gpu_for_a_scene_on_the_cpu_are_checked():
     assert scene.world.bind("ctrl").tolist() == [[1, 1], [1, 1]]
 
 
-def test_an_env_that_a_policy_broke_reads_what_is_finite():
+def test_diverged_envs_read_finite_values():
     scene = arm_scene()
     imu = scene.add_sensor(sn.IMU(link="lower", history_length=2, delay=0.02))
     joints = scene.add_sensor(sn.JointEncoder(robot="arm"))
@@ -486,8 +485,6 @@ def test_hooks_that_cannot_be_captured_run_after_the_graph():
     class Peek(Probe):
         """Looks at a value on the device."""
 
-    from probe import ProbeSensor
-
     class PeekSensor(ProbeSensor, options=Peek):
         @classmethod
         def _update_raw_data(cls, group, out):
@@ -511,8 +508,6 @@ def test_hooks_that_cannot_be_captured_run_after_the_graph():
 
 
 def test_hooks_that_draw_by_torch_draw_anew_at_every_step():
-    from probe import ProbeSensor
-
     class Dice(Probe):
         """Draws by torch's own generator."""
 
@@ -571,7 +566,7 @@ def test_steps_from_another_thread():
     assert scene.time.tolist() == pytest.approx([0.1] * 4)
 
 
-def test_the_graphs_memory_is_their_own():
+def test_graphs_have_memory_of_their_own():
     scene = drop_scene(height=0.11)  # with contacts, so that the solver's conditional nodes are in the graph
     probe = scene.add_sensor(Probe(noise=0.1))  # whose hooks make temporaries in the capture
     scene.build(n_envs=4096, device="cuda")
@@ -583,193 +578,18 @@ def test_the_graphs_memory_is_their_own():
     torch.testing.assert_close(probe.read_ground_truth()[:, 0], truth, atol=1e-5, rtol=1e-5)
 
 
-HITS = {"returns": ("distances", "points", "normals", "body_ids", "intensity"), "noise_per_metre": 0.01}
+class CpuProbe(Probe):
+    pass
 
 
-def catalogue_scene(device):
-    """A ball in free fall and an arm at rest, with what runs on both devices and all further imperfections."""
-    scene = sn.Scene(dt=0.01, substeps=2)
-    scene.add_object(sn.Plane())
-    scene.add_robot(ARM, name="arm")
-    scene.add_object(sn.Sphere(radius=0.05), name="ball", pos=(3, 0, 50), free=True)
-    on = {"link": "ball"}
-    worse = {
-        "acc_bandwidth": 8.0,
-        "acc_scale_error": 0.1,
-        "acc_bias_spread": 0.5,
-        "acc_outliers": 0.2,
-        "acc_outlier_size": 3.0,
-        "gyro_drift": 0.3,
-        "gyro_drift_time": 0.1,
-        "mag_temperature_drift": 1e-6,
-        "temperature": 60.0,
-        "stuck": 3.0,
-        "delay": 0.02,
-        "jitter": 0.02,
-    }
-    sensors = [
-        sn.presets.imu("consumer_mems", **on, uuid="imu"),
-        sn.IMU(**on, uuid="worse", **worse),
-        sn.JointTorque(robot="arm", noise=0.1, bandwidth=10.0),
-        sn.Barometer(**on),
-        sn.Magnetometer(**on),
-        sn.OpticalFlow(**on),
-        sn.Clock(offset=1.0, drift=50.0),
-        sn.ForceTorque(link="lower"),
-        sn.GPS(**on, noise=0.1, horizontal_error=2.0, loss_rate=3.0, reacquire_time=0.03, rate=50.0),
-        sn.WheelOdometry(left="shoulder", right="elbow", radius=0.1, track=0.3, vel_noise=0.1),
-        sn.BatteryState(robot="arm", idle_power=10.0, voltage_noise=0.1, capacity=0.01),
-        sn.Raycaster(**on, pattern=sn.GridPattern(size=(1, 1), resolution=0.25), **HITS, frame="world"),
-        sn.Lidar(**on, euler=(0, 0.5 * np.pi, 0), pattern=sn.RingPattern(n_points=9, fov=40), scan_rate=20.0, **HITS),
-        sn.DepthCamera(**on, euler=(0, 0.5 * np.pi, 0), width=8, height=6, max_range=90.0, noise=0.1),
-    ]
-    made = {options.__class__.__name__ + str(i): scene.add_sensor(options) for i, options in enumerate(sensors)}
-    scene.build(n_envs=8, seed=3, device=device)
-    return scene, made
+class CpuProbeSensor(ProbeSensor, options=CpuProbe):
+    cpu_only = True
 
 
-def test_the_catalogue_reads_the_same_as_on_the_cpu():
-    cpu, on_cpu = catalogue_scene("cpu")
-    gpu, on_gpu = catalogue_scene("cuda")
-    for step in range(20):
-        for name, sensor in on_cpu.items():
-            for read in ("read", "read_ground_truth"):
-                expected, got = (flat(getattr(one, read)()).double().cpu() for one in (sensor, on_gpu[name]))
-                torch.testing.assert_close(got, expected, rtol=2e-4, atol=2e-3, msg=lambda text, n=name: f"{n}: {text}")
-        cpu.step()
-        gpu.step()
-        if step == 12:
-            cpu.reset([2, 5])
-            gpu.reset([2, 5])
-
-
-def follow(cpu, gpu, n_steps, compare, between=None):
-    """Step both, the GPU from the CPU's state each time, and compare all fields of readings and ground truths."""
-    for step in range(n_steps):
-        for field in ("qpos", "qvel", "qacc_warmstart"):
-            gpu.world.bind(field).copy_(cpu.world.bind(field).float())
-        for scene in (cpu, gpu):
-            scene.step()
-            if between is not None:
-                between(scene, step)
-        for uuid in cpu.sensors:
-            for read in ("read", "read_ground_truth"):
-                expected, got = (getattr(one[uuid], read)() for one in (cpu, gpu))
-                names = getattr(expected, "_fields", ("value",))
-                for name, a, b in zip(names, tensors(expected), tensors(got), strict=True):
-                    compare(f"{uuid}.{name}", f"{uuid}.{name} by {read} at step {step}", a.double(), b.double().cpu())
-
-
-def test_rays_read_the_same_as_on_the_cpu():
-    """All shapes, patterns, frames and imperfections; draws decide the same rays, so that what is lost is the same."""
-    cpu, gpu = shapes_scene(n_envs=4), shapes_scene(n_envs=4, device="cuda")
-    assert "after the graph" not in gpu.describe()
-    apart = []
-
-    def compare(_, what, expected, got):
-        # a ray that grazes an edge may hit it in one precision and miss it in the other; no more than a few may
-        off = ~torch.isclose(got, expected, rtol=1e-3, atol=2e-3, equal_nan=True)
-        apart.append(off.double().mean().item())
-        assert apart[-1] < 0.01, f"{what}: {apart[-1]:.1%} of the numbers differ"
-
-    def between(scene, step):
-        if step == 8:
-            scene.reset(envs=[1, 3])
-        if step == 12:
-            scene["lidar"].set(noise=0.0, ray_dropout=0.5, envs=[0])
-
-    follow(cpu, gpu, 25, compare, between)
-    assert np.mean(apart) < 0.002
-
-
-def test_lost_returns_are_the_same_rays_as_on_the_cpu():
-    cpu, gpu = (shapes_scene(n_envs=64, device=device, rays=RAYS[:1]) for device in ("cpu", "cuda"))
-    follow(cpu, gpu, 3, lambda *_: None)
-
-    def lost(scene):
-        group = scene["lidar"].group
-        n_beams = scene["lidar"]._rig.n_beams
-        hits = group.truth[:n_beams].isfinite()
-        return hits.cpu(), (hits & group.reading[:n_beams].isinf()).cpu()
-
-    (hits, expected), (on_gpu, got) = lost(cpu), lost(gpu)
-    both = hits & on_gpu
-    assert both.double().mean() > 0.2
-    assert torch.equal(got & both, expected & both)
-    assert 0.08 < expected[hits].double().mean() < 0.12
-
-
-MOBILE_TOLERANCES = {
-    "latitude": 2e-8,  # degrees: 2 mm
-    "longitude": 2e-8,
-    "altitude": 2e-3,
-    "velocity": 2e-2,  # wheels stand on the ground, and the solvers of contacts stop at different iterates
-    "fix": 0.0,
-    "pos": 2e-3,
-    "yaw": 5e-3,
-    "speed": 2e-2,
-    "yaw_rate": 1e-1,
-    "charge": 1e-3,
-    "voltage": 2e-2,
-    "current": 5e-2,
-    "power": 1.0,
-    "energy": 5e-2,
-}
-
-
-def test_mobile_sensors_read_the_same_as_on_the_cpu():
-    sensors = tuple(options for options in MOBILE if options.uuid != "counted")  # counts may round the other way
-    cpu, gpu = mobile_scene(sensors=sensors), mobile_scene(device="cuda", sensors=sensors)
-    assert "after the graph" not in gpu.describe()
-
-    def compare(field, what, expected, got):
-        tolerance = MOBILE_TOLERANCES[field.split(".")[1]]
-        torch.testing.assert_close(got, expected, rtol=0, atol=tolerance, msg=lambda m: f"{what} {m}")
-
-    def between(scene, step):
-        if step == 20:
-            scene.reset(envs=[1, 3])
-            scene["cart"].set_ctrl([4.0, 7.0])
-        if step == 25:
-            scene["gps"].set(visible=False, envs=[0, 1])
-        if step == 30:
-            scene["gps"].set(visible=True)
-
-    follow(cpu, gpu, 50, compare, between)
-
-
-def test_rays_wait_for_nothing_and_cost_memory_of_the_order_of_rays():
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
-    scene = sn.Scene(dt=0.01, substeps=1)
-    scene.add_object(sn.Plane())
-    scene.add_object(sn.Sphere(radius=0.1), name="ball", pos=(0, 0, 2), free=True)
-    lidar = scene.add_sensor(sn.Lidar(link="ball", max_range=20.0, noise=0.01, noise_per_metre=0.01, ray_dropout=0.1))
-    gps = scene.add_sensor(sn.GPS(link="ball", noise=0.1, loss_rate=1.0))
-    scene.build(n_envs=256, device="cuda")
-    rays = 256 * 16 * 360
-    assert torch.cuda.memory_allocated() - before < 600 * rays  # 32 B of the rays themselves; readings, 2 branches
-    hidden = torch.tensor([3, 200], device="cuda")
-    scene.step()
-    torch.cuda.synchronize()
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            torch.cuda.set_sync_debug_mode("error")
-        for _ in range(3):
-            scene.step()
-            lidar.read()
-        scene.reset(envs=hidden)
-        gps.set(visible=torch.zeros(2, 1, dtype=torch.bool, device="cuda"), envs=hidden)
-        scene.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert gps.read().fix[[3, 200], 0].tolist() == [0, 0]
-
-
-def test_sensors_of_the_cpu_engine_say_so():
+def test_sensors_that_need_the_cpu_engine_raise():
     scene = drop_scene()
-    scene.add_sensor(sn.Proximity(link="box"))
-    with pytest.raises(sn.OptionError, match=r"Proximity needs the CPU engine.*device='cpu'"):
+    scene.add_sensor(CpuProbe())
+    with pytest.raises(sn.OptionError, match=r"CpuProbe needs the CPU engine.*device='cpu'"):
         scene.build(n_envs=2, device="cuda")
 
 
@@ -788,142 +608,8 @@ def test_rays():
     assert distance[:, 0].tolist() == pytest.approx([5.0, 3.0], abs=1e-4)
 
 
-def test_models_that_the_gpu_cannot_run_say_so():
+def test_a_gpu_that_does_not_exist_raises():
     scene = sn.Scene()
     scene.add_robot(ARM)
     with pytest.raises(sn.SensoriumError):
         scene.build(n_envs=2, device="cuda:7")
-
-
-# -- cameras ---------------------------------------------------------------------------------------------------------
-
-
-def filmed(device, n_envs=4, **options):
-    """The arm, and a box in the air; a camera on the arm and one that stands in the world."""
-    scene = arm_scene(substeps=5)
-    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0.5, 0, 0.5), free=True)
-    scene.add_light("directional", direction=(0.3, 0.2, -1))
-    common = {"renderer": "batch", "quality": "balanced", "outputs": ("rgb", "depth", "segmentation"), **options}
-    hand = scene.add_sensor(sn.Camera(uuid="hand", link="lower", pos=(0.05, 0, 0.3), lookat=(0.5, 0, 0), **common))
-    lens = {"pos": (2.0, -1.5, 1.5), "lookat": (0, 0, 0.5), "principal_point": (70, 50)}
-    room = scene.add_sensor(sn.Camera(uuid="room", resolution=(160, 120), **lens, **common))
-    scene.build(n_envs=n_envs, seed=2, device=device)
-    return scene, (hand, room)
-
-
-def test_images_are_those_of_the_cpu():
-    cpu, on_cpu = filmed("cpu")
-    gpu, on_gpu = filmed("cuda")
-    poses = np.linspace((0.4, -0.2, 0.4), (0.6, 0.2, 0.6), 4)
-    for scene, cameras in ((cpu, on_cpu), (gpu, on_gpu)):
-        scene["box"].set_pose(pos=poses)
-        scene["arm"].set_joint_positions([0.3, 0.5])
-        cameras[1].set_pose(pos=(1.5, -1.5, 1.0), envs=[2])
-        cameras[1].set_intrinsics(fov=70, envs=[3])
-    for a, b in zip(on_cpu, on_gpu, strict=True):
-        left, right = a.read(), b.read()
-        assert right.rgb.is_cuda
-        same = (left.segmentation == right.segmentation.cpu()).all(-1)
-        assert float(same.float().mean()) > 0.999
-        seen = same & torch.isfinite(left.depth)
-        assert torch.equal(torch.isfinite(left.depth)[same], torch.isfinite(right.depth.cpu())[same])
-        assert float(torch.quantile((left.depth - right.depth.cpu())[seen].abs(), 0.99)) < 1e-3
-        assert float((left.rgb.int() - right.rgb.cpu().int()).abs().float().mean()) < 1.0
-
-
-def test_cameras_follow_the_step_and_colours_differ_per_env():
-    scene, (_, room) = filmed("cuda", n_envs=8)
-    first = room.read().depth.clone()
-    address = room.read().depth.data_ptr()
-    scene["arm"].set_ctrl([1.0, 0.5])
-    scene.step(20)
-    assert room.read().depth.data_ptr() == address
-    assert not torch.equal(room.read().depth, first)
-    before = room.read().rgb.clone()
-    scene.world.expand("geom_rgba")[5] = torch.tensor([0.0, 0.9, 0.0, 1.0], device="cuda")
-    scene.forward()
-    after = room.read().rgb
-    changed = (after != before).flatten(1).any(1)
-    assert changed.tolist() == [env == 5 for env in range(8)]
-
-
-def test_reading_a_camera_does_not_wait_for_the_device():
-    scene, (hand, room) = filmed("cuda", n_envs=64)
-    scene.step()
-    room.read()
-    torch.cuda.synchronize()
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            torch.cuda.set_sync_debug_mode("error")
-        for _ in range(3):
-            scene.step()
-            images = hand.read(), room.read()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert all(bool((image.depth > 0).all()) for image in images)
-
-
-def test_images_too_large_for_the_gpu_say_their_size_per_env():
-    side = 8192
-    free, _ = torch.cuda.mem_get_info()
-    n_envs = max(2, free // 8 // side**2)  # whose images fit (3 bytes a pixel), but not the tracer's (8) beside them
-    scene = drop_scene()
-    scene.add_sensor(sn.Camera(renderer="batch", pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(side, side)))
-    with pytest.raises(sn.DeviceError, match="MiB per env"):
-        scene.build(n_envs=n_envs, device="cuda")
-    del scene
-    torch.cuda.empty_cache()
-
-
-def fast_scene(device, n_envs=6):
-    scene = sn.Scene(dt=0.02, substeps=10)
-    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 3.0), free=True)
-    scene.add_sensor(sn.Clock(uuid="fast", rate=200, delay=0.008, jitter=0.006, dropout=0.1))
-    scene.add_sensor(sn.Clock(uuid="slow", delay=0.04, jitter=0.04))
-    scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=500, acc_noise=0.1))
-    scene.build(n_envs=n_envs, seed=3, device=device)
-    return scene
-
-
-def test_samples_at_substeps_have_the_times_of_the_cpu():
-    scenes = [fast_scene(device) for device in ("cpu", "cuda")]
-    for step in range(30):
-        for scene in scenes:
-            scene.step()
-            if step == 12:
-                scene.set_episodes(7, envs=[1], env_ids=4)
-                scene.reset(envs=[1, 3])
-        for uuid in ("fast", "slow"):
-            cpu, gpu = (scene.sensors[uuid] for scene in scenes)
-            torch.testing.assert_close(gpu.age().cpu(), cpu.age(), rtol=0, atol=0)
-            torch.testing.assert_close(gpu.read().cpu().double(), cpu.read().double(), rtol=0, atol=1e-6)
-            for got, expected in zip(gpu.read_samples(), cpu.read_samples(), strict=True):
-                torch.testing.assert_close(got.cpu().double(), expected.double(), rtol=0, atol=1e-6)
-        cpu, gpu = (scene.sensors["imu"].read_samples() for scene in scenes)
-        assert gpu.values.lin_acc.shape == (6, 10, 3)
-        torch.testing.assert_close(gpu.values.lin_acc.cpu(), cpu.values.lin_acc, rtol=0, atol=1e-4)
-    assert [scene.episodes.tolist() for scene in scenes] == [[0, 7, 0, 1, 0, 0]] * 2
-
-
-def test_mean_forces_add_up_to_the_change_of_momentum():
-    scene = sn.Scene(dt=0.01, substeps=10)
-    scene.add_object(sn.Plane())
-    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.6), free=True)
-    force = scene.add_sensor(sn.ContactForce(link="box", window="mean"))
-    scene.build(n_envs=2, device="cuda")
-    impulse = 0.0
-    for _ in range(120):
-        scene.step()
-        impulse += force.read()[0, 2].item() * 0.01
-    momentum = 9.81 * 1.2 + scene.world.bind("qvel")[0, 2].item()
-    assert impulse == pytest.approx(momentum, rel=5e-3)
-
-
-def test_draws_of_hooks_are_those_of_the_cpu():
-    from sensorium.pipeline.draws import Draws
-
-    draw = torch.randint(-(2**31), 2**31 - 1, (2, 300), dtype=torch.int32)
-    for name in ("normal", "uniform"):
-        cpu = Draws(3, "n", ["a", "b"], [2, 1], draw.view(torch.uint32), False)
-        gpu = Draws(3, "n", ["a", "b"], [2, 1], draw.cuda().view(torch.uint32), True)
-        assert torch.equal(getattr(gpu, name)().cpu(), getattr(cpu, name)())

@@ -31,8 +31,9 @@ class GraphWorld(MujocoWorld):
         self.mask = torch.ones(n_envs, dtype=torch.bool)
         super().__init__(model, n_envs, **options)
 
-    def attach(self, on_step, after_step, on_restart, on_substep=None, delays_substeps=False):
-        self.on_step, self.after_step, self.on_restart = on_step, after_step, on_restart
+    def attach(self, on_step, after_step, on_restart, after_restart, on_substep=None, delays_substeps=False):
+        self.on_step, self.after_step = on_step, after_step
+        self.on_restart = lambda mask: (on_restart(mask), after_restart(mask))
         if on_substep is not None:
             self.on_substep = lambda: (self._copy_sensor_data(), on_substep())
 
@@ -304,8 +305,14 @@ def test_observations_of_the_state_need_the_cpu_engine():
 
 
 def test_cpu_only_sensors_raise_on_a_gpu(monkeypatch):
+    class Host(Probe):
+        """A probe whose hooks need the CPU engine."""
+
+    class HostSensor(ProbeSensor, options=Host):
+        cpu_only = True
+
     monkeypatch.setattr(scene, "MujocoWorld", GraphWorld)
     made = drop_scene()
-    made.add_sensor(sn.ContactProbe(link="box", uuid="whisker"))
-    with pytest.raises(sn.OptionError, match=r"ContactProbe needs the CPU engine.*'whisker'"):
+    made.add_sensor(Host(uuid="whisker"))
+    with pytest.raises(sn.OptionError, match=r"Host needs the CPU engine.*'whisker'"):
         made.build()

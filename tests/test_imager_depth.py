@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from imager_images import HEIGHT, WIDTH, measure
+from imager_images import HEIGHT, WIDTH, intrinsics, measure
 
 from sensorium.cameras import CameraProfile
 
@@ -29,6 +29,41 @@ def test_disparity_is_rounded_to_steps():
     assert (steps - steps.round()).abs().max() < 1e-3
     assert (steps - 100 * 0.06 / z / 0.25).abs().max() < 0.501
     assert len(seen.unique()) == len(steps.round().unique()) > 20
+
+
+@pytest.mark.parametrize("size", [(84, 84), (224, 224), (640, 480)])
+def test_error_of_the_rgbd_profile_does_not_depend_on_the_resolution(size):
+    """Disparities are in pixels of the depth imager, so the error is that of the data sheet: below 2% at 2 m."""
+    profile = CameraProfile.named("rgbd")
+    focal = size[1] / 2 / math.tan(math.radians(29))
+    given = intrinsics(fx=focal, fy=focal, cx=size[0] / 2, cy=size[1] / 2)
+    for z in (1.0, 2.0, 4.0):
+        seen = measure(profile, torch.full((1, size[1], size[0]), z), "depth", given=given).double()
+        error = seen[seen > 0] - z
+        per_pixel = z**2 / (643.33 * 0.05)  # depth error for a disparity error of one pixel
+        expected = per_pixel * math.hypot(0.08, 0.03125 / math.sqrt(12))  # noise, and rounding to steps
+        assert float(error.square().mean().sqrt()) == pytest.approx(expected, rel=0.04)
+        assert abs(float(error.mean())) < 0.05 * expected
+        if z == 2.0:
+            assert float(error.square().mean().sqrt()) < 0.02 * z / 3
+
+
+def test_disparity_is_in_pixels_of_the_image_without_a_focal_length_of_the_imager():
+    own = {"baseline": 0.06, "disparity_noise": 0.1, "disparity_step": 0.01}
+    image, imager = (
+        measure(CameraProfile(**own, disparity_focal_length=focal), plane(2.0), "depth") for focal in (None, 100.0)
+    )
+    assert torch.equal(image, imager)  # 100 is the focal length of the image
+    twice = measure(CameraProfile(**own, disparity_focal_length=200.0), plane(2.0), "depth")
+    assert float(twice.std()) == pytest.approx(float(image.std()) / 2, rel=0.01)
+
+
+def test_stereo_shadows_do_not_depend_on_the_focal_length_of_the_imager():
+    plain, other = (
+        measure(CameraProfile(baseline=0.3, stereo_shadow=True, disparity_focal_length=focal), step_edge(), "depth")
+        for focal in (None, 700.0)
+    )
+    assert torch.equal(plain, other)
 
 
 def test_no_reading_is_zero():

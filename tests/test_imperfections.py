@@ -30,6 +30,7 @@ def allan_deviation(signal, m):
     return math.sqrt((second**2).mean() / (2 * m**2))
 
 
+@pytest.mark.slow
 def test_allan_deviation_has_the_slopes_of_white_noise_and_walk():
     noise, walk = 0.1, 0.02
     error = errors(30_000, n_envs=16, noise=noise, random_walk=walk).reshape(30_000, -1)
@@ -71,6 +72,7 @@ def test_gauss_markov_drift_is_stationary_and_correlated():
     error = errors(600, n_envs=300, drift=sigma, drift_time=tau)
     assert error[0].std() == pytest.approx(sigma, rel=0.06)  # already at the first step
     assert error.std() == pytest.approx(sigma, rel=0.03)
+    assert abs(error.mean()) < 4 * sigma / math.sqrt(error.size * DT / (2 * tau))
     for lag in (5, 20, 40):
         correlation = (error[lag:] * error[:-lag]).mean() / error.var()
         assert correlation == pytest.approx(math.exp(-lag * DT / tau), abs=0.03)

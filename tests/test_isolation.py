@@ -340,11 +340,11 @@ def test_reserved_names_raise():
     ("sensor", "values", "words"),
     [
         (sn.JointEncoder(), {"counts_per_revolution": "x"}, "counts_per_revolution"),
-        (sn.JointEncoder(), {"counts_per_revolution": 0}, "greater than 0"),
+        (sn.JointEncoder(), {"counts_per_revolution": 0}, "finite and > 0"),
         (sn.FramePose(link="tip"), {"rot_noise": "x"}, "rot_noise"),
         (sn.FramePose(link="tip"), {"rot_saturation": (0, 1)}, "rot_saturation"),
         (sn.ContactForce(link="upper"), {"max_force": "x"}, "max_force"),
-        (sn.ContactForce(link="upper"), {"max_force": -1.0}, "negative"),
+        (sn.ContactForce(link="upper"), {"max_force": -1.0}, "must be >= 0"),
         (sn.ContactForce(link="upper"), {"max_force": 1.0, "saturation": (-9, 9)}, "one parameter twice"),
         (sn.IMU(link="upper"), {"acc_misalignment": "x"}, "acc_misalignment"),
         (sn.IMU(link="upper"), {"rate": 0}, "must be > 0"),

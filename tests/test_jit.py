@@ -56,6 +56,7 @@ def edit(file, old, new):
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.slow
 def test_edits_in_any_file_invalidate_cached_kernels(copied):
     """The kernel is in one file, a function that it calls in a second, and a constant of that function in a third."""
     pipeline = copied.folder / "sensorium" / "pipeline"
@@ -88,6 +89,7 @@ def test_kernels_are_cached_in_the_user_folder_if_the_package_is_read_only(copie
     assert copied(XDG_CACHE_HOME="/dev/null") == (first, True)  # no folder can be written: compiled in every process
 
 
+@pytest.mark.slow
 def test_damaged_files_are_compiled_again(copied):
     first, _ = copied()
     (file,) = (copied.folder / "sensorium" / "robots" / "__pycache__").glob("*.nbk")
@@ -233,6 +235,7 @@ def test_kernels_are_compiled_even_if_workers_cannot_start(monkeypatch, executab
     assert x.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_worker_that_hangs_is_killed(monkeypatch, tmp_path, capsys):
     hanging = tmp_path / "python_that_hangs"
     hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -281,6 +284,7 @@ print({{"torch", "mujoco", "pydantic"}} & sys.modules.keys())
     assert done.stdout == "set()\n", done.stderr
 
 
+@pytest.mark.slow
 def test_message_is_shown_only_when_kernels_are_compiled(tmp_path):
     code = """
 import sensorium as sn
@@ -306,6 +310,7 @@ scene.step()
     assert messages[1] == []
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_compile_kernels_once(tmp_path):
     """Workers of a dataset generation start at the same moment, all with a cold cache."""
     code = """

@@ -423,6 +423,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_readers_never_get_torn_transitions():
     context = multiprocessing.get_context("forkserver")

@@ -1,4 +1,4 @@
-"""Barometer, GPS, magnetometer, optical flow and wheel odometry against tables and closed forms, and the contract."""
+"""Attitude, barometer, GPS, magnetometer, optical flow and wheel odometry: closed forms, tables and the contract."""
 
 import math
 from typing import ClassVar
@@ -322,6 +322,17 @@ def test_odometry_rejects_wrong_options():
         WheelOdometry(left="left", right=(), radius=0.1, track=0.4)
 
 
+# -- attitude ---------------------------------------------------------------------------------------------------------
+
+
+def test_attitude_is_the_direction_of_up_in_the_frame_of_the_sensor():
+    for roll, pitch in ((0.0, 0.0), (0.3, 0.0), (0.0, -0.4), (0.5, 0.2)):
+        _, attitude = start(sn.Attitude(link="box", euler=(roll, pitch, 0.7)))
+        # the third row of Rz(yaw) Ry(pitch) Rx(roll)
+        expected = (-math.sin(pitch), math.cos(pitch) * math.sin(roll), math.cos(pitch) * math.cos(roll))
+        assert torch.allclose(attitude.read()[0], torch.tensor(expected), atol=1e-6)
+
+
 # -- contract ----------------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +348,13 @@ class TestGPS(DropContract, SensorContract):
 
     def make_options(self, **options):
         return GPS(link="box", origin=(47.0, 8.0, 400.0), **options)
+
+
+class TestAttitude(DropContract, SensorContract):
+    imperfections: ClassVar = {"noise": 0.02, "bias": 0.01, "resolution": 0.001}
+
+    def make_options(self, **options):
+        return sn.Attitude(link="box", **options)
 
 
 class TestMagnetometer(DropContract, SensorContract):

@@ -65,7 +65,7 @@ def test_changed_function_is_reported_with_both_versions():
 
 
 def test_every_exported_function_is_checked():
-    others = {"CHECKED", "changed", "fields_per_env", "vec6"}
+    others = {"CHECKED", "changed", "fields_per_env", "vec5", "vec6"}
     assert set(adapter.__all__) == others | set(PARAMETERS)
 
 
@@ -74,6 +74,13 @@ def test_vec6_is_the_type_of_the_geomgroup_of_rays():
 
     assert inspect.signature(mjw.rays).parameters["geomgroup"].annotation is adapter.vec6
     assert list(adapter.vec6(*range(6))) == [0, 1, 2, 3, 4, 5]
+
+
+def test_vec5_is_the_type_of_the_friction_of_contacts():
+    import mujoco_warp as mjw
+
+    contact = mjw.Contact.__annotations__
+    assert contact["friction"].dtype is contact["solimp"].dtype is adapter.vec5
 
 
 def test_fields_per_env_lists_the_fields_that_can_differ_per_env():

@@ -52,7 +52,7 @@ def test_spaces_are_merged_and_missing_observations_are_zero():
     plate = obs["env_states"]["actors"]["plate"]
     assert (plate[[0, 2]] == 0).all()
     np.testing.assert_array_equal(plate[[1, 3]], task.tasks[1].suite.read()["env_states"]["actors"]["plate"])
-    assert not obs["grasp_state_place_receptacle"]["gripper"][[0, 2]].any()
+    assert not obs["grasp_state_place_receptacle"]["gripper"]["touched"][[0, 2]].any()
     assert (obs["object_poses"]["place_receptacle"][[0, 2]] == 0).all()
     assert [info["task"] for info in obs["task_info"]] == ["pick", "pick_and_place"] * 2
     assert [info["task"] for info in task.task_info()] == ["pick", "pick_and_place"] * 2

@@ -465,7 +465,7 @@ def test_invalid_arguments_raise():
         task.step({"quik": np.zeros((1, 2))})
     with pytest.raises(OptionError, match="action of 'slow' is missing"):
         task.step({"quick": np.zeros((1, 2))})
-    with pytest.raises(OptionError, match=r"action of 'slow' must have shape \(1, 2\), got \(2,\)"):
+    with pytest.raises(OptionError, match=r"action of 'slow' must have shape \(1, 2\) \(body: 2\), got \(2,\)"):
         task.step({"quick": np.zeros((1, 2)), "slow": np.zeros(2)})
     with pytest.raises(OptionError, match="action of 'quick' must be finite"):
         task.step({"quick": np.full((1, 2), np.nan), "slow": np.zeros((1, 2))})

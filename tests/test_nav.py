@@ -245,7 +245,12 @@ def test_planner_avoids_obstacles_that_appear_later(robot):
 def test_rig_cameras_are_observed_with_the_option():
     task = make(1, rig_cameras=True, n_furniture=1)
     obs, _ = task.reset()
-    assert obs["robot_front_left"]["rgb"].shape == (1, 240, 320, 3)
+    assert obs["robot_front_left"].shape == (1, 240, 320, 3)
+    assert obs["robot_front_left_depth"].shape == (1, 240, 320)
+    assert "robot_front_left_segmentation" not in obs  # rendered for the image points only
+    assert set(obs["object_image_points"]) == {"robot_front_left", "robot_front_right"}
+    seen = obs["sensor_param_robot_front_left"]["cam2world"][0, :3, 3]
+    assert np.linalg.norm(seen - task.robot.base_pose()[0, :3] - (0, 0, 0.16)) == pytest.approx(np.hypot(0.22, 0.06))
     task.close()
     task = make(
         1, n_furniture=1, cameras=({"name": "top", "pos": (0, 0, 7), "lookat": (0, 0.01, 0), "resolution": (640, 480)},)

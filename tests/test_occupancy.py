@@ -332,7 +332,7 @@ def test_rooms_depend_on_the_seed_and_are_free_at_the_origin(seed):
 def test_impossible_rooms_raise():
     with pytest.raises(sn.OptionError, match="no place for obstacle"):
         Room(size=(4.0, 4.0), obstacles=40)
-    with pytest.raises(sn.OptionError, match="larger than the clear circle"):
+    with pytest.raises(sn.OptionError, match=r"size must be > 1\.6 m, the clear circle"):
         Room(size=(1.0, 4.0))
     with pytest.raises(sn.OptionError, match="obstacle_size"):
         Room(obstacle_size=(1.0, 0.5))

@@ -251,7 +251,7 @@ def test_no_success_while_the_handle_is_touched():
     while not task.is_done().all():
         observation, *_ = task.step(policy.get_action(observation))
         if observation["door_state"]["is_open"][0, 0]:
-            held.append(bool(observation["grasp_state_handle"]["gripper"][0, 0]))
+            held.append(bool(observation["grasp_state_handle"]["gripper"]["touched"][0, 0]))
     assert task.judge_success()[0]
     assert sum(held) > 2
     assert not held[-1]
@@ -367,3 +367,23 @@ def test_invalid_options_raise(name, options, words):
 def test_unknown_role_of_a_camera_raises_with_a_suggestion():
     with pytest.raises(NameNotFoundError, match=r"handel.*did you mean 'handle'"):
         sn.tasks.make("opening", cameras=[{"name": "front", "must_see": ["handel"]}])
+
+
+@pytest.mark.parametrize(("name", "options"), [("opening", {"furniture": "drawer"}), ("door_opening", {})])
+def test_start_and_goal_poses_are_those_of_the_part(name, options):
+    task = sn.tasks.make(name, n_envs=2, seed=3, open_fraction=0.6, **options)
+    observation, _ = task.reset()
+    bodies = task.role_bodies()
+    np.testing.assert_allclose(observation["obj_start_pose"], task.body_poses(bodies[:, 0]), atol=1e-6)
+    for number, role in enumerate(("door", "handle")):
+        expected = task.robot.in_base_frame(task.body_poses(bodies[:, number]))
+        np.testing.assert_allclose(observation["object_poses"][role], expected, atol=1e-6)
+    # where MuJoCo puts the part when its joint is at the goal
+    world, model = task.scene.world, task.scene.model
+    for env in range(2):
+        address = model.joint(task.joint_name(env)).qposadr[0]
+        world.bind("qpos")[env, address] = 0.6 * task.stroke()[env]
+    task.scene.forward()
+    reached = task.body_poses(bodies[:, 0])
+    np.testing.assert_allclose(observation["obj_end_pose"], reached, atol=1e-5)
+    assert (np.linalg.norm(observation["obj_end_pose"] - observation["obj_start_pose"], axis=1) > 0.1).all()

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "jit": set(),
     "poses": set(),
-    "units": set(),
+    "units": {"errors"},
     "yaml_files": set(),
     "_viewing": set(),
     "_jit_worker": {"jit"},
@@ -65,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sensors": BASE | {"tree", "worlds", "pipeline"},
     "presets": BASE | {"pipeline", "sensors"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
+    "fit": BASE | {"tree", "worlds", "pipeline", "sensors", "presets"},
     "cameras": BASE | {"tree", "worlds", "pipeline", "sensors"},
     "suites": SENSING,
     "robots": SENSING | {"suites"},
@@ -73,11 +74,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"suites", "robots"},
     "datasets": SENSING | {"suites", "robots", "recording"},
-    "generation": ACTING | {"datasets"},
+    "generation": ACTING | {"recording", "datasets", "entities", "training"},
     "entities": SENSING | {"suites", "robots"},
     "training": ACTING | {"entities"},
     "viewer": ACTING | {"recording", "datasets", "generation"},
-    "cli": ACTING | {"presets", "recording", "datasets", "generation", "entities", "training", "viewer"},
+    "cli": ACTING | {"presets", "fit", "recording", "datasets", "generation", "entities", "training", "viewer"},
     "__main__": {"cli"},
 }
 """Package or top-level module -> the others that it may import, at the top of a file or inside a function."""
@@ -137,7 +138,7 @@ def imported_units(file: Path) -> set[str]:
             continue
         if len(parts) > 1 and parts[1] in UNITS:
             found.add(parts[1])
-        elif not name.endswith((".json", ".yaml")):  # names of files
+        elif not name.endswith((".json", ".yaml", ".renderers")):  # names of files, and of a group of entry points
             found.add("__init__")
     return found
 
@@ -161,6 +162,18 @@ def test_imports_point_down(unit):
         for each in imported_units(file) - allowed
     }
     assert not wrong
+
+
+def test_only_worlds_names_an_engine():
+    """Code above the engines uses the protocols World, CpuWorld and GpuWorld, and asks ``world.is_gpu``."""
+    found = {
+        f"{name_of(file)}: {node.id}"
+        for file in FILES
+        if unit_of(file) != "worlds"
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Name) and node.id in ("MujocoWorld", "WarpWorld")
+    }
+    assert not found
 
 
 @pytest.mark.parametrize(
@@ -321,8 +334,8 @@ CODE = re.compile(r"```python\n(.*?)```|(?<!`)`([^`\n]+)`(?!`)", re.DOTALL)
 """Python blocks and inline code of a page."""
 DOTTED = re.compile(r"(?<![\w./-])(?:sn|sensorium)((?:\.[A-Za-z_]\w*)+)(?![\w/])")
 FROM_IMPORT = re.compile(r"from (sensorium[\w.]*) import ([\w, ]+)")
-NO_NAMES = {".json", ".yaml"}
-"""Ends of file names, such as ``sensorium.json``."""
+NO_NAMES = {".json", ".yaml", ".renderers"}
+"""Ends of file names, such as ``sensorium.json``, and of the name of a group of entry points."""
 
 
 def names_in(page: Path) -> set[str]:
@@ -372,6 +385,18 @@ def test_architecture_names_files_that_exist():
     assert not missing
 
 
+def test_contributing_names_files_tests_and_constants_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    codes = [code for _, code in CODE.findall(text)]
+    paths = {code for code in codes if re.fullmatch(r"(?:src|tests|docs|benchmarks|script|examples)/[\w./-]*", code)}
+    assert not {path for path in paths if not re.search(r"NAME|FAMILY|EXTRA", path) and not (ROOT / path).exists()}
+    names = {code for code in codes if re.fullmatch(r"test_\w+|_?[A-Z]{3,}[A-Z_]*", code)} - {"FAMILY", "EXTRA"}
+    assert len(paths) > 20
+    assert len(names) > 5
+    sources = "\n".join(file.read_text(encoding="utf-8") for file in [*FILES, *(ROOT / "tests").glob("*.py")])
+    assert not {name for name in names if not re.search(rf"^(?:def )?{name}\b", sources, re.MULTILINE)}
+
+
 # -- size and wording --------------------------------------------------------------------------------------------------
 
 MAX_LINES, MAX_LINES_WITH_REASON = 400, 500
@@ -388,6 +413,13 @@ WORDS = re.compile(
 )
 """Wording that the project does not use; CONTRIBUTING.md lists the words to use instead."""
 WORDS_IN_DOCS = re.compile(rf"{WORDS.pattern}|\bis none\b", re.IGNORECASE)
+BOUNDS = re.compile(
+    r"must (?:be (?:at (?:least|most) [\d{]|(?:greater|less|larger|smaller) than|positive(?! definite))|"
+    r"not (?:be negative|exceed))"
+)
+"""Wording of bounds in error messages; write "must be >= 1", "must be <= delay"."""
+WORDED_BOUNDS = {"tasks/nav.py"}
+"""Files that may have bounds in words."""
 
 
 def test_files_are_short():
@@ -416,6 +448,17 @@ def prose_of(file: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in kinds:
             yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+def test_bounds_in_error_messages_are_signs():
+    found = [
+        f"{name_of(file)}:{line}: {hit.group(0)}"
+        for file in FILES
+        if name_of(file) not in WORDED_BOUNDS
+        for line, text in prose_of(file)
+        for hit in BOUNDS.finditer(text)
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("part", ["docs", *sorted(UNITS)])

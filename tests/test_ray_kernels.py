@@ -132,7 +132,8 @@ def test_hits_become_distances_normals_bodies_and_intensities(groups):
             rotation = world.bind("xmat")[1, row[kernels.BODY]].double().numpy().reshape(3, 3)
             np.testing.assert_allclose(rotation @ normal, surface, atol=1e-3)
             cosine = abs(float(directions[i] @ surface))
-            assert brightness == pytest.approx(cosine * model.geom_rgba[geom, :3].mean(), abs=1e-3)
+            power = cosine * model.geom_rgba[geom, :3].mean() / distance**2
+            assert brightness == pytest.approx(power, rel=2e-3, abs=1e-3)
         assert hits > 50
 
 

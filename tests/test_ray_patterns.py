@@ -71,7 +71,7 @@ def test_array_pattern_broadcasts_and_normalises():
         (lambda: SphericalPattern(azimuths=(0, 1), elevations=(0,), n_points=(3, 3)), "n_points has no effect"),
         (lambda: GridPattern(size=(1, 1), resolution=0), "resolution"),
         (lambda: GridPattern(size=(1, 1), resolution=1, direction=(0, 0, 0)), "zero"),
-        (lambda: PinholePattern(width=4, height=4, fov=60, intrinsics=(1, 1, 1, 1)), "not both"),
+        (lambda: PinholePattern(width=4, height=4, fov=60, intrinsics=(1, 1, 1, 1)), "set only one of them"),
         (lambda: ArrayPattern(directions=np.zeros((3, 2))), r"\(\.\.\., 3\)"),
         (lambda: ArrayPattern(directions=[[0, 0, 0]]), "zero"),
         (lambda: ArrayPattern(origins=np.zeros((4, 3)), directions=np.ones((3, 3))), "broadcast"),
@@ -81,7 +81,7 @@ def test_array_pattern_broadcasts_and_normalises():
         (lambda: Lidar(link="base", max_range=20, no_hit=5.0), "no_hit"),
         (lambda: Lidar(link="base", interpolate=True, delay=0.1), "interpolate"),
         (lambda: Lidar(link="base", pattern="grid"), "pattern"),
-        (lambda: DepthCamera(link="base", fov=60, intrinsics=(1, 1, 1, 1)), "not both"),
+        (lambda: DepthCamera(link="base", fov=60, intrinsics=(1, 1, 1, 1)), "set only one of them"),
     ],
 )
 def test_wrong_options_are_rejected(make, words):

@@ -12,6 +12,7 @@ from ray_scenes import ALL, room, scanning_scene
 import sensorium as sn
 from sensorium.errors import OptionError
 from sensorium.sensors.rays.depth_camera import DepthCamera
+from sensorium.sensors.rays.moving_patterns import RosettePattern
 from sensorium.sensors.rays.patterns import ArrayPattern, GridPattern, RingPattern, SphericalPattern
 from sensorium.sensors.rays.raycaster import Lidar, Raycaster
 from sensorium.testing import SensorContract, flat, same
@@ -257,6 +258,24 @@ class TestScanningLidar(FallingContract, SensorContract):
         for step in range(8, self.steps):
             assert same(changed[step][[0, 2]], clean[step][[0, 2]])
             assert same(changed[step][1], imperfect[step][1])
+
+
+class TestEchoLidar(FallingContract, SensorContract):
+    imperfections: ClassVar = {"noise": 0.05, "bias": 0.02, "ray_dropout": 0.3}
+
+    def make_options(self, **options):
+        pattern = SphericalPattern(fov=(360, (-60, 30)), n_points=(8, 3))
+        beam = {"divergence": 0.2, "rays_per_beam": 6, "echoes": ("strongest", "last"), "echo_separation": 0.05}
+        power = {"extinction": 0.3, "threshold": 0.01, "near_range": 0.2}
+        return Lidar(link="box", max_range=5.0, pattern=pattern, returns=(*ALL, "times"), **beam, **power, **options)
+
+
+class TestRosetteLidar(FallingContract, SensorContract):
+    imperfections: ClassVar = {"noise": 0.05, "noise_per_metre": 0.02}
+
+    def make_options(self, **options):
+        pattern = RosettePattern(n_points=30, fov=120.0, point_rate=3000.0, repeat_after=4)
+        return Lidar(link="box", max_range=5.0, pattern=pattern, euler=(0, 1.0, 0), frame="world", **options)
 
 
 class TestDepthCamera(FallingContract, SensorContract):

@@ -54,7 +54,7 @@ def test_all_fields_in_a_room(quat):
         model = scene.world.model
         ids = [model.body("wall" + names[a, int(points[i, a] > 0)]).id for i, a in enumerate(axis)]
         np.testing.assert_array_equal(own.body_ids[env].flatten().numpy()[clear], np.array(ids)[clear])
-        intensity = np.abs((inward * directions).sum(axis=1)) * np.mean([0.6, 0.65, 0.7])
+        intensity = np.abs((inward * directions).sum(axis=1)) * np.mean([0.6, 0.65, 0.7]) / expected**2
         np.testing.assert_allclose(own.intensity[env].flatten().numpy()[clear], intensity[clear], atol=1e-5)
 
 

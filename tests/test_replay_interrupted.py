@@ -119,6 +119,7 @@ def interrupt(count):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frames", [20, 85])  # in the first file, and after a complete file
 def test_killed_replay_loses_no_frame_and_renders_none_twice(recording, whole, tmp_path, monkeypatch, frames):
     running = Running(recording, tmp_path / "b", frames=frames)
@@ -152,6 +153,7 @@ def test_check_keeps_complete_frames_of_a_killed_replay(recording, tmp_path):
     assert sn.datasets.open(tmp_path / "b").read_rgb("front", there - 1).shape == (2, 64, 96, 3)
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_same_frames_as_one(recording, whole, tmp_path):
     pids, reports = set(), []
 
@@ -202,6 +204,7 @@ def alive(pid):
         return False
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent_and_keep_its_lock_until_then(recording, whole, tmp_path):
     running = Running(recording, tmp_path / "b", workers=2, frames=10)
     workers = children(running.process.pid)
@@ -218,7 +221,7 @@ def test_workers_end_with_their_parent_and_keep_its_lock_until_then(recording, w
         replay(recording, tmp_path / "b", OPTIONS, resume=True)  # the workers are still alive
     for pid in workers:
         os.kill(pid, signal.SIGCONT)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end and any(map(alive, workers)):
         time.sleep(0.05)
     assert not any(map(alive, workers))

@@ -451,7 +451,7 @@ def test_invalid_robots_raise_and_leave_the_scene_as_it_was():
     for call, error, words in (
         (lambda: scene.add_robot(sn.Box()), sn.OptionError, r"got sn\.Box; use add_object"),
         (lambda: scene.add_robot("difdrive"), sn.errors.ModelError, "did you mean 'diffdrive'"),
-        (lambda: scene.add_robot(robot, pos=(5, 0, 0)), sn.errors.DuplicateNameError, "already in the scene"),
+        (lambda: scene.add_robot(robot, pos=(5, 0, 0)), sn.errors.DuplicateNameError, "already in a scene"),
         (lambda: scene.add_robot(make("diffdrive"), rig=BARE), sn.OptionError, r"give 'rig' to sn\.robots\.make"),
         (lambda: scene.add_robot("diffdrive", color="red"), sn.OptionError, "has no option 'color'"),
         (lambda: scene.add_robot(PENDULUM, quat=(1, 0, 0, 0), euler=(0, 0, 0)), sn.OptionError, "not both"),
@@ -469,7 +469,8 @@ def test_a_robot_without_a_scene_cannot_act():
 
 
 def test_the_catalogue_lists_robots_whose_options_have_a_json_form():
-    assert names() == ["diffdrive", "holonomic", "balancer", "franka", "mobile_franka", "floating_gripper", "bimanual"]
+    arms = ["franka", "mobile_franka", "floating_gripper", "bimanual", "yam", "rby1"]
+    assert names() == ["diffdrive", "holonomic", "balancer", "quadruped", *arms]
     for name in names():
         options = make(name).options
         assert type(options)(**json.loads(json.dumps(options.model_dump(mode="json")))) == options
@@ -596,6 +597,23 @@ def test_rigs_accept_sensor_types_of_users_and_refuse_unknown_links():
     scene, robot = flat("diffdrive")
     with pytest.raises(sn.errors.NameNotFoundError, match="the rig has no sensor 'imu'"):
         robot.rig["imu"]
+
+
+@pytest.mark.parametrize("relative_to", ["world", "ground", "wheel"])
+def test_names_of_a_rig_can_be_those_of_the_scene(tmp_path, relative_to):
+    """``world`` is the world of the scene, not the world body of the robot's own model."""
+    (tmp_path / "rig.yaml").write_text(
+        "sensors:\n"
+        f"  - {{name: pose, type: FramePose, options: {{relative_to: {relative_to.replace('wheel', 'left_wheel')}}}}}\n"
+    )
+    scene = sn.Scene()
+    scene.add_object(sn.Plane(), name="ground", pos=(0, 0, -0.5))
+    robot = scene.add_robot("diffdrive", name="robot", rig=tmp_path / "rig.yaml", pos=(1, 2, 0.2))
+    scene.build()
+    position = robot.get_pose()[0]
+    expected = {"world": position, "ground": position + torch.tensor([0, 0, 0.5])}
+    wheel = scene.world.bind("xpos")[:, scene.model.body("robot/left_wheel").id].float()
+    assert torch.allclose(robot.rig["pose"].read().pos, expected.get(relative_to, position - wheel), atol=1e-6)
 
 
 def test_actions_can_be_objects():

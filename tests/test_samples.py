@@ -1,6 +1,7 @@
-"""Samples have capture and arrival times, fast sensors are captured at substeps, and episodes can be made again."""
+"""Samples have capture and arrival times, and fast sensors are captured at substeps."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_jitter_below_a_step_shows_at_substeps_only():
         if substeps:
             scene.build(n_envs=50)
         else:
-            with pytest.warns(UserWarning, match=r"jitter=0.01 has no effect: .* when it is 0.03 s old"):
+            with pytest.warns(UserWarning, match=r"jitter=0.01 has no effect: .* 0.03 s old. Set substeps=True to"):
                 scene.build(n_envs=50)
         scene.step(count=10)
         seen = []
@@ -75,6 +76,22 @@ def test_jitter_below_a_step_shows_at_substeps_only():
     assert ages[True].std() > 5e-4
     assert ages[True].min() >= 0.02
     assert ages[True].max() < 0.03
+
+
+@pytest.mark.parametrize(
+    ("substeps", "options", "advice"),
+    [
+        (1, {"jitter": 0.01}, "Raise substeps of the scene and set substeps=True"),
+        (2, {"jitter": 1e-9}, "Raise substeps of the scene and set substeps=True"),
+        (2, {"jitter": 0.005, "substeps": True}, "Raise substeps of the scene, or"),
+        (2, {"jitter": 0.01}, "Set substeps=True to capture at physics substeps, or"),
+    ],
+)
+def test_warning_of_jitter_without_effect_says_what_has_an_effect(substeps, options, advice):
+    scene = falling_box(dt=0.01, substeps=substeps)
+    scene.add_sensor(sn.Clock(delay=0.02, **options))
+    with pytest.warns(UserWarning, match=rf"with delay=0\.02 every sample is first read when .* old\. {advice}"):
+        scene.build()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +124,7 @@ def test_sensors_of_one_class_at_steps_and_at_substeps_keep_their_order():
 
 
 def test_more_samples_than_places_are_counted_and_reported():
-    scene, probe = probe_scene(Probe(delay=0.005, max_delay=0.1, columns=1), n_envs=2)
+    scene, probe = probe_scene(Probe(delay=0.1, columns=1), n_envs=2)
     probe.set(delay=0.05, jitter=0.05)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -120,6 +137,74 @@ def test_more_samples_than_places_are_counted_and_reported():
     assert most > 1
     assert len(caught) == 1
     assert str(caught[0].message).startswith("2 samples of 'probe' arrived in a step, but read_samples() has 1 places")
+
+
+def clock_scene(options, n_envs=2, dt=0.01, substeps=1):
+    scene = falling_box(dt=dt, substeps=substeps)
+    clock = scene.add_sensor(options)
+    scene.build(n_envs=n_envs)
+    return scene, clock
+
+
+def test_sample_that_is_read_is_kept_when_a_lower_delay_lets_others_arrive_with_it():
+    scene, clock = clock_scene(sn.Clock(delay=0.05))
+    scene.step(count=8)
+    clock.set(delay=0.0, envs=[0])
+    scene.step()
+    with pytest.warns(UserWarning, match=r"2 samples of 'clock'.*lowered delay.*max_delay"):
+        samples = clock.read_samples()
+    assert samples.count.tolist() == [2, 1]
+    np.testing.assert_allclose(clock.read()[:, 0], [0.09, 0.04], atol=1e-9)
+    np.testing.assert_allclose(samples.values[:, 0, 0], [0.09, 0.04], atol=1e-9)
+    np.testing.assert_allclose(samples.capture[:, 0], [0.09, 0.04], atol=1e-9)
+    np.testing.assert_allclose(samples.arrival[:, 0], 0.09, atol=1e-9)
+
+
+@pytest.mark.parametrize("substeps", [1, 4])
+def test_max_delay_has_places_for_every_change_of_the_delay(substeps):
+    """All samples are delivered once, whatever is set, and those that arrive together in the order of capture."""
+    scene, clock = clock_scene(sn.Clock(delay=0.05, max_delay=0.05, substeps=True), n_envs=50, substeps=substeps)
+    rng, seen, most = np.random.default_rng(0), [], 0
+    for step in range(60):
+        delay = 0.0 if step > 40 else rng.choice([0.0, 0.01, 0.02, 0.05])
+        clock.set(delay=delay, jitter=min(delay, 0.05 - delay))
+        scene.step()
+        samples = clock.read_samples()
+        most = max(most, int(samples.count.max()))
+        filled = torch.isfinite(samples.capture)
+        assert torch.equal(filled.sum(dim=1), samples.count)
+        later, younger = samples.arrival.diff(dim=1), samples.capture.diff(dim=1)  # NaN beyond the last
+        assert not (later < 0).any()
+        assert (younger[later == 0] > 0).all()
+        seen.append(samples.capture[0][filled[0]])
+    assert most > substeps
+    np.testing.assert_allclose(
+        torch.cat(seen).sort().values, np.arange(1, 60 * substeps + 1) * 0.01 / substeps, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("held", [{"dropout": 0.5}, {"rate": 25.0}, {"rate": 20.0, "dropout": 0.7}])
+@pytest.mark.parametrize("latency", [{"delay": 0.015}, {"delay": 0.02, "jitter": 0.013}, {"delay": 0.03}])
+def test_age_of_interpolated_readings_is_that_of_the_held_samples(held, latency):
+    """A clock reads the time of its capture, also where it is mixed from two captures."""
+    scene, clock = clock_scene(sn.Clock(interpolate=True, **held, **latency), n_envs=20)
+    for step in range(60):
+        scene.step()
+        np.testing.assert_allclose(clock.age(), scene.time - clock.read()[:, 0], atol=1e-7, err_msg=str(step))
+        if step == 30:
+            scene.reset(envs=[3])
+
+
+@pytest.mark.parametrize("max_delay", [None, 0.02])
+def test_sample_without_delay_arrives_at_its_capture(max_delay):
+    scene, clock = clock_scene(sn.Clock(rate=60, max_delay=max_delay), dt=0.005)
+    captures = []
+    for _ in range(40):
+        scene.step()
+        samples = clock.read_samples()
+        assert torch.equal(samples.arrival, samples.capture)
+        captures += samples.capture[0, : samples.count[0]].tolist()
+    np.testing.assert_allclose(captures, np.arange(1, 13) / 60, atol=1e-8)
 
 
 # -- averaging ---------------------------------------------------------------------------------------------------------
@@ -139,6 +224,28 @@ def test_mean_forces_add_up_to_the_change_of_momentum():
     momentum = 9.81 * 1.2 + scene.world.bind("qvel")[0, 2].item()
     assert impulse == pytest.approx(momentum, rel=1e-4)
     assert slow_impulse == pytest.approx(momentum, rel=1e-4)
+
+
+@pytest.mark.parametrize(("rate", "dt", "substeps"), [(30, 0.01, 1), (300, 0.01, 10), (60, 0.005, 1)])
+def test_means_over_unequal_windows_are_reported_with_rates_that_are_exact(rate, dt, substeps):
+    def build(rate):
+        scene = falling_box(dt=dt, substeps=substeps)
+        force = scene.add_sensor(sn.ContactForce(link="box", uuid="force", window="mean", rate=rate))
+        scene.add_sensor(sn.ContactForce(link="box", uuid="instant", rate=rate))
+        scene.build()
+        return force
+
+    with pytest.warns(UserWarning, match=r"ContactForce\(uuid='force'\)\.window=\"mean\" with rate=\d+: ") as caught:
+        build(rate)
+    assert len(caught) == 1
+    advised = re.search(r"e\.g\. (\S+) or (\S+)$", str(caught[0].message)).groups()
+    lower, higher = map(float, advised)
+    assert lower < rate < higher
+    for exact in (lower, higher):
+        force = build(exact)  # without a warning, which would be an error
+    force.set(rate=lower)
+    with pytest.warns(UserWarning, match=r"ContactForce\(uuid='force'\)\.window=\"mean\" with rate=\d+: "):
+        force.set(rate=rate)
 
 
 def test_mean_starts_afresh_in_reset_envs_only():
@@ -176,61 +283,7 @@ def test_lost_samples_do_not_arrive():
     np.testing.assert_allclose(probe.age(), 0.1, atol=1e-9)
 
 
-# -- episodes ----------------------------------------------------------------------------------------------------------
-
-
-def noisy_box(n_envs):
-    scene = falling_box(dt=0.01, substeps=2)
-    noise = {"acc_noise": 1.0, "acc_random_walk": 0.5, "acc_bias_spread": 1.0}
-    slow = scene.add_sensor(sn.IMU(link="box", uuid="slow", dropout=0.2, delay=0.03, jitter=0.03, **noise))
-    fast = scene.add_sensor(sn.IMU(link="box", uuid="fast", rate=200, delay=0.02, jitter=0.01, **noise))
-    scene.build(n_envs=n_envs, seed=3)
-    return scene, slow, fast
-
-
-def test_any_episode_of_any_env_can_be_made_again_in_another_scene():
-    scene, *sensors = noisy_box(8)
-    for steps in (5, 17):
-        scene.step(count=steps)
-        scene.reset()
-    assert scene.episodes.tolist() == [2] * 8
-    again, *copies = noisy_box(2)
-    again.set_episodes([9, 2], env_ids=[0, 5])
-    again.reset()
-    assert again.episodes.tolist() == [9, 2]
-    for _ in range(12):
-        for sensor, copy in zip(sensors, copies, strict=True):
-            assert torch.equal(copy.read().lin_acc[1], sensor.read().lin_acc[5])
-            assert not torch.isclose(copy.read().lin_acc[0], sensor.read().lin_acc[0]).any()
-        scene.step()
-        again.step()
-    again.reset(envs=[1])
-    assert again.episodes.tolist() == [9, 3]
-
-
-def test_every_reset_draws_anew_and_forward_does_not():
-    scene, probe = probe_scene(Probe(noise=1.0, bias_spread=1.0), n_envs=1000)
-    first = probe.read() - probe.read_ground_truth()
-    scene.forward()
-    assert torch.equal(probe.read() - probe.read_ground_truth(), first)
-    for restart in (scene.reset, lambda: scene.set_state(scene.get_state())):
-        restart()
-        second = probe.read() - probe.read_ground_truth()
-        assert abs(np.corrcoef(first.flatten(), second.flatten())[0, 1]) < 0.1
-        first = second
-
-
-def test_failed_calls_do_not_count_an_episode():
-    scene, _ = probe_scene(Probe(), n_envs=2)
-    for call in (
-        lambda: scene.reset(envs=[5]),
-        lambda: scene.set_state(torch.zeros(1, 1)),
-        lambda: scene.set_episodes(-1),
-        lambda: scene.set_episodes(0.5),
-    ):
-        with pytest.raises(sn.OptionError):
-            call()
-    assert scene.episodes.tolist() == [0, 0]
+# -- bulk reads and replay ---------------------------------------------------------------------------------------------
 
 
 def test_bulk_reads_take_history_and_ground_truth():
@@ -262,3 +315,70 @@ def test_replay_reproduces_sensors_that_are_captured_at_substeps(tmp_path):
         for uuid in ("imu", "force"):
             expected = recording[index][f"{uuid}.measured"]
             np.testing.assert_array_equal(again.sensors[uuid].measured.value, expected, err_msg=f"{uuid}, {index}")
+
+
+def sensed(scene):
+    """Return uuid -> reading, age and samples of every sensor, as a flat list of tensors."""
+    out = {}
+    for uuid, sensor in scene.sensors.items():
+        values, *rest = sensor.read_samples()
+        columns = values if isinstance(values, tuple) else (values,)
+        out[uuid] = [tensor.clone() for tensor in (sensor.measured.value, sensor.age(), *rest, *columns)]
+    return out
+
+
+@pytest.mark.parametrize(("delay", "jitter"), [(0.0, 0.0), (0.005, 0.005), (0.01, 0.004), (0.02, 0.0), (0.02, 0.01)])
+def test_replay_reproduces_samples_and_ages_from_every_restart_on(tmp_path, delay, jitter):
+    """Also in the first steps after a restart, while samples from before it would still be on their way."""
+    scene = falling_box(height=0.3, substeps=8)
+    late = {"delay": delay, "jitter": jitter}
+    scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=200, acc_random_walk=0.1, acc_noise=0.1, **late))
+    scene.add_sensor(sn.Clock(uuid="clock", rate=200, **late))
+    scene.add_sensor(sn.Clock(uuid="every", substeps=True, history_length=3, **late))
+    scene.add_sensor(sn.IMU(link="box", uuid="slow", acc_noise=0.1, delay=delay))
+    scene.build(n_envs=3, seed=7)
+    scene.step(3)
+    state = scene.get_state()
+    live = []
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
+        for step in range(20):
+            if step == 6:
+                scene.reset(envs=[1])
+            if step == 10:
+                scene.set_state(state[[0, 2]], envs=[0, 2])
+            scene.step()
+            if step == 13:
+                scene.reset(envs=[2])
+            if step == 16:
+                scene.reset()
+            recorder.step()
+            live.append(sensed(scene))
+    recording = sn.datasets.open(tmp_path / "a")
+    traced, sought = recording.build_scene(), recording.build_scene()
+    tracer = sn.recording.Retracer(recording, traced)
+    visits = [(traced, step, tracer.to) for step in range(20)]
+    visits += [(sought, step, lambda step: recording.seek(sought, step)) for step in (7, 0, 1, 17, 10, 14)]
+    for again, step, visit in visits:
+        visit(step)
+        for uuid, tensors in sensed(again).items():
+            for number, (now, then) in enumerate(zip(tensors, live[step][uuid], strict=True)):
+                assert torch.equal(now, then), f"{uuid}, step {step}, tensor {number}"
+            assert (again.sensors[uuid].read_samples().capture >= 0).all()
+
+
+def test_samples_keep_their_times_where_only_states_after_steps_are_known():
+    """Recordings of a GPU have no states before the last substep. Sensors then see one state in all substeps."""
+    scenes = []
+    for _ in range(2):
+        scene = falling_box(substeps=8)
+        scene.add_sensor(sn.Clock(uuid="clock", rate=200, delay=0.01, jitter=0.004))
+        scene.build(n_envs=2, seed=7)
+        scenes.append(scene)
+    live, again = scenes
+    for step in range(1, 6):
+        live.step()
+        again.retrace(None, live.get_state().numpy(), step)
+        now, then = (scene.sensors["clock"].read_samples() for scene in (again, live))
+        for name in ("capture", "arrival", "count"):
+            assert torch.equal(getattr(now, name), getattr(then, name)), f"{name}, step {step}"
+        assert torch.equal(again.sensors["clock"].age(), live.sensors["clock"].age())

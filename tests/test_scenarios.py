@@ -48,6 +48,7 @@ def bumps(scene, env):
 # -- random paths -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("robot", "seed"), [("diffdrive", 0), ("diffdrive", 1), ("holonomic", 3)])
 def test_five_goals_are_reached_without_a_collision(robot, seed):
     scene, robot = stage(robot, n_envs=3, room=seed)
@@ -185,15 +186,51 @@ def test_a_scenario_continues_from_its_state_dict(name):
         return scene.get_state()
 
     drive(200)
-    physics, saved = scene.get_state(), {key: value.clone() for key, value in scenario.state_dict().items()}
+    scenario.update_state()
+    saved = {key: value.clone() for key, value in scenario.state_dict().items()}
     end = drive(400)
-    assert {tag for _, buffer in scenario.named_buffers() for tag in buffer.tags} == {"scenario"}
     other_scene, other_robot = stage(n_envs=2)
     scenario, scene = scenarios.make(name, other_scene, other_robot, seed=0), other_scene
-    scene.set_state(physics)
     scenario.load_state_dict(saved)
+    scenario.write_replay_data()
     again = drive(400)
     assert torch.allclose(again, end, atol=1e-9)
+
+
+def test_a_scenario_is_the_root_of_its_tree():
+    scene, robot = stage(n_envs=2, rig="diffdrive")
+    scenario = scenarios.make("random-path", scene, robot, seed=0)
+    own = set(scenario.state_dict(include_tags=["scenario"]))
+    assert {"goal"} <= own
+    for registered in (False, True):
+        if registered:
+            scene.add_child("scenario", scenario)
+            assert {f"scenario.{name}" for name in own} <= set(scene.state_dict())
+            assert len(scene.state_dict()) == len(scenario.state_dict())
+        names = [name for name, _ in scenario.named_buffers()]
+        assert {"robot.position", "scene.physics", *own} <= set(names)
+        assert "scene.robot.position" not in names  # listed once
+        scenario.step()
+        scene.step(20)
+        robot.position.value.zero_()
+        scenario.update_state()
+        assert torch.equal(robot.position.value, robot.get_pose()[0])
+        images = scenario.state_dict(include_tags=["rgb"])
+        assert set(images) == {"robot.rig.front_left.rgb", "robot.rig.front_right.rgb"}
+        assert torch.equal(images["robot.rig.front_left.rgb"], robot.rig["front_left"].read().rgb)
+        assert "robot.rig.front_left.ground_truth_rgb" in scenario.state_dict(include_tags=["ground_truth"])
+        scenario.disable_depth_rendering()
+        assert scenario.state_dict(include_tags=["depth"]) == {}
+        scenario.enable_depth_rendering()
+        robot.position.value[:, 0] += 0.25
+        scenario.write_replay_data()
+        assert torch.equal(robot.get_pose()[0], robot.position.value)
+    scenario.update_state()
+    saved = {name: value.clone() for name, value in scenario.state_dict(exclude_tags=["rgb", "depth"]).items()}
+    scene.step(10)
+    scenario.load_state_dict(saved)
+    scenario.write_replay_data()
+    assert torch.equal(scene.get_state(), saved["scene.physics"])
 
 
 def test_a_map_file_replaces_the_map_of_the_scene(tmp_path):

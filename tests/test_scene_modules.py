@@ -106,7 +106,7 @@ def test_invalid_modules_raise():
     cart = scene.add_module("cart", Cart())
     with pytest.raises(sn.OptionError, match=r"takes a sn\.SceneModule"):
         scene.add_module("other", sn.Module())
-    with pytest.raises(sn.errors.DuplicateNameError, match="already in the scene"):
+    with pytest.raises(sn.errors.DuplicateNameError, match="'again': this Cart is already in a scene, as 'cart'"):
         scene.add_module("again", cart)
     with pytest.raises(sn.errors.DuplicateNameError, match="'cart'"):
         scene.add_module("cart", Cart())
@@ -119,6 +119,35 @@ def test_invalid_modules_raise():
     scene.build()
     with pytest.raises(sn.errors.AlreadyBuiltError):
         scene.add_module("late", Cart())
+
+
+def test_module_or_robot_of_another_scene_raises_and_stays_there():
+    first, second = sn.Scene(), sn.Scene()
+    cart = first.add_module("cart", Cart())
+    robot = first.add_robot(sn.robots.make("diffdrive"), name="left")
+    with pytest.raises(sn.errors.DuplicateNameError, match="'room': this Cart is already in a scene, as 'cart'"):
+        second.add_module("room", cart)
+    with pytest.raises(sn.errors.DuplicateNameError, match="'right': this Robot is already in a scene, as 'left'"):
+        second.add_robot(robot, name="right")
+    assert not second.modules
+    assert not second.entities
+    assert not second.sensors
+    first.build()
+    first.step()
+    assert robot.name == "left"
+    assert robot.entity is first.entities["left"]
+    copy = second.add_robot(type(robot)(robot.options), name="right")
+    assert copy is not robot
+    assert list(second.modules) == ["right"]
+
+
+def test_module_that_could_not_be_added_can_be_added_later():
+    scene = sn.Scene()
+    cart = Cart()
+    scene.add_object(sn.Box(), name="cart")
+    with pytest.raises(sn.errors.DuplicateNameError, match="'cart'"):
+        scene.add_module("cart", cart)
+    assert scene.add_module("wagon", cart) is cart
 
 
 def test_modules_are_recreated_from_contents():

@@ -29,6 +29,46 @@ def refused(text, base=ProbeSensor, **members):
         build(declare(base, **members)())
 
 
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({"columns": "custom"}, "_custom_parameters must return a dict of option"),
+        ([("columns", "custom")], "_custom_parameters must return a dict of option"),
+        ({"column": ("custom", slice(0, 1))}, "Own has no option 'column'.*did you mean 'columns'"),
+    ],
+)
+def test_custom_parameters_must_name_options_and_columns(found, text):
+    refused(text, _custom_parameters=lambda self: found)
+
+
+@pytest.mark.parametrize(
+    ("hook", "body"),
+    [
+        ("_update_raw_data", lambda cls, group, out: out + 1),
+        ("_apply_hardware_imperfections", lambda cls, group, data: data * 2),
+        ("_apply_physics_imperfections", lambda cls, group, data: data * 2),
+        ("_apply_transform", lambda cls, group, data, timeline, is_measured: data * 2),
+        ("_post_process", lambda cls, group, data, out, is_measured: data * 2),
+        ("_apply_delay", lambda cls, group, ring, out: ring.at(0)),
+        ("_update_shared_cache", lambda cls, group, ground_truth, measured: (ground_truth, measured)),
+    ],
+)
+def test_hooks_that_return_their_result_are_refused(hook, body):
+    body.__name__ = hook
+    refused(rf"OwnSensor.{hook} returned a (Tensor|tuple), which is not used: write", **{hook: classmethod(body)})
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2.0, True])
+def test_a_timeline_has_at_least_two_ticks(depth):
+    with pytest.raises(sn.OptionError, match=r"OwnSensor.timeline_depth must be an integer >= 2"):
+        declare(timeline_depth=depth)
+
+
+def test_hooks_without_their_verb_are_refused():
+    with pytest.raises(sn.OptionError, match=r"OwnSensor._raw_data is not a hook.*did you mean '_update_raw_data'"):
+        declare(_raw_data=classmethod(lambda cls, group, out: None))
+
+
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 
@@ -55,6 +95,8 @@ def test_no_class_of_the_package_is_refused():
         ("_get_return_formats", "_get_return_format"),
         ("_reset_groups", "_reset_group"),
         ("_source", "_sources"),
+        ("post_process", "_post_process"),
+        ("update_raw_data", "_update_raw_data"),
     ],
 )
 def test_misspelt_hook(name, hook):

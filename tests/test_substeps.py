@@ -25,7 +25,7 @@ PENDULUM = """
 """
 SUBSTEPS = 5
 STEPS = 12
-MANY, FEW = 12, 3  # envs: the CPU engine divides a step into several calls from 8 envs on
+MANY, FEW = 12, 3  # envs: the CPU engine divides a step into several calls from 8 envs on, and substeps at 1
 UUIDS = ("imu", "force", "joint", "pose", "rays")
 
 
@@ -53,7 +53,7 @@ def tensors(reading: object) -> list[torch.Tensor]:
     return [reading] if isinstance(reading, torch.Tensor) else [field for field in reading if field is not None]
 
 
-@pytest.mark.parametrize("n_envs", [MANY, FEW])
+@pytest.mark.parametrize("n_envs", [MANY, FEW, 1])
 def test_samples_of_substeps_have_the_bits_of_short_steps(n_envs):
     fast, short = scene(n_envs, SUBSTEPS, substeps=True), scene(n_envs, 1)
     touched = 0.0
@@ -174,7 +174,7 @@ SMALL = """
 """
 
 
-@pytest.mark.parametrize("n_envs", [MANY, FEW])
+@pytest.mark.parametrize("n_envs", [MANY, FEW, 1])
 def test_an_env_with_warnings_makes_all_substeps(n_envs):
     model = mujoco.MjModel.from_xml_string(SMALL.format(memory="4K"))  # too little for the constraints of 4 contacts
     world = MujocoWorld(model, n_envs, substeps=SUBSTEPS, threads=1)

@@ -1,6 +1,7 @@
 """Suites: uuids, spaces that contain every observation, and text that is never truncated."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import sensorium as sn
 from sensorium import poses
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError
 from sensorium.suites import ArraySensor, DictSensor, JsonSpace, SensorSuite, decode, encode, pick_env
+from sensorium.suites.reading_check import ReadingCheck
 from sensorium.suites.text import to_texts
 
 json_values = st.recursive(
@@ -113,6 +115,14 @@ def test_every_observation_is_in_the_space_and_keeps_the_order():
     wrong = dict(seen, height=seen["height"].astype(np.float64))
     assert wrong not in suite.space
     assert dict(seen, task_info=seen["task_info"][:2]) not in suite.space
+
+
+def test_observations_are_the_measured_readings():
+    scene, suite = suite_of_scene()
+    scene.step(30)
+    seen, imu = suite.read()["imu"]["lin_acc"], scene["imu"]
+    assert np.array_equal(seen, imu.read().lin_acc.numpy())
+    assert np.abs(seen - imu.read_ground_truth().lin_acc.numpy()).min() > 0
 
 
 def test_later_steps_do_not_change_an_observation():
@@ -258,3 +268,69 @@ def test_nan_readings_are_in_their_spaces(sensor):
     assert env.reset()[0] in env.observation_space
     wrong = {**observation, "seen": {**observation["seen"], "points": points.astype(np.float64)}}
     assert wrong not in entity.suite.space
+
+
+class Changing(ArraySensor):
+    """A sensor whose readings are set by the test."""
+
+    def __init__(self, uuid, shape):
+        super().__init__(uuid, dict, shape)
+        self.value = None
+
+    def read(self):
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (np.zeros((2, 4), np.float32), r"'x' of me reads float32 \(2, 4\)"),
+        (np.zeros((1, 3), np.float32), r"'x' of me reads float32 \(1, 3\)"),
+        (np.zeros((2, 3)), r"'x' of me reads float64 \(2, 3\)"),
+        ({"x": np.zeros((2, 3), np.float32)}, r"'x' of me reads \{'x': float32"),
+        ([[0.0] * 3] * 2, "'x' of me reads list"),
+    ],
+)
+def test_later_readings_of_another_shape_or_dtype_raise(value, match):
+    sensor = Changing("x", (3,))
+    suite = SensorSuite(2, [sensor], "me")
+    sensor.value = np.zeros((2, 3), np.float32)
+    for _ in range(3):
+        suite.read()
+    sensor.value = value
+    with pytest.raises(OptionError, match=match):
+        suite.read()
+    sensor.value = np.full((2, 3), 7, np.float32)
+    assert suite.read()["x"][0, 0] == 7
+
+
+def test_later_readings_must_have_the_same_keys_and_number_of_dicts():
+    sensor = Changing("x", {"a": (1,), "b": {"c": (2,)}})
+    good = {"a": np.zeros((2, 1), np.float32), "b": {"c": np.zeros((2, 2), np.float32)}}
+    texts = [{"a": 1}, {"b": 2}]
+    suite = SensorSuite(2, [sensor, DictSensor("text", lambda: texts)])
+    sensor.value = good
+    suite.read()
+    suite.read()
+    inner = {"c": np.zeros((2, 2), np.float32), "d": np.zeros((2, 2), np.float32)}
+    for bad in ({"a": good["a"]}, {**good, "z": good["a"]}, {**good, "b": inner}, {**good, "b": {"c": good["a"]}}):
+        sensor.value = bad
+        with pytest.raises(OptionError, match="'x' of suite reads"):
+            suite.read()
+    sensor.value = good
+    texts.pop()
+    with pytest.raises(OptionError, match="'text' of suite reads 1 dicts"):
+        suite.read()
+
+
+def test_checking_every_reading_is_cheap():
+    check = ReadingCheck(spaces.Dict({str(number): spaces.Box(-1, 1, (2, 3)) for number in range(10)}))
+    value = {str(number): np.zeros((2, 3), np.float32) for number in range(10)}
+    assert check.fits(value)
+    times = []
+    for _ in range(20):
+        start = time.perf_counter()
+        for _ in range(100):
+            check.fits(value)
+        times.append(time.perf_counter() - start)
+    assert min(times) / 1000 < 5e-6  # per array; a pass over its values would take as long for 1,000 numbers

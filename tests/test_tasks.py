@@ -171,7 +171,12 @@ def test_action_observations_are_zero_at_first_and_empty_at_the_end():
     for uuid in names:
         for env in range(2):
             assert observation[uuid][env]
+            if uuid == "actions/ee_pose":
+                continue
             assert not np.any(np.concatenate(list(observation[uuid][env].values())))
+    np.testing.assert_allclose(
+        [row["arm"] for row in observation["actions/ee_pose"]], observation["tcp_pose"], atol=1e-6
+    )
     action = home_action(task)
     action[:, 0] += 0.1
     before = task.robot.groups["arm"].qpos
@@ -215,7 +220,9 @@ def test_grasp_state_is_updated_in_every_step_and_for_a_new_target():
         observation, *_ = task.step(policy.get_action(observation))
         fresh = task.grips([task.pickup_name(env) for env in range(2)])["gripper"]
         np.testing.assert_array_equal(task.pickup_grips()["gripper"], fresh)
-        np.testing.assert_array_equal(observation["grasp_state_pickup_obj"]["gripper"], fresh)
+        state = observation["grasp_state_pickup_obj"]["gripper"]
+        assert list(state) == ["touched", "held"]
+        np.testing.assert_array_equal(np.hstack([state["touched"], state["held"]]), fresh)
         seen.append(fresh[:, 1].any())
     assert seen[-1]
     assert not seen[0]
@@ -256,7 +263,7 @@ CAMERAS = (
         "depth": True,
         "segmentation": True,
         "resolution": (96, 64),
-        "jitter": 0.15,
+        "pose_jitter": 0.15,
         "must_see": ("pickup_obj",),
     },
     {"name": "wrist", "link": "hand", "pos": (0.07, 0, 0.02), "lookat": (0.03, 0, 0.2), "resolution": (64, 48)},
@@ -628,4 +635,100 @@ def test_camera_that_cannot_see_its_object_causes_a_warning():
     with pytest.warns(UserWarning, match=r"'front' does not see pickup_obj in the envs \[0\]"):
         task.reset()
     with pytest.raises(OptionError, match="carried by 'hand'"):
-        sn.tasks.make("pick", cameras=[{"name": "wrist", "link": "hand", "jitter": 0.1}])
+        sn.tasks.make("pick", cameras=[{"name": "wrist", "link": "hand", "pose_jitter": 0.1}])
+
+
+# -- suites of tasks --------------------------------------------------------------------------------------------------
+
+
+class OwnSuite(sn.tasks.Pick):
+    """A pick task whose hook returns a suite."""
+
+    n_sensed = 2
+
+    def _create_sensor_suite_from_config(self, config):
+        sensors = super()._create_sensor_suite_from_config(config)
+        return sn.suites.SensorSuite(self.n_sensed, sensors, "own task")
+
+
+def test_a_task_may_return_a_suite():
+    task = OwnSuite(sn.tasks.PickConfig(n_envs=2))
+    plain = sn.tasks.make("pick", n_envs=2)
+    assert list(task.suite) == list(plain.suite)
+    assert task.suite.owner("qpos") == "own task"
+    assert task.suite.owner("tcp_pose") == "robot 'franka'"
+    assert task.reset()[0] in task.suite.space
+    with pytest.raises(sn.OptionError, match="the suite is for 2 envs and the task has 3"):
+        OwnSuite(sn.tasks.PickConfig(n_envs=3))
+
+
+@pytest.mark.parametrize("made", [None, "qpos", {"qpos": 1}])
+def test_a_task_that_returns_no_sensors_raises(made):
+    class Wrong(sn.tasks.Pick):
+        def _create_sensor_suite_from_config(self, config):
+            return made
+
+    with pytest.raises(sn.OptionError, match=r"Wrong\._create_sensor_suite_from_config must return a list of sensors"):
+        Wrong(sn.tasks.PickConfig())
+
+
+def test_a_base_driven_by_velocity_has_no_relative_joint_positions():
+    task = sn.tasks.make("pick", robot="mobile_franka", n_envs=2)
+    observation, _ = task.reset()
+    for _ in range(2):
+        for env in range(2):
+            assert list(observation["actions/joint_pos_rel"][env]) == ["arm", "gripper"]
+            assert list(observation["actions/joint_pos"][env]) == ["base", "arm", "gripper"]
+            assert np.linalg.norm(observation["actions/ee_pose"][env]["arm"][3:]) == pytest.approx(1.0)
+        observation, *_ = task.step(task.action_space.sample())
+
+
+@pytest.mark.parametrize("name", ["pick", "pick_and_place", "opening", "door_opening", "nav_to_obj", "multi"])
+def test_phases_have_an_index(name):
+    task = sn.tasks.make(name, n_envs=2, max_steps=2000)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    phases = policy.get_all_phases()
+    assert list(phases.values()) == list(range(len(phases)))
+    observation, _ = task.reset()
+    for _ in range(3):
+        for reading in observation["policy_phase"]:
+            assert set(reading) == {"phase", "index"}
+            assert phases[reading["phase"]] == reading["index"]
+        observation, *_ = task.step(policy.get_action(observation))
+    phases["other"] = 99
+    assert "other" not in policy.get_all_phases()
+
+
+def test_every_phase_of_a_plan_is_listed():
+    """Planners name all phases of their plans, also those after a failure."""
+    for name in ("pick", "pick_and_place", "opening"):
+        task = sn.tasks.make(name, n_envs=1)
+        policy = sn.policies.make("planner", task)
+        task.register_policy(policy)
+        task.reset()
+        for retries in (0, 1):
+            policy.retries[0] = retries
+            plan = policy.make_plan(0)
+            assert {waypoint.phase for waypoint in plan.waypoints} <= set(policy.get_all_phases())
+
+
+def test_an_entity_cannot_do_several_tasks():
+    entity = sn.TrainableEntity(robot="franka", sensors=[sn.JointEncoder(joints=[0])])
+    with pytest.raises(sn.OptionError, match=r"'multi' has one scene per task.*make\('pick', entity=\.\.\.\)"):
+        sn.tasks.make("multi", entity=entity, n_envs=2)
+
+
+@pytest.mark.parametrize("robot", ["yam", "rby1"])
+def test_planners_pick_with_every_arm(robot):
+    task = sn.tasks.make("pick", robot=robot, n_envs=4, seed=5, keep_history=False)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    observation, _ = task.reset()
+    assert observation in task.suite.space
+    while not task.is_done().all():
+        observation, *_ = task.step(policy.get_action(observation))
+    assert task.judge_success().all()
+    if robot == "rby1":  # its grasp sensors feel the object in the hand that holds it
+        grips = [observation[f"robot_{side}_grasp_left"] for side in ("left", "right")]
+        assert (np.linalg.norm(grips, axis=2).max(axis=0) > 5).all()

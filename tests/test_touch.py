@@ -156,7 +156,7 @@ def test_sensors_of_different_sizes_do_not_affect_each_other():
         ),
         (lambda: ContactProbe(link="pad", release_threshold=0.1), "release_threshold must be <= contact_threshold"),
         (lambda: ContactDepthProbe(link="pad", radius=(0.1, 0.2)), "one for each of the 1 probes, got 2"),
-        (lambda: ContactDepthProbe(link="pad", radius=-0.1), "must not be negative"),
+        (lambda: ContactDepthProbe(link="pad", radius=-0.1), "must be >= 0"),
         (lambda: ElastomerTaxel(link="pad", poisson_ratio=0.6), "poisson_ratio"),
         (lambda: ElastomerTaxel(link="pad", size=(0.0, 0.1)), "size must be > 0"),
     ],

@@ -171,6 +171,7 @@ def test_evaluate_command_prints_and_writes_statistics(whole, tmp_path, capsys):
     assert figures["return_min"] <= figures["return_mean"] <= figures["return_max"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_a_checkpoint_and_prints_how_to_resume(tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "sensorium.cli", "train", "balance", "--out", str(folder), "--no-tensorboard"]

@@ -1,5 +1,8 @@
 """The component tree: names, tags, cascades, loading."""
 
+from collections import ChainMap, UserDict, UserList, defaultdict, deque, namedtuple
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 import torch
@@ -230,3 +233,248 @@ def test_calls_in_several_threads_are_independent():
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(update_often, range(8)))
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+class Nest(Module):
+    """Buffers in every kind of container, nested."""
+
+    def __init__(self):
+        def one(value):
+            return Buffer(float(value), {"deep"})
+
+        pair = namedtuple("Pair", "left right")
+        self.rows = [[one(0)], (one(1), [one(2)])]
+        self.table = {"a": [one(3)], "b": {"c": one(4)}}
+        self.queue = deque([one(5)], maxlen=3)
+        self.fixed = MappingProxyType({"x": [one(6)]})
+        self.pair = pair(one(7), [Leaf()])
+        self.grouped = defaultdict(list, {7: [one(8)]})
+        self.loop = [one(9)]
+        self.loop.append(self.loop)
+        self.plain = [[1, "a"], {"b": {2, 3}}, {("x", 1)}]
+
+
+def test_buffers_in_nested_containers_are_in_the_tree():
+    nest = Nest()
+    assert nest.state_dict(include_tags=["deep"]) == {
+        "rows.0.0": 0.0,
+        "rows.1.0": 1.0,
+        "rows.1.1.0": 2.0,
+        "table.a.0": 3.0,
+        "table.b.c": 4.0,
+        "queue.0": 5.0,
+        "fixed.x.0": 6.0,
+        "pair.0": 7.0,
+        "grouped.7.0": 8.0,
+        "loop.0": 9.0,
+    }
+    assert [path for path, _ in nest.named_modules()] == ["", "pair.1.0"]
+    values = {name: value + 1 if isinstance(value, float) else value for name, value in nest.state_dict().items()}
+    nest.load_state_dict(values)
+    assert nest.rows[1][1][0].value == 3.0
+    assert nest.fixed["x"][0].value == 7.0
+
+
+def test_children_in_nested_containers_can_be_replaced():
+    nest = Nest()
+    leaves = {path: buffer for path, buffer in nest.named_buffers() if "deep" in buffer.tags and path != "loop.0"}
+    for path, buffer in leaves.items():
+        assert nest.replace_child(buffer, new := Buffer(path, {"new"})), path
+        assert dict(nest.named_buffers())[path] is new
+    assert nest.queue.maxlen == 3
+    assert nest.grouped["missing"] == []
+    assert nest.pair.left.value == "pair.0"
+
+
+@pytest.mark.parametrize(
+    "make", [lambda one: UserList([one]), lambda one: UserDict({0: one}), lambda one: ChainMap({}, {0: [one]})]
+)
+def test_containers_of_the_standard_library_hold_components(make):
+    top, old, new = Module(), Buffer(1.0, {"old"}), Buffer(2.0, {"new"})
+    top.held = make(old)
+    assert list(top.state_dict().values()) == [1.0]
+    assert top.replace_child(old, new)
+    assert list(top.state_dict().values()) == [2.0]
+
+
+@pytest.mark.parametrize("held", [{Buffer()}, frozenset({Leaf()}), [{Buffer()}], {"a": {(Buffer(), 1)}}])
+def test_components_in_sets_raise_and_name_the_attribute(held):
+    top = Module()
+    top.bag = held
+    for call in (top.state_dict, top.update_state, lambda: top.add_child("other", Buffer())):
+        with pytest.raises(sn.errors.TreeError, match="attribute 'bag"):
+            call()
+
+
+# -- switches ---------------------------------------------------------------------------------------------------------
+
+
+class Mixin:
+    def enable_sound(self):
+        self.log.append("mixin")
+
+
+class Eye(Module):
+    enable_shadows = True
+    enable_limit: int = 3
+
+    def __init__(self, log):
+        self.log = log
+
+    @property
+    def enable_half(self):
+        return self.enable_limit / 2
+
+    @property
+    def enable_broken(self):
+        raise AttributeError("inner")
+
+    @staticmethod
+    def enable_nothing(value):
+        return value
+
+    @classmethod
+    def enable_class(cls):
+        return cls.__name__
+
+    def enable_rgb_rendering(self, level=1):
+        self.log.append(f"eye {level}")
+        return "eye"
+
+
+class ColourEye(Mixin, Eye):
+    def enable_rgb_rendering(self, level=1):
+        assert super().enable_rgb_rendering(level + 1) == "eye"
+        self.log.append("colour")
+
+
+class LateEye(ColourEye):
+    def enable_rgb_rendering(self, level=1):
+        super().enable_rgb_rendering(level)
+        self.log.append("late")
+
+
+def test_switches_of_subclasses_may_call_super():
+    log = []
+    eye = LateEye(log)
+    eye.lens = ColourEye(log)
+    top = Module()
+    top.eyes = [eye]
+    assert eye.enable_rgb_rendering() == 2
+    assert log == ["eye 2", "colour", "late", "eye 2", "colour"]
+    log.clear()
+    assert top.enable_rgb_rendering(level=4) == 2
+    assert log == ["eye 5", "colour", "late", "eye 5", "colour"]
+    log.clear()
+    assert top.enable_sound() == 2
+    assert log == ["mixin", "mixin"]
+
+
+def test_constants_and_properties_named_like_switches_stay_what_they_are():
+    class Lamp(Module):
+        def __init__(self, log):
+            self.log = log
+
+        def enable_shadows(self):
+            self.log.append("lamp")
+
+        def enable_own(self):
+            self.log.append("own")
+
+    log = []
+    eye = ColourEye(log)
+    assert (eye.enable_shadows, eye.enable_limit, eye.enable_half) == (True, 3, 1.5)
+    assert (ColourEye.enable_shadows, eye.enable_nothing(5), eye.enable_class()) == (True, 5, "ColourEye")
+    eye.enable_own = False
+    assert eye.enable_own is False
+    with pytest.raises(AttributeError):
+        _ = eye.enable_broken
+    eye.lamp = Lamp(log)
+    top = Module()
+    top.eye = eye
+    assert top.enable_shadows() == 1  # passes the constant of the eye, and reaches the lamp below it
+    assert top.enable_own() == 1
+    assert log == ["lamp", "own"]
+    with pytest.raises(AttributeError, match=r"no module of this tree defines enable_nothing"):
+        top.enable_nothing()
+
+
+def test_a_switch_that_raises_can_be_called_again():
+    class Fragile(Module):
+        broken = True
+
+        def enable_power(self):
+            if self.broken:
+                raise RuntimeError("fuse")
+
+    fragile = Fragile()
+    with pytest.raises(RuntimeError, match="fuse"):
+        fragile.enable_power()
+    fragile.broken = False
+    assert fragile.enable_power() == 1
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def test_get_and_set_value():
+    buffer = Buffer(torch.zeros(2, 3))
+    address = buffer.value.data_ptr()
+    buffer.set_value(np.ones((2, 3), np.float64))
+    assert buffer.get_value() is buffer.value
+    assert (buffer.value.data_ptr(), buffer.value.dtype, buffer.value.sum()) == (address, torch.float32, 6.0)
+    with pytest.raises(sn.errors.TreeError, match=r"expected float32 of shape \(2, 3\), got float32 of shape \(3,\)"):
+        buffer.set_value([1, 2, 3])
+    with pytest.raises(sn.errors.TreeError, match="expected float32"):
+        buffer.set_value("text")
+    with pytest.raises(sn.errors.TreeError, match="its owner computes it"):
+        Buffer(get=lambda: 1).set_value(2)
+    assert buffer.value.sum() == 6.0
+    text = Buffer("a")
+    text.set_value("b")
+    assert text.get_value() == "b"
+    array = Buffer(np.zeros(2, np.int64))
+    array.set_value(torch.tensor([1, 2]))
+    assert array.value.tolist() == [1, 2]
+
+
+def test_a_buffer_knows_whether_it_was_set():
+    def changed(change):
+        buffer = Buffer(torch.zeros(2))
+        buffer.update(torch.tensor([1.0, float("nan")]))
+        change(buffer)
+        return buffer.is_set
+
+    assert not changed(lambda buffer: None)
+    assert not changed(lambda buffer: buffer.value.sum())
+    assert changed(lambda buffer: buffer.value.copy_(torch.tensor([1.0, float("nan")])))  # to an equal value
+    assert changed(lambda buffer: buffer.value.numpy().fill(2.0))
+    assert changed(lambda buffer: setattr(buffer, "value", torch.zeros(2)))
+    assert changed(lambda buffer: buffer.set_value([3, 4]))
+    with torch.inference_mode():
+        assert not changed(lambda buffer: None)
+        assert changed(lambda buffer: buffer.value.add_(1))
+
+
+def test_ground_truth_images_are_selected_only_by_their_own_tags():
+    top = Module()
+    top.seen = Buffer(1, {"rgb", "camera", "measured"})
+    top.true = Buffer(2, {"rgb", "camera", "ground_truth", "ground_truth_rgb"})
+    assert list(top.state_dict(include_tags=["rgb"])) == ["seen"]
+    assert list(top.state_dict(include_tags=["ground_truth_rgb"])) == ["true"]
+    assert list(top.state_dict(include_tags=["camera"])) == ["seen", "true"]
+    assert list(top.state_dict(include_tags=["rgb", "ground_truth"])) == ["seen", "true"]
+    assert top.state_dict(exclude_tags=["rgb"]) == {}
+
+
+def test_a_stand_in_gives_way_to_a_child_of_its_name():
+    top = Module()
+    for name in ("a", "b", "c"):
+        top.add_stand_in(name, Buffer(name))
+    top.a = Buffer("new")
+    top.add_child("b", Leaf())
+    assert {path: buffer.value for path, buffer in top.named_buffers() if path in "ac"} == {"a": "new", "c": "c"}
+    assert [path for path, _ in top.named_modules()] == ["", "b"]

@@ -261,6 +261,7 @@ def test_view_errors(recording, tmp_path, capsys, monkeypatch):
         sn.datasets.view(recording)
 
 
+@pytest.mark.slow
 def test_view_command_shows_a_recording(recording):
     code = "import sys; from sensorium.cli import main; sys.exit(main(['view', sys.argv[1]]))"
     process = subprocess.Popen([sys.executable, "-c", code, recording], stdout=subprocess.PIPE, text=True)
@@ -358,6 +359,7 @@ def choose(page, name, option):
     page.get_by_role("option", name=option).click()
 
 
+@pytest.mark.slow
 def test_choose_and_step_through_an_episode(episodes, opened):
     second = sn.datasets.open(episodes)[1]
     viewer, page = opened(episodes)
@@ -406,6 +408,7 @@ def test_choose_and_step_through_an_episode(episodes, opened):
     assert patiently(page, lambda: page.get_by_text(f"{shown:.4g}", exact=True).count() >= 1)
 
 
+@pytest.mark.slow
 def test_play_a_recording(recording, opened):
     viewer, page = opened(recording)
     assert patiently(page, lambda: len(red_rows(page)) > 30)

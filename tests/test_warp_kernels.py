@@ -136,6 +136,8 @@ def busy_scene():
         )
     )
     add(sn.IMU(link="box", uuid="late", acc_noise=0.1, delay=0.035, jitter=0.01, interpolate=True))
+    add(sn.IMU(link="box", uuid="held", acc_noise=0.1, delay=0.025, interpolate=True, rate=40.0, dropout=0.3))
+    add(sn.IMU(link="box", uuid="very_late", acc_noise=0.1, delay=0.06, jitter=0.04, dropout=0.2))
     add(sn.IMU(link="box", uuid="plain"))
     lean = {f"{part}_{name}": 0.1 for part in ("acc", "gyro", "mag") for name in ("noise", "bias", "random_walk")}
     add(sn.IMU(link="box", uuid="lean", **lean, delay=0.02, jitter=0.015))

@@ -9,16 +9,16 @@ G = 9.81
 AWAY = 0.5
 
 
-def press_scene(geom: str = 'type="sphere" size="0.01"') -> sn.Scene:
+def press_scene(geom: str = 'type="sphere" size="0.01"', asset: str = "") -> sn.Scene:
     """Return a scene with a pad, whose upper face is z = 0, and an indenter with which it does not collide.
 
     The indenter's joints are x, y, z and a rotation about z. No force acts on it, so it keeps its velocity. It starts
-    far above the pad.
+    far above the pad. ``asset`` is a mesh that the indenter uses, in MJCF.
     """
     scene = sn.Scene(dt=DT, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Box(size=(0.1, 0.1, 0.02)), name="pad", pos=(0, 0, -0.01))
     scene.add_robot(
-        f"""<mujoco><worldbody><body name="tip" pos="0 0 {AWAY}">
+        f"""<mujoco><asset>{asset}</asset><worldbody><body name="tip" pos="0 0 {AWAY}">
           <joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
           <joint name="z" type="slide" axis="0 0 1"/><joint name="turn" type="hinge" axis="0 0 1"/>
           <geom {geom} contype="2" conaffinity="2" mass="1"/></body></worldbody></mujoco>""",

@@ -121,6 +121,52 @@ def images() -> None:
     save(figure, "rays_images")
 
 
+def power() -> None:
+    """Draw point clouds coloured by power in clear air and in fog, and a rosette after one reading and after ten."""
+    figure = plt.figure(figsize=(9, 6.4))
+    scene = hall()
+    sign = sn.Box(size=(0.02, 0.6, 0.6), rgba=(0.9, 0.1, 0.1, 1))
+    scene.add_object(sign, name="sign", pos=(3.9, 0.0, 1.6))
+    scan = scene.add_sensor(
+        sn.Lidar(
+            link="base",
+            pos=(0, 0, 0.4),
+            pattern=sn.SphericalPattern(fov=(360, (-35, 25)), n_points=(720, 96)),
+            returns=("distances", "points", "intensity"),
+            threshold=0.1 / 9.0**2,
+            retro_reflectors={"sign": 20.0},
+            no_hit=float("nan"),
+        )
+    )
+    scene.build()
+    for place, title, fog in ((1, "clear air", 0.0), (3, "fog, visibility 6 m", sn.units.from_visibility(6.0))):
+        scan.set(extinction=fog)
+        scene.step()
+        reading = scan.read()
+        points, strength = reading.points[0].flatten(0, 1).numpy(), reading.intensity[0].flatten().numpy()
+        seen = strength > 0
+        axes = figure.add_subplot(2, 2, place, projection="3d")
+        x, y, z = points[seen].T
+        colour = np.log10(strength[seen])
+        dots = axes.scatter(x, y, z, c=colour, s=1.2, cmap="viridis", vmin=-3, vmax=0.5, linewidths=0)
+        axes.view_init(38, -125)
+        axes.set_box_aspect((8, 6, 2.5), zoom=1.35)
+        axes.set_axis_off()
+        axes.set_title(f"{title}: {seen.mean():.0%} of the beams return", fontsize=10)
+        figure.colorbar(dots, ax=axes, label="log10 of the power", shrink=0.6)
+
+    pattern = sn.RosettePattern()
+    for place, count in ((2, 1), (4, 10)):
+        axes = figure.add_subplot(2, 2, place)
+        x, y, z = np.concatenate([pattern.frame_rays(frame)[1] for frame in range(count)]).T
+        axes.scatter(-np.degrees(np.arctan2(y, x)), np.degrees(np.arcsin(z)), s=0.25, color=MEASURED, linewidths=0)
+        axes.set_aspect("equal")
+        axes.set_xlabel("to the right [°]")
+        axes.set_ylabel("up [°]")
+        axes.set_title(f"rosette after {0.1 * count:g} s", fontsize=10)
+    save(figure, "rays_power")
+
+
 def save(figure: plt.Figure, name: str) -> None:
     """Write a figure to docs/pictures."""
     PICTURES.mkdir(exist_ok=True)
@@ -130,9 +176,10 @@ def save(figure: plt.Figure, name: str) -> None:
 
 
 def main() -> None:
-    """Draw both pictures."""
+    """Draw all pictures."""
     lidar()
     images()
+    power()
 
 
 if __name__ == "__main__":

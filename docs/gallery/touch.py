@@ -126,6 +126,44 @@ def draw_relaxation() -> None:
     save(figure, "touch_relaxation")
 
 
+def draw_depth() -> None:
+    """Draw both depths in a section below a ball and below a punch, and the markers of a gel below the punch."""
+    x = np.linspace(-6, 6, 241)
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
+    punch = 'type="box" size="0.0032 0.0032 0.005"'
+    cases = (
+        ("ball, R = 8 mm, pressed 1.2 mm", 'type="sphere" size="0.008"', 0.0068, lambda: 1.2 - 8 + np.sqrt(64 - x**2)),
+        ("punch, 6.4 mm wide, pressed 2 mm", punch, 0.003, lambda: np.where(np.abs(x) < 3.2, 2.0, 0.0)),
+    )
+    for axis, (title, geom, z, form) in zip(axes[:2], cases, strict=True):
+        scene = press_scene(geom)
+        gel = sn.ElastomerDisplacement(link="pad", pos=(0, 0, 0.01), grid=(1, 241), size=(0.01205, 0.001))
+        line = tuple((float(value) / 1e3, 0.0, 0.0) for value in x)
+        probe = sn.ContactDepthProbe(link="pad", pos=(0, 0, 0.01), positions=line, radius=0.0, normals=(0.0, 0.0, 1.0))
+        normal, nearest = scene.add_sensor(gel), scene.add_sensor(probe)
+        scene.build()
+        place(scene, z)
+        scene.step()
+        axis.plot(x, np.maximum(form(), 0), color="0.75", lw=6, label="closed form")
+        axis.plot(x, -1e3 * normal.read()[0, 0, :, 2].numpy(), "C0", label='"normal"')
+        axis.plot(x, 1e3 * nearest.read()[0].numpy(), "C3--", label='"nearest"')
+        axis.set(title=title, xlabel="x [mm]", ylabel="depth [mm]")
+        axis.invert_yaxis()
+    axes[0].legend(fontsize=8)
+    scene = press_scene(punch)
+    pad = scene.add_sensor(sn.ElastomerDisplacement(link="pad", pos=(0, 0, 0.01), grid=(13, 13), size=(0.013, 0.013)))
+    scene.build()
+    place(scene, 0.003)
+    scene.step()
+    u = 1e3 * pad.read()[0].numpy()
+    at = np.arange(-6, 7)
+    image = axes[2].pcolormesh(at, at, -u[..., 2], cmap="Blues", vmin=0)
+    axes[2].quiver(at, at, u[..., 0], u[..., 1], angles="xy", scale_units="xy", scale=0.5, width=0.005, color="C3")
+    axes[2].set(title="markers of a gel below the punch", xlabel="x [mm]", ylabel="y [mm]", aspect="equal")
+    figure.colorbar(image, ax=axes[2], label="depth [mm]", shrink=0.75)
+    save(figure, "touch_depth")
+
+
 def draw_elastomer() -> None:
     """Draw the markers of a gel that a ball presses, a box drags, and a box turns."""
     box = 'type="box" size="0.0041 0.0041 0.002"'
@@ -163,6 +201,7 @@ def main() -> None:
     draw_probes()
     draw_tactile()
     draw_relaxation()
+    draw_depth()
     draw_elastomer()
 
 

@@ -41,6 +41,9 @@ def missing_extras(folder: str) -> None:
         names_extra("train", lambda: sn.SACMLPBrain(spaces.Dict(x=numbers), numbers))
         names_extra("train", lambda: Log(out, 0, enabled=True))
         names_extra("cluster", lambda: generate(GenerateOptions(task="pick"), out / "cluster", cluster="local"))
+        (out / "empty.onnx").touch()
+        onnx = GenerateOptions(task="balance", policy=str(out / "empty.onnx"))
+        names_extra("deploy", lambda: generate(onnx, out / "onnx"))
         for kind, extra in (("lerobot", "export"), ("minari", "export"), ("rerun", "rerun")):
             names_extra(extra, lambda kind=kind: sn.datasets.export(folder, kind, out / kind))
 

@@ -24,6 +24,7 @@ from sensorium.errors import (
 from sensorium.options import Options
 from sensorium.pipeline import AxisImperfections, Imperfections
 from sensorium.sensors.plotting import Trace
+from sensorium.sensors.rays.moving_patterns import RosettePattern, WeavePattern
 from sensorium.sensors.rays.patterns import (
     ArrayPattern,
     GridPattern,
@@ -32,6 +33,7 @@ from sensorium.sensors.rays.patterns import (
     RingPattern,
     SphericalPattern,
 )
+from sensorium.sensors.robot.attitude import Attitude
 from sensorium.sensors.robot.barometer import Barometer
 from sensorium.sensors.robot.battery_state import BatteryState
 from sensorium.sensors.robot.clock import Clock
@@ -49,13 +51,26 @@ from sensorium.sensors.thermal.temperature_grid import TemperatureGrid
 from sensorium.sensors.touch.contact import Contact
 from sensorium.sensors.touch.contact_force import ContactForce
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Box, Capsule, Cylinder, Entity, Light, Plane, Scene, SceneModule, Sphere, TileMap
+from sensorium.worlds import (
+    Box,
+    Capsule,
+    Cylinder,
+    Entity,
+    EnvironmentMap,
+    Light,
+    Plane,
+    Scene,
+    SceneModule,
+    Sphere,
+    TileMap,
+)
 
 if TYPE_CHECKING:
     from sensorium import (
         cameras,
         datasets,
         entities,
+        fit,
         generation,
         policies,
         recording,
@@ -98,6 +113,7 @@ _PACKAGES = (
     "cameras",
     "datasets",
     "entities",
+    "fit",
     "generation",
     "policies",
     "recording",
@@ -114,6 +130,7 @@ __all__ = [
     "IMU",
     "MATERIALS",
     "ArrayPattern",
+    "Attitude",
     "AxisImperfections",
     "Barometer",
     "BatchRendererCamera",
@@ -136,6 +153,7 @@ __all__ = [
     "DivergenceError",
     "ElastomerDisplacement",
     "Entity",
+    "EnvironmentMap",
     "EpisodeOverError",
     "ForceTorque",
     "FramePose",
@@ -161,6 +179,7 @@ __all__ = [
     "Raycaster",
     "RaytracerCamera",
     "RingPattern",
+    "RosettePattern",
     "SACMLPBrain",
     "Scene",
     "SceneModule",
@@ -172,12 +191,14 @@ __all__ = [
     "TileMap",
     "Trace",
     "TrainableEntity",
+    "WeavePattern",
     "WheelOdometry",
     "__version__",
     "cameras",
     "datasets",
     "entities",
     "errors",
+    "fit",
     "generation",
     "policies",
     "presets",

@@ -41,7 +41,8 @@ class Options(BaseModel):
         for name, given in values.items():
             for value in _leaves(given) if name in numeric else ():
                 if isinstance(value, bool | str):  # of which pydantic would make a number
-                    raise OptionError(f"{type(self).__name__}.{name}: must be a number, got {value!r}")
+                    wanted = _wanted(type(self).model_fields[name].annotation)
+                    raise OptionError(f"{type(self).__name__}.{name} must be {wanted}, got {value!r}")
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -68,6 +69,13 @@ def _numeric_fields(options: type[Options]) -> set[str]:
     return {name for name, field in options.model_fields.items() if set(_kinds(field.annotation)) <= numbers}
 
 
+def _wanted(annotation: object) -> str:
+    """Return what a numeric option takes: "a number", or "numbers" if it is always a tuple."""
+    is_tuple = get_origin(annotation) is tuple
+    members = {annotation} if is_tuple else {*get_args(annotation)} or {annotation}
+    return "a number" if members & {int, float} else "numbers"
+
+
 def _kinds(annotation: Any) -> Iterator[Any]:
     """Yield the types in an annotation: int and float for ``tuple[int, ...] | float``."""
     if get_origin(annotation) is Annotated:
@@ -79,7 +87,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield from _kinds(kind)
 
 
-def _choices(annotation: Any) -> list[str]:
+def _choices(annotation: object) -> list[str]:
     """Return the texts of everything that an annotation with a ``Literal`` allows: "True", "'auto'", "a number"."""
     texts: list[str] = []
     names = {bool: ["True", "False"], NoneType: ["None"], float: ["a number"], int: ["an integer"], str: ["a string"]}
@@ -88,7 +96,7 @@ def _choices(annotation: Any) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[object]:
     if isinstance(value, list | tuple):
         for part in value:
             yield from _leaves(part)
@@ -123,7 +131,7 @@ def _explain(options: type[Options], error: ValidationError) -> str:
             text = problem["msg"].removeprefix("Value error, ")
             given = "" if not problem["loc"] else f", got {problem['input']!r}"
             subject = f"{options.__name__}.{path}" if path else options.__name__
-            joint = " " if text.startswith(_PYDANTIC) else ": "
+            joint = " " if text.startswith((_PYDANTIC, "must ")) else ": "
             lines.append(f"{subject}{joint}{_reword(text)}{given}")
     return "\n".join(dict.fromkeys(lines))
 

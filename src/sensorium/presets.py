@@ -2,6 +2,7 @@
 
 Example:
     >>> imu = sn.presets.imu("consumer_mems", link="base", delay=0.005)
+    >>> imu = sn.presets.load("my_imu.yaml", link="base")  # a file that `sensorium fit` wrote
     >>> sn.IMU(link="base", acc=sn.presets.BMI160_ACCELEROMETER | sn.Imperfections(noise=0.05))
 
 A preset returns ordinary options of the sensor. Options given on top of it win. Typical values are used. An initial
@@ -13,13 +14,17 @@ a data sheet that Sensorium does not model are named where the data sheet is quo
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sensorium import units
-from sensorium.errors import OptionError, did_you_mean
-from sensorium.pipeline import Imperfections
+from sensorium.errors import OptionError, did_you_mean, shorten
+from sensorium.pipeline import AxisImperfections, Imperfections
 from sensorium.pipeline.imperfections import TWINS
 from sensorium.sensors.channels import channels, fold
 from sensorium.sensors.rays.patterns import SphericalPattern
@@ -38,6 +43,7 @@ __all__ = [
     "encoder",
     "imu",
     "lidar",
+    "load",
     "names",
 ]
 
@@ -48,6 +54,19 @@ _MG = 1e-3 * _G
 _DPS = math.pi / 180
 _TWINS = {**TWINS, "resolution": "counts_per_revolution"}
 """Option -> the one that it replaces, since both set one parameter."""
+
+_TYPES = {
+    "Barometer": "robot.barometer",
+    "DepthCamera": "rays.depth_camera",
+    "ForceTorque": "robot.force_torque",
+    "GPS": "robot.gps",
+    "IMU": "robot.imu",
+    "JointEncoder": "robot.joint_encoder",
+    "Lidar": "rays.raycaster",
+    "Magnetometer": "robot.magnetometer",
+    "Raycaster": "rays.raycaster",
+}
+"""Type of a sensor in a preset file -> module of ``sensorium.sensors`` that has it."""
 
 BMI160_ACCELEROMETER = Imperfections(
     noise_density=units.from_ug_per_sqrt_hz(180),
@@ -219,6 +238,54 @@ def encoder(name: str, **options: Any) -> JointEncoder:
     return _make("encoder", JointEncoder, name, _ENCODERS, options)
 
 
+def load(path: str | os.PathLike[str], name: str | None = None, **options: object) -> Any:
+    """Return the options of a sensor from a preset file, which ``twin.save(path)`` or ``sensorium fit`` wrote.
+
+    The file is a rig file with one sensor; a rig file with several needs ``name``. Its provenance is not used.
+
+    Args:
+        path: YAML file.
+        name: name of the sensor in the file. Default: the only one.
+        **options: options of the sensor, which win over those of the file.
+
+    Returns:
+        Options such as :class:`sn.IMU`; :class:`sn.AxisImperfections` for a file of one channel.
+
+    Raises:
+        OptionError: there is no such file, it is not a preset, or an option is not allowed.
+
+    Example:
+        >>> imu = scene.add_sensor(sn.presets.load("my_imu.yaml", link="torso"))
+    """
+    from sensorium import yaml_files
+
+    file = Path(path)
+    if not file.is_file():
+        raise OptionError(f"there is no preset file {os.fspath(path)!r}")
+    try:
+        content = yaml_files.read(file)
+    except ValueError as error:
+        raise OptionError(f"{file} is not valid YAML: {error}") from error
+    content = content if isinstance(content, dict) else {}
+    if "imperfections" in content:
+        return AxisImperfections(**{**content["imperfections"], **options})
+    sensors = content.get("sensors")
+    if not isinstance(sensors, list) or not all(isinstance(each, dict) and "type" in each for each in sensors):
+        raise OptionError(f"{file} is not a preset: expected the key 'sensors' with a list of sensors")
+    found = {str(each.get("name", each["type"])): each for each in sensors}
+    if name is None and len(found) != 1:
+        raise OptionError(f"{file} has {len(found)} sensors; pass name= one of {shorten(found)}")
+    chosen = next(iter(found)) if name is None else name
+    if chosen not in found:
+        raise OptionError(f"{file} has no sensor {chosen!r}{did_you_mean(chosen, found)}; it has {shorten(found)}")
+    kind = str(found[chosen]["type"])
+    if kind not in _TYPES:
+        raise OptionError(f"{file}: there is no preset of the type {kind!r}{did_you_mean(kind, _TYPES)}")
+    cls = getattr(importlib.import_module(f"sensorium.sensors.{_TYPES[kind]}"), kind)
+    mount = {key: value for key, value in found[chosen].get("mount", {}).items() if key not in options}
+    return _merge(cls, fold(cls, {**mount, **found[chosen].get("options", {})}), options)
+
+
 def names() -> dict[str, dict[str, str]]:
     """Return kind of sensor -> preset -> the figures of its data sheet that it is made of."""
     kinds = {"imu": _IMUS, "lidar": _LIDARS, "encoder": _ENCODERS}
@@ -226,11 +293,16 @@ def names() -> dict[str, dict[str, str]]:
 
 
 def _make(kind: str, cls: type[OptionsT], name: str, known: dict[str, Preset], given: dict[str, Any]) -> OptionsT:
-    """Return a preset with the given options in place of its own, field by field within a channel."""
+    """Return a preset of a table with the given options in place of its own."""
     if name not in known:
         hint = did_you_mean(str(name), known)
         raise OptionError(f"presets.{kind}: there is no preset {name!r}{hint}; there are {', '.join(known)}")
-    preset = dict(known[name].options)
+    return _merge(cls, known[name].options, given)
+
+
+def _merge(cls: type[OptionsT], preset: Mapping[str, Any], given: dict[str, Any]) -> OptionsT:
+    """Return options of a preset with the given ones in place of its own, field by field within a channel."""
+    preset = dict(preset)
     top = fold(cls, given)
     for option in top:
         preset.pop(_TWINS.get(option, ""), None)

@@ -1,8 +1,10 @@
-"""YAML files in which ``1e-3`` is a number, as in YAML 1.2. PyYAML itself reads it as text."""
+"""YAML and JSON files of options. ``1e-3`` is a number in YAML, as in YAML 1.2; PyYAML itself reads it as text."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -33,3 +35,18 @@ def load(text: str) -> Any:
         yaml.YAMLError: the text is not valid YAML.
     """
     return yaml.load(text, Loader)  # Loader is a SafeLoader
+
+
+def read(path: Path) -> Any:
+    """Return the data of a file: JSON if its name ends in ``.json``, otherwise YAML.
+
+    Raises:
+        ValueError: the file is not valid.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return json.loads(text)
+    try:
+        return load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

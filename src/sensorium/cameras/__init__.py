@@ -27,7 +27,8 @@ from sensorium.cameras.imager import CameraProfile
 from sensorium.cameras.options import BatchRendererCamera, Camera, RasterizerCamera, RaytracerCamera
 from sensorium.cameras.picking import PickedSurface
 from sensorium.cameras.randomize import randomize_look
-from sensorium.cameras.renderer import CameraView, Renderer, RendererChoice, RenderSettings, register_renderer
+from sensorium.cameras.registry import RendererChoice, register_renderer
+from sensorium.cameras.renderer import CameraView, Renderer, RenderSettings
 
 __all__ = [
     "BatchRendererCamera",

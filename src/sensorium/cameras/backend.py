@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 
 from sensorium.cameras.render_pass import EnvMasks, RenderPass
+from sensorium.pipeline import SensorGroup
 from sensorium.worlds import World
 
 
 class CameraBackend:
-    """Render passes of all cameras of a scene; ``group.backend`` of the class ``CameraSensor``.
+    """Render passes of all cameras of a scene; ``group.backend`` of the class ``CameraSensor`` and of its subclasses.
 
     Args:
         world: the running engine.
@@ -40,30 +41,31 @@ class CameraBackend:
         for render_pass in self.passes:
             render_pass.start()
 
-    def capture(self) -> None:
-        """Render and capture the timed cameras that are due in this step."""
+    def capture(self, group: SensorGroup[CameraBackend]) -> None:
+        """Render and capture the timed cameras of a group that are due in this step."""
         for render_pass in self.passes:
             wanted: EnvMasks = {}
-            for camera in render_pass.cameras:
+            cameras = [camera for camera in render_pass.cameras if camera.group is group]
+            for camera in cameras:
                 images = camera._images
                 images.record_motion()
                 if images.snapshots is not None and (mask := images.due_envs()) is not None:
                     wanted[camera] = mask
             if wanted:
                 render_pass.render(wanted)
-            for camera in render_pass.cameras:
+            for camera in cameras:
                 if camera._images.snapshots is not None:
                     camera._images.capture()
 
-    def reset(self, mask: torch.Tensor) -> None:
-        """Restart everything that depends on earlier states, in the envs of ``mask`` (B,)."""
-        cameras = [camera for render_pass in self.passes for camera in render_pass.cameras]
-        if not any(camera._images.depends_on_past for camera in cameras):
+    def reset(self, group: SensorGroup[CameraBackend], mask: torch.Tensor) -> None:
+        """Restart everything in a group that depends on earlier states, in the envs of ``mask`` (B,)."""
+        if not any(camera._images.depends_on_past for camera in group.sensors):
             return  # before the mask is read, which would wait for the device
         envs = mask.numpy(force=True)
+        for camera in group.sensors:
+            camera._images.forget_motion(envs)
         for render_pass in self.passes:
-            for camera in render_pass.cameras:
-                camera._images.forget_motion(envs)
-            timed: EnvMasks = {camera: envs for camera in render_pass.cameras if camera._images.snapshots is not None}
+            cameras = [camera for camera in render_pass.cameras if camera.group is group]
+            timed: EnvMasks = {camera: envs for camera in cameras if camera._images.snapshots is not None}
             if timed:
                 render_pass.restart(timed)

@@ -10,13 +10,14 @@ import mujoco
 import torch
 
 from sensorium.cameras.backend import CameraBackend
+from sensorium.cameras.controls import CameraControls
 from sensorium.cameras.data import CameraData
 from sensorium.cameras.images import CameraImages
-from sensorium.cameras.mount import CameraMount, Numbers
+from sensorium.cameras.mount import CameraMount
 from sensorium.cameras.options import Camera
-from sensorium.cameras.properties import CameraProperties
+from sensorium.cameras.registry import RendererChoice
 from sensorium.cameras.render_pass import RenderPass
-from sensorium.cameras.renderer import CameraView, RendererChoice
+from sensorium.cameras.renderer import CameraView
 from sensorium.cameras.switches import OutputSwitches
 from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup
@@ -32,14 +33,15 @@ _NO_CHANGES = Changes(1)
 """Stands in for the world's changes while a camera is not built."""
 
 
-class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options=Camera):
+class CameraSensor(OutputSwitches, CameraControls, Sensor[CameraData], options=Camera):
     """A camera of a scene.
 
-    ``step()`` does not render untimed cameras. The first read after a change renders all cameras of the same renderer,
-    in all envs whose state has changed, in one pass. Further reads return the stored images.
+    ``step()`` does not render untimed cameras. The first read after a change renders all untimed cameras of the same
+    renderer, in all envs whose state has changed, in one pass. Further reads return the stored images.
 
     A camera is timed if ``rate``, ``delay``, ``jitter``, ``dropout``, ``stuck`` or ``history_length`` is set. Then the
-    steps at its sample times render and capture it, and ``read()`` returns captured frames.
+    steps at its sample times render and capture it, and ``read()`` returns captured frames. Between sample times only
+    its own ``read_ground_truth()`` renders it.
 
     Buffers: for each output (such as "rgb") one of that name with the result of ``read()``, and one of the name
     ``ground_truth_<output>``. They are tagged with the output, "camera", and "measured" or "ground_truth". Getting a
@@ -69,9 +71,9 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
     def read(self, envs: Envs = None, history_length: int | None = None) -> CameraData:
         """Return the images as the robot's software gets them: through lens and imager, delayed, held between captures.
 
-        If images are stale, all cameras of the same renderer are rendered first. The images are the same memory in
-        every step, except for windows of a history: copy what must outlast the step. Several threads may read between
-        two steps.
+        If images are stale, all untimed cameras of the same renderer are rendered first. The images are the same memory
+        in every step, except for windows of a history: copy what must outlast the step. Several threads may read
+        between two steps.
 
         Args:
             envs: which envs, as a copy in that order; None for a view of all.
@@ -101,94 +103,6 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
         super().set(envs, **parameters)
         if self._images.snapshots is None and any(value is not None for value in parameters.values()):
             self._start_capture(self._get_pass("set"))
-
-    def set_pose(
-        self,
-        pos: Numbers | None = None,
-        quat: Numbers | None = None,
-        lookat: Numbers | None = None,
-        envs: Envs = None,
-        up: Numbers | None = None,
-    ) -> None:
-        """Set the pose of the camera in the world, and detach it from its link, in some envs.
-
-        The next read of an untimed camera shows the change. ``read()`` of a timed camera returns captured frames, so it
-        shows the change from the next capture on.
-
-        Args:
-            pos: position in the world, m, (3,), or one row per env (n, 3); None keeps the position.
-            quat: orientation (w, x, y, z) in GL axes, (4,) or (n, 4).
-            lookat: point in the world to look at, m, (3,) or (n, 3), instead of ``quat``. Without either, the
-                orientation stays.
-            envs: which envs; None for all.
-            up: with ``lookat``: direction that points up in the image, (3,) or (n, 3). Default: the option ``up``.
-
-        Raises:
-            NotBuiltError: the scene is not built.
-            OptionError: a value has the wrong shape, or ``quat`` and ``lookat`` are both set.
-
-        Example:
-            >>> camera.set_pose(pos=(1, 0, 1), lookat=(0, 0, 0.3), envs=[0, 1])
-        """
-        render_pass = self._get_pass("set_pose")
-        self._mount.set_pose(pos, quat, lookat, up, envs)
-        self._report_change("set_pose", pos=pos, quat=quat, lookat=lookat, envs=envs, up=up)
-        self._mark_stale(render_pass, envs)
-
-    update_camera_pose = set_pose
-
-    def attach(self, link: str | None = None, envs: Envs = None) -> None:
-        """Attach the camera to a link, at the pose of its options in the link's frame, in some envs.
-
-        Args:
-            link: name of the link; default: the link of the options.
-            envs: which envs; None for all.
-
-        Raises:
-            NotBuiltError: the scene is not built.
-            NameNotFoundError: there is no link of that name, or it is ambiguous.
-            OptionError: ``link`` is None, and the options have no link.
-        """
-        render_pass = self._get_pass("attach")
-        self._mount.attach(link, envs)
-        self._report_change("attach", link=link, envs=envs)
-        self._mark_stale(render_pass, envs)
-
-    def set_intrinsics(
-        self,
-        fov: Numbers | None = None,
-        focal_length: Numbers | None = None,
-        principal_point: Numbers | None = None,
-        envs: Envs = None,
-    ) -> None:
-        """Change the intrinsics of the camera in some envs.
-
-        If the lens then needs wider overscan margins than were allocated, the images are allocated again and the
-        renderer is restarted. To avoid repeated restarts, set the widest field of view first.
-
-        Args:
-            fov: vertical field of view in degrees, a number or one per env (n,).
-            focal_length: focal length in pixels, instead of ``fov``: a number, (fx, fy), or (n, 2).
-            principal_point: pixels from the top left corner, (2,) or (n, 2).
-            envs: which envs; None for all.
-
-        Raises:
-            NotBuiltError: the scene is not built.
-            OptionError: a value is out of range, or ``fov`` and ``focal_length`` are both set.
-        """
-        render_pass = self._get_pass("set_intrinsics")
-        with render_pass.lock:
-            if self._mount.set_intrinsics(fov, focal_length, principal_point, envs):
-                self.view.caches, self._images.rendered = {}, {}
-                self._images.allocate()
-                render_pass.rebuild()
-                self._mark_stale(render_pass, None)
-                if self._images.snapshots is not None:
-                    self._start_capture(render_pass)
-            else:
-                self._mark_stale(render_pass, envs)
-        arguments = {"fov": fov, "focal_length": focal_length, "principal_point": principal_point, "envs": envs}
-        self._report_change("set_intrinsics", **arguments)
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Plot the images of one env: ground truth beside measured, one row per output.
@@ -221,12 +135,15 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
 
     @classmethod
     def _build_group(cls, group: SensorGroup[CameraBackend]) -> CameraBackend:
-        backend = CameraBackend(group.world, group.seed)
+        # a subclass has a group of its own, and shares the renderers
+        groups = [one for one in group.sensors[0]._manager.groups if issubclass(one.cls, CameraSensor)]
+        backend = CameraBackend(group.world, group.seed) if group is groups[0] else groups[0].backend
         for camera in group.sensors:
             camera._join(backend.find_pass(camera.options.renderer))
-        backend.start()
+        if group is groups[-1]:
+            backend.start()
         for camera in group.sensors:
-            if camera._is_timed():
+            if camera.is_timed:
                 camera._images.start_capture()
         return backend
 
@@ -250,7 +167,9 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
             render_pass.close()
             self.__dict__.pop("_images", None)
 
-    def _is_timed(self) -> bool:
+    @property
+    def is_timed(self) -> bool:
+        """Whether frames are captured at sample times: with a rate, delay, drop-outs, sticking or a history."""
         options = self.options
         timed = any(getattr(options, name) for name in _TIMING_OPTIONS)
         return timed or self.max_delay > 0 or options.history_length is not None
@@ -259,6 +178,10 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
         if self._render_pass is None:
             return None
         return getattr(self.read_ground_truth() if truth else self.read(), output)
+
+    def _check_output(self, output: str) -> None:
+        if self._render_pass is not None:
+            self._render_pass.check_output(self.uuid, output)
 
     def _on_outputs_changed(self) -> None:
         if self._render_pass is not None:
@@ -270,12 +193,11 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
     # -- rendering ----------------------------------------------------------------------------------------------------
 
     def _update_truth(self) -> None:
-        """Render what is stale, and update the ground truth of all cameras of the render pass."""
+        """Render what is stale of this camera and of the untimed cameras of the render pass; update their data."""
         render_pass = self._get_pass("read")
         with render_pass.lock:
             if self._truth_version != self._changes.version:
-                render_pass.render()
-                for camera in render_pass.cameras:
+                for camera in render_pass.update(self):
                     camera._note_rendered()
 
     def _note_rendered(self) -> None:
@@ -336,11 +258,11 @@ class CameraSensor(OutputSwitches, CameraProperties, Sensor[CameraData], options
     def _update_shared_cache(
         cls, group: SensorGroup[CameraBackend], ground_truth: torch.Tensor, measured: torch.Tensor
     ) -> None:
-        group.backend.capture()
+        group.backend.capture(group)
 
     @classmethod
     def _reset_group(cls, group: SensorGroup[CameraBackend], mask: torch.Tensor) -> None:
-        group.backend.reset(mask)
+        group.backend.reset(group, mask)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

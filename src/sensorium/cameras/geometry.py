@@ -17,7 +17,6 @@ Pixel (column i, row j) covers [i, i + 1) x [j, j + 1). Its centre is (i + 0.5, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,11 +26,6 @@ from sensorium.errors import OptionError
 
 GL_TO_CV = torch.diag(torch.tensor([1.0, -1.0, -1.0]))
 """Rotation (3, 3) from GL to CV axes; it is its own inverse."""
-
-
-def focal_length(fov: float, height: int) -> float:
-    """Return the focal length in pixels for a vertical field of view in degrees."""
-    return height / (2 * math.tan(math.radians(fov) / 2))
 
 
 def rotation(quat: torch.Tensor) -> torch.Tensor:

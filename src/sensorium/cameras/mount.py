@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
-from sensorium.cameras.geometry import focal_length as pixels_of_fov
-from sensorium.cameras.geometry import look_at, rotation
+from sensorium.cameras.arguments import Numbers, Offset, focal_rows, offset_rows, per_env_rows
+from sensorium.cameras.geometry import camera_to_world, look_at, rotation
 from sensorium.cameras.imager.lens import NO_MARGINS, Intrinsics, Margins
 from sensorium.cameras.options import Camera
 from sensorium.cameras.renderer import CameraView
-from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
+from sensorium.errors import OptionError
 from sensorium.worlds import Envs, World, env_index
 from sensorium.worlds.compose import pose
-
-Numbers = float | Sequence[float] | Sequence[Sequence[float]] | np.ndarray | torch.Tensor
-"""A number, a vector, or one row per env."""
+from sensorium.worlds.names import resolve_name
 
 
 class CameraMount:
@@ -46,8 +42,9 @@ class CameraMount:
         else:
             target, up = (torch.tensor(each, dtype=torch.float64) for each in (options.lookat, options.up))
             turn = look_at(torch.tensor(offset), target, up)
-        # pose of the camera in the frame of its link
-        self._offset, self._rotation = (part.float().to(self._device) for part in (torch.tensor(offset), turn))
+        # position and rotation in the frame of the link: of the options, and in each env once attach() has set another
+        self._own_pose = (torch.tensor(offset).float().to(self._device), turn.float().to(self._device))
+        self._poses: tuple[torch.Tensor, torch.Tensor] | None = None
         self._body = -1 if link is None else int(world.model.body(link).id)
         self._bodies = torch.full((self._n_envs,), max(self._body, 0), device=self._device)
         self._attached = torch.full((self._n_envs,), self._body >= 0, device=self._device)
@@ -66,8 +63,7 @@ class CameraMount:
 
     def _make_view(self, options: Camera, uuid: str) -> CameraView:
         width, height = options.resolution
-        focal = options.focal_length or pixels_of_fov(45.0 if options.fov is None else options.fov, height)
-        fx, fy = focal if isinstance(focal, tuple) else (focal, focal)
+        fx, fy = options.focal_lengths()
         cx, cy = options.principal_point or (width / 2, height / 2)
         self.intrinsics = Intrinsics(self._per_env(fx), self._per_env(fy), self._per_env(cx), self._per_env(cy))
         profile = options.profile
@@ -79,8 +75,8 @@ class CameraMount:
             height=height + top + bottom,
             near=options.near,
             far=options.far,
-            position=self._offset.repeat(self._n_envs, 1),
-            rotation=self._rotation.repeat(self._n_envs, 1, 1),
+            position=self._own_pose[0].repeat(self._n_envs, 1),
+            rotation=self._own_pose[1].repeat(self._n_envs, 1, 1),
             fx=self.intrinsics.fx,
             fy=self.intrinsics.fy,
             cx=self.intrinsics.cx + left,
@@ -100,8 +96,14 @@ class CameraMount:
             return
         view, attached = self.view, self._attached
         link_rotation = self._link_mat[self._envs, self._bodies].reshape(-1, 3, 3)
-        position = self._link_pos[self._envs, self._bodies] + link_rotation @ self._offset.to(link_rotation)
-        turned = link_rotation.float() @ self._rotation
+        if self._poses is None:  # faster than with one pose per env
+            offset, turn = self._own_pose
+            moved = link_rotation @ offset.to(link_rotation)
+        else:
+            offset, turn = self._poses
+            moved = (link_rotation @ offset.to(link_rotation).unsqueeze(2)).squeeze(2)
+        position = self._link_pos[self._envs, self._bodies] + moved
+        turned = link_rotation.float() @ turn
         view.position.copy_(torch.where(attached[:, None], position.float(), view.position))
         view.rotation.copy_(torch.where(attached[:, None, None], turned, view.rotation))
 
@@ -129,41 +131,56 @@ class CameraMount:
         self._attached[index] = False
         self._follows = bool(self._attached.any())
 
-    def attach(self, link: str | None, envs: Envs) -> None:
-        """Attach the camera to a link, at the pose of its options there; see ``CameraSensor.attach``."""
+    def attach(self, link: str | None, offset: Offset | None, envs: Envs) -> None:
+        """Attach the camera to a link, at an offset in its frame; see ``CameraSensor.attach``."""
         body = self._body if link is None else self._find_body(link)
         if body < 0:
-            raise OptionError(f"attach: camera {self._uuid!r} was added without a link; name one: attach(link=...)")
+            raise OptionError(
+                f"attach: link must be set, since camera {self._uuid!r} was added without a link: attach(link=...)"
+            )
         index = self._index(envs)
+        position, turn = self._own_pose if offset is None else offset_rows(offset, len(index), self._device)
         self._bind()
+        if offset is not None and self._poses is None:
+            self._poses = (self._own_pose[0].repeat(self._n_envs, 1), self._own_pose[1].repeat(self._n_envs, 1, 1))
+        if self._poses is not None:
+            self._poses[0][index], self._poses[1][index] = position, turn
         self._attached[index], self._bodies[index] = True, body
         self._follows = True
 
+    def detach(self, envs: Envs) -> None:
+        """Detach the camera from its link; see ``CameraSensor.detach``."""
+        index = self._index(envs)
+        self._world.settle()
+        self.follow()
+        self._attached[index] = False
+        self._follows = bool(self._attached.any())
+
+    def pose_in_world(self, envs: Envs) -> torch.Tensor:
+        """Return camera to world in GL axes as of the last :meth:`follow`, (n, 4, 4)."""
+        index = self._index(envs)
+        return camera_to_world(self.view.position[index], self.view.rotation[index])
+
     def set_intrinsics(
         self,
-        fov: Numbers | None,
+        angles: dict[str, Numbers | None],
         focal_length: Numbers | None,
         principal_point: Numbers | None,
         envs: Envs,
     ) -> bool:
         """Change the intrinsics; see ``CameraSensor.set_intrinsics``.
 
+        Args:
+            angles: "fov", "hfov" and "vfov".
+            focal_length: focal length in pixels.
+            principal_point: pixels from the top left corner.
+            envs: which envs; None for all.
+
         Returns:
             Whether the view has grown, because the lens needs wider overscan margins.
         """
-        if fov is not None and focal_length is not None:
-            raise OptionError("set_intrinsics: set only one of fov and focal_length")
         index, view = self._index(envs), self.view
-        focal = None
-        if fov is not None:
-            angle = self._check_rows("fov", np.asarray(fov, float).reshape(-1, 1), 1, len(index))
-            if not bool(((angle > 0) & (angle < 180)).all()):
-                raise OptionError(f"set_intrinsics: fov must lie between 0 and 180 degrees, got {fov!r}")
-            focal = (view.options.resolution[1] / (2 * torch.tan(torch.deg2rad(angle) / 2))).expand(-1, 2)
-        elif focal_length is not None:
-            focal = self._check_rows("focal_length", focal_length, 2, len(index))
-            if not bool((focal > 0).all()):
-                raise OptionError(f"set_intrinsics: focal_length must be greater than 0, got {focal_length!r}")
+        focal = focal_rows(angles, focal_length, view.options.resolution, len(index), self._device)
         point = None if principal_point is None else self._check_rows("principal_point", principal_point, 2, len(index))
         if focal is not None:
             view.fx[index], view.fy[index] = focal[:, 0], focal[:, 1]
@@ -205,32 +222,7 @@ class CameraMount:
     def _find_body(self, link: str) -> int:
         model = self._world.model
         names = [model.body(body).name for body in range(model.nbody)]
-        matches = [link] if link in names else [name for name in names if name.endswith(f"/{link}")]
-        if len(matches) > 1:
-            raise NameNotFoundError(
-                f"attach: link {link!r} is ambiguous: {' or '.join(map(repr, matches))}; give the full name"
-            )
-        if not matches:
-            raise NameNotFoundError(f"attach: there is no link named {link!r}{did_you_mean(link, names)}")
-        return names.index(matches[0])
+        return names.index(resolve_name(link, names, "link", "attach"))
 
     def _check_rows(self, name: str, values: Numbers, columns: int, rows: int) -> torch.Tensor:
-        """Return ``values`` as a float32 tensor (rows, columns).
-
-        Raises:
-            OptionError: they are not finite numbers of shape (columns,) or (rows, columns).
-        """
-        try:
-            tensor = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(values, float))
-        except (TypeError, ValueError) as error:
-            raise OptionError(f"{name} must be numbers, got {values!r}") from error
-        tensor = tensor.to(device=self._device, dtype=torch.float32)
-        if name == "focal_length" and tensor.ndim == 0:  # the same along x and y
-            tensor = tensor.expand(columns)
-        if tensor.shape not in ((columns,), (1, columns), (rows, columns)):
-            raise OptionError(f"{name} must have shape ({columns},) or ({rows}, {columns}), got {tuple(tensor.shape)}")
-        if not bool(torch.isfinite(tensor).all()):
-            raise OptionError(f"{name} must be finite, got {values!r}")
-        if name in ("quat", "up") and not bool((tensor.norm(dim=-1) > 1e-9).all()):
-            raise OptionError(f"{name} must not be zero, got {values!r}")
-        return tensor.expand(rows, columns)
+        return per_env_rows(name, values, columns, rows, self._device)

@@ -9,8 +9,9 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from sensorium.cameras.imager.profile import CameraProfile
-from sensorium.cameras.renderer import Output, Quality, renderer_names
-from sensorium.errors import did_you_mean
+from sensorium.cameras.registry import check_renderer
+from sensorium.cameras.renderer import Output, Quality
+from sensorium.sensors.field_of_view import check_names, focal_lengths
 from sensorium.sensors.options import SensorOptions
 
 OUTPUTS: tuple[Output, ...] = ("rgb", "depth", "segmentation", "instance", "normals", "points")
@@ -31,7 +32,7 @@ class Camera(SensorOptions):
     """Options of a camera that is mounted on a link or fixed in the world.
 
     Example:
-        >>> hand = scene.add_sensor(sn.Camera(link="hand", resolution=(224, 224), fov=60, outputs=("rgb", "depth")))
+        >>> hand = scene.add_sensor(sn.Camera(link="hand", resolution=(224, 224), vfov=60, outputs=("rgb", "depth")))
         >>> room = scene.add_sensor(sn.Camera(pos=(1.5, 0, 1.2), lookat=(0, 0, 0.4)))
 
     The camera is rendered when it is read. If ``rate``, ``delay``, ``dropout``, ``stuck`` or ``history_length`` is set,
@@ -55,9 +56,15 @@ class Camera(SensorOptions):
     resolution: tuple[int, int] = (320, 240)
     """Width and height in pixels."""
     fov: float | None = Field(default=None, gt=0, lt=180)
-    """Vertical field of view, degrees. Default: 45, unless ``focal_length`` is set."""
+    """The same as ``vfov``. In ``sn.DepthCamera``, ``fov`` is the horizontal field of view."""
+    hfov: float | None = Field(default=None, gt=0, lt=180)
+    """Horizontal field of view from the left to the right edge of the image, degrees; pixels are square. ``vfov`` may
+    be set too, if both fit the aspect ratio within 5%."""
+    vfov: float | None = Field(default=None, gt=0, lt=180)
+    """Vertical field of view from the top to the bottom edge of the image, degrees; pixels are square. Default: 45,
+    unless ``hfov`` or ``focal_length`` is set."""
     focal_length: float | tuple[float, float] | None = None
-    """Focal length in pixels: one number, or (fx, fy)."""
+    """Focal length in pixels, instead of angles: one number, or (fx, fy)."""
     principal_point: tuple[float, float] | None = None
     """Intersection of the optical axis with the image, pixels from the top left corner. Default: the image centre."""
     outputs: tuple[Output, ...] = ("rgb",)
@@ -67,8 +74,8 @@ class Camera(SensorOptions):
     far: float = Field(default=100.0, gt=0)
     """Distance of the far plane, m. Surfaces farther than this are not rendered."""
     renderer: str = "auto"
-    """"raster" (MuJoCo's OpenGL), "batch" (MuJoCo Warp), "pathtrace" (Mitsuba), or "auto", which chooses by the device
-    and by what is available on this machine."""
+    """"raster" (MuJoCo's OpenGL), "batch" (MuJoCo Warp), "pathtrace" (Mitsuba), a renderer of another package, or
+    "auto", which chooses by the device and by what is available on this machine."""
     quality: Quality | None = None
     """"fast" (no shadows), "balanced" or "high". All cameras of one renderer share it. Default: "fast" when the CPU
     renders; on a GPU "high" with OpenGL and "balanced" with "batch"."""
@@ -87,7 +94,7 @@ class Camera(SensorOptions):
     @classmethod
     def _resolution(cls, value: tuple[int, int]) -> tuple[int, int]:
         if min(value) < 1:
-            raise ValueError("width and height must be at least 1 pixel")
+            raise ValueError("width and height must be >= 1 pixel")
         return value
 
     @field_validator("outputs", mode="before")
@@ -103,9 +110,7 @@ class Camera(SensorOptions):
     @field_validator("renderer")
     @classmethod
     def _renderer(cls, value: str) -> str:
-        names = ["auto", *renderer_names()]
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(map(repr, names))}{did_you_mean(value, names)}")
+        check_renderer(value)
         return value
 
     @field_validator("profile", mode="before")
@@ -117,7 +122,7 @@ class Camera(SensorOptions):
     @classmethod
     def _focal_length(cls, value: float | tuple[float, float] | None) -> float | tuple[float, float] | None:
         if value is not None and min(value if isinstance(value, tuple) else (value,)) <= 0:
-            raise ValueError("must be greater than 0")
+            raise ValueError("must be > 0")
         return value
 
     @model_validator(mode="after")
@@ -133,12 +138,23 @@ class Camera(SensorOptions):
             if np.linalg.norm(self.up) < 1e-9:
                 raise ValueError(f"up must not be zero, got {self.up}")
         if self.far <= self.near:
-            raise ValueError(f"far must be greater than near, got far={self.far:g} with near={self.near:g}")
-        if self.fov is not None and self.focal_length is not None:
-            raise ValueError("fov and focal_length set the same parameter; set only one of them")
+            raise ValueError(f"far must be > near, got far={self.far:g} with near={self.near:g}")
+        angles = {name: getattr(self, name) is not None for name in ("fov", "hfov", "vfov")}
+        check_names("vertical", angles, "focal_length", self.focal_length is not None)
+        self.focal_lengths()
         if self.interpolate:
             raise ValueError("interpolate must be False for a camera: images are not interpolated")
         return self
+
+    def focal_lengths(self) -> tuple[float, float]:
+        """Return the focal lengths (fx, fy) in pixels that ``fov``, ``hfov``, ``vfov`` or ``focal_length`` set."""
+        focal = self.focal_length
+        if focal is not None:
+            return focal if isinstance(focal, tuple) else (focal, focal)
+        vfov = 45.0 if self.fov is None and self.hfov is None and self.vfov is None else self.vfov
+        given = focal_lengths("vertical", self.resolution, self.fov, self.hfov, vfov, "focal_length=(fx, fy)")
+        assert given is not None
+        return given
 
 
 class RasterizerCamera(Camera):

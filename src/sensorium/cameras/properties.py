@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,6 +16,9 @@ from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup
 from sensorium.tree import Module
 from sensorium.worlds import Painter
+
+if TYPE_CHECKING:
+    from sensorium.cameras.render_pass import RenderPass
 
 
 class CameraProperties(Module):
@@ -29,6 +33,10 @@ class CameraProperties(Module):
 
     def _get_mount(self, call: str) -> CameraMount:
         """Return the mount; ``call`` is the name that the error shows if the camera is not built."""
+        raise NotImplementedError
+
+    def _get_pass(self, call: str) -> RenderPass:
+        """Return the render pass; ``call`` as in :meth:`_get_mount`."""
         raise NotImplementedError
 
     def _current_view(self, call: str) -> CameraView:
@@ -46,10 +54,19 @@ class CameraProperties(Module):
         return intrinsic_matrix(*self._get_mount("intrinsics").intrinsics)
 
     @property
-    def fov(self) -> torch.Tensor:
+    def hfov(self) -> torch.Tensor:
+        """Horizontal field of view in degrees, (B,)."""
+        return _angles(self._get_mount("hfov").intrinsics.fx, self.resolution[0])
+
+    @property
+    def vfov(self) -> torch.Tensor:
         """Vertical field of view in degrees, (B,)."""
-        fy = self._get_mount("fov").intrinsics.fy
-        return torch.rad2deg(2 * torch.atan(self.resolution[1] / (2 * fy)))
+        return _angles(self._get_mount("vfov").intrinsics.fy, self.resolution[1])
+
+    @property
+    def fov(self) -> torch.Tensor:
+        """The same as :attr:`vfov`."""
+        return self.vfov
 
     @property
     def focal_length(self) -> torch.Tensor:
@@ -101,6 +118,21 @@ class CameraProperties(Module):
         model = self.group.world.model
         return {geom: model.geom(geom).name for geom in range(model.ngeom)}
 
+    @property
+    def render_count(self) -> torch.Tensor:
+        """How often each env was rendered for this camera since ``scene.build()``, (B,) int64 on the CPU.
+
+        Each sub-frame of an exposure time or a rolling shutter counts. Envs count if they were asked for: on a GPU,
+        ``batch`` draws all envs of a camera at once.
+
+        Example:
+            >>> before = camera.render_count
+            >>> scene.step()
+            >>> camera.read()
+            >>> camera.render_count - before  # 1 for each env that was rendered
+        """
+        return torch.from_numpy(self._get_pass("render_count").count(self))  # type: ignore[arg-type]
+
     def pick_pixel(self, env: int, x: float, y: float) -> PickedSurface:
         """Return the surface that a pixel of the image shows in the current state of one env.
 
@@ -133,3 +165,8 @@ class CameraProperties(Module):
         for here, there in zip(corners, [*corners[1:], corners[0]], strict=True):
             painter.line(position, here)
             painter.line(here, there)
+
+
+def _angles(focal: torch.Tensor, pixels: int) -> torch.Tensor:
+    """Return the field of view in degrees of focal lengths in pixels."""
+    return torch.rad2deg(2 * torch.atan(pixels / (2 * focal)))

@@ -22,6 +22,7 @@ def randomize_look(
     position: float = 0.0,
     colors: float = 0.0,
     materials: Sequence[str] = (),
+    environments: bool = False,
     entities: Iterable[str] | None = None,
     draw: int = 0,
     envs: Envs = None,
@@ -42,15 +43,15 @@ def randomize_look(
         colors: maximum change of red, green and blue of geoms and materials, where 1 is the full range; textures are
             tinted.
         materials: names of materials of the model, such as "robot/wood". In each env, every geom gets one of them, with
-            its texture. A geom that has its own colour keeps it as a tint. The path tracer ignores this argument and
-            keeps the materials of the model.
+            its texture. A geom that has its own colour keeps it as a tint.
+        environments: whether to choose one of the scene's environment maps in each env.
         entities: names of the entities whose colours and materials change; default: all.
         draw: number of the draw, from 0 to 2**32 - 1; another number gives another appearance.
         envs: which envs; None for all.
         seeds: one seed for each of these envs, used instead of the scene's seed and the env.
 
     Raises:
-        OptionError: a value is out of range, or the scene has no lights to randomise.
+        OptionError: a value is out of range, or the scene has no lights or environment maps to randomise.
         NameNotFoundError: a material or an entity does not exist.
 
     Example:
@@ -70,6 +71,9 @@ def randomize_look(
     lit = tuple(intensity) != (1.0, 1.0) or tint or direction or position
     if lit and not model.nlight:
         raise OptionError("the scene has no lights to randomise; add one with scene.add_light(...)")
+    n_maps = len(world.environments)
+    if environments and not n_maps:
+        raise OptionError("the scene has no environment maps to choose from; make it with Scene(environments=[...])")
     geoms = _find_geoms(scene, entities) if colors or choices else []
     index = env_index(envs, world.n_envs, world.device)
     ids = np.arange(world.n_envs) if index is None else index.numpy(force=True)
@@ -86,19 +90,25 @@ def randomize_look(
         target = world.expand(field)
         target[rows, number, : values.shape[1]] = torch.from_numpy(values).to(target)
 
+    writer = scene.light_writer
     for light in range(model.nlight if lit else 0):
         u = uniform(f"light:{model.light(light).name or light}", 10)
         low, high = intensity
-        factor = (low + (high - low) * u[:, :1]) * (1 + tint * (2 * u[:, 1:4] - 1))
-        for field in ("light_diffuse", "light_specular"):
-            write(field, light, np.clip(getattr(model, field)[light] * factor, 0, None))
+        factor = low + (high - low) * u[:, :1]
         axis = model.light_dir[light]
         aside = 2 * u[:, 4:7] - 1
         aside -= (aside @ axis)[:, None] * axis
         aside *= math.tan(direction) / np.maximum(np.linalg.norm(aside, axis=1, keepdims=True), 1.0)
         tilted = axis + aside
-        write("light_dir", light, tilted / np.linalg.norm(tilted, axis=1, keepdims=True))
-        write("light_pos", light, model.light_pos[light] + position * (2 * u[:, 7:10] - 1))
+        base = writer.initial(light)
+        look = {
+            "color": np.clip(base["color"] * (1 + tint * (2 * u[:, 1:4] - 1)), 0, None),
+            "intensity": base["intensity"] * factor,
+            "specular": base["specular"] * factor,
+            "direction": tilted / np.linalg.norm(tilted, axis=1, keepdims=True),
+            "pos": model.light_pos[light] + position * (2 * u[:, 7:10] - 1),
+        }
+        writer.write(light, rows, {name: torch.from_numpy(each).to(world.device) for name, each in look.items()})
     if choices:
         numbers = world.expand("geom_matid")
         for geom in geoms:
@@ -107,7 +117,9 @@ def randomize_look(
     for field, kind, number in _colour_fields(scene, geoms, choices) if colors else ():
         u = uniform(f"{kind}:{getattr(model, kind)(number).name or number}", 3)
         write(field, number, np.clip(getattr(model, field)[number, :3] + colors * (2 * u - 1), 0, 1))
-    world.changes.write(envs)
+    if environments:
+        scene.set_environment((uniform("environment", 1)[:, 0] * n_maps).astype(np.int64), envs=ids)
+    scene.touch(envs)
 
 
 def _colour_fields(scene: Scene, geoms: Sequence[int], choices: Sequence[int]) -> list[tuple[str, str, int]]:

@@ -1,4 +1,4 @@
-"""``RenderPass``: all cameras of a scene that use one renderer, and the one call that renders their stale images."""
+"""``RenderPass``: all cameras of a scene that use one renderer, and the call that renders their stale images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sensorium.cameras.renderer import Renderer, RendererChoice, RenderSettings, choose_renderer
+from sensorium.cameras.derive import SOURCE
+from sensorium.cameras.options import OUTPUTS
+from sensorium.cameras.registry import RendererChoice, choose_renderer
+from sensorium.cameras.renderer import Renderer, RenderSettings
 from sensorium.errors import OptionError
 from sensorium.worlds import World
 
@@ -29,7 +32,7 @@ class RenderPass:
     Attributes:
         choice: the renderer that was chosen, and why.
         cameras: the cameras, in the order in which they were added.
-        passes: number of times that the renderer was called.
+        passes: number of times that the renderer was called for images of the current state.
         lock: held while images are rendered or delivered, since several threads may read cameras.
     """
 
@@ -41,6 +44,7 @@ class RenderPass:
         self._renderer: Renderer | None = None
         self._seed = seed
         self._stale = np.zeros((0, world.n_envs), bool)
+        self._counts = np.zeros((0, world.n_envs), np.int64)
         self._seen_version: list[int] = []
         self.passes = 0
         self.lock = threading.RLock()
@@ -54,14 +58,17 @@ class RenderPass:
         """Add a camera.
 
         Raises:
-            OptionError: its resolution is too large, or its quality or anti-aliasing differs from another camera's.
+            OptionError: the renderer lacks one of its outputs, its resolution is too large, or its quality or
+                anti-aliasing differs from another camera's.
         """
+        for output in camera.outputs:
+            self.check_output(camera.uuid, output)
         limit, view, resolution = self._cls.max_resolution, camera.view, camera.options.resolution
         if max(view.width, view.height) > limit:
             drawn = (view.width, view.height)
             margins = "" if drawn == resolution else f" ({drawn} with the overscan margins of its lens)"
             raise OptionError(
-                f"Camera(uuid={camera.uuid!r}).resolution must be at most {limit} pixels per side for the renderer "
+                f"Camera(uuid={camera.uuid!r}).resolution must be <= {limit} pixels per side for the renderer "
                 f"{self.choice.name!r}, got {resolution}{margins}"
             )
         for option in ("quality", "anti_aliasing"):
@@ -74,6 +81,23 @@ class RenderPass:
                         f"{other.uuid!r} and {value!r} for {camera.uuid!r}; set the same value, or another renderer"
                     )
         self.cameras.append(camera)
+        self._counts = np.concatenate([self._counts, np.zeros((1, self.world.n_envs), np.int64)])
+
+    def check_output(self, uuid: str, output: str) -> None:
+        """Check that the renderer provides an output of a camera, or what it is computed from.
+
+        Raises:
+            OptionError: it does not.
+        """
+        source = SOURCE.get(output, output)
+        if output in self.outputs or source in self.outputs:
+            return
+        why = "" if source == output else f", which is computed from {source!r}"
+        provided = ", ".join(repr(name) for name in OUTPUTS if {name, SOURCE.get(name, name)} & self.outputs)
+        raise OptionError(
+            f"Camera(uuid={uuid!r}).outputs: the renderer {self.choice.name!r} does not provide {output!r}{why}. It "
+            f"provides {provided}; remove the output, or set another renderer"
+        )
 
     def start(self) -> None:
         """Start the renderer for all attached cameras."""
@@ -82,7 +106,13 @@ class RenderPass:
         samples = next((one.anti_aliasing for one in options if one.anti_aliasing is not None), None)
         self._stale = np.ones((len(self.cameras), self.world.n_envs), bool)
         self._seen_version = [self.world.changes.version] * len(self.cameras)
-        settings = RenderSettings(quality=quality, lights=self.world.lights, samples=samples, seed=self._seed)
+        settings = RenderSettings(
+            quality=quality,
+            lights=self.world.lights,
+            environments=self.world.environments,
+            samples=samples,
+            seed=self._seed,
+        )
         renderer = self._cls()
         runs_on = renderer.build(self.world, [camera.view for camera in self.cameras], settings)
         self._renderer = renderer
@@ -92,40 +122,56 @@ class RenderPass:
         """Mark the images of a camera in these envs (None: all) as stale, because its pose or lens has changed."""
         self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = True
 
-    def render(self, wanted: EnvMasks | None = None) -> None:
-        """Render the stale images in one call of the renderer.
+    def update(self, camera: CameraSensor) -> list[CameraSensor]:
+        """Render the stale images of a camera and of all untimed cameras, and return these cameras.
+
+        Other timed cameras are skipped: they are rendered at their sample times, see ``CameraBackend.capture``.
+        """
+        current = [one for one in self.cameras if one is camera or one._images.snapshots is None]
+        self.render(dict.fromkeys(current))
+        return current
+
+    def render(self, wanted: EnvMasks) -> None:
+        """Render stale images, with one call of the renderer for all cameras that need the same envs.
 
         Args:
-            wanted: cameras to render, each in the envs of its mask (None: all envs). Default: all cameras.
+            wanted: cameras to render, each in the envs of its mask (None: all envs). Images that are up to date are not
+                rendered.
         """
         changes = self.world.changes
         self.world.settle()
-        targets = dict.fromkeys(self.cameras) if wanted is None else wanted
-        todo: list[CameraSensor] = []
-        union = np.zeros(self.world.n_envs, bool)
+        groups: dict[bytes, tuple[np.ndarray, list[CameraSensor]]] = {}
         for number, camera in enumerate(self.cameras):
             ids = changes.since(self._seen_version[number])
             self._seen_version[number] = changes.version
             stale = self._stale[number]
             stale[slice(None) if ids is None else ids] = True
-            if camera not in targets or not camera.view.caches:
+            if camera not in wanted or not camera.view.caches:
                 continue
-            mask = targets[camera]
-            needed = stale if mask is None else stale & mask
+            mask = wanted[camera]
+            needed = stale.copy() if mask is None else stale & mask
             if needed.any():
-                todo.append(camera)
-                union |= needed
-        if not todo:
-            return
-        envs = None if union.all() else np.flatnonzero(union)
-        for camera in todo:
+                groups.setdefault(needed.tobytes(), (needed, []))[1].append(camera)
+        for mask, cameras in groups.values():
+            self._render_group(cameras, None if mask.all() else np.flatnonzero(mask))
+
+    def _render_group(self, cameras: list[CameraSensor], envs: np.ndarray | None) -> None:
+        for camera in cameras:
             camera._mount.follow()
         assert self._renderer is not None
-        self._renderer.render([camera.view for camera in todo], envs)
+        self._renderer.render([camera.view for camera in cameras], envs)
         self.passes += 1
-        for camera in todo:
+        for camera in cameras:
             self._stale[self.cameras.index(camera), slice(None) if envs is None else envs] = False
+            self._count(camera, envs)
             camera._images.finish(envs)
+
+    def count(self, camera: CameraSensor) -> np.ndarray:
+        """Return how often a camera was rendered in each env, (B,) int64, sub-frames of its shutter included."""
+        return self._counts[self.cameras.index(camera)].copy()
+
+    def _count(self, camera: CameraSensor, envs: np.ndarray | None) -> None:
+        self._counts[self.cameras.index(camera), slice(None) if envs is None else envs] += 1
 
     def restart(self, cameras: EnvMasks) -> None:
         """Render these timed cameras, and restart their captures with the images, in the envs of their masks."""
@@ -143,6 +189,7 @@ class RenderPass:
         """Render one camera from the world's temporary state, without changing what is stale."""
         assert self._renderer is not None
         self._renderer.render([camera.view], envs)
+        self._count(camera, envs)
 
     def close(self) -> None:
         """Stop the renderer."""

@@ -1,4 +1,4 @@
-"""The renderer protocol, and the registry from which a renderer is chosen.
+"""The renderer protocol.
 
 A renderer serves all cameras of one scene that use it. It is started once, at the end of ``scene.build()``, with one
 :class:`CameraView` per camera, and fills the caches of the views on request::
@@ -11,12 +11,11 @@ Before it calls ``render``, the camera brings everything else up to date: link p
 ``view.position`` and ``view.rotation`` of the camera in each env. Afterwards, the camera computes ``points``,
 ``instance`` (and ``normals``, if the renderer does not provide them) from the rendered images.
 
-:func:`register_renderer` adds a renderer by the name of its module. The module is imported when a scene first uses it.
+``registry.py`` finds renderers by name.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
@@ -24,11 +23,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 import numpy as np
 import torch
 
-from sensorium.errors import DeviceError, OptionError, did_you_mean
 from sensorium.worlds import World
 
 if TYPE_CHECKING:
     from sensorium.cameras.options import Camera
+    from sensorium.worlds.environments import EnvironmentMap
     from sensorium.worlds.lights import Light
 
 Output = Literal["rgb", "depth", "segmentation", "instance", "normals", "points"]
@@ -102,6 +101,9 @@ class RenderSettings:
     lights: tuple[Light, ...] = ()
     """Lights that ``scene.add_light`` added, in order. The compiled model has a light of the same ``name`` for each of
     them. It has no area lights: there they are point lights."""
+    environments: tuple[EnvironmentMap, ...] = ()
+    """Environment maps of the scene, in order. The compiled model has a skybox for each of them; which of them an env
+    shows is in ``mat_texid``, see :mod:`sensorium.worlds.environments`."""
     samples: int | None = None
     """Anti-aliasing samples per pixel; None: set by the quality."""
     seed: int = 0
@@ -146,89 +148,3 @@ class Renderer(Protocol):
     def close(self) -> None:
         """Free everything."""
         ...
-
-
-@dataclass(frozen=True)
-class RendererChoice:
-    """The renderer that was chosen, and why."""
-
-    name: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.why})"
-
-
-@dataclass(frozen=True)
-class _RendererEntry:
-    module: str
-    cls: str
-    install: str
-
-
-_REGISTRY: dict[str, _RendererEntry] = {}
-
-
-def register_renderer(name: str, module: str, cls: str, install: str) -> None:
-    """Register a renderer, so that ``sn.Camera(renderer=name)`` uses it.
-
-    Args:
-        name: name of the renderer.
-        module: module that defines the renderer; it is imported when a scene first uses it.
-        cls: name of the class in ``module`` that implements :class:`Renderer`.
-        install: command or hint that installs what the renderer needs; error messages show it.
-    """
-    _REGISTRY[name] = _RendererEntry(module, cls, install)
-
-
-register_renderer("raster", "sensorium.cameras.raster", "RasterRenderer", "apt install libegl1 libgl1 (or libosmesa6)")
-register_renderer("batch", "sensorium.cameras.batch", "BatchRenderer", "pip install mujoco-warp")
-register_renderer("pathtrace", "sensorium.cameras.pathtrace", "PathtraceRenderer", "pip install 'sensorium[photoreal]'")
-
-
-def renderer_names() -> list[str]:
-    """Return the names of the registered renderers."""
-    return list(_REGISTRY)
-
-
-def choose_renderer(name: str, device: torch.device) -> tuple[type[Renderer], RendererChoice]:
-    """Return a renderer by name; for "auto" the first that runs here.
-
-    Args:
-        name: name of a registered renderer, or "auto", which tries ``batch`` before ``raster`` on a GPU, and ``raster``
-            before ``batch`` on a CPU.
-        device: device of the world.
-
-    Raises:
-        OptionError: no renderer is registered under that name.
-        DeviceError: no renderer runs here; the message lists what was tried and what to install.
-    """
-    if name != "auto":
-        if name not in _REGISTRY:
-            names = ["auto", *_REGISTRY]
-            allowed = ", ".join(map(repr, names))
-            raise OptionError(f"renderer must be one of {allowed}, got {name!r}{did_you_mean(name, names)}")
-        cls, why = _load(name, device)
-        if cls is None:
-            raise DeviceError(f"renderer {name!r} does not run here: {why}; to fix it: {_REGISTRY[name].install}")
-        return cls, RendererChoice(name, "set by the camera's options")
-    order = ("batch", "raster") if device.type == "cuda" else ("raster", "batch")
-    tried: list[str] = []
-    for candidate in order:
-        cls, why = _load(candidate, device)
-        if cls is not None:
-            reason = f"since {'; '.join(tried)}" if tried else f"first choice on {device.type}"
-            return cls, RendererChoice(candidate, reason)
-        tried.append(f"{candidate} does not run: {why}")
-    installs = "; or ".join(_REGISTRY[candidate].install for candidate in order)
-    raise DeviceError(f"no renderer for cameras runs here: {'; '.join(tried)}. To fix it: {installs}")
-
-
-def _load(name: str, device: torch.device) -> tuple[type[Renderer] | None, str]:
-    entry = _REGISTRY[name]
-    try:
-        cls: type[Renderer] = getattr(importlib.import_module(entry.module), entry.cls)
-        why = cls.missing(device)
-    except ImportError as error:
-        return None, str(error)
-    return (cls, "") if why is None else (None, why)

@@ -36,6 +36,10 @@ class OutputSwitches(Module):
         """Return the current image of an output; None if the camera is not built."""
         raise NotImplementedError
 
+    def _check_output(self, output: str) -> None:
+        """Raise ``OptionError`` if the renderer cannot provide an output."""
+        raise NotImplementedError
+
     def _on_outputs_changed(self) -> None:
         """Allocate images for the outputs that are enabled now."""
         raise NotImplementedError
@@ -46,6 +50,7 @@ class OutputSwitches(Module):
         if on == (output in self._outputs):
             return
         if on:
+            self._check_output(output)
             self._add_output(output)
         else:
             self._outputs.remove(output)
@@ -56,7 +61,7 @@ class OutputSwitches(Module):
     def _add_output(self, output: str) -> None:
         self._outputs.append(output)
         for name, truth in ((output, False), (f"ground_truth_{output}", True)):
-            tags = {self.kind, output, "ground_truth" if truth else "measured"}
+            tags = {self.kind, output} | ({"ground_truth", f"ground_truth_{output}"} if truth else {"measured"})
 
             def get(output: str = output, truth: bool = truth) -> torch.Tensor | None:
                 return self._get_output(output, truth)

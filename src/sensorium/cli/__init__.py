@@ -18,7 +18,10 @@ import tyro
 from sensorium import __version__
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
+from sensorium.cli.fit import FitSensor
 from sensorium.cli.generate import Generate
+from sensorium.cli.plain_output import plain_output
+from sensorium.cli.play import Play
 from sensorium.cli.plot import Plot
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
@@ -57,7 +60,9 @@ _COMMANDS: dict[str, type[Command]] = {
     "export": Export,
     "train": Train,
     "evaluate": Evaluate,
+    "play": Play,
     "plot": Plot,
+    "fit": FitSensor,
     "view": View,
 }
 _ALIASES = {"check": "validate"}
@@ -81,9 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = did_you_mean(name, [*_COMMANDS, *_ALIASES])
         return _report("sensorium", f"there is no command {name!r}{hint}; run `sensorium --help` for a list", USAGE)
     try:
-        command = _parse(given or ["--help"], _ALIASES.get(name, name))
+        with plain_output():
+            command, unknown = _parse(given or ["--help"], _ALIASES.get(name, name))
     except SystemExit as exit:  # tyro printed the help (0) or what is wrong with the options (2)
         return exit.code if isinstance(exit.code, int) else USAGE
+    if unknown:
+        return _report(f"sensorium {name}", _describe_unknown(unknown[0], command, name), USAGE)
     try:
         return command.run()
     except (OptionError, NameNotFoundError) as error:
@@ -101,8 +109,19 @@ def _report(program: str, message: str, status: int) -> int:
     return status
 
 
-def _parse(arguments: list[str], name: str) -> Command:
-    """Parse the command line; the help of the command ``name`` is its whole docstring, of others the first line."""
+def _describe_unknown(argument: str, command: Command, name: str) -> str:
+    if not argument.startswith("-"):
+        return f"unexpected argument {argument!r}; run `sensorium {name} --help`"
+    names = [field.replace("_", "-") for field in vars(command)]
+    hint = did_you_mean(argument.lstrip("-"), names).replace(" '", " '--")
+    return f"there is no option {argument!r}{hint}; run `sensorium {name} --help` for a list"
+
+
+def _parse(arguments: list[str], name: str) -> tuple[Command, list[str]]:
+    """Return the command, and the arguments that it does not have.
+
+    The help of the command ``name`` is its whole docstring, that of others the first line.
+    """
     options = [
         Annotated[  # type: ignore[valid-type]
             command,
@@ -120,6 +139,7 @@ def _parse(arguments: list[str], name: str) -> Command:
         prog="sensorium",
         description=_DESCRIPTION,
         args=arguments,
+        return_unknown_args=True,
         config=(tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
     )
 

@@ -10,7 +10,7 @@ import tyro
 from sensorium.errors import OptionError
 
 
-def default(text: str, metavar: str | None = None) -> object:
+def default(text: str, metavar: str | None = None, aliases: tuple[str, ...] = ()) -> object:
     """Return an annotation that describes the default of an option: ``Annotated[int | None, default("all")]``.
 
     The help of the option then ends with "(default: all)" instead of "(default: None)".
@@ -18,8 +18,9 @@ def default(text: str, metavar: str | None = None) -> object:
     Args:
         text: description of the default.
         metavar: placeholder of the value in the help. Default: made from the type.
+        aliases: further names of the option: "--module".
     """
-    return tyro.conf.arg(help_behavior_hint=f"(default: {text})", metavar=metavar)
+    return tyro.conf.arg(help_behavior_hint=f"(default: {text})", metavar=metavar, aliases=aliases)
 
 
 def check_min(name: str, value: float, lower: float) -> None:

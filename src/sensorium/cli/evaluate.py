@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from sensorium.cli.arguments import check_min, default
+
+if TYPE_CHECKING:
+    from sensorium.training import Evaluation
 
 
 @dataclass
@@ -20,6 +23,7 @@ class Evaluate:
 
     Examples:
         sensorium evaluate runs/balance --episodes 20
+        sensorium evaluate runs/walk --episodes 64 --device cpu
         sensorium evaluate runs/balance --which last --json runs/balance/figures.json
     """
 
@@ -29,6 +33,8 @@ class Evaluate:
     """Number of episodes."""
     seed: Annotated[int | None, default("one that the training did not use")] = None
     """Seed of the episodes."""
+    device: Annotated[str | None, default("that of the training")] = None
+    """Device to run the episodes on: cpu, or for a policy that PPO trained also cuda, cuda:1, ..."""
     which: Literal["best", "last"] = "best"
     """Brain to evaluate: best, the one of the best evaluation during training, or last."""
     json: Annotated[Path | None, default("not written")] = None
@@ -40,17 +46,29 @@ class Evaluate:
         from rich.table import Table
 
         from sensorium.files import write_whole
-        from sensorium.training import evaluate
 
         check_min("episodes", self.episodes, 1)
-        result = evaluate(self.folder, self.episodes, self.seed, self.which)
-        table = Table("episodes", "return", "min", "max", "of the maximum", "success", title=str(self.folder))
+        result = self._evaluate()
+        names = ("episodes", "return", "min", "max", "of the maximum", "success", *result.metrics)
+        table = Table(*names, title=str(self.folder))
         fraction = "" if result.fraction is None else f"{result.fraction:.1%}"
         returns = (f"{value:.1f}" for value in (result.mean, min(result.returns), max(result.returns)))
-        table.add_row(str(len(result.returns)), *returns, fraction, f"{result.success:.0%}")
+        metrics = (f"{value:.3f}" for value in result.metrics.values())
+        table.add_row(str(len(result.returns)), *returns, fraction, f"{result.success:.0%}", *metrics)
         Console().print(table)
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)
             figures = {**result.summary(), "each": result.model_dump(mode="json")}
             write_whole(self.json, json.dumps(figures, indent=2).encode() + b"\n")
         return 0
+
+    def _evaluate(self) -> Evaluation:
+        from sensorium.errors import OptionError
+        from sensorium.training import evaluate, evaluate_ppo
+        from sensorium.training.ppo_options import is_ppo
+
+        if is_ppo(self.folder):
+            return evaluate_ppo(self.folder, self.episodes, self.seed, self.which, self.device)
+        if self.device not in (None, "cpu"):
+            raise OptionError(f"--device: {self.folder} was trained by SAC, which is evaluated on the CPU only")
+        return evaluate(self.folder, self.episodes, self.seed, self.which)

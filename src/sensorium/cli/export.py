@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from sensorium.cli.arguments import default
 from sensorium.cli.progress import interrupt_on_sigterm, progress
 
 
@@ -20,6 +21,7 @@ class Export:
     Examples:
         sensorium export data/pick --format lerobot --out data/pick-lerobot
         sensorium export data/pick --format robomimic --no-images --out data/pick-robomimic
+        sensorium export data/pick --exclude "privileged.*" "info.*" --out data/pick-lerobot
     """
 
     folder: Annotated[Path, tyro.conf.Positional]
@@ -30,6 +32,10 @@ class Export:
     """Format: lerobot (version 3.0), robomimic (one HDF5 file), minari, or rerun (one .rrd file per episode)."""
     images: bool = True
     """Export camera images."""
+    include: Annotated[tuple[str, ...], default("everything")] = ()
+    """Patterns of what to export, e.g. qpos "robot_*" "observation.*"."""
+    exclude: Annotated[tuple[str, ...], default("nothing")] = ()
+    """Patterns of what not to export, e.g. "privileged.*" "info.*"."""
 
     def run(self) -> int:
         """Export with a progress bar."""
@@ -37,7 +43,15 @@ class Export:
 
         total = len(datasets.Dataset(self.folder))
         with interrupt_on_sigterm(), progress("exporting", total, "episodes") as advance:
-            out = datasets.export(self.folder, self.format, self.out, images=self.images, progress=advance)
+            out = datasets.export(
+                self.folder,
+                self.format,
+                self.out,
+                images=self.images,
+                include=self.include,
+                exclude=self.exclude,
+                progress=advance,
+            )
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         print(f"{out}: {total} episodes as {self.format}, {size / 1e6:,.1f} MB")
         return 0

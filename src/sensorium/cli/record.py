@@ -26,7 +26,7 @@ class Record:
     """Output folder. It must be new or empty, unless --overwrite is given."""
     robot: str = "diffdrive"
     """Robot: diffdrive or holonomic, or an MJCF or URDF file with actuators named forward and turn. The scenario
-    random-acceleration drives any other robot too: balancer, franka, mobile_franka, floating_gripper, bimanual."""
+    random-acceleration drives every robot of the catalogue: balancer, franka, yam, rby1, ..."""
     scenario: str = "random-path"
     """What drives the robot: random-path, random-acceleration, keyboard or gamepad."""
     steps: int = 500

@@ -56,7 +56,8 @@ class Replay:
     cameras: Annotated[list[str], default("all")] = field(default_factory=list)
     """Names of the cameras to render, and YAML or JSON files of additional cameras."""
     sensors: Annotated[list[Path], default("none")] = field(default_factory=list)
-    """YAML or JSON files of additional sensors. One with the uuid or the rig name of a recorded sensor replaces it."""
+    """YAML or JSON files of additional sensors, or rig files as for `record --rig`. One with the uuid or the rig name
+    of a recorded sensor replaces it."""
     only_sensors: bool = False
     """Remove the recorded sensors and cameras that no file replaces."""
     device: Annotated[str | None, default("as recorded")] = None
@@ -111,7 +112,7 @@ class Replay:
             "normals": self.normals,
         }
         files = [Path(name) for name in self.cameras if name.endswith(_SENSOR_FILES)]
-        added = [sensor for file in (*files, *self.sensors) for sensor in sn.recording.load_sensors(file)]
+        added = [sensor for file in (*files, *self.sensors) for sensor in sn.recording.load_sensors(file, self.source)]
         names = [name for name in self.cameras if not name.endswith(_SENSOR_FILES)]
         if names:  # render the cameras of the files as well
             names += [sensor.uuid or "camera" for sensor in added if isinstance(sensor, sn.Camera)]

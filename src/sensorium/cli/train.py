@@ -15,7 +15,7 @@ from sensorium.cli.arguments import default, parse_pair
 from sensorium.cli.progress import status_progress
 
 if TYPE_CHECKING:
-    from sensorium.training import Evaluation, Progress, TrainOptions
+    from sensorium.training import Evaluation, PPOOptions, Progress, TrainOptions
 
 _RECIPE = "as in the task's recipe"
 
@@ -24,18 +24,20 @@ _RECIPE = "as in the task's recipe"
 class Train:
     """Train a robot on a task.
 
-    The robot is an entity with sensors, a brain and a memory; the task has a recipe with the default options.
+    balance and reach train an entity with sensors, a brain and a memory by SAC on the CPU; walk trains a policy by PPO
+    on the CPU or on a GPU. Each task has a recipe with the default options.
 
     Ctrl-C saves a checkpoint and ends; continue with --resume.
 
     Examples:
+        sensorium train walk --device cuda --envs 4096 --out runs/walk
         sensorium train balance --out runs/balance
         sensorium train balance --out runs/balance --resume --steps 200000
         sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
     """
 
     task: Annotated[str, tyro.conf.Positional]
-    """Name of the task: balance, reach."""
+    """Name of the task: balance, reach, walk."""
     out: Path
     """Output folder: a new one, or with --resume the folder of a training."""
     resume: bool = False
@@ -46,12 +48,14 @@ class Train:
     """Number of envs that are simulated in parallel."""
     seed: Annotated[int | None, default(_RECIPE)] = None
     """Seed of all randomness."""
+    device: Annotated[str | None, default("cpu")] = None
+    """Device of the training: cpu, or for walk also cuda, cuda:1, ..."""
     rig: Annotated[Path | None, default(_RECIPE)] = None
     """YAML file of the robot's sensors."""
     option: Annotated[tuple[str, ...], default(_RECIPE)] = ()
     """Options of the task as name=value, e.g. max_steps=300. Values are JSON or text."""
     brain: Annotated[tuple[str, ...], default(_RECIPE)] = ()
-    """Options of the brain as name=value, e.g. learning_rate=0.0003."""
+    """Options of the brain or of PPO as name=value, e.g. learning_rate=0.0003."""
     gradient_steps: Annotated[int | None, default(_RECIPE)] = None
     """Number of gradient steps after each step of all envs."""
     evaluate_every: Annotated[int | None, default(_RECIPE)] = None
@@ -68,17 +72,19 @@ class Train:
     def run(self) -> int:
         """Train with a progress bar."""
         from sensorium import training
+        from sensorium.tasks.catalogue import TENSOR_TASKS
 
-        options = self._stored_options() if self.resume else self._new_options()
+        how: dict[str, Any] = {"resume": self.resume, "tensorboard": self.tensorboard}
+        if self.task in TENSOR_TASKS:
+            options: PPOOptions | TrainOptions = self._ppo_options()
+        else:
+            options = self._stored_options() if self.resume else self._new_options()
         with _stop_request() as stop, status_progress("steps", options.steps) as show:
-            trained = training.train(
-                options,
-                self.out,
-                resume=self.resume,
-                tensorboard=self.tensorboard,
-                progress=lambda now: show(now.steps, _status(now)),
-                stop=stop,
-            )
+            how |= {"progress": lambda now: show(now.steps, _status(now)), "stop": stop}
+            if isinstance(options, training.PPOOptions):
+                trained = training.train_ppo(options, self.out, **how)
+            else:
+                trained = training.train(options, self.out, **how)
         best = "" if trained.best is None else f"; best evaluation: {_score(trained.best)}"
         print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s in this run{best}")
         if not trained.finished:
@@ -102,11 +108,34 @@ class Train:
         }
         return {name: value for name, value in given.items() if value is not None}
 
+    def _ppo_options(self) -> PPOOptions:
+        """Return the options of a training by PPO: those on the command line, or with --resume the stored ones."""
+        from sensorium.errors import OptionError
+        from sensorium.training import PPOOptions
+
+        given = self._given()
+        if self.device is not None:
+            given["device"] = self.device
+        for name in ("gradient_steps", "stop_at"):
+            if name in given:
+                raise OptionError(
+                    f"--{name.replace('_', '-')} is an option of SAC; the task {self.task!r} trains by PPO"
+                )
+        if self.resume:
+            stored = PPOOptions.load(self.out)
+            values = {name: getattr(stored, name) for name in PPOOptions.model_fields}
+            return PPOOptions(**{**values, **given})
+        given["task_options"] = dict(parse_pair("--option", text) for text in self.option)
+        return PPOOptions(task=self.task, **given, **dict(parse_pair("--brain", text) for text in self.brain))
+
     def _new_options(self) -> TrainOptions:
+        from sensorium.errors import OptionError
         from sensorium.robots import SensorRig
         from sensorium.tasks import catalogue
         from sensorium.training import RECIPES, recipe
 
+        if self.device not in (None, "cpu"):
+            raise OptionError(f"--device: the task {self.task!r} trains on the CPU only; walk trains on a GPU")
         if self.task not in RECIPES:
             catalogue.find(self.task)  # raises a better error if the task does not exist at all
         base = recipe(self.task)

@@ -9,13 +9,26 @@ from sensorium._viewing import data_viewer
 from sensorium.datasets.dataset import Dataset, Episode, is_dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.export import export
+from sensorium.datasets.torch_dataset import ShuffledSampler, TorchDataset
 from sensorium.datasets.validate import Validation, validate
 from sensorium.recording import Recording
 
 if TYPE_CHECKING:
     from sensorium._viewing import DataWindow
 
-__all__ = ["Dataset", "Episode", "EpisodeWriter", "Validation", "export", "is_dataset", "open", "validate", "view"]
+__all__ = [
+    "Dataset",
+    "Episode",
+    "EpisodeWriter",
+    "ShuffledSampler",
+    "TorchDataset",
+    "Validation",
+    "export",
+    "is_dataset",
+    "open",
+    "validate",
+    "view",
+]
 
 
 def open(folder: str | Path) -> Dataset | Recording:

@@ -12,11 +12,15 @@ from typing import Any, TypedDict, overload
 import h5py
 import numpy as np
 
+from sensorium.cameras import CameraProfile
+from sensorium.cameras.options import OUTPUTS
 from sensorium.datasets.header import episode_number, is_dataset, read_header
-from sensorium.datasets.observation_layout import SCHEMA
-from sensorium.datasets.video_streams import image_kind, read_video
+from sensorium.datasets.image_formats import ImageEncoding
+from sensorium.datasets.observation_layout import SCHEMA, video_path_of
+from sensorium.datasets.video_streams import frame_size, read_video
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.suites import decode
+from sensorium.suites.purposes import Purpose, default_purpose
 
 __all__ = ["Dataset", "Episode", "SuiteEntry", "is_dataset"]
 
@@ -34,6 +38,8 @@ class SuiteEntry(TypedDict):
     """Who added it to the suite: "task", "robot" or "policy"."""
     privileged: bool
     """Whether it is ground truth."""
+    purpose: Purpose
+    """Who may use it: "observation", "privileged" or "annotation"."""
 
 
 class Episode:
@@ -134,16 +140,67 @@ class Episode:
             hint = did_you_mean(name, self.cameras) or f"; it has {shorten(self.cameras)}"
             raise NameNotFoundError(f"{self.path} has no video {name!r}{hint}")
         with h5py.File(self.path, "r", locking=False) as file:
-            return self.path.with_name(file[f"traj_{self.number}/obs/sensor_data/{name}"][()].decode())
+            return self.path.with_name(file[f"traj_{self.number}/{video_path_of(name)}"][()].decode())
+
+    def image_format(self, name: str) -> ImageEncoding:
+        """Return the kind, shape and dtype of the images of a video."""
+        path = self.video_path(name)
+        with h5py.File(self.path, "r", locking=False) as file:
+            attributes = dict(file[f"traj_{self.number}/{video_path_of(name)}"].attrs)
+        size = (0, 0) if "kind" in attributes else frame_size(path)
+        return ImageEncoding.from_attributes(name, attributes, size)
 
     def video(self, name: str) -> np.ndarray:
         """Return all images of a video.
 
         Returns:
-            Colour (T + 1, H, W, 3) uint8; depth (T + 1, H, W) float32 in metres, infinite where nothing is hit;
-            segmentation (T + 1, H, W, 2) int32, body and geom ids.
+            Colour (T + 1, H, W, 3) uint8; depth (T + 1, H, W) float32 in metres, infinite where nothing is hit, or 0
+            without a reading if the camera's profile models depth measurement; segmentation (T + 1, H, W, 2) int32,
+            body and geom ids; other images in the shape and dtype that their sensor reads.
         """
-        return read_video(self.video_path(name), image_kind(name))
+        return read_video(self.video_path(name), self.image_format(name), no_depth=self.no_depth(name))
+
+    def purpose(self, uuid: str) -> Purpose:
+        """Return who may use a sensor: "observation", "privileged" or "annotation"."""
+        return self.suite[uuid].get("purpose") or default_purpose(uuid)
+
+    def camera_options(self, name: str) -> dict[str, Any]:
+        """Return the options of the camera of a video, with the complete profile; empty for other image sensors.
+
+        Args:
+            name: name of a camera or of one of its videos: "front", "front_depth", ...
+
+        Raises:
+            NameNotFoundError: there is no such camera.
+        """
+        options: dict[str, dict[str, Any]] = {
+            **self.scene.get("rig_cameras", {}),
+            **{each["name"]: each for each in self.scene.get("config", {}).get("cameras", [])},
+        }
+        names = (name, *(name.removesuffix(f"_{output}") for output in OUTPUTS if name.endswith(f"_{output}")))
+        found = next((options[each] for each in names if each in options), None)
+        if found is None and name not in self.cameras:
+            known = list(dict.fromkeys([*options, *self.cameras]))
+            hint = did_you_mean(name, known) or f"; it has {shorten(known)}"
+            raise NameNotFoundError(f"{self.path} has no camera {name!r}{hint}")
+        return found or {}
+
+    def camera_profile(self, name: str) -> CameraProfile | None:
+        """Return the lens and image sensor of a camera; None for an ideal camera.
+
+        Args:
+            name: name of a camera or of one of its videos: "front", "front_depth", ...
+
+        Raises:
+            NameNotFoundError: there is no such camera.
+        """
+        profile = self.camera_options(name).get("profile")
+        return None if profile is None else CameraProfile(**profile)
+
+    def no_depth(self, name: str) -> float:
+        """Return the value of pixels without depth in a depth video: infinite, or 0 if the profile measures depth."""
+        profile = self.camera_profile(name)
+        return 0.0 if profile is not None and profile.measures_depth else float("inf")
 
     def __len__(self) -> int:
         return self.length

@@ -12,18 +12,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from sensorium.datasets.dataset import SuiteEntry
 from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.header import episode_name
-from sensorium.datasets.observation_layout import AGENT, SCHEMA, UNITS, group_columns, path_of
+from sensorium.datasets.image_formats import boxes_of, image_streams
+from sensorium.datasets.observation_layout import (
+    AGENT,
+    SCHEMA,
+    UNITS,
+    check_paths,
+    escape,
+    group_columns,
+    path_of,
+    video_path_of,
+)
 from sensorium.datasets.row_buffer import ROWS, RowBuffer
-from sensorium.datasets.video_streams import VIDEO_FORMATS, VideoEncoders, VideoStream, image_kind
+from sensorium.datasets.video_streams import VideoEncoders, VideoStream
 from sensorium.errors import OptionError
 from sensorium.files import explain_errors, package_versions, sync
 from sensorium.suites import SensorSuite
-from sensorium.suites.text import check_lengths
 
 _SYNC_THREADS = 4
 """Threads that flush files to the disk."""
@@ -73,14 +81,21 @@ class EpisodeWriter:
     an HDF5 file under its final name belongs to a complete episode. Rows are collected in memory, and written when
     there are :data:`ROWS` of them, or when the episode of an env ends.
 
+    An episode with a text that is longer than its sensor's ``str_max_len`` fails at that step: it is not written, and
+    the others are.
+
     Args:
         folder: folder for the temporary files.
         task: a task with a sensor suite that was just reset.
         numbers: number of the episode of each env.
         attributes: attributes to store in each file: name -> text or number.
 
+    Attributes:
+        failed: env -> why its episode cannot be written.
+
     Raises:
-        OptionError: the task has no sensor suite.
+        OptionError: the task has no sensor suite, an image has a shape or dtype that cannot be stored, or two sensors
+            would be stored at the same place.
 
     Example:
         >>> writer = EpisodeWriter(folder, task, numbers, {"seed": 0})
@@ -96,8 +111,9 @@ class EpisodeWriter:
             raise OptionError("the task has no sensors, so there are no observations to write; set use_sensors=True")
         self._folder, self._task, self._suite = folder, task, task.suite
         self._numbers = list(numbers)
-        # sensors that read several images at once are stored as arrays, not as videos
-        self._images = [uuid for uuid, each in self._suite.items() if each.is_image and isinstance(each.space, Box)]
+        self._images = [stream for sensor in self._suite.values() for stream in image_streams(sensor)]
+        check_paths(self._suite, self._images)
+        self.failed: dict[int, str] = {}
         self._rate = 1 / Fraction(task.config.dt).limit_denominator(1_000_000)
         self._attributes: dict[str, str | float] = {
             "schema_version": SCHEMA,
@@ -108,6 +124,8 @@ class EpisodeWriter:
             **attributes,
         }
         self._suite_text = json.dumps(self._describe_suite())
+        with explain_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self._encoders = VideoEncoders() if self._images else None
         self._disk = ThreadPoolExecutor(_SYNC_THREADS)
         self._synced: list[Future[None]] = []
@@ -121,13 +139,14 @@ class EpisodeWriter:
 
     def begin(self, observation: dict[str, Any]) -> None:
         """Store the observation at reset."""
-        self._block = RowBuffer(self._suite, self._images, observation, self._task.robot.n_actions)
+        videos = {(image.uuid, image.keys) for image in self._images}
+        self._block = RowBuffer(self._suite, videos, observation, self._task.robot.n_actions)
         self._columns = {
             f"{uuid}_columns": json.dumps(group_columns(observation[uuid]))
             for uuid in AGENT
             if isinstance(observation.get(uuid), dict)
         }
-        self._block.observe(0, observation, range(self._task.n_envs))
+        self._observe(observation)
         self._encode(observation, self._open)
 
     def add(
@@ -169,8 +188,8 @@ class EpisodeWriter:
         if self._row == ROWS:
             self._flush(self._open)
             self._first, self._row = self._first + ROWS, 0
-        self._block.observe(self._row, observation, np.flatnonzero(self._open).tolist())
-        self._encode(observation, running)
+        self._observe(observation)
+        self._encode(observation, running & self._open)
         self._complete(self._open & ended)
 
     def close(self, folders: Sequence[Path | None]) -> None:
@@ -189,16 +208,26 @@ class EpisodeWriter:
         """Remove all files."""
         self._drop()
 
+    def _observe(self, observation: dict[str, Any]) -> None:
+        """Store an observation in the buffer; drop the episodes of envs whose texts are too long."""
+        too_long = self._block.observe(self._row, observation, np.flatnonzero(self._open).tolist())
+        for env, message in too_long.items():
+            self.failed[env] = f"step {self._lengths[env]}: {message}"
+            self._open[env] = False
+            self._drop_env(env)
+
     def _encode(self, observation: dict[str, Any], running: np.ndarray) -> None:
-        for uuid in self._images:
+        for image in self._images:
             assert self._encoders is not None
-            images, kind = observation[uuid], image_kind(uuid)
+            images = observation[image.uuid]
+            for key in image.keys:
+                images = images[key]
             for env in np.flatnonzero(running).tolist():
                 streams = self._streams[env]
-                if uuid not in streams:
-                    path = self._folder / f"{episode_name(self._numbers[env])}_{uuid}{VIDEO_FORMATS[kind].suffix}"
-                    streams[uuid] = VideoStream(path, kind, images.shape[1:], self._rate)
-                self._encoders.write(streams[uuid], images[env])
+                if image.name not in streams:
+                    name = f"{episode_name(self._numbers[env])}_{escape(image.name)}{image.form.video.suffix}"
+                    streams[image.name] = VideoStream(self._folder / name, image.form, self._rate)
+                self._encoders.write(streams[image.name], images[env])
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -226,10 +255,8 @@ class EpisodeWriter:
                     arrays[env, seen:] = 0
                     file.extend(path, self._first, arrays[env], seen)
                 for uuid, rows in block.texts.items():
-                    length, texts = self._suite[uuid].str_max_len, [row[env] for row in rows[:seen]]
-                    if length is not None:
-                        check_lengths(uuid, texts, length, env)
-                    file.extend_texts(path_of(uuid), self._first, texts, length)
+                    texts = [row[env] for row in rows[:seen]]
+                    file.extend_texts(path_of(uuid), self._first, texts, self._suite[uuid].str_max_len)
                 for path, arrays in block.steps.items():
                     arrays[env, done:] = 0
                     file.extend(path, self._first, arrays[env], done)
@@ -265,29 +292,33 @@ class EpisodeWriter:
         """Write what does not grow and differs between episodes."""
         file.set_attribute("number", self._numbers[env])
         file.add_text("obs_scene", json.dumps(self._task.describe_scene(env), allow_nan=False))
-        for uuid, stream in self._streams[env].items():
-            form = VIDEO_FORMATS[image_kind(uuid)]
-            attributes: dict[str, str | float] = {"codec": form.codec, "unit": form.unit, "scale": form.scale}
-            file.add_text(f"obs/sensor_data/{uuid}", stream.path.name, **attributes)
+        for image in self._images:
+            name = self._streams[env][image.name].path.name
+            file.add_text(video_path_of(image.name), name, **image.form.attributes())
 
     def _describe_suite(self) -> dict[str, SuiteEntry]:
         result: dict[str, SuiteEntry] = {}
         for uuid, sensor in self._suite.items():
-            path = f"obs/sensor_data/{uuid}" if uuid in self._images else path_of(uuid)
-            result[uuid] = {
-                "at": path,
+            images = [image for image in self._images if image.uuid == uuid]
+            entry: SuiteEntry = {
+                "at": path_of(uuid),
                 "space": str(sensor.space),
                 "text": sensor.is_dict,
                 "owner": self._suite.owner(uuid),
                 "privileged": sensor.privileged,
+                "purpose": sensor.purpose,
             }
+            if not images or len(images) < len(list(boxes_of(sensor.space))):
+                result[uuid] = entry
+            for image in images:  # a camera that reads several images has an entry for each
+                result[image.name] = {**entry, "at": video_path_of(image.name), "purpose": image.purpose}
         return result
 
     # -- completion ---------------------------------------------------------------------------------------------------
 
     def _finish(self, folders: Sequence[Path | None]) -> None:
-        for folder, streams in zip(folders, self._streams, strict=True):
-            if folder is not None:
+        for env, (folder, streams) in enumerate(zip(folders, self._streams, strict=True)):
+            if folder is not None and env not in self.failed:
                 with explain_errors(folder):
                     folder.mkdir(parents=True, exist_ok=True)
                 for stream in streams.values():
@@ -300,7 +331,7 @@ class EpisodeWriter:
                 done.result()
         for env, folder in enumerate(folders):
             file = self._files[env]
-            if folder is not None and file is not None:
+            if folder is not None and file is not None and env not in self.failed:
                 with explain_errors(file.path):
                     os.replace(file.part, folder / file.path.name)
                 self._files[env], self._streams[env] = None, {}
@@ -311,13 +342,18 @@ class EpisodeWriter:
         """Remove all files that were not published."""
         self._disk.shutdown()
         self.__dict__.pop("_skeleton", None)
-        for env, file in enumerate(self._files):
-            if file is not None:
-                file.drop()
-                self._files[env] = None
+        for env in range(len(self._files)):
+            self._drop_env(env)
         if self._encoders is not None:
-            for streams in self._streams:
-                for stream in streams.values():
-                    self._encoders.drop(stream)
             self._encoders.close()
             self._encoders = None
+
+    def _drop_env(self, env: int) -> None:
+        file = self._files[env]
+        if file is not None:
+            file.drop()
+            self._files[env] = None
+        for stream in self._streams[env].values():
+            assert self._encoders is not None
+            self._encoders.drop(stream)
+        self._streams[env] = {}

@@ -12,11 +12,11 @@ import h5py
 
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.header import INDEX, MANIFEST, FileEntry, read_manifest
+from sensorium.datasets.image_formats import looks_like_image
+from sensorium.datasets.observation_layout import STEP_PATHS
 from sensorium.datasets.video_streams import count_frames
 from sensorium.errors import DatasetError, SensoriumError
 from sensorium.files import file_checksum, write_whole
-
-_STEP_ARRAYS = ("rewards", "terminated", "truncated", "success", "fail", "actions/action")
 
 
 class IndexEntry(TypedDict):
@@ -143,9 +143,11 @@ def _problems(episode: Episode, header: dict[str, Any]) -> list[str]:
             if entry["at"] not in group:
                 problems.append(f"the sensor {uuid!r} is missing: there is no {entry['at']}")
         for path in episode.paths():
-            expected = episode.length + (path not in _STEP_ARRAYS)
+            expected = episode.length + (path not in STEP_PATHS)
             if len(group[path]) != expected:
                 problems.append(f"{path} has {len(group[path])} rows instead of {expected}")
+            elif looks_like_image(group[path].shape[1:], group[path].dtype):
+                problems.append(f"{path} holds images as an array instead of a video; generate the dataset again")
             elif group[path].dtype.kind == "f" and "/" in path:
                 group[path][()]  # raises if a chunk cannot be read
         ends = group["terminated"][()] | group["truncated"][()]

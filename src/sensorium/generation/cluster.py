@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +21,9 @@ _makers: dict[tuple[str, str], UnitMaker] = {}
 """The maker of this process, by options and folder: a task is built once for many units."""
 
 
-def make_unit(options: str, folder: str, unit: int, wanted: tuple[int, ...]) -> tuple[dict[int, bool], int]:
+def make_unit(
+    options: str, folder: str, unit: int, wanted: tuple[int, ...], working_folder: str | None = None
+) -> tuple[dict[int, bool], int]:
     """Make a unit in this process.
 
     Args:
@@ -27,12 +31,17 @@ def make_unit(options: str, folder: str, unit: int, wanted: tuple[int, ...]) -> 
         folder: folder of the dataset.
         unit: number of the unit.
         wanted: numbers of the episodes to write.
+        working_folder: folder relative to which the options name files, if this machine has it.
 
     Returns:
-        Number -> whether the episode succeeded, and the number of simulated env steps.
+        Number -> whether the episode is kept, and the number of simulated env steps.
     """
     from sensorium.generation.unit import UnitMaker
 
+    if working_folder is not None and os.path.isdir(working_folder):  # processes of a cluster begin elsewhere
+        os.chdir(working_folder)
+        if "" not in sys.path:
+            sys.path.insert(0, "")
     key = options, folder
     if key not in _makers:
         while _makers:
@@ -84,7 +93,7 @@ class RayRunner:
         running: dict[object, int] = {}
         while True:
             while len(running) < self._max_units and (job := next_job()) is not None:
-                task = self._task.remote(self._options, self._folder, job.unit, tuple(sorted(job.wanted)))
+                task = self._task.remote(self._options, self._folder, job.unit, tuple(sorted(job.wanted)), os.getcwd())
                 running[task] = job.unit
             if not running:
                 return

@@ -50,7 +50,7 @@ class Generated:
 
     @property
     def success_rate(self) -> float:
-        """Fraction of the attempts that succeeded, 0 to 1."""
+        """Fraction of the attempts that are kept, 0 to 1: those that succeeded, unless every episode is kept."""
         return self.episodes / max(self.attempts, 1)
 
 
@@ -108,7 +108,7 @@ def generate(
         if len(numbers) < options.episodes:
             raise GenerationError(
                 f"{len(numbers)} of {options.episodes} episodes succeeded in {len(ledger.done)} attempts, the maximum; "
-                "they are kept. Raise max_attempts, or inspect the failures with keep_failed"
+                f"they are kept. Raise max_attempts, or inspect the failures with keep_failed{_first_error(folder)}"
             )
         _remove_parts(folder)
         _write_manifest(folder, numbers, known)
@@ -145,6 +145,7 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
     if path.is_file():
         before = read_header(folder)["options"]
         if any(folder.glob("episode_*.h5")) or any((folder / FAILED).glob("episode_*.json")):
+            before = GenerateOptions(**before).model_dump(mode="json")  # with options that are newer than the dataset
             _check_same(folder, before, options.model_dump(mode="json"))  # a dataset without episodes is replaced
     elif any(folder.iterdir()):
         raise DatasetError(f"{folder} is not empty and holds no dataset; choose another folder")
@@ -171,6 +172,15 @@ def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> No
             f"{folder} holds a dataset of {before['episodes']} episodes, got episodes = {now['episodes']}; "
             "episodes are never removed: choose another folder"
         )
+
+
+def _first_error(folder: Path) -> str:
+    """Return the error of the first failed episode that could not be written, as a part of a message; or ""."""
+    for path in sorted((folder / FAILED).glob("episode_*.json")):
+        error = json.loads(path.read_bytes()).get("error")
+        if error is not None:
+            return f". {path.stem} could not be written: {error}"
+    return ""
 
 
 def _remove_parts(folder: Path) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Collection, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from sensorium import policies, tasks
 from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.header import FAILED, episode_name
 from sensorium.errors import OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.generation.options import SELECTION, GenerateOptions
+from sensorium.generation.sources import make_policy, make_task
 
 
 @contextmanager
@@ -46,16 +47,10 @@ class UnitMaker:
         self.options, self.folder = options, folder
         with explain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self.task = tasks.make(
-            options.task,
-            robot=options.robot,
-            n_envs=options.envs,
-            seed=options.seed,
-            **{**options.options, "keep_history": False, "autoreset": False},
-        )
+        self.task = make_task(options)
         if self.task.suite is None:
             raise OptionError("cannot generate a dataset without observations; set use_sensors=True")
-        self.policy = policies.make(options.policy, self.task)
+        self.policy = make_policy(options, self.task)
         self.task.register_policy(self.policy)
         self._attributes: dict[str, str | float] = {
             "seed": options.seed,
@@ -76,7 +71,7 @@ class UnitMaker:
             progress: called after each step with the number of env steps that it made.
 
         Returns:
-            Number -> whether the episode succeeded, for the wanted ones.
+            Number -> whether the episode is kept, for the wanted ones: it succeeded, or every episode is kept.
         """
         with _frozen_heap():
             return self._make(unit, wanted, progress)
@@ -84,7 +79,7 @@ class UnitMaker:
     def _make(self, unit: int, wanted: Collection[int], progress: Callable[[int], None]) -> dict[int, bool]:
         task, options = self.task, self.options
         numbers = [unit * options.envs + env for env in range(options.envs)]
-        # sensor noise depends on the step: each unit has its own range of steps, so that the order does not matter
+        # noise of actions depends on the step: each unit has its own range of steps, so that the order does not matter
         task.set_sensor_step(unit * (task.config.max_steps + 1) % 2**30)
         observation, _ = task.reset(numbers=numbers)
         writer = EpisodeWriter(self.folder, task, numbers, self._attributes)
@@ -96,20 +91,26 @@ class UnitMaker:
                 observation, reward, terminated, truncated, info = task.step(action)
                 writer.add(observation, action, reward, terminated, truncated, info["success"], running)
                 progress(int(running.sum()))
-            success = task.judge_success()
+            success = task.judge_success() if options.successes_only else np.ones(options.envs, bool)
+            success[list(writer.failed)] = False
             mine = [number in wanted for number in numbers]
             kept: list[Path | None] = [self.folder, self.folder / FAILED if options.keep_failed else None]
             writer.close([kept[not good] if want else None for want, good in zip(mine, success, strict=True)])
-            self._note_failures(numbers, mine, success)
+            self._note_failures(numbers, mine, success, writer.failed)
         except BaseException:
             writer.abort()
             raise
         return {number: bool(success[env]) for env, number in enumerate(numbers) if mine[env]}
 
-    def _note_failures(self, numbers: list[int], mine: list[bool], success: np.ndarray) -> None:
+    def _note_failures(
+        self, numbers: list[int], mine: list[bool], success: np.ndarray, errors: Mapping[int, str]
+    ) -> None:
         for env, number in enumerate(numbers):
             if mine[env] and not success[env]:
                 note = {"number": number, "steps": int(self.task.step_count[env]), **self.task.describe_env(env)}
+                if env in errors:
+                    note["error"] = errors[env]
+                    warnings.warn(f"episode {number} is not written: {errors[env]}", stacklevel=2)
                 folder = self.folder / FAILED
                 folder.mkdir(parents=True, exist_ok=True)
                 write_whole(folder / f"{episode_name(number)}.json", json.dumps(note).encode())

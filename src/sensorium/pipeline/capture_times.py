@@ -1,14 +1,18 @@
-"""When the options of a sensor have it captured, and whether its delay and jitter can be seen."""
+"""When the options of a sensor have it captured, and warnings of timing that has no or an unexpected effect."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from numbers import Real
 
 from sensorium.errors import OptionError
 from sensorium.pipeline.formula import EPS
 from sensorium.pipeline.protocols import GroupSensor
 from sensorium.pipeline.timing import RATE_TOLERANCE
+
+WINDOW_TOLERANCE = 1e-5
+"""Relative difference of a window from whole ticks that counts as rounding of the rate."""
 
 
 def needs_substeps(sensor: GroupSensor, dt: float, substeps: int) -> bool:
@@ -44,26 +48,70 @@ def needs_substeps(sensor: GroupSensor, dt: float, substeps: int) -> bool:
     return is_fast or options.substeps or is_averaged
 
 
-def warn_without_effect(sensor: GroupSensor, dt: float) -> None:
-    """Warn of jitter and interpolation that cannot change any reading.
+def warn_of_timing(sensor: GroupSensor, dt: float, substep: float) -> None:
+    """Warn of jitter and interpolation that cannot change any reading, and of means over unequal windows.
 
     Args:
         sensor: the sensor.
-        dt: seconds of one tick.
+        dt: seconds of one tick of the sensor.
+        substep: seconds of one physics substep.
     """
-    options = sensor.options
     owner = f"{type(sensor).options_type.__name__}(uuid={sensor.uuid!r})"
-    if options.interpolate and sensor.max_delay == 0:
+    if sensor.options.interpolate and sensor.max_delay == 0:
         warnings.warn(f"{owner}.interpolate has no effect without a delay; omit it, or set delay", stacklevel=5)
-    if not options.jitter or options.interpolate or options.rate is not None:
-        return
-    shortest, longest = options.delay / dt, (options.delay + options.jitter) / dt
-    ages = math.ceil(longest - EPS) - math.floor(shortest + EPS)
-    if ages <= 1:
-        read = math.ceil(longest - EPS) * dt
-        warnings.warn(
-            f"{owner}.jitter={options.jitter:g} has no effect: samples are taken and read every {dt * 1e3:g} ms, and "
-            f"with a latency from {options.delay:g} to {options.delay + options.jitter:g} s every sample is first read "
-            f"when it is {read:g} s old. Set substeps=True to capture at physics substeps, or raise jitter",
-            stacklevel=5,
-        )
+    if message := _hidden_jitter(sensor, dt, substep):
+        warnings.warn(f"{owner}.{message}", stacklevel=5)
+    warn_of_windows(sensor, sensor.options.rate, dt)
+
+
+def warn_of_windows(sensor: GroupSensor, rate: object, dt: float) -> None:
+    """Warn of means over windows whose sum is not the integral of the signal.
+
+    Args:
+        sensor: the sensor.
+        rate: its sample rate, Hz; only a number is checked.
+        dt: seconds of one tick of the sensor.
+    """
+    is_averaged = getattr(sensor.options, "window", "instant") == "mean"
+    if is_averaged and isinstance(rate, Real) and (message := _unequal_windows(float(rate), dt)):
+        owner = f"{type(sensor).options_type.__name__}(uuid={sensor.uuid!r})"
+        warnings.warn(f"{owner}.{message}", stacklevel=6)
+
+
+def _hidden_jitter(sensor: GroupSensor, dt: float, substep: float) -> str | None:
+    """Return why jitter cannot change any reading, and what to do; None if it can."""
+    options, cls = sensor.options, type(sensor)
+    if not options.jitter or options.interpolate or options.rate is not None or _is_resolved(sensor, dt):
+        return None
+    read = math.ceil((options.delay + options.jitter) / dt - EPS) * dt
+    if not (cls.keeps_columns and cls.uses_ring_pipeline):
+        advice = "Lower dt of the scene"
+    elif substep < dt and _is_resolved(sensor, substep):
+        advice = "Set substeps=True to capture at physics substeps"
+    elif options.substeps:
+        advice = "Raise substeps of the scene"
+    else:
+        advice = "Raise substeps of the scene and set substeps=True to capture at physics substeps"
+    return (
+        f"jitter={options.jitter:g} has no effect: samples are taken and read every {dt * 1e3:g} ms, and with "
+        f"delay={options.delay:g} every sample is first read when it is {read:g} s old. {advice}, or raise jitter"
+    )
+
+
+def _is_resolved(sensor: GroupSensor, dt: float) -> bool:
+    """Return whether samples can be first read at different ages, with ticks of dt seconds."""
+    shortest, longest = sensor.options.delay / dt, (sensor.options.delay + sensor.options.jitter) / dt
+    return math.ceil(longest - EPS) - math.floor(shortest + EPS) > 1
+
+
+def _unequal_windows(rate: float, dt: float) -> str | None:
+    """Return why means over the windows at a rate do not add up to the integral; None if they do."""
+    ticks = 1 / (rate * dt)
+    if abs(ticks - round(ticks)) <= WINDOW_TOLERANCE * ticks:
+        return None
+    fewer, more = math.floor(ticks), math.ceil(ticks)
+    return (
+        f'window="mean" with rate={rate:g}: a window has {fewer} or {more} physics steps of {dt * 1e3:g} ms, but '
+        f"samples are {1e3 / rate:g} ms apart, so the sum of samples / rate is not the integral of the signal. Use a "
+        f"rate that divides {1 / dt:g} Hz, e.g. {1 / (more * dt):.6g} or {1 / (fewer * dt):.6g}"
+    )

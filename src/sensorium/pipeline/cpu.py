@@ -19,7 +19,7 @@ from sensorium.pipeline.launch import Launch, StepCounter, capture, launch
 from sensorium.pipeline.layout import Layout
 from sensorium.pipeline.protocols import ResetEnvs
 from sensorium.pipeline.storage import storage
-from sensorium.worlds import MujocoWorld
+from sensorium.worlds import CpuWorld
 
 _PARALLEL_FROM = 16_000
 """Elements (columns x envs) from which waking a second thread pays."""
@@ -47,7 +47,7 @@ class CpuKernels:
         dt: seconds of one tick.
     """
 
-    def __init__(self, world: MujocoWorld, layout: Layout, clock: StepCounter, dt: float) -> None:
+    def __init__(self, world: CpuWorld, layout: Layout, clock: StepCounter, dt: float) -> None:
         self._data = world.bind("sensordata").numpy()
         self._time = world.time.numpy()
         self._clock = clock
@@ -95,7 +95,7 @@ class CpuKernels:
             for future in pending:
                 future.result()
 
-    def _submit(self, call: Callable[..., None], *arguments: Any) -> Future[None]:
+    def _submit(self, call: Callable[..., None], *arguments: object) -> Future[None]:
         assert self._pool is not None
         return self._pool.submit(call, *arguments)
 

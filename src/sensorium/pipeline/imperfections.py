@@ -17,7 +17,7 @@ from sensorium.options import Options
 
 def _not_negative(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
     if any(one < 0 for one in (value if isinstance(value, tuple) else (value,))):
-        raise ValueError("must not be negative")
+        raise ValueError("must be >= 0")
     return value
 
 
@@ -63,7 +63,7 @@ class Imperfections(Options):
     """
 
     noise: Spread = 0.0
-    """Standard deviation of white noise per sample."""
+    """Standard deviation of white noise per sample, in the unit of the signal."""
     bias: PerAxis = 0.0
     """Constant offset."""
     random_walk: Spread = 0.0
@@ -88,8 +88,9 @@ class Imperfections(Options):
     drift_time: float = Field(default=100.0, gt=0)
     """Time constant of the Gauss-Markov drift, s."""
     bias_instability: Spread | None = None
-    """In-run bias as data sheets specify it (IEEE 952): the lowest value of the Allan deviation of noise and drift
-    together. The drift that gives it follows from the noise and ``drift_time``. Set this or ``drift``, not both."""
+    """In-run bias as data sheets specify it: the floor (lowest value) of the Allan deviation of noise and drift
+    together, 0.664 times the coefficient B of IEEE 952. The drift that gives it follows from the noise and
+    ``drift_time``. Set this or ``drift``, not both."""
     temperature_drift: PerAxis = 0.0
     """Offset per °C of the sensor's ``temperature`` above 25 °C."""
     outliers: float = Field(default=0.0, ge=0, le=1)

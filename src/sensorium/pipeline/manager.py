@@ -13,16 +13,18 @@ from typing import Any, cast
 import mujoco
 import torch
 
-from sensorium.pipeline.capture_times import needs_substeps, warn_without_effect
+from sensorium.pipeline.capture_times import needs_substeps, warn_of_timing, warn_of_windows
 from sensorium.pipeline.describe import describe_group
+from sensorium.pipeline.final_readings import FinalReadings
+from sensorium.pipeline.gpu_plan import GpuPlan
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Ticks
 from sensorium.pipeline.parameters import EXTRA_PARAMETERS, Write
-from sensorium.pipeline.plan import CpuPlans, GpuPlan, StepPlan
-from sensorium.pipeline.protocols import GraphWorld, GroupSensor
+from sensorium.pipeline.plan import CpuPlans, StepPlan
+from sensorium.pipeline.protocols import GroupSensor
 from sensorium.pipeline.storage import TIMING_PARAMETERS
 from sensorium.pipeline.tick_pipeline import TickPipeline
-from sensorium.worlds import Envs, MujocoWorld, Names, Painter, World, env_index
+from sensorium.worlds import CpuWorld, Envs, GpuWorld, Names, Painter, World, env_index, env_mask
 
 
 class SensorManager:
@@ -38,12 +40,15 @@ class SensorManager:
 
     world: World
     _plan: StepPlan
+    _next_episode: torch.Tensor  # (B,) int32: the episode that the next reset of each env begins
+    _next_env: torch.Tensor  # (B,) int32: the env whose random numbers it draws
 
     def __init__(self) -> None:
         self.on_change: Callable[[str, str, dict[str, Any]], None] = lambda uuid, method, arguments: None
         self.dt = 0.0
         self.seed = 0
         self._sensors: list[GroupSensor] = []
+        self._final: FinalReadings | None = None
         self._pipelines: list[TickPipeline] = []  # of substeps, if needed, and of steps
 
     @property
@@ -64,7 +69,7 @@ class SensorManager:
 
     @property
     def episodes(self) -> torch.Tensor:
-        """Number of each env's current episode, (B,) int64: its resets since build, or what was set."""
+        """Number of each env's running episode, (B,) int64: its resets since build, or what was set before the last."""
         return self._pipelines[-1].layout.timing.episode.to(torch.int64)
 
     @property
@@ -106,6 +111,8 @@ class SensorManager:
                     sensor._attach(self, group)
                 group.backend = group.cls._build_group(group)
             self._write_options()
+            self._next_episode = torch.zeros(world.n_envs, dtype=torch.int32, device=world.device)
+            self._next_env = torch.arange(world.n_envs, dtype=torch.int32, device=world.device)
             self.begin_episodes(None)
             self._plan.start()
         except BaseException:
@@ -122,9 +129,9 @@ class SensorManager:
             self._pipelines.insert(0, TickPipeline(fast, self.world, self.seed, Ticks(self.dt / substeps, substeps)))
         self._of = {sensor.uuid: one for one in self._pipelines for group in one.groups for sensor in group.sensors}
         if self.world.is_gpu:
-            self._plan = GpuPlan(cast(GraphWorld, self.world), self._pipelines)
+            self._plan = GpuPlan(cast(GpuWorld, self.world), self._pipelines)
         else:
-            self._plan = CpuPlans(cast(MujocoWorld, self.world), self._pipelines)
+            self._plan = CpuPlans(cast(CpuWorld, self.world), self._pipelines)
 
     def _write_options(self) -> None:
         """Write the parameters that the options give."""
@@ -135,7 +142,7 @@ class SensorManager:
         for sensor in self._sensors:
             timing = {name: getattr(sensor.options, name) for name in TIMING_PARAMETERS}
             self._note_timing(sensor, timing, None)
-            warn_without_effect(sensor, sensor.group.dt)
+            warn_of_timing(sensor, sensor.group.dt, self.dt / self.world.substeps)
         self._plan.update()
 
     # -- run ----------------------------------------------------------------------------------------------------------
@@ -148,27 +155,32 @@ class SensorManager:
         """Clear rings, drift and response of some envs, and take their first reading from the current state."""
         self._plan.reset(envs)
 
+    def keep_final(self, mask: torch.Tensor) -> None:
+        """Keep the readings of the envs whose episode ends now; a mask, (B,) bool on the world's device."""
+        if self._final is None:
+            self._final = FinalReadings(self.groups)
+        self._final.keep(mask)
+
+    def final_rows(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the kept values of some rows of a group; 0 if no episode was ended by a step."""
+        return torch.zeros_like(rows) if self._final is None else self._final.of(rows)
+
     def begin_episodes(self, envs: Envs) -> None:
-        """Count an episode of some envs, on which the random numbers depend. Call it before their state is reset."""
-        if isinstance(envs, torch.Tensor) and envs.dtype == torch.bool and envs.device == self.world.device:
-            begun = envs.to(torch.int32)
-        else:
-            index = env_index(envs, self.world.n_envs, self.world.device)
-            begun = torch.ones(self.world.n_envs, dtype=torch.int32, device=self.world.device)
-            if index is not None:
-                begun = torch.zeros_like(begun).index_fill_(0, index, 1)
+        """Begin the next episode of some envs, on which the random numbers depend. Call it before their reset."""
+        begun = env_mask(envs, self.world.n_envs, self.world.device)
         for pipeline in self._pipelines:
-            pipeline.layout.timing.episode += begun
+            timing = pipeline.layout.timing
+            torch.where(begun, self._next_episode, timing.episode, out=timing.episode)
+            torch.where(begun, self._next_env, timing.env, out=timing.env)
+        self._next_episode += begun
 
     def set_episodes(self, numbers: torch.Tensor, envs: Envs, env_ids: torch.Tensor | None) -> None:
         """Set which episode of which env the next reset of ``envs`` begins; see ``scene.set_episodes``."""
         index = env_index(envs, self.world.n_envs, self.world.device)
         rows = slice(None) if index is None else index
-        for pipeline in self._pipelines:
-            timing = pipeline.layout.timing
-            timing.episode[rows] = (numbers - 1).to(torch.int32)
-            if env_ids is not None:
-                timing.env[rows] = env_ids.to(torch.int32)
+        self._next_episode[rows] = numbers.to(torch.int32)
+        if env_ids is not None:
+            self._next_env[rows] = env_ids.to(torch.int32)
 
     def set(self, sensor: GroupSensor, values: Mapping[str, object], envs: Envs) -> None:
         """Change parameters of one sensor in some envs. All values are checked before any is changed.
@@ -186,6 +198,7 @@ class SensorManager:
         layout = self._of[sensor.uuid].layout
         row = layout.rows[sensor.uuid]
         layout.timing_parameters.check(row, type(sensor).options_type.__name__, values, index)
+        warn_of_windows(sensor, values.get("rate"), sensor.group.dt)
         for write in writes:
             write.apply()
         self._note_timing(sensor, values, index)

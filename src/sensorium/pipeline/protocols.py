@@ -6,14 +6,13 @@ kernels have two implementations: Numba (``cpu.py``) and Warp (``gpu.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import mujoco
 import numpy as np
 import torch
 
-from sensorium.worlds import GpuWorld, Names, Painter
+from sensorium.worlds import Names, Painter
 
 if TYPE_CHECKING:
     from sensorium.pipeline.blocks import ColumnBlock, GroupSnapshots, SignalSource
@@ -170,28 +169,3 @@ class PipelineKernels(Protocol):
 
     def close(self) -> None:
         """Stop threads, if there are any."""
-
-
-class GraphWorld(GpuWorld, Protocol):
-    """The GPU engine, as far as sensing runs inside its CUDA graphs."""
-
-    sensed: torch.Tensor
-    """The engine's sensor data, (n, B) float32."""
-    mask: torch.Tensor
-    """(B,) bool: the envs that the last reset or forward was for."""
-
-    def attach(
-        self,
-        on_step: Callable[[], None],
-        after_step: Callable[[], None],
-        on_restart: Callable[[torch.Tensor], None],
-        on_substep: Callable[[], None] | None = None,
-        delays_substeps: bool = False,
-    ) -> None:
-        """Make these calls part of the graphs."""
-
-    def capture(self) -> None:
-        """Capture all graphs."""
-
-    def run(self, body: Callable[[], None]) -> None:
-        """Run ``body`` outside of any graph, on torch's current stream."""

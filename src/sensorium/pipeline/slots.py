@@ -41,7 +41,10 @@ class Slots:
             IndexError: the ring does not hold as many ticks.
         """
         if not 0 <= age < len(self):
-            raise IndexError(f"age must lie in [0, {len(self)}), the ticks that this ring holds; got {age}")
+            raise IndexError(
+                f"{self._group.cls.__name__}: age must lie in [0, {len(self)}), the ticks that this ring holds, got "
+                f"{age}; a class sets timeline_depth to keep more ticks in its timelines"
+            )
         return self.ring[age if self.shifts else (self._group.step - age) % len(self)]
 
     def __getitem__(self, age: int) -> torch.Tensor:
@@ -56,9 +59,10 @@ class SampleTiming(NamedTuple):
     lag: torch.Tensor
     """(B,) int32: ticks since the sample that is read was taken."""
     part: torch.Tensor
-    """(B,): how much older the sample is than ``lag``."""
+    """(B,): how much older the sample is than ``lag``. With ``interpolate``, the weight of the next older snapshot."""
     arrives: torch.Tensor
     """(slots, B): from the tick of each sample to its arrival; infinite without a sample. Tick k is in row
     k % slots."""
     offset: torch.Tensor
-    """(slots, B): from the capture of each sample to its tick."""
+    """(slots, B): from the capture of each sample to its tick. With ``interpolate``, in ticks without a sample: from
+    the capture of the sample that is held."""

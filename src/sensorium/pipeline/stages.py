@@ -8,8 +8,9 @@ step, or a substep for sensors that are captured at substeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ import torch
 
 from sensorium.pipeline.flags import HELD
 from sensorium.pipeline.group import SensorGroup
+from sensorium.pipeline.hold import SampleHold, does_hold_output
 from sensorium.pipeline.layout import Layout
 from sensorium.pipeline.protocols import GroupSensor, PipelineKernels, ResetEnvs, StagedSensor
+from sensorium.pipeline.run_hook import run_hook
 from sensorium.pipeline.window import SignalMean
 from sensorium.worlds import World
 
@@ -30,8 +33,9 @@ class Stages:
 
     Attributes:
         resetting: the envs of the reset that is under way; None in a tick.
-        held: ``id(group)`` of the groups with hooks whose readings may have to be held because a sensor has a rate,
-            drop-outs or sticks.
+        held: ``id(group)`` of the groups with hooks or a post-process whose readings may have to be held because a
+            sensor has a rate, drop-outs or sticks.
+        fused_groups: the groups of which only ``_reset_group`` is not done by the fused kernels.
     """
 
     def __init__(self, world: World, layout: Layout, kernels: PipelineKernels) -> None:
@@ -43,10 +47,18 @@ class Stages:
         self._windows: dict[int, SignalMean] = {}
         # the fused kernel holds the readings of the other groups
         self._hooked_rows = {
-            id(group): [layout.rows[sensor.uuid] for sensor in group.sensors]
-            for group in layout.hook_groups
-            if group.has_hooks
+            id(group): [layout.rows[sensor.uuid] for sensor in group.sensors] for group in layout.hook_groups
         }
+        self._holds = {
+            id(group): SampleHold(group, self._hooked_rows[id(group)], layout.timing.due, world.is_gpu)
+            for group in layout.hook_groups
+            if group.post_processed and not does_hold_output(group.cls._post_process)
+        }
+        self.fused_groups = [
+            group
+            for group in layout.groups
+            if group.in_pipeline and group not in layout.hook_groups and group not in layout.raw_groups
+        ]
 
     def update_held(self) -> None:
         """Update ``held`` after timing parameters changed.
@@ -66,7 +78,8 @@ class Stages:
             if group.has_hooks:
                 self.run_hooks(group)
             if group.post_processed:
-                self._post_process(group)
+                for is_measured in (False, True):
+                    self.post_process(group, is_measured)
             if group.has_return_storage:
                 self.deliver(group)
 
@@ -79,14 +92,14 @@ class Stages:
         """
         cls: type[GroupSensor] = group.cls
         if not group.in_pipeline:
-            cls._update_shared_cache(group, group.truth, group.reading)
+            run_hook(cls._update_shared_cache, group, group.truth, group.reading)
             return
         held = self.resetting is None and id(group) in self.held
         measured = group.scratch if held or may_raise else group.reading
         if self.resetting is None:
             for timeline in group.timelines:
                 timeline.advance()
-        cls._update_shared_cache(group, group.truth, measured)
+        run_hook(cls._update_shared_cache, group, group.truth, measured)
         if held:
             due = self._layout.timing.due
             for row, part in zip(self._hooked_rows[id(group)], group.slices, strict=True):
@@ -94,10 +107,17 @@ class Stages:
         elif may_raise:
             group.reading.copy_(measured)
 
-    def _post_process(self, group: Group) -> None:
+    def post_process(self, group: Group, is_measured: bool) -> None:
+        """Fill the snapshot of one branch; on the measured branch, hold it where no sample is due."""
         cls: type[GroupSensor] = group.cls
-        cls._post_process(group, group.truth, group.return_truth, False)
-        cls._post_process(group, group.reading, group.snapshot, True)
+        if not is_measured:
+            run_hook(cls._post_process, group, group.truth, group.return_truth, False)
+            return
+        measure = partial(cls._post_process, group, group.reading, group.snapshot, True)
+        if self.resetting is None and id(group) in self.held and id(group) in self._holds:
+            self._holds[id(group)](measure)
+        else:
+            measure()
 
     def deliver(self, group: Group) -> None:
         """Write the snapshots of a group to ring, cache and history."""
@@ -112,7 +132,7 @@ class Stages:
     def _apply_delay(self, group: Group) -> None:
         assert group.ring is not None
         cls: type[GroupSensor] = group.cls
-        cls._apply_delay(group, group.ring, group.cache)
+        run_hook(cls._apply_delay, group, group.ring, group.cache)
 
     def serve(self, group: Group, out: torch.Tensor) -> None:
         """Fill ``out`` (return columns, B) with the samples that have arrived: the default of ``_apply_delay``."""
@@ -199,32 +219,57 @@ class Stages:
         Every group in the pipeline has its states cleared and its ``_reset_group`` called once.
         """
         self.resetting = envs
+        errors: list[Exception] = []
+        reset = partial(self._try_reset, envs, errors)
         try:
             if fused:
                 self._kernels.reset_timing(envs)
                 for group in self._layout.raw_groups:
-                    self._reset_raw(group, envs.mask)
+                    reset(group, partial(self._reset_raw, group, envs.mask))
                 for block in self._layout.blocks.values():
                     self._kernels.reset_fused(block, envs)
-                for group in self._layout.groups:
-                    if group.in_pipeline and group not in self._layout.hook_groups + self._layout.raw_groups:
-                        self._reset_states(group, envs.mask)
             for group in groups:
-                if group.has_hooks:
-                    self._reset_hooks(group, envs.mask)
-                elif group not in self._layout.raw_groups:
-                    self._reset_states(group, envs.mask)
-                if group.in_pipeline:
-                    self._reset_returns(group, envs)
+                reset(group, partial(self._reset_stages, group, envs))
         finally:
             self.resetting = None
+        if errors:
+            raise errors[0]
+
+    def _try_reset(self, envs: ResetEnvs, errors: list[Exception], group: Group, call: Callable[[], None]) -> None:
+        """Reset a group. If a hook raises, the sensors of the reset envs read 0, and the other groups go on.
+
+        On the GPU the error is raised at once: it has ended the capture of a graph.
+        """
+        try:
+            call()
+        except Exception as error:
+            if self._is_gpu:
+                raise
+            errors.append(error)
+            if group.in_pipeline:
+                for tensor in (group.truth, group.reading, group.return_truth, group.snapshot):
+                    tensor.masked_fill_(envs.mask, 0)
+                if group.has_return_storage:
+                    self._kernels.reset_delivery(self._layout.snapshots(group), group.delivery_rows, envs)
+
+    def _reset_stages(self, group: Group, envs: ResetEnvs) -> None:
+        """Clear the states of a group, and take the first sample of its hooks, if it has some, in the reset envs."""
+        if group in self.fused_groups:
+            self._reset_states(group, envs.mask)
+            return
+        if group.has_hooks:
+            self._reset_hooks(group, envs.mask)
+        elif group not in self._layout.raw_groups:
+            self._reset_states(group, envs.mask)
+        if group.in_pipeline:
+            self._reset_returns(group, envs)
 
     def _reset_raw(self, group: Group, mask: torch.Tensor) -> None:
         """Compute the raw signal for all envs, as in a tick, and keep it in the reset envs only."""
         with _kept(group, [group.truth], mask):
             self._reset_states(group, mask)
             cls: type[StagedSensor] = group.cls
-            cls._update_raw_data(group, group.truth)
+            run_hook(cls._update_raw_data, group, group.truth)
 
     def _reset_hooks(self, group: Group, mask: torch.Tensor) -> None:
         """Run the hooks for all envs, as in a tick, and keep their results in the reset envs only."""
@@ -254,7 +299,8 @@ class Stages:
                 for out, data in ((group.return_truth, group.truth), (group.snapshot, group.reading)):
                     rest = data.to(out.dtype) if out.shape == data.shape else torch.zeros_like(out)
                     out.copy_(torch.where(mask, rest, out))
-                self._post_process(group)
+                for is_measured in (False, True):
+                    self.post_process(group, is_measured)
         if group.has_return_storage:
             self._kernels.reset_delivery(self._layout.snapshots(group), group.delivery_rows, envs)
         if group.has_delay_hook:
@@ -269,6 +315,8 @@ def _kept(group: Group, tensors: Sequence[torch.Tensor], mask: torch.Tensor) -> 
     """Undo changes of ``tensors`` and of the group's states in the envs that are not in ``mask``."""
     states = [state for state, _ in group.states()]
     saved = [(tensor, tensor.clone()) for tensor in (*tensors, *states)]
-    yield
-    for tensor, old in saved:
-        tensor.copy_(torch.where(mask, tensor, old))
+    try:
+        yield
+    finally:  # also if a hook raised
+        for tensor, old in saved:
+            tensor.copy_(torch.where(mask, tensor, old))

@@ -158,7 +158,7 @@ class TimingStore(Store):
 
     @classmethod
     def allocate(cls, slots: Sequence[int], keys: np.ndarray, n_envs: int, device: torch.device) -> TimingStore:
-        """Allocate storage for sensors that sample in every tick, without delay. No episode has begun yet.
+        """Allocate storage for sensors that sample in every tick, without delay, before the first episode.
 
         Args:
             slots: length of each sensor's ring of sample times; 0 for sensors without delay.

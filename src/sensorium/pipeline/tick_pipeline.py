@@ -15,9 +15,9 @@ import torch
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.launch import StepCounter
 from sensorium.pipeline.layout import Ticks, build_layout
-from sensorium.pipeline.protocols import GraphWorld, GroupSensor, PipelineKernels
+from sensorium.pipeline.protocols import GroupSensor, PipelineKernels
 from sensorium.pipeline.stages import Stages
-from sensorium.worlds import MujocoWorld, World
+from sensorium.worlds import CpuWorld, GpuWorld, World
 
 
 class TickPipeline:
@@ -53,23 +53,15 @@ class TickPipeline:
         if world.is_gpu:
             from sensorium.pipeline.gpu import GpuKernels  # imports Warp
 
-            graph_world = cast(GraphWorld, world)
-            data = graph_world.substep_sensed if ticks.per_step > 1 else graph_world.sensed
-            gpu_kernels = GpuKernels(data, graph_world.steps, self.layout, ticks)
+            gpu_world = cast(GpuWorld, world)
+            data = gpu_world.substep_sensed if ticks.per_step > 1 else gpu_world.sensed
+            gpu_kernels = GpuKernels(data, gpu_world.steps, self.layout, ticks)
             self.kernels, self.counter = gpu_kernels, gpu_kernels.counter
         else:
             from sensorium.pipeline.cpu import CpuKernels  # imports Numba
 
-            self.kernels = CpuKernels(cast(MujocoWorld, world), self.layout, self.clock, ticks.dt)
+            self.kernels = CpuKernels(cast(CpuWorld, world), self.layout, self.clock, ticks.dt)
         self.stages = Stages(world, self.layout, self.kernels)
-
-    def begin_episodes(self, envs: torch.Tensor | None) -> None:
-        """Count an episode of the envs with these ids; None for all. Their random numbers follow from it."""
-        episode = self.layout.timing.episode
-        if envs is None:
-            episode += 1
-        else:
-            episode.index_add_(0, envs, torch.ones_like(envs, dtype=torch.int32))
 
     @property
     def tick_count(self) -> int:

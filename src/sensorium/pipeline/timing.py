@@ -102,7 +102,7 @@ class TimingParameters:
         if delay is not None and jitter is not None and bool((jitter > delay).any()):
             worst = int((jitter - delay).argmax())
             raise OptionError(
-                f"{owner}.jitter must not exceed delay: got jitter {jitter[worst]:g} s with delay {delay[worst]:g} s"
+                f"{owner}.jitter must be <= delay, got jitter {jitter[worst]:g} s with delay {delay[worst]:g} s"
             )
         known = sum((each for each in (delay, jitter) if each is not None), torch.zeros(1))
         needed = float(known.max()) if known.numel() else 0.0

@@ -14,7 +14,7 @@ from sensorium.pipeline.warp_snippets.delivery import DELIVER, INTERPOLATE, RESE
 from sensorium.pipeline.warp_snippets.gather import GATHER
 from sensorium.pipeline.warp_snippets.hardware import IMPERFECT
 from sensorium.pipeline.warp_snippets.sense import RESET, SENSE, SENSE_EACH
-from sensorium.pipeline.warp_snippets.tables import THREADS
+from sensorium.pipeline.warp_snippets.tables import LANES, THREADS
 from sensorium.pipeline.warp_snippets.timing import ADVANCE, RESET_TIME, TIME
 from sensorium.worlds import warp_init as warp_init
 
@@ -87,8 +87,12 @@ def tick(counter: _int):
     counter[0] = counter[0] + 1
 
 
-@wp.func_native(TIME)
+@wp.func_native("const int W = 1;" + TIME)
 def _time(k: ColumnArrays, ahead: int, tid: int): ...
+
+
+@wp.func_native(f"const int W = {LANES};" + TIME)
+def _time_lanes(k: ColumnArrays, ahead: int, tid: int): ...
 
 
 @wp.func_native(ADVANCE)
@@ -105,6 +109,12 @@ def advance(k: ColumnArrays):
 def time_sensors(k: ColumnArrays, ahead: int):
     """Update when every sensor samples and which of its samples has arrived. One thread handles one sensor and env."""
     _time(k, ahead, wp.tid())
+
+
+@wp.kernel
+def time_sensors_by_lanes(k: ColumnArrays, ahead: int):
+    """Do the same with one thread for a sensor and ``LANES`` envs, of which there must be a multiple of ``LANES``."""
+    _time_lanes(k, ahead, wp.tid())
 
 
 @wp.func_native(RESET_TIME)

@@ -12,6 +12,7 @@ from sensorium.policies.pick import PickAndPlacePlanner, PickPlanner
 from sensorium.policies.planner import Plan, Planner, Waypoint
 from sensorium.policies.playback import CheckpointPolicy, FunctionPolicy, PlaybackPolicy
 from sensorium.policies.policy import Policy
+from sensorium.policies.random_actions import RandomPolicy
 from sensorium.tasks import Task
 
 PLANNERS: dict[str, type[Policy]] = {
@@ -23,7 +24,7 @@ PLANNERS: dict[str, type[Policy]] = {
     "multi": MultiPlanner,
 }
 """Planner classes, by name of the task."""
-POLICIES = ("planner", "playback", "function", "checkpoint")
+POLICIES = ("planner", "random", "playback", "function", "checkpoint")
 """Names of the policies."""
 
 
@@ -31,7 +32,7 @@ def make(name: str, task: Task[Any], **options: Any) -> Policy:
     """Make a policy for a task. Pass it to ``task.register_policy``.
 
     Args:
-        name: "planner", which knows the true state and does the task; "playback", which replays ``actions``;
+        name: "planner", which knows the true state and does the task; "random"; "playback", which replays ``actions``;
             "function", which calls ``function``; or "checkpoint", which runs a network (``module``, ``keys`` and
             ``path``).
         task: the task in which it acts.
@@ -55,7 +56,12 @@ def make(name: str, task: Task[Any], **options: Any) -> Policy:
             )
         factory: Callable[..., Policy] = PLANNERS[task.name]
     else:
-        factory = {"playback": PlaybackPolicy, "function": FunctionPolicy, "checkpoint": CheckpointPolicy}[name]
+        factory = {
+            "random": RandomPolicy,
+            "playback": PlaybackPolicy,
+            "function": FunctionPolicy,
+            "checkpoint": CheckpointPolicy,
+        }[name]
     parameters = inspect.signature(factory).parameters
     known = {each: parameter for each, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD}
     takes_any = len(known) < len(parameters)
@@ -87,6 +93,7 @@ __all__ = [
     "Planner",
     "PlaybackPolicy",
     "Policy",
+    "RandomPolicy",
     "Waypoint",
     "make",
 ]

@@ -30,6 +30,10 @@ class MultiPlanner(Policy):
 
         super().__init__(task)
         self.planners = [make("planner", each, **options) for each in task.tasks]
+        names = dict.fromkeys(name for planner in self.planners for name in planner.phases)
+        self._phase_index = {name: number for number, name in enumerate(names)}
+        for planner in self.planners:
+            planner.use_phase_index(self._phase_index)
         self._envs: list[np.ndarray] = task.envs_of
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:

@@ -11,7 +11,7 @@ from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
 from sensorium.robots.drive import MOVES
 from sensorium.scenarios import PathPlanner, kernels
-from sensorium.suites import ArraySensor, DictSensor, ObservationSensor
+from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.nav import NavToObj
 from sensorium.worlds import Envs, env_ids
 
@@ -56,6 +56,7 @@ class NavPlanner(Policy):
     """
 
     task: NavToObj
+    phases = PHASES
 
     def __init__(self, task: NavToObj, max_retries: int = 5, speed: float | None = None) -> None:
         super().__init__(task)
@@ -204,12 +205,8 @@ class NavPlanner(Policy):
         return PHASES[int(self._phase[env])]
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
-        """Return ``policy_phase``, dicts ``{"phase": ...}``, and ``policy_num_retries`` (1,) int32."""
-
-        def phases() -> list[dict[str, Any]]:
-            return [{"phase": self.phase(env)} for env in range(self.task.n_envs)]
-
+        """Return ``policy_phase``, dicts ``{"phase": name, "index": int}``, and ``policy_num_retries`` (1,) int32."""
         return [
-            DictSensor("policy_phase", phases, self.task.config.str_max_len),
+            self._phase_sensor(),
             ArraySensor("policy_num_retries", lambda: self.retries[:, None], (1,), np.int32, low=0),
         ]

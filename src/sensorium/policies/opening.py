@@ -12,7 +12,7 @@ import numpy as np
 from sensorium import poses
 from sensorium.policies.collision_checker import CollisionChecker
 from sensorium.policies.driving import drive_command, heading
-from sensorium.policies.planner import Plan, Planner, Waypoint
+from sensorium.policies.planner import NO_PLAN, Plan, Planner, Waypoint
 from sensorium.robots import GroupHandle
 from sensorium.tasks.opening import OpenPartTask
 
@@ -66,6 +66,7 @@ class OpeningPlanner(Planner):
     """
 
     task: OpenPartTask[Any]
+    phases = (NO_PLAN, "retreat", "approach", "reach", "close", "pull", "release", "withdraw", "done")
 
     def __init__(self, task: OpenPartTask[Any], max_retries: int = 5) -> None:
         super().__init__(task, max_retries)

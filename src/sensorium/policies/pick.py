@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sensorium.policies.grasping import best_grip, grips_from_above
-from sensorium.policies.planner import Plan, Planner, Waypoint
+from sensorium.policies.planner import NO_PLAN, Plan, Planner, Waypoint
 from sensorium.tasks.table import HEIGHT, TableTask
 
 _ABOVE = 0.12
 """Height above a grip from which the tool descends, m."""
 _SLOW = 0.12
 """Speed close to the table, m/s."""
+_LIFTING = ("retreat", "approach", "descend", "close", "lift")
+"""Phases until the object is lifted off the table."""
 
 
 class PickPlanner(Planner):
@@ -23,6 +25,7 @@ class PickPlanner(Planner):
     """
 
     task: TableTask[Any]
+    phases: ClassVar[tuple[str, ...]] = (NO_PLAN, *_LIFTING, "hold")
 
     def _grip(self, env: int) -> tuple[str, np.ndarray] | None:
         target = self.task.objects[self.task.pickup_name(env)]
@@ -62,6 +65,8 @@ class PickPlanner(Planner):
 
 class PickAndPlacePlanner(PickPlanner):
     """A planner that picks an object up, carries it over the plate, puts it down and releases it."""
+
+    phases = (NO_PLAN, *_LIFTING, "carry", "lower", "release", "withdraw", "done")
 
     def _lift_height(self) -> float:
         return 0.15

@@ -12,10 +12,12 @@ from sensorium.errors import OptionError
 from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
 from sensorium.robots import GroupHandle
-from sensorium.suites import ArraySensor, DictSensor, ObservationSensor
+from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.task import Task
 from sensorium.worlds import Envs, env_ids
 
+NO_PLAN = "no_plan"
+"""Phase of an env for which there is no plan."""
 _REACHED = (0.01, 0.06)
 """Distance (m) and angle (rad) at which a tool has reached its waypoint."""
 _PATIENCE = 1.5
@@ -61,8 +63,9 @@ class Plan:
 class Planner(Policy):
     """A policy that moves one arm per env along a plan.
 
-    Derive from it and define :meth:`make_plan` and :meth:`succeeded`. A planner knows the true state of the world. Its
-    sensors are ``policy_phase``, ``policy_num_retries`` and ``grasp_pose`` (in the frame of the robot's base).
+    Derive from it, define :meth:`make_plan` and :meth:`succeeded`, and name the phases of the plans in ``phases``,
+    ``NO_PLAN`` first. A planner knows the true state of the world. Its sensors are ``policy_phase``,
+    ``policy_num_retries`` and ``grasp_pose`` (in the frame of the robot's base).
 
     Args:
         task: the task.
@@ -228,26 +231,23 @@ class Planner(Policy):
     # -- sensors ------------------------------------------------------------------------------------------------------
 
     def phase(self, env: int) -> str:
-        """Return the phase of the current waypoint in an env, or "no_plan"."""
+        """Return the phase of the current waypoint in an env, or ``NO_PLAN``."""
         plan = self._plans[env]
-        return "no_plan" if plan is None else plan.waypoints[int(self._waypoint[env])].phase
+        return NO_PLAN if plan is None else plan.waypoints[int(self._waypoint[env])].phase
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
         """Return the sensors of the planner.
 
-        ``policy_phase``: dicts ``{"phase": ...}``; ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,), the grip of
-        the plan in the frame of the robot's base.
+        ``policy_phase``: dicts ``{"phase": name, "index": int}``, with the index of :meth:`get_all_phases`;
+        ``policy_num_retries`` (1,) int32; ``grasp_pose`` (7,), the grip of the plan in the frame of the robot's base.
         """
 
         def grips() -> np.ndarray:
             rows = np.stack([poses.IDENTITY if plan is None else plan.grip for plan in self._plans])
             return self.robot.in_base_frame(rows)
 
-        def phases() -> list[dict[str, Any]]:
-            return [{"phase": self.phase(env)} for env in range(self.task.n_envs)]
-
         return [
-            DictSensor("policy_phase", phases, self.task.config.str_max_len),
+            self._phase_sensor(),
             ArraySensor("policy_num_retries", lambda: self.retries[:, None], (1,), np.int32, low=0),
             ArraySensor("grasp_pose", grips, (7,)),
         ]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from sensorium.cameras import Camera
 from sensorium.options import Options
+from sensorium.sensors.field_of_view import angle_from_focal
 from sensorium.sensors.options import SensorOptions
 
 ImageKind = Literal["rgb", "depth", "segmentation", "instance", "normals"]
@@ -21,7 +22,8 @@ class CameraChanges(Options):
     renderer: str | None = None
     """Name of the renderer."""
     resolution: tuple[int, int] | None = Field(default=None)
-    """Width and height in pixels. The vertical field of view stays the same."""
+    """Width and height in pixels. The vertical field of view stays the same, and the horizontal one too if the camera
+    sets both."""
 
     def apply(self, options: SensorOptions) -> SensorOptions:
         """Return the options of a camera with these changes. Options of other sensors are returned unchanged."""
@@ -38,10 +40,13 @@ class CameraChanges(Options):
         if self.resolution is not None:
             x, y = (new / old for new, old in zip(self.resolution, options.resolution, strict=True))
             values["resolution"] = self.resolution
-            if options.focal_length is not None:  # in pixels, so it scales with the resolution
-                both = isinstance(options.focal_length, tuple)
-                along = options.focal_length if isinstance(options.focal_length, tuple) else (options.focal_length,) * 2
-                values["focal_length"] = (along[0] * x, along[1] * y) if both else along[1] * y
+            fx, fy = options.focal_lengths()
+            if isinstance(options.focal_length, tuple) or (options.hfov is not None and options.vfov is not None):
+                values |= {"focal_length": (fx * x, fy * y), "hfov": None, "vfov": None}  # both angles stay the same
+            elif options.focal_length is not None:  # in pixels, so it scales with the resolution
+                values["focal_length"] = fy * y
+            elif options.hfov is not None:
+                values |= {"hfov": None, "vfov": angle_from_focal(fy, options.resolution[1])}
             if options.principal_point is not None:
                 values["principal_point"] = (options.principal_point[0] * x, options.principal_point[1] * y)
         return kind(**values)

@@ -30,10 +30,18 @@ def save_scene(scene: Scene, folder: Path) -> dict[str, Any]:
         model = entry.get("model")
         if isinstance(model, dict) and "file" in model:
             entry["model"] = {"file": _copy_model(model["file"], folder, f"{number:03d}_{entry['name']}")}
+        light = entry.get("light", {}).get("options", {})
+        if light.get("texture") is not None:
+            light["texture"] = _copy_image(light["texture"], folder, f"{number:03d}_light")
+    environments = [
+        each.model_copy(update={"file": _copy_image(each.file, folder, f"environment_{number}")})
+        for number, each in enumerate(scene.options.environments)
+    ]
+    options = {name: encode(getattr(scene.options, name)) for name in type(scene.options).model_fields}
     write_whole(folder / "scene.xml", scene.to_xml().encode())
     return {
         "contents": contents,
-        "options": {name: encode(getattr(scene.options, name)) for name in type(scene.options).model_fields},
+        "options": {**options, "environments": encode(environments)},
         "n_envs": scene.n_envs,
         "device": scene.device.type,
         "seed": scene.seed,
@@ -56,6 +64,15 @@ def _copy_model(file: str, folder: Path, name: str) -> str:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     return (Path("assets") / name / paths[0].relative_to(root)).as_posix()
+
+
+def _copy_image(file: str, folder: Path, name: str) -> str:
+    """Copy an image of the surroundings or of a light; return its new path relative to the folder."""
+    target = Path("assets") / name / Path(file).name
+    with explain_errors(folder / target):
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, folder / target)
+    return target.as_posix()
 
 
 def model_hash(model: mujoco.MjModel) -> str:
@@ -86,6 +103,10 @@ def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[st
         changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
     try:
         options = {name: decode(value) for name, value in form["options"].items()}
+        options = {"iterations": 100, "ls_iterations": 50, **options}  # earlier versions had no others
+        options["environments"] = [
+            each.model_copy(update={"file": str(folder / each.file)}) for each in options.get("environments", [])
+        ]
         expanded: dict[str, Any] = dict.fromkeys(expanded_later)
         expanded |= {name: from_json_value(values) for name, values in form.get("expanded", {}).items()}
         return Scene.from_contents(form["contents"], options, folder, expanded=expanded, **changes)

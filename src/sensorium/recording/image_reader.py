@@ -22,17 +22,22 @@ class VideoReader:
     Args:
         path: the file.
         pixel_format: PyAV's name of the pixel format to return, e.g. "rgb24" or "gray16le".
+        threads: number of threads that decode; 0 for FFmpeg's choice.
+        key_frames: number of frames ahead from which on seeking is faster than decoding all frames up to there.
 
     Attributes:
         count: number of frames.
     """
 
-    def __init__(self, path: Path, pixel_format: str = "rgb24") -> None:
+    def __init__(self, path: Path, pixel_format: str = "rgb24", threads: int = 0, key_frames: int = KEY_FRAMES) -> None:
         import av
+        from av.video.reformatter import VideoReformatter
 
-        self._pixel_format = pixel_format
+        self._pixel_format, self._key_frames = pixel_format, key_frames
+        self._reformatter = VideoReformatter()  # frame.to_ndarray(format=...) makes one for each frame
         self._file = av.open(str(path))
         self._stream = self._file.streams.video[0]
+        self._stream.codec_context.thread_count = threads
         self.count = int(self._stream.frames)
         self._next = 0
         self._frames = self._file.decode(self._stream)
@@ -41,6 +46,7 @@ class VideoReader:
             self._file.close()
             raise ValueError("the video has no frame rate")
         self._tick: Fraction = 1 / (rate * time_base)
+        self._frames_per_tick = float(1 / self._tick)  # fractions are slow, and one is computed per frame
 
     def read(self, index: int) -> np.ndarray:
         """Return one frame, (H, W, ...).
@@ -48,15 +54,15 @@ class VideoReader:
         Raises:
             EOFError: the video has fewer frames.
         """
-        if not self._next <= index < self._next + KEY_FRAMES:
+        if not self._next <= index < self._next + self._key_frames:
             self._file.seek(int(index * self._tick), stream=self._stream, backward=True)
             self._frames = self._file.decode(self._stream)
         for frame in self._frames:
-            number = round((frame.pts or 0) / self._tick)
+            number = round((frame.pts or 0) * self._frames_per_tick)
             self._next = number + 1
             if number == index:
-                return np.asarray(frame.to_ndarray(format=self._pixel_format))
-        self._next = -KEY_FRAMES
+                return np.asarray(self._reformatter.reformat(frame, format=self._pixel_format).to_ndarray())
+        self._next = -self._key_frames
         raise EOFError(f"it ends before frame {index}")
 
     def decodes(self) -> bool:

@@ -22,8 +22,9 @@ from sensorium.recording.events import Event
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config
 from sensorium.recording.image_files import ImageHeader
 from sensorium.recording.replay_images import ReplayImages
-from sensorium.recording.rows import BEFORE, STEP, RowField
-from sensorium.tree import tag_set
+from sensorium.recording.rows import BEFORE, IMAGE_TAGS, STEP, RowField
+from sensorium.recording.stand_ins import add_stand_ins
+from sensorium.tree import selects, tag_set
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
 from sensorium.worlds.model_fields import MODEL_TAG
@@ -159,11 +160,11 @@ class Recording:
     def read_state_dict(
         self, index: int, include_tags: Iterable[str] | None = None, exclude_tags: Iterable[str] | None = None
     ) -> dict[str, Any]:
-        """Return the buffers of one step for ``load_state_dict`` of the scene that :meth:`build_scene` returns.
+        """Return the buffers of one step, for ``load_state_dict`` of the scene that :meth:`build_scene` returns.
 
         Args:
             index: number of the step.
-            include_tags: only buffers with one of these tags. Default: all.
+            include_tags: only buffers with one of these tags, as in ``state_dict``. Default: all.
             exclude_tags: skip buffers with one of these tags.
 
         Raises:
@@ -174,17 +175,16 @@ class Recording:
         known = {tag for tags in self.tags.values() for tag in tags}
         for tag in [tag for tag in include or () if tag not in known]:
             raise OptionError(f"no buffer in {self.folder} has the tag {tag!r}{did_you_mean(tag, known)}")
-        extra = set(self.config["extra"])
-        chosen = {
-            name
-            for name, tags in self.tags.items()
-            if name not in extra and (include is None or include & tags) and not exclude & tags
-        }
+        chosen = {name for name, tags in self.tags.items() if selects(tags, include, exclude)}
         return self._read(
             self._index(index),
             [name for name in self._fields if name in chosen],
             [name for name in self._others if name in chosen],
         )
+
+    def read_state_dict_common(self, index: int) -> dict[str, Any]:
+        """Return the buffers of one step that are not images: :meth:`read_state_dict` without image tags."""
+        return self.read_state_dict(index, exclude_tags=IMAGE_TAGS)
 
     def _read(self, index: int, names: list[str], others: list[str]) -> dict[str, Any]:
         chunk, row = self._locate(index)
@@ -296,6 +296,10 @@ class Recording:
     def build_scene(self, device: str | None = None) -> Scene:
         """Return the recorded scene, built with the recorded number of envs and seed.
 
+        Modules and buffers of your own that were children of the recorded scene are not created, because a recording
+        holds no code. Their recorded values are in its tree nevertheless, under the same names. Add a module again
+        (``scene.add_child(name, module)``, or as an attribute), and it takes the place of its values.
+
         A warning is issued if the compiled model differs from the recorded one, e.g. with another MuJoCo version.
 
         Args:
@@ -314,6 +318,7 @@ class Recording:
                 "not exact",
                 stacklevel=2,
             )
+        add_stand_ins(scene, self)
         return scene
 
     def seek(self, scene: Scene, index: int) -> None:

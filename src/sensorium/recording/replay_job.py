@@ -25,6 +25,7 @@ from sensorium.recording.retrace import Retracer
 from sensorium.recording.rows import IMAGE_TAGS, StepSource
 from sensorium.recording.runs import ReplayLayout, Run
 from sensorium.recording.segment import ImageStream, ReplaySegment, SegmentEncoders
+from sensorium.recording.stand_ins import add_stand_ins
 from sensorium.sensors.options import SensorOptions
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
@@ -71,6 +72,8 @@ class ReplayJob:
         """Return the scene, and the uuids of the recorded sensors that others replace."""
         scene = self.recording.load_scene(adapt=self.changes.apply)
         recorded = dict(scene.sensors)
+        ids = {id(sensor) for sensor in recorded.values()}
+        paths = [path for path, module in scene.named_modules() if id(module) in ids]
         replaced: dict[str, SensorOptions] = {}
         for sensor in self.options.sensors:
             old = _replaced_uuid(scene, sensor)
@@ -89,6 +92,7 @@ class ReplayJob:
         # while images are rendered and encoded, every core is busy: physics threads would cost more than they save
         threads = 1 if self.options.images else 0
         scene.build(n_envs=config["n_envs"], seed=config["seed"], device=self.device, threads=threads)
+        add_stand_ins(scene, self.recording, paths)
         return scene, set(replaced)
 
     @property

@@ -43,13 +43,15 @@ class Retracer:
         self._known = scene.sensors.keys() - set(replaced)
         self.index = -1
         self._number = int(recording.config.get("start", 0))
-        entities = {id(buffer) for entity in scene.entities.values() for _, buffer in entity.named_buffers()}
+        physical = {id(buffer) for entity in scene.entities.values() for buffer in entity.state_buffers}
+        for module in scene.modules.values():
+            physical |= {id(buffer) for buffer in getattr(module, "base_buffers", ())}
         self._plain = {
             name: buffer
             for name, buffer in scene.named_buffers()
-            if not buffer.is_computed and name != "physics" and id(buffer) not in entities
+            if not buffer.is_computed and name != "physics" and id(buffer) not in physical
         }
-        self._writes = [call for module in scene.children() for call in module.unrolled("write_replay_data")]
+        self._writes = scene.unrolled("write_replay_data", own=False)
         self._updates = scene.unrolled("update_state")
 
     def to(self, index: int) -> Step:

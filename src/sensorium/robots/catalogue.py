@@ -69,10 +69,25 @@ def _balancer() -> dict[str, Any]:
     }
 
 
+_LEGS = tuple(f"{end}_{side}" for end in ("front", "rear") for side in ("left", "right"))
+
+
+def _quadruped() -> dict[str, Any]:
+    """A dog with three joints per leg. Its actions are joint positions in rad, 0 in the standing pose."""
+    limits = {"hip": (-0.8, 0.8), "thigh": (-1.5, 1.9), "calf": (-1.1, 0.9)}
+    joints = {f"{leg}_{joint}": limits[joint] for leg in _LEGS for joint in limits}
+    return {
+        "base": "torso",
+        "radius": 0.35,
+        "actions": tuple(Action(name=name, limits=each, actuators={name: 1.0}) for name, each in joints.items()),
+    }
+
+
 CATALOGUE: dict[str, Callable[[], dict[str, Any]]] = {
     "diffdrive": _diffdrive,
     "holonomic": _holonomic,
     "balancer": _balancer,
+    "quadruped": _quadruped,
     **ARMS,
 }
 """Name -> function that returns the options of the robot."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,11 @@ from sensorium.robots.adapt import add_servos, at_home, exclude_touching
 from sensorium.robots.group import GroupHandle
 from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.robot import Robot
-from sensorium.robots.robot_options import Action, RobotOptions
+from sensorium.robots.robot_options import Action, RobotOptions, start_pose
 from sensorium.sensors import Sensor
 from sensorium.tree import Buffer
 from sensorium.worlds import ArrayLike, Envs, World, env_index
+from sensorium.worlds.initial_pose import JointPositions, find_pose
 
 if TYPE_CHECKING:
     from sensorium.suites import ObservationSensor
@@ -93,12 +95,8 @@ class Manipulator(Robot):
 
     def __init__(self, options: ManipulatorOptions | None = None, **values: object) -> None:
         super().__init__(options, **values)
-        model = self._spec.compile()
-        controllers = self.options.controllers
-        self.groups: dict[str, GroupHandle] = {
-            group.name: GroupHandle(group, controllers.get(group.name, group.controller), model)
-            for group in self.options.move_groups
-        }
+        self._groups_pose = start_pose(self.options)
+        self.groups: dict[str, GroupHandle] = self._make_groups()
         bases = [group.joints for group in self.options.move_groups if group.kind == "base"]
         self._placing: tuple[str, ...] | None = self.options.placing or (bases[0] if bases else None)
         self._noise_keys: np.ndarray | None = None
@@ -107,8 +105,24 @@ class Manipulator(Robot):
             first = self.n_actions
             self._slices[name] = slice(first, first + len(group.controller.names))
 
+    def _make_groups(self) -> dict[str, GroupHandle]:
+        """Return the move groups by name. Their home is the initial pose of the robot where the options set one."""
+        pose = find_pose(self._spec, self.options.joint_positions, self.options.keyframe, "add_robot")
+        joints = {} if pose is None else pose.joints
+        model, controllers = self._spec.compile(), self.options.controllers
+        groups = {}
+        for group in self.options.move_groups:
+            home = group.home
+            if group.kind == "gripper":
+                _check_gripper(group, self.options.joint_positions)
+            else:
+                home = tuple(float(joints.get(name, [at])[0]) for name, at in zip(group.joints, home, strict=True))
+            group = group.model_copy(update={"home": home})
+            groups[group.name] = GroupHandle(group, controllers.get(group.name, group.controller), model)
+        return groups
+
     def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
-        return at_home(spec, self.options.move_groups)
+        return at_home(spec, [group.description for group in self.groups.values()])
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
@@ -296,6 +310,13 @@ class Manipulator(Robot):
 
     # -- SceneModule --------------------------------------------------------------------------------------------------
 
+    def attach(self, scene: Scene, name: str) -> None:
+        """Add the model and the sensors to the scene."""
+        if start_pose(self.options) != self._groups_pose:  # ``scene.add_robot`` set another one
+            self.groups = self._make_groups()
+            self._groups_pose = start_pose(self.options)
+        super().attach(scene, name)
+
     def start(self, scene: Scene) -> None:
         """Find the move groups in the model, create the buffers, and move to home."""
         super().start(scene)
@@ -323,6 +344,17 @@ class Manipulator(Robot):
     def __repr__(self) -> str:
         groups = {name: group.controller.name for name, group in self.groups.items()}
         return f"<Manipulator {self.name!r}, controllers {groups}>"
+
+
+def _check_gripper(gripper: MoveGroup, positions: JointPositions) -> None:
+    """Raise OptionError if initial positions name joints of a gripper, which starts open."""
+    for pattern in positions:
+        named = [name for name in gripper.joints if name == pattern or re.fullmatch(pattern, name)]
+        if named:
+            raise OptionError(
+                f"add_robot: joint_positions[{pattern!r}] matches {named[0]!r}, a joint of the gripper "
+                f"{gripper.name!r}, which starts open; name joints of arms only, or close it by robot.act"
+            )
 
 
 def _check_groups(options: ManipulatorOptions, spec: mujoco.MjSpec) -> None:

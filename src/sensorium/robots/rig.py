@@ -130,6 +130,8 @@ class SensorRig(Options):
 
     sensors: tuple[RigSensor, ...] = ()
     """The sensors."""
+    provenance: dict[str, Any] = {}
+    """Where the figures come from, e.g. the log and the intervals of a fit. It has no effect."""
 
     @field_validator("sensors")
     @classmethod

@@ -11,14 +11,17 @@ import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
+from sensorium.robots.base_buffers import update_base, write_base
 from sensorium.robots.drive import Drive
+from sensorium.robots.joint_group import joint_groups
 from sensorium.robots.linear_actions import LinearActions
 from sensorium.robots.rig import Rig
-from sensorium.robots.robot_options import RobotOptions, check_model, radius_of
+from sensorium.robots.robot_options import RobotOptions, at_start, check_model, radius_of, start_pose
 from sensorium.sensors import Sensor
 from sensorium.tree import Buffer
-from sensorium.worlds import ArrayLike, Entity, Envs, SceneRobot, World, env_index, upload
+from sensorium.worlds import ArrayLike, Entity, Envs, SceneRobot, World, env_index, env_mask, upload
 from sensorium.worlds.compose import pose
+from sensorium.worlds.initial_pose import JointPositions
 from sensorium.worlds.names import model_name
 
 if TYPE_CHECKING:
@@ -47,14 +50,15 @@ class Robot(SceneRobot[RobotOptions]):
     ``action``           (B, n_actions) "action" the last action that :meth:`act` was given
     ==================== ============== ======== ==================================================
 
-    The first four do not exist if the model has several root links and ``base`` is not given. The sensors are children
-    of ``rig``.
+    ``scene.write_replay_data()`` writes the buffers that were loaded or changed since, except ``action``: set ``ctrl``
+    instead. The first four do not exist if the model has several root links and ``base`` is not given. The sensors are
+    children of ``rig``.
 
     Attributes:
         name: the name in the scene.
         entity: the links, joints and actuators; its methods are also methods of the robot.
         rig: the sensors by name.
-        groups: move groups by name. A robot with the actions "forward" and "turn" has "base", a :class:`Drive`.
+        groups: move groups by name: "base", a :class:`Drive`, for the actions "forward" and "turn"; else "body".
     """
 
     options_type: ClassVar[type[RobotOptions]] = RobotOptions
@@ -68,10 +72,11 @@ class Robot(SceneRobot[RobotOptions]):
         self._world: World | None = None
         self._fields: dict[str, torch.Tensor] = {}
         self._spec = spec = self._load_model()
-        self._own = {each.name for kind in (spec.bodies, spec.sites, spec.joints) for each in kind if each.name}
+        # without the world body, so that names of the rig can refer to the world of the scene
+        self._own = {each.name for kind in (spec.bodies[1:], spec.sites, spec.joints) for each in kind if each.name}
         check_model(self.options, spec)
         drives = {"forward", "turn"} <= {action.name for action in self.options.actions}
-        self.groups: Mapping[str, Any] = {"base": Drive(self)} if drives else {}
+        self.groups: Mapping[str, Any] = {"base": Drive(self)} if drives else joint_groups(self)
 
     def _load_model(self) -> mujoco.MjSpec:
         return self.options.load_model()
@@ -87,10 +92,7 @@ class Robot(SceneRobot[RobotOptions]):
 
     def _at_start(self, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
         """Return the model of the robot alone, in its initial state."""
-        model = spec.compile()
-        data = mujoco.MjData(model)
-        mujoco.mj_kinematics(model, data)
-        return model, data
+        return at_start(self.options, spec)
 
     # -- placement ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class Robot(SceneRobot[RobotOptions]):
             found["euler"] = options.euler or (0.0, 0.0, options.yaw)
         if options.free is not None:
             found["free"] = options.free
-        return found
+        return found | start_pose(options)
 
     def set_placement(
         self,
@@ -115,6 +117,8 @@ class Robot(SceneRobot[RobotOptions]):
         quat: tuple[float, float, float, float] | None = None,
         euler: tuple[float, float, float] | None = None,
         free: bool | None = None,
+        joint_positions: JointPositions | None = None,
+        keyframe: str | None = None,
     ) -> None:
         options = self.options
         pose(options.pos if pos is None else pos, quat, euler)
@@ -122,8 +126,8 @@ class Robot(SceneRobot[RobotOptions]):
         update: dict[str, Any] = {name: tuple(map(float, each)) for name, each in given.items() if each is not None}
         if quat is not None or euler is not None:
             update = {"quat": None, "euler": None, "yaw": 0.0, **update}
-        if free is not None:
-            update["free"] = free
+        starting = {"free": free, "joint_positions": joint_positions, "keyframe": keyframe}
+        update |= {name: value for name, value in starting.items() if value is not None}
         self.options = options.model_copy(update=update)
 
     # -- actions ------------------------------------------------------------------------------------------------------
@@ -197,14 +201,8 @@ class Robot(SceneRobot[RobotOptions]):
     def on_reset(self, envs: Envs) -> bool | None:
         """Set the action of envs to 0."""
         world, action = self._built("on_reset"), self.action.value
-        if envs is None:
-            action.zero_()
-        elif isinstance(envs, torch.Tensor) and envs.dtype == torch.bool:  # ids of a mask would synchronise with a GPU
-            action.masked_fill_(envs.to(action.device)[:, None], 0.0)
-        else:
-            index = env_index(envs, world.n_envs, world.device)
-            assert index is not None
-            action.index_fill_(0, index, 0.0)
+        # as a mask: ids of a mask on a GPU would synchronise
+        action.masked_fill_(env_mask(envs, world.n_envs, action.device)[:, None], 0.0)
         return False
 
     # -- state --------------------------------------------------------------------------------------------------------
@@ -293,9 +291,10 @@ class Robot(SceneRobot[RobotOptions]):
         return self._is_root and self._free
 
     def set_home(self, envs: Envs = None) -> None:
-        """Set the action of envs to 0, after ``scene.reset(envs)`` moved the robot to its initial state."""
+        """Set the action and controls of envs to those of a reset, after ``scene.reset(envs)``."""
         if self.n_actions:
             self.act(torch.zeros(self.n_actions), envs)
+            self.entity.hold_initial_pose(envs)
 
     def set_noise_step(self, step: int) -> None:
         """Set the number of actions that action noise counts from. This robot has no action noise."""
@@ -341,6 +340,7 @@ class Robot(SceneRobot[RobotOptions]):
             self.position = entity.position if self._is_root else zeros(3)
             self.orientation = entity.orientation if self._is_root else zeros(4)
             self.linear_velocity, self.angular_velocity = zeros(3), zeros(3)
+            self.base_buffers = (self.position, self.orientation, self.linear_velocity, self.angular_velocity)
         if shared[:2] == ["joint_positions", "joint_velocities"]:
             self.joint_positions, self.joint_velocities = entity.joint_positions, entity.joint_velocities
         else:
@@ -366,18 +366,15 @@ class Robot(SceneRobot[RobotOptions]):
             self._linear_actions = LinearActions(world, self.name, self.options.actions)
 
     def _update_state(self) -> None:
-        self._built("update_state")
+        world = self._built("update_state")
         self.entity._update_state()  # it has no children: a cascade would only walk the tree
-        if self._body is None:
-            return
-        for buffer, value in zip((self.linear_velocity, self.angular_velocity), self.get_velocity(), strict=True):
-            buffer.load(value)
-        if not self._is_root:
-            for buffer, value in zip((self.position, self.orientation), self.get_pose(), strict=True):
-                buffer.load(value)
+        if self._body is not None:
+            update_base(self, world, self._is_root)
 
     def _write_replay_data(self) -> None:
         self.entity.write_replay_data()
+        if self._body is not None:
+            write_base(self, self._is_root)
 
     def _field(self, name: str) -> torch.Tensor:
         """Return a bound field of the world."""

@@ -15,6 +15,8 @@ from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, short
 from sensorium.options import Options
 from sensorium.robots.rig import SensorRig
 from sensorium.worlds.compose import load_spec, pose
+from sensorium.worlds.initial_pose import find_pose
+from sensorium.worlds.scene_robot import Placement
 
 _Limit = Annotated[float, Field(allow_inf_nan=True)]
 
@@ -78,6 +80,11 @@ class RobotOptions(Options):
     """Initial roll, pitch, yaw in rad, world frame, instead of ``yaw``."""
     free: bool | None = None
     """Whether the root link moves freely. Default: what the model says."""
+    joint_positions: dict[str, float | tuple[float, ...]] = {}
+    """Positions that a reset returns to: regular expression of joint names -> rad or m, or (w, x, y, z) for a ball
+    joint. Default: those of the keyframe or of the model."""
+    keyframe: str | None = None
+    """Keyframe of the model that a reset returns to."""
 
     @field_validator("actions")
     @classmethod
@@ -149,6 +156,27 @@ def every_actuator(spec: mujoco.MjSpec, strict: bool) -> tuple[Action, ...]:
     if strict and not actions:
         raise OptionError("the model has no actuators, so it cannot be commanded; add some to it")
     return tuple(actions)
+
+
+def start_pose(options: RobotOptions) -> Placement:
+    """Return the arguments joint_positions and keyframe of ``scene.add_robot`` that are set."""
+    found: Placement = {}
+    if options.joint_positions:
+        found["joint_positions"] = options.joint_positions
+    if options.keyframe is not None:
+        found["keyframe"] = options.keyframe
+    return found
+
+
+def at_start(options: RobotOptions, spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, mujoco.MjData]:
+    """Return the model of a robot alone, and its data with the joints in their initial pose."""
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    pose = find_pose(spec, options.joint_positions, options.keyframe, "add_robot")
+    for name, value in pose.joints.items() if pose is not None else ():
+        data.joint(name).qpos = value
+    mujoco.mj_kinematics(model, data)
+    return model, data
 
 
 def radius_of(model: mujoco.MjModel, data: mujoco.MjData, base: str) -> float:

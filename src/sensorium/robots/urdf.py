@@ -34,7 +34,8 @@ def register_urdf(
         name: the name.
         file: a URDF file, or its text.
         search: folders of packages, for meshes named ``package://...`` and by relative paths. The folders of
-            ``ROS_PACKAGE_PATH`` and all folders above the file are searched after them.
+            ``ROS_PACKAGE_PATH``, all folders above the file and, for packages, those of ``AMENT_PREFIX_PATH`` are
+            searched after them.
         approximate: replace spheres, capsules and meshes by an enclosing "box" or "cylinder", in collision shapes only.
         visuals: whether to keep visual shapes. Without them, cameras see the collision shapes.
         free: whether the root link moves freely.

@@ -41,7 +41,7 @@ class RoomOptions(Options):
     @model_validator(mode="after")
     def _check_sizes(self) -> RoomOptions:
         if min(self.size) <= 2 * self.clear:
-            raise ValueError(f"size must be larger than the clear circle of {2 * self.clear:g} m, got {self.size}")
+            raise ValueError(f"size must be > {2 * self.clear:g} m, the clear circle, got {self.size}")
         if not 0 < self.obstacle_size[0] <= self.obstacle_size[1]:
             raise ValueError(f"obstacle_size must be (min, max) with 0 < min <= max, got {self.obstacle_size}")
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -25,9 +26,12 @@ _UPRIGHT = 0.5
 class Scenario(Module, Generic[OptionsT]):
     """Drives one robot of a running scene in all envs.
 
-    ``step()`` decides and acts; ``scene.step()`` advances the simulation. The state of the scenario is in buffers (tag
-    "scenario") on the host, so ``load_state_dict()`` continues where ``state_dict()`` was taken. Random numbers depend
-    on (seed, env, number of the draw) only, so an env is driven in the same way in a batch of any size.
+    ``step()`` decides and acts; ``scene.step()`` advances the simulation. A scenario is the root of a component tree:
+    ``robot``, its own buffers (tag "scenario", on the host), then the rest of ``scene``. ``scenario.update_state()``,
+    ``scenario.state_dict(include_tags=["rgb"])``, ``scenario.enable_rgb_rendering()`` and the like work on all of them,
+    and ``load_state_dict()`` continues where ``state_dict()`` was taken. It may also be registered below the scene
+    (``scene.add_child("scenario", scenario)``), to be recorded with it. Random numbers depend on (seed, env, number of
+    the draw) only, so an env is driven in the same way in a batch of any size.
 
     Args:
         scene: the scene, built.
@@ -56,7 +60,8 @@ class Scenario(Module, Generic[OptionsT]):
         if robot not in scene.modules.values():
             raise OptionError(f"{robot!r} is not in this scene: call scene.add_robot(robot), then scene.build()")
         self.options: OptionsT = options
-        self._scene, self._robot, self._seed = scene, robot, seed
+        self.robot = self._robot = robot
+        self._scene, self._seed = scene, seed
         self._moves = {name: robot.action_names.index(name) for name in _BASE_ACTIONS if name in robot.action_names}
         self._limits = robot.action_limits.double().numpy()
         if not len(self._limits) or not np.isfinite(self._limits).all():
@@ -64,6 +69,20 @@ class Scenario(Module, Generic[OptionsT]):
                 f"{self.name} needs a robot with limited actions, got {robot!r}; give its actuators a ctrlrange, or "
                 "give actions to scene.add_robot"
             )
+
+    # -- the tree -----------------------------------------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        """The scene."""
+        return self._scene
+
+    def _root_slots(self) -> Iterator[tuple[str, Module | Buffer]]:
+        yield from self._slots()
+        yield "scene", self._scene
+
+    def _write_replay_data(self) -> None:
+        self._scene._write_replay_data()  # the full state first: the robot follows, before the rest of the scene
 
     # -- public methods -----------------------------------------------------------------------------------------------
 

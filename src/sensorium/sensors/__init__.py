@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from sensorium.pipeline import SensorGroup, SignalSource, Slots
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, Sensor, SimpleSensor, add_site
 from sensorium.sensors.options import ChannelOptions, Mounted, SensorOptions, SimpleSensorOptions
@@ -81,6 +82,7 @@ __all__ = [
     "TactileArrayData",
     "WheelOdometryData",
     "add_site",
+    "holds_output",
     "launch",
     "replayable",
 ]

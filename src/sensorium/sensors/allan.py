@@ -2,8 +2,8 @@
 
 White noise of N per √Hz (two-sided) has the Allan variance N² / τ at the averaging time τ. A Gauss-Markov process of
 standard deviation σ and time constant T has σ² g(τ / T), which rises to its peak at τ = 1.89 T. The sum of both falls
-with the noise, has a floor, and rises to the peak of the drift. IEEE 952 and data sheets call the floor bias
-instability.
+with the noise, has a floor, and rises to the peak of the drift. Data sheets call the floor bias
+instability. The coefficient B of IEEE 952 is the floor / 0.664.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast
 
 import mujoco
 import numpy as np
@@ -23,15 +23,16 @@ from sensorium.options import snake_case
 from sensorium.pipeline import SensorGroup, SensorManager, Slots
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.pipeline.run_hook import run_hook
 from sensorium.sensors.class_checks import check_class, check_format, check_options
 from sensorium.sensors.hooks import SensorHooks
 from sensorium.sensors.options import SensorOptions
 from sensorium.sensors.parameters import SensorParameters
 from sensorium.sensors.readings import Branch, Format
 from sensorium.sensors.samples import SampleQueue, Samples
+from sensorium.sensors.sites import add_site as add_site
 from sensorium.tree import Buffer, Module
-from sensorium.worlds import Envs, Names, Painter
-from sensorium.worlds.compose import pose
+from sensorium.worlds import Envs, Painter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,8 +103,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         Args:
             envs: which envs, as a fresh copy in that order; None for a view of all.
             history_length: return the last N readings, (B, N, ...), newest first: index k is what ``read()`` returned k
-                steps ago. At most the option ``history_length``. If that option is set, plain ``read()`` returns them
-                too, as a view.
+                steps ago (k substeps, for a sensor that is captured at substeps). At most the option
+                ``history_length``. If that option is set, plain ``read()`` returns them too, as a view.
 
         Returns:
             A tensor (B, ...), or a named tuple of tensors.
@@ -125,19 +126,40 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
             return self._truths  # type: ignore[no-any-return]
         return self._select(self._true_branch, envs, history_length, "read_ground_truth")
 
+    def read_final(self, envs: Envs = None, ground_truth: bool = False) -> DataT:
+        """Return the last reading of the episode that ended, of each env that ``scene.step(reset=...)`` has reset.
+
+        The reading of an env is kept until a step resets it again; before the first time it is 0. Learners need it to
+        value the last state of an episode, since ``read()`` already returns the first reading of the next one.
+
+        Args:
+            envs: which envs, as a fresh copy in that order; None for a view of all.
+            ground_truth: return true values instead of measured ones.
+
+        Raises:
+            NotBuiltError: the scene is not built, or is closed.
+            OptionError: ``envs`` is out of range, or the sensor is a camera.
+        """
+        branch = self._true_branch if ground_truth else self._measured_branch
+        if branch is None or self._manager is None:
+            self._no_samples("read_final")
+        return cast(DataT, branch.pick(self._manager.final_rows(branch.rows), envs))
+
     def read_samples(self, envs: Envs = None) -> Samples[DataT]:
         """Return the samples that arrived during the last step, as the queue of a driver delivers them.
 
         A sensor with ``rate=200`` in a loop of 50 Hz returns 4 samples per step. Samples are in the order of their
         arrival; with jitter, a sample may arrive after one that was captured later. After a reset there is one sample.
+        After ``scene.step(count=10)``, the samples are those of the last of the 10 steps.
 
         Args:
             envs: which envs, in that order; None for all.
 
         Returns:
             A fresh :class:`~sensorium.sensors.Samples`. The number of places is fixed at build: the most samples that
-            the options let arrive in one step. If ``set`` made more arrive, ``count`` exceeds it, the oldest are
-            missing, and on the CPU a warning says so.
+            the options let arrive in one step. If ``set`` makes more arrive (a higher rate or jitter, or a lower
+            delay), ``count`` exceeds it, those with the oldest capture are missing, and on the CPU a warning says so.
+            With the option ``max_delay`` there are places for every change of delay and jitter.
 
         Raises:
             NotBuiltError: the scene is not built, or is closed.
@@ -152,6 +174,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
     def age(self, envs: Envs = None) -> torch.Tensor:
         """Return the time since the capture of what ``read()`` returns, (B,) s.
+
+        With ``interpolate``, the capture times of the two snapshots are interpolated as their values are.
 
         Args:
             envs: which envs, in that order; None for all.
@@ -329,18 +353,18 @@ class SimpleSensor(Sensor[DataT]):
     @replayable
     def _update_shared_cache(cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor) -> None:
         if not group.has_response:
-            cls._update_raw_data(group, ground_truth)
+            run_hook(cls._update_raw_data, group, ground_truth)
             group.average(ground_truth)
             group.copy(ground_truth, measured)
         else:
             true_line, measured_line = group.truth_timeline, group.measured_timeline
-            cls._update_current_timestep_data(group, true_line.at(0), measured_line.at(0))
+            run_hook(cls._update_current_timestep_data, group, true_line.at(0), measured_line.at(0))
             group.rest_timelines()
-            cls._apply_transform(group, true_line.at(0), true_line, False)
-            cls._apply_transform(group, measured_line.at(0), measured_line, True)
+            run_hook(cls._apply_transform, group, true_line.at(0), true_line, False)
+            run_hook(cls._apply_transform, group, measured_line.at(0), measured_line, True)
             ground_truth.copy_(true_line.at(0))
             measured.copy_(measured_line.at(0))
-        cls._apply_hardware_imperfections(group, measured)
+        run_hook(cls._apply_hardware_imperfections, group, measured)
 
     @classmethod
     @replayable
@@ -353,10 +377,10 @@ class SimpleSensor(Sensor[DataT]):
         cls, group: SensorGroup[Any], ground_truth: torch.Tensor, measured: torch.Tensor
     ) -> None:
         """Fill both branches with the raw signal, the measured one with its physics imperfections."""
-        cls._update_raw_data(group, ground_truth)
+        run_hook(cls._update_raw_data, group, ground_truth)
         group.average(ground_truth)
         measured.copy_(ground_truth)
-        cls._apply_physics_imperfections(group, measured)
+        run_hook(cls._apply_physics_imperfections, group, measured)
 
     @classmethod
     def _apply_physics_imperfections(cls, group: SensorGroup[Any], data: torch.Tensor) -> None:
@@ -373,12 +397,3 @@ class SimpleSensor(Sensor[DataT]):
 
         The timeline never sees them."""
         group.imperfect(data)
-
-
-def add_site(spec: mujoco.MjSpec, names: Names, options: Any, uuid: str) -> str:
-    """Add a site at the pose of :class:`~sensorium.sensors.options.Mounted` options and return its name."""
-    body = names.body(options.link, f"{type(options).__name__}(uuid={uuid!r}).link")
-    position, orientation = pose(options.pos, options.quat, options.euler)
-    name = f"{uuid}:site"
-    body.add_site(name=name, pos=position, quat=orientation)
-    return name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 
-from sensorium.errors import OptionError
+from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import Imperfections
 from sensorium.pipeline.storage import EXACT_DTYPES, INTERMEDIATE_DTYPES
 from sensorium.sensors.channels import channels
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SIMILARITY = 0.8
 """Similarity, from 0 to 1, from which a private method counts as a misspelt hook."""
+_VERBS = ("_update_", "_apply_", "_get_")
+"""How hooks begin; a private method that lacks only the verb counts as a misspelt hook."""
 _PLAIN_BASES = (*Module.__mro__, Generic)
 """Bases of every sensor class that have nothing to do with hooks."""
 _RING_OPTIONS = ("delay", "jitter", "max_delay", "interpolate", "history_length", "substeps")
@@ -46,6 +48,11 @@ def check_class(cls: type[Any]) -> None:
     Raises:
         OptionError: a hook is misspelt, of the wrong kind, or has the wrong parameters.
     """
+    depth = cls.timeline_depth
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 2:
+        raise OptionError(
+            f"{cls.__name__}.timeline_depth must be an integer >= 2, the ticks that a timeline holds; got {depth!r}"
+        )
     hooks = _hooks(cls)
     framework = [base for base in cls.__mro__[1:] if issubclass(base, SensorHooks) or base in _PLAIN_BASES]
     known = {name for base in framework for name in base.__dict__}
@@ -56,6 +63,8 @@ def check_class(cls: type[Any]) -> None:
                 _check_parameters(cls, name, value, hooks[name])
             elif name not in known:
                 _check_spelling(cls, name, hooks)
+        for name in (one for one in base.__dict__ if f"_{one}" in hooks and one not in known):
+            raise OptionError(f"{cls.__name__}.{name} is not a hook, so it would never run; did you mean '_{name}'?")
 
 
 def _hooks(cls: type[Any]) -> dict[str, Any]:
@@ -79,12 +88,34 @@ def _methods(cls: type[Any]) -> dict[str, Any]:
 
 
 def _check_spelling(cls: type[Any], name: str, hooks: dict[str, Any]) -> None:
-    close = difflib.get_close_matches(name, hooks, 1, _SIMILARITY)
-    if close:
+    without_verb = {f"_{hook.split('_', 2)[2]}": hook for hook in hooks if hook.startswith(_VERBS)}
+    close = [without_verb.get(name), *difflib.get_close_matches(name, hooks, 1, _SIMILARITY)]
+    meant = next((hook for hook in close if hook is not None), None)
+    if meant is not None:
         raise OptionError(
-            f"{cls.__name__}.{name} is not a hook, so it would never run; did you mean {close[0]!r}? If it is a helper "
+            f"{cls.__name__}.{name} is not a hook, so it would never run; did you mean {meant!r}? If it is a helper "
             "method, give it a name that differs more from that hook"
         )
+
+
+def check_custom_parameters(sensor: Sensor[Any]) -> dict[str, tuple[str, slice]]:
+    """Return what the hook ``_custom_parameters`` of a sensor returns.
+
+    Raises:
+        OptionError: it is not option -> (kind, columns), or names an option that the sensor does not have.
+    """
+    found, owner = sensor._custom_parameters(), f"{type(sensor).__name__}._custom_parameters"
+    shape = 'a dict of option -> ("custom", columns), for example {"threshold": ("custom", slice(0, 1))}'
+    if not isinstance(found, dict):
+        raise OptionError(f"{owner} must return {shape}, got {found!r}")
+    for name, target in found.items():
+        pair = target if isinstance(target, tuple) else ()
+        if len(pair) != 2 or not isinstance(pair[0], str) or not isinstance(pair[1], slice):
+            raise OptionError(f"{owner} must return {shape}, got {target!r} for {name!r}")
+        if name not in sensor.options.option_names():
+            hint = did_you_mean(name, sensor.options.option_names())
+            raise OptionError(f"{owner}: {type(sensor.options).__name__} has no option {name!r}{hint}")
+    return found
 
 
 def _check_kind(cls: type[Any], name: str, value: Any, default: Any) -> None:

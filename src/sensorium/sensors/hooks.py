@@ -134,6 +134,8 @@ class SensorHooks:
 
         When it is called, ``out`` holds the previous output of this branch, so that a class can filter its output. In a
         reset, the envs that are reset start at rest: there ``out`` holds ``data``, or 0 if the formats differ.
+
+        The measured branch acts on samples: where no sample is due, ``out`` and the states are restored after the call.
         """
         out.copy_(data)
 

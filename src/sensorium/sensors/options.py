@@ -93,10 +93,10 @@ class SensorOptions(Options):
     @model_validator(mode="after")
     def _check_delays(self) -> SensorOptions:
         if self.jitter > self.delay:
-            raise ValueError(f"jitter must not exceed delay, got jitter={self.jitter:g} with delay={self.delay:g}")
+            raise ValueError(f"jitter must be <= delay, got jitter={self.jitter:g} with delay={self.delay:g}")
         if self.max_delay is not None and self.max_delay < self.delay + self.jitter:
             raise ValueError(
-                f"max_delay must be at least delay + jitter, got max_delay={self.max_delay:g} with "
+                f"max_delay must be >= delay + jitter, got max_delay={self.max_delay:g} with "
                 f"delay={self.delay:g} and jitter={self.jitter:g}"
             )
         if self.uuid is not None and "." in self.uuid:
@@ -135,7 +135,8 @@ class ChannelOptions(SensorOptions, init=False):
 
     window: Literal["instant", "mean"] = "instant"
     """What a sample is: the signal at the instant, or its mean over the interval since the instant before, over all
-    physics substeps in it, as integrating hardware reports forces and accelerations. Ground truth is averaged too."""
+    physics substeps in it, as integrating hardware reports forces and accelerations. Ground truth is averaged too.
+    Means add up to exact integrals if ``rate`` divides the rate of the physics substeps; if not, a warning says so."""
     temperature: float = 25.0
     """Temperature of the sensor, °C; change it with ``set`` as the robot warms up. See ``temperature_drift``."""
     filter_order: Literal[1, 2] = 2

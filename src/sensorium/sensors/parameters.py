@@ -9,7 +9,7 @@ from sensorium.pipeline.imperfections import TWINS, Imperfections
 from sensorium.pipeline.parameters import EXTRA_OPTIONS
 from sensorium.pipeline.storage import EXACT_DTYPES
 from sensorium.sensors.channels import channels, short_forms, unfold
-from sensorium.sensors.class_checks import no_imperfections
+from sensorium.sensors.class_checks import check_custom_parameters, no_imperfections
 from sensorium.sensors.data_sheet import FIELDS, Channel, DataSheet
 from sensorium.worlds import Envs, env_index
 
@@ -149,7 +149,7 @@ class SensorParameters:
         if extra:
             targets["temperature"] = Target("temperature", slice(0, max(columns.stop for columns in found.values())))
         targets |= {name: Target(name, slice(0, 0)) for name in _TIMING}
-        targets |= {name: Target(*target) for name, target in self._sensor._custom_parameters().items()}
+        targets |= {name: Target(*target) for name, target in check_custom_parameters(self._sensor).items()}
         return {name: targets[name] for name in self._options.option_names() if name in targets}
 
 

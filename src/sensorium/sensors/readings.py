@@ -82,6 +82,11 @@ class Branch:
 
         return pick(now) if isinstance(now, torch.Tensor) else type(now)(*(pick(tensor) for tensor in now))
 
+    def pick(self, rows: torch.Tensor, envs: Envs) -> Any:
+        """Return storage of this branch's shape, (columns, B), as a reading of some envs; None for a view of all."""
+        index = env_index(envs, self._group.n_envs, self._group.device)
+        return self.view(rows if index is None else rows[..., index])
+
     def window(self, history_length: int, call: str) -> torch.Tensor:
         """Return storage of the last readings, (history_length, columns, B), newest first.
 
@@ -100,7 +105,7 @@ class Branch:
             return
         limit = f"at most {allocated} is allocated" if allocated else "no history is allocated"
         if history_length < 1:
-            raise OptionError(f"{name}(history_length={history_length}) on {uuid}: must be at least 1; {limit}")
+            raise OptionError(f"{name}(history_length={history_length}) on {uuid}: must be >= 1; {limit}")
         raise OptionError(
             f"{name}(history_length={history_length}) on {uuid}: {limit}; construct the sensor with "
             f"history_length={history_length} or more"

@@ -29,7 +29,7 @@ class Samples(NamedTuple, Generic[DataT]):
     arrival: torch.Tensor
     """(B, n) simulated time of the arrival, s; infinite from ``count`` on."""
     count: torch.Tensor  # type: ignore[assignment]  # tuple.count() is not needed here
-    """(B,) int64: how many arrived. If more arrived than there are places, the oldest of them are missing."""
+    """(B,) int64: how many arrived. If they exceed the places, those with the oldest capture are missing."""
 
 
 class SampleQueue:
@@ -50,9 +50,18 @@ class SampleQueue:
 
     def age(self, envs: Envs) -> torch.Tensor:
         """Return the time since the capture of the reading, (B,) s."""
-        late = (self._timing.lag.double() + self._timing.part.double()) * self._group.dt
+        late = (self._timing.lag.double() + self._timing.part.double() + self._held()) * self._group.dt
         index = env_index(envs, self._group.n_envs, self._group.device)
         return late if index is None else late[index]
+
+    def _held(self) -> torch.Tensor | float:
+        """How much older than their ticks the captures of interpolated snapshots are, in ticks, mixed like these."""
+        timing, slots = self._timing, len(self._timing.offset)
+        if not self._sensor.options.interpolate or not slots:
+            return 0.0
+        ages = torch.stack([timing.lag, timing.lag + 1]).clamp(max=slots - 1)
+        newer, older = timing.offset.double().gather(0, (self._group.step - ages.long()) % slots)
+        return newer + (older - newer) * timing.part.double()
 
     def read(self, envs: Envs) -> Samples[Any]:
         """Return the samples that arrived during the last step."""
@@ -63,13 +72,14 @@ class SampleQueue:
         late = arrives.double()  # ticks from the tick of a sample to its arrival
         whole = torch.ceil(late).clamp(min=0)
         arrived = (whole <= ages) & (whole > ages - self._group.ticks_per_step)
-        since = torch.where(arrived, ages - late, -torch.inf)  # ticks since the arrival
-        order = since.argsort(dim=0, descending=True, stable=True)  # the oldest arrival first
         count = arrived.sum(dim=0)
         self._warn(count)
-        first = (count - self._n_places).clamp(min=0)  # skip the oldest
+        kept = arrived & (arrived.cumsum(dim=0) <= self._n_places)  # those with the youngest captures
+        since = torch.where(kept, ages - late, -torch.inf)  # ticks since the arrival
+        # the oldest arrival first, and of those that arrived together, the oldest capture
+        order = slots - 1 - since.flip(0).argsort(dim=0, descending=True, stable=True)
         places = torch.arange(self._n_places, device=arrives.device)[:, None]
-        chosen = order.gather(0, (places + first).clamp(max=slots - 1))
+        chosen = order[: self._n_places]
         valid = places < count
         now, dt = self._now(), self._group.dt
         capture = torch.where(valid, now - (chosen + offset.double().gather(0, chosen)) * dt, torch.inf)
@@ -84,7 +94,7 @@ class SampleQueue:
         """Return arrival and offset (slots, B) and value (slots, columns, B) of the samples of the last ticks."""
         group, timing = self._group, self._timing
         if not len(timing.arrives):  # without delay, only a sample of this tick can have arrived in it
-            arrives = torch.where(timing.lag == 0, 0.0, torch.inf)[None]
+            arrives = torch.where(timing.lag == 0, -timing.part, torch.inf)[None]
             return arrives, timing.part[None], self._branch.rows[None]
         assert group.ring is not None
         slots = len(timing.arrives)
@@ -101,19 +111,22 @@ class SampleQueue:
         self._warned = True
         warnings.warn(
             f"{int(count.max())} samples of {self._sensor.uuid!r} arrived in a step, but read_samples() has "
-            f"{self._n_places} places: the oldest are missing. Construct the sensor with the highest rate and jitter "
-            "that you will set",
+            f"{self._n_places} places: the oldest are missing. More arrive after set() raised rate or jitter, or "
+            "lowered delay. Construct the sensor with the highest rate that you will set, and with max_delay",
             stacklevel=4,
         )
 
 
 def _most_arrivals(sensor: Sensor[Any], group: SensorGroup[Any]) -> int:
-    """Return the most samples that can arrive in one step with the options of a sensor."""
+    """Return the most samples that can arrive in one step with the options of a sensor.
+
+    With ``max_delay``, this holds for all latencies up to it, since ``set`` may change them between two samples.
+    """
     options, dt = sensor.options, group.dt
     period = dt if options.rate is None else max(1 / options.rate, dt)
     if options.rate is None and group.ticks_per_step > 1 and not options.substeps:
         period = dt * group.ticks_per_step  # averaged over a step
     step = dt * group.ticks_per_step
-    exact = (step + options.jitter) / period
-    most = math.ceil(exact - 1e-6) + (1 if options.jitter else 0)
+    spread = options.jitter if options.max_delay is None else options.max_delay  # between the latencies of two samples
+    most = math.ceil((step + spread) / period - 1e-6) + (1 if spread else 0)
     return max(1, min(most, group.ring_slots or 1))

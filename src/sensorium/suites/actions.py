@@ -23,13 +23,15 @@ class ActionRecord:
     Every representation is a dict of move group -> numbers:
         ``commanded_action``: the action of the policy, in the units of the group's controller.
         ``joint_pos``: the joint targets that the action leads to, rad or m.
-        ``joint_pos_rel``: those targets minus the joint positions before the action, rad or m.
+        ``joint_pos_rel``: those targets minus the joint positions before the action, rad or m. Not of bases, which are
+            driven by velocity: their targets have no meaning relative to a position.
         ``ee_pose``: arms only, (7): the pose of the tool centre point at those targets, in the frame of the robot's
             base.
         ``ee_twist``: arms only, (6): the linear (m/s) and angular (rad/s) velocity, in the frame of the robot's base,
             that moves the tool centre point from its pose before the action to ``ee_pose`` in one step.
 
-    All numbers are zero before the first action of an episode. At the step that ends an episode the dicts are empty.
+    Before the first action of an episode ``ee_pose`` is the pose of the tool centre point, and all other numbers are
+    zero. At the step that ends an episode the dicts are empty.
 
     Args:
         robot: the robot, in a built scene.
@@ -44,7 +46,9 @@ class ActionRecord:
         widths = {
             "commanded_action": {name: part.stop - part.start for name, part in robot.action_slices.items()},
             "joint_pos": joints,
-            "joint_pos_rel": joints,
+            "joint_pos_rel": {
+                name: width for name, width in joints.items() if robot.groups[name].description.kind != "base"
+            },
             "ee_twist": dict.fromkeys(self._arms, 6),
             "ee_pose": dict.fromkeys(self._arms, 7),
         }
@@ -84,18 +88,22 @@ class ActionRecord:
             target = group.target
             values["commanded_action"][name][acting] = action[acting, self._robot.action_slices[name]]
             values["joint_pos"][name][acting] = target[acting]
-            values["joint_pos_rel"][name][acting] = (target - qpos)[acting]
+            if name in values["joint_pos_rel"]:
+                values["joint_pos_rel"][name][acting] = (target - qpos)[acting]
             if tcp is not None:
                 goal, twist = self._robot.way_in_base_frame(tcp, group.forward(target), self._dt)
                 values["ee_pose"][name][acting] = goal[acting]
                 values["ee_twist"][name][acting] = twist[acting]
 
     def reset(self, envs: Envs = None) -> None:
-        """Set the actions of envs that start an episode to zero."""
+        """Set the actions of envs that start an episode to zero, and their tool poses to the current ones."""
         ids = env_ids(envs, len(self.terminal))
         rows: slice | np.ndarray = slice(None) if ids is None else ids
         self.terminal[rows] = False
         self._table[rows] = 0.0
+        for name in self._arms:
+            pose = self._robot.in_base_frame(self._robot.groups[name].tcp_pose())
+            self._values["ee_pose"][name][rows] = pose[rows]
         self._rows = None
 
     def sensors(self, str_max_len: int | None) -> list[DictSensor]:

@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.jit import kernel
-from sensorium.suites.observation import ArraySensor
+from sensorium.suites.observation import ArraySensor, SensedBox
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import CameraSensor
 
 POINTS = 10
 """Number of visible pixels that are kept for each object."""
-_BOUNDS: dict[str, tuple[type[np.generic], float, float]] = {
-    "rgb": (np.uint8, 0, 255),
-    "depth": (np.float32, 0, np.inf),
-    "segmentation": (np.int32, -1, np.inf),
+_IMAGES: dict[str, tuple[tuple[int, ...], type[np.generic], float, float]] = {
+    "rgb": ((3,), np.uint8, 0, 255),
+    "depth": ((), np.float32, 0, np.inf),
+    "segmentation": ((2,), np.int32, -1, np.inf),
+    "instance": ((), np.int32, -1, np.inf),
+    "normals": ((3,), np.float32, -1, 1),
+    "points": ((3,), np.float32, -np.inf, np.inf),
 }
-"""Camera output -> dtype, lower and upper bound."""
+"""Camera output -> shape after (H, W), dtype, lower and upper bound."""
 
 
-def camera_images(name: str, camera: CameraSensor) -> list[ArraySensor]:
+def camera_images(name: str, camera: CameraSensor, outputs: Sequence[str] | None = None) -> list[ArraySensor]:
     """Return a sensor for each image that a camera records.
 
-    The sensors are ``NAME`` (H, W, 3) uint8, ``NAME_depth`` (H, W) float32 and ``NAME_segmentation`` (H, W, 2) int32.
-    Depth is in metres along the optical axis, infinite where nothing is hit. Segmentation holds body and geom ids, -1
-    where nothing is hit. One render pass serves all of them.
+    The sensors are ``NAME`` (H, W, 3) uint8, ``NAME_depth`` (H, W) float32, ``NAME_segmentation`` (H, W, 2) int32,
+    ``NAME_instance`` (H, W) int32, ``NAME_normals`` and ``NAME_points`` (H, W, 3) float32, with the values of
+    ``camera.read()``. A camera with a history reads its last N images, newest first: (N, H, W, ...). One render pass
+    serves all of them.
 
     Args:
         name: NAME of the sensors.
         camera: the camera, in a built scene.
+        outputs: the outputs to observe. Default: all that the camera renders.
     """
     sensors = []
     width, height = camera.resolution
-    for output, suffix, rest in (("rgb", "", (3,)), ("depth", "_depth", ()), ("segmentation", "_segmentation", (2,))):
-        if output in camera.outputs:
-            dtype, low, high = _BOUNDS[output]
+    length = camera.options.history_length
+    for output, (rest, dtype, low, high) in _IMAGES.items():
+        if output in camera.outputs and (outputs is None or output in outputs):
 
             def read(output: str = output) -> np.ndarray:
                 image: np.ndarray = getattr(camera.read(), output).cpu().numpy()
                 return image
 
-            sensors.append(
-                ArraySensor(f"{name}{suffix}", read, (height, width, *rest), dtype, low, high, is_image=True)
-            )
+            uuid = name if output == "rgb" else f"{name}_{output}"
+            shape = (*(() if length is None else (length,)), height, width, *rest)
+            sensor = ArraySensor(uuid, read, shape, dtype, low, high, is_image=True)
+            if output == "points":  # NaN where nothing was hit
+                sensor.space = SensedBox(-np.inf, np.inf, shape, np.float32)
+            sensors.append(sensor)
     return sensors
 
 
@@ -94,6 +102,8 @@ def object_image_points(
         for name, camera in cameras.items():
             segmentation = camera.read_ground_truth().segmentation
             assert segmentation is not None, "the cameras record segmentation"
+            if camera.options.history_length is not None:
+                segmentation = segmentation[:, 0]
             find_pixels(segmentation.cpu().numpy(), table, points, visible)
             result[name] = {
                 role: {"points": points[:, i].copy(), "visible": visible[:, i : i + 1].astype(np.float32)}

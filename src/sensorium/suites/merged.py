@@ -36,6 +36,7 @@ class MergedSensor(ObservationSensor):
             uuid,
             _union(uuid, [part.space for part, _ in parts], partial),
             any(part.is_image for part, _ in parts),
+            parts[0][0].purpose,
         )
         self.is_dict = isinstance(self.space, JsonSpace)
         lengths = [part.str_max_len for part, _ in parts]

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from sensorium.errors import OptionError
 from sensorium.sensors import Sensor
+from sensorium.suites.purposes import Purpose, check_purpose, default_purpose
 from sensorium.suites.text import JsonSpace, encode
 from sensorium.worlds import Envs
 
@@ -38,9 +39,12 @@ class ObservationSensor:
         uuid: its key in observations and files. Slashes are allowed ("actions/ee_pose").
         space: the space of one env's observation.
         is_image: whether it reads an image. Histories skip images by default.
+        purpose: "observation" if a robot could sense it, "privileged" if it is true state, "annotation" if it labels
+            the data. Datasets and exports keep them apart. Default: that of the task's, robot's or policy's sensor of
+            this uuid, otherwise "observation".
 
     Raises:
-        OptionError: ``uuid`` is empty.
+        OptionError: ``uuid`` is empty, or ``purpose`` is unknown.
     """
 
     is_dict = False
@@ -52,10 +56,15 @@ class ObservationSensor:
     of_numbers = False
     """Dicts: whether every value is a list of floats."""
 
-    def __init__(self, uuid: str, space: spaces.Space[Any], is_image: bool = False) -> None:
+    def __init__(
+        self, uuid: str, space: spaces.Space[Any], is_image: bool = False, purpose: Purpose | None = None
+    ) -> None:
         if not uuid:
             raise OptionError("uuid must not be empty")
+        if purpose is not None:
+            check_purpose(uuid, purpose)
         self.uuid = uuid
+        self.purpose: Purpose = purpose or default_purpose(uuid)
         self.space = space
         self.is_image = is_image
 
@@ -90,6 +99,7 @@ class ArraySensor(ObservationSensor):
         dtype: dtype of the arrays.
         low, high: bounds of the space.
         is_image: whether it reads an image.
+        purpose: see :class:`ObservationSensor`.
     """
 
     def __init__(
@@ -101,8 +111,9 @@ class ArraySensor(ObservationSensor):
         low: float = -np.inf,
         high: float = np.inf,
         is_image: bool = False,
+        purpose: Purpose | None = None,
     ) -> None:
-        super().__init__(uuid, _boxes(shape, np.dtype(dtype), low, high), is_image)
+        super().__init__(uuid, _boxes(shape, np.dtype(dtype), low, high), is_image, purpose)
         self._source = source
         self._dtype = np.dtype(dtype)
 
@@ -120,6 +131,7 @@ class DictSensor(ObservationSensor):
         str_max_len: maximum number of bytes that one dict takes on disk, at least 2; None for strings of any length.
         of_numbers: whether every value is a list of floats. Such dicts are written faster, since only the finiteness of
             the floats is validated.
+        purpose: see :class:`ObservationSensor`.
 
     Raises:
         OptionError: ``str_max_len`` is less than 2.
@@ -133,8 +145,9 @@ class DictSensor(ObservationSensor):
         source: Callable[[], Sequence[dict[str, Any]]],
         str_max_len: int | None = None,
         of_numbers: bool = False,
+        purpose: Purpose | None = None,
     ) -> None:
-        super().__init__(uuid, JsonSpace())
+        super().__init__(uuid, JsonSpace(), purpose=purpose)
         if str_max_len is not None and str_max_len < 2:
             raise OptionError(f"{uuid!r}: str_max_len must be >= 2 (the bytes of '{{}}') or None, got {str_max_len}")
         self.str_max_len = str_max_len

@@ -12,6 +12,7 @@ from gymnasium.vector.utils import batch_space
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.sensors import Sensor
 from sensorium.suites.observation import ObservationSensor, PipelineSensor, Reading, Stored
+from sensorium.suites.reading_check import ReadingCheck
 from sensorium.worlds import Envs
 
 DefaultT = TypeVar("DefaultT")
@@ -46,7 +47,7 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         self.privileged = privileged
         self._sensors: dict[str, ObservationSensor] = {}
         self._owners: dict[str, str] = {}
-        self._checked: set[str] = set()
+        self._checks: dict[str, ReadingCheck] = {}
         self.extend(sensors, owner)
 
     # -- contents -----------------------------------------------------------------------------------------------------
@@ -132,22 +133,28 @@ class SensorSuite(Mapping[str, ObservationSensor]):
     def read(self) -> dict[str, Any]:
         """Return the observations of all envs, by uuid. Later steps do not change them.
 
+        The shapes and dtypes of every reading are checked, and the bounds of the first one.
+
         Raises:
-            OptionError: the first reading of a sensor does not lie in the space that the sensor declares.
+            OptionError: a reading does not lie in the space that the sensor declares.
         """
-        observation = {uuid: sensor.read() for uuid, sensor in self._sensors.items()}
-        if len(self._checked) < len(observation):
-            self._check_first_readings(observation)
+        observation: dict[str, Any] = {}
+        checks = self._checks
+        for uuid, sensor in self._sensors.items():
+            value = observation[uuid] = sensor.read()
+            if uuid not in checks or not checks[uuid].fits(value):
+                self._check_reading(uuid, value)
         return observation
 
-    def _check_first_readings(self, observation: dict[str, Reading]) -> None:
-        for uuid, value in observation.items():
-            if uuid not in self._checked and not self.space[uuid].contains(value):
-                raise OptionError(
-                    f"the sensor {uuid!r} of {self._owners[uuid]} reads {_format(value)}, which is not in the space "
-                    f"that it declares for {self.n_envs} envs: {self.space[uuid]}"
-                )
-            self._checked.add(uuid)
+    def _check_reading(self, uuid: str, value: Reading) -> None:
+        """Check the first reading of a sensor, or raise for one that differs in shape or dtype."""
+        space = self.space[uuid]
+        if uuid in self._checks or not space.contains(value):
+            raise OptionError(
+                f"the sensor {uuid!r} of {self._owners[uuid]} reads {_format(value)}, which is not in the space "
+                f"that it declares for {self.n_envs} envs: {space}"
+            )
+        self._checks[uuid] = ReadingCheck(space)
 
     def reset(self, envs: Envs = None) -> None:
         """Reset the sensors for envs that start an episode."""

@@ -63,7 +63,10 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     texts = to_texts(uuid, values)
     if length is None:
         return [text.decode() for text in texts]
-    check_lengths(uuid, texts, length)
+    sizes = list(map(len, texts))
+    longest = max(sizes, default=0)
+    if longest > length:
+        raise OptionError(length_message(uuid, sizes.index(longest), longest, length))
     return np.array(texts, f"S{length}").view(np.uint8).reshape(len(texts), length)
 
 
@@ -120,25 +123,19 @@ def _json_of_numbers(values: list[Any]) -> bytes | None:
     return _json(values) if b"NaN" in text or b"Infinity" in text else text[1:-1]
 
 
-def check_lengths(uuid: str, texts: Sequence[bytes], length: int, env: int | None = None) -> None:
-    """Check that every text has at most ``length`` bytes.
+def length_message(uuid: str, env: int, length: int, limit: int) -> str:
+    """Return the message about a text that is longer than its sensor allows.
 
     Args:
-        uuid: the sensor that read them, for messages.
-        texts: the texts.
-        length: maximum number of bytes.
-        env: the env of all texts. Default: text i belongs to env i.
-
-    Raises:
-        OptionError: a text is longer.
+        uuid: the sensor.
+        env: the env.
+        length: bytes of the text.
+        limit: ``str_max_len`` of the sensor.
     """
-    sizes = list(map(len, texts))
-    longest = max(sizes, default=0)
-    if longest > length:
-        raise OptionError(
-            f"{uuid!r}: the text of env {sizes.index(longest) if env is None else env} needs {longest} bytes and "
-            f"str_max_len is {length}; raise it to {longest} or more, or set it to None for strings of any length"
-        )
+    return (
+        f"{uuid!r}: the text of env {env} needs {length} bytes and str_max_len is {limit}; raise it to {length} or "
+        "more, or set it to None for strings of any length"
+    )
 
 
 def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Robot tasks in B envs at once: ``sn.tasks.make("pick", robot="franka", n_envs=4)``."""
 
 from sensorium.tasks.balance import Balance, BalanceConfig
-from sensorium.tasks.catalogue import CAMERA_VIEWS, TASKS, camera_views, default_robot, make, names
-from sensorium.tasks.config import Randomize, TaskCamera, TaskConfig
+from sensorium.tasks.camera_files import load_cameras
+from sensorium.tasks.catalogue import CAMERA_VIEWS, TASKS, TENSOR_TASKS, camera_views, default_robot, make, names
+from sensorium.tasks.config import Randomize, TaskConfig
 from sensorium.tasks.core_sensors import get_core_sensors
 from sensorium.tasks.door_opening import DoorOpening, DoorOpeningConfig
 from sensorium.tasks.floor_plan import FURNITURE, FloorPlan, Footprint
@@ -19,6 +20,8 @@ from sensorium.tasks.reach import Reach, ReachConfig
 from sensorium.tasks.shared_task import SharedTask
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
+from sensorium.tasks.task_camera import TaskCamera
+from sensorium.tasks.tensor import TensorTask, TensorTaskConfig, Walk, WalkConfig
 
 __all__ = [
     "CAMERA_VIEWS",
@@ -26,6 +29,7 @@ __all__ = [
     "OBJECTS",
     "OPENABLE_PARTS",
     "TASKS",
+    "TENSOR_TASKS",
     "Balance",
     "BalanceConfig",
     "DoorOpening",
@@ -59,12 +63,17 @@ __all__ = [
     "TaskCamera",
     "TaskConfig",
     "TaskObject",
+    "TensorTask",
+    "TensorTaskConfig",
     "VectorView",
+    "Walk",
+    "WalkConfig",
     "as_gym",
     "as_vector",
     "camera_views",
     "default_robot",
     "get_core_sensors",
+    "load_cameras",
     "make",
     "names",
     "register",

@@ -19,10 +19,13 @@ from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.reach import Reach
 from sensorium.tasks.shared_task import SharedTask, period_of
 from sensorium.tasks.task import Task
+from sensorium.tasks.tensor import TensorTask, Walk
 
 _ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance, Reach)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """Task classes, by name."""
+TENSOR_TASKS: dict[str, type[TensorTask[Any]]] = {Walk.name: Walk}
+"""Classes of tasks that run on the CPU or on a GPU, by name."""
 CAMERA_VIEWS: dict[str, dict[str, Any]] = {
     "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},
     "side": {"pos": (0.6, 1.3, 1.0), "lookat": (0.4, 0.0, 0.5)},
@@ -33,7 +36,7 @@ CAMERA_VIEWS: dict[str, dict[str, Any]] = {
 
 def names() -> list[str]:
     """Return the names of the tasks."""
-    return list(TASKS)
+    return [*TASKS, *TENSOR_TASKS]
 
 
 def find(name: str) -> type[Task[Any]]:
@@ -42,7 +45,9 @@ def find(name: str) -> type[Task[Any]]:
     Raises:
         NameNotFoundError: there is no task of that name.
     """
-    check_names("task", [name], TASKS)
+    check_names("task", [name], [*TASKS, *TENSOR_TASKS])
+    if name not in TASKS:
+        raise OptionError(f"the task {name!r} is a tensor task, which has no planner, suite or dataset")
     return TASKS[name]
 
 
@@ -60,7 +65,7 @@ def make(
     entities: Mapping[str, EntityLike] | None = None,
     spacing: float = 1.0,
     **options: Any,
-) -> Task[Any] | SharedTask:
+) -> Task[Any] | TensorTask[Any] | SharedTask:
     """Make a task. Call ``reset()`` before the first step.
 
     Args:
@@ -79,7 +84,18 @@ def make(
     Example:
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
     """
+    if name in TENSOR_TASKS:
+        if entity is not None or entities is not None:
+            raise OptionError(
+                f"the task {name!r} takes a robot, not an entity: its sensors are those of the robot's rig"
+            )
+        return _make_tensor_task(TENSOR_TASKS[name], robot, options)
     cls = find(name)
+    if str(options.pop("device", "cpu")) != "cpu":
+        raise OptionError(
+            f"device: the task {name!r} runs on the CPU only, since its planners and suite do; tasks that run on a GPU "
+            f"are {', '.join(TENSOR_TASKS)}"
+        )
     if entities is not None:
         if robot is not None or entity is not None:
             raise OptionError("entities have their own robots: do not pass robot or entity")
@@ -99,6 +115,14 @@ def make(
                 "actions between decisions"
             )
         return cls(config, body, entity)
+    if isinstance(robot, Robot):
+        return cls(cls.config_type(robot=robot.options.kind or "own", **options), robot)
+    return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
+
+
+def _make_tensor_task(
+    cls: type[TensorTask[Any]], robot: str | Robot | None, options: dict[str, Any]
+) -> TensorTask[Any]:
     if isinstance(robot, Robot):
         return cls(cls.config_type(robot=robot.options.kind or "own", **options), robot)
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))

@@ -1,54 +1,11 @@
-"""Options that all tasks share, and those of their cameras and randomisation."""
+"""Options that all tasks share, and those of their randomisation."""
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from sensorium.options import Options
-
-
-class TaskCamera(Options):
-    """Options of a camera that a task adds to its scene, and whose images are observations."""
-
-    name: str = Field(pattern=r"^[A-Za-z_][\w-]*$")
-    """Name of its observations: NAME, NAME_depth, NAME_segmentation and sensor_param_NAME."""
-    pos: tuple[float, float, float] = (1.4, 0.0, 1.1)
-    """Position in metres, in the world frame or in the frame of ``link``."""
-    lookat: tuple[float, float, float] = (0.5, 0.0, 0.45)
-    """Point that it looks at in metres, in the same frame."""
-    link: str | None = None
-    """Link of the robot that carries it, for example "hand". Default: it is fixed in the world."""
-    fov: float = Field(default=55.0, gt=0, lt=170)
-    """Vertical field of view in degrees."""
-    resolution: tuple[int, int] = (640, 368)
-    """Width and height in pixels."""
-    depth: bool = False
-    """Whether depth is observed too."""
-    segmentation: bool = False
-    """Whether segmentation is observed too. It is always rendered, since ``object_image_points`` needs it."""
-    jitter: float = Field(default=0.0, ge=0)
-    """Maximum random offset of its position along each axis in an episode, m. That of ``lookat`` is half of it."""
-    must_see: tuple[str, ...] = ()
-    """Roles of objects ("pickup_obj", ...) that must be in view when an episode begins. The camera pose is drawn again
-    until they are."""
-
-    @model_validator(mode="after")
-    def _check_name(self) -> TaskCamera:
-        if self.name.endswith(("_depth", "_segmentation")):
-            raise ValueError(
-                f"name must not end in _depth or _segmentation, the suffixes of a camera's images; got {self.name!r}: "
-                "choose another name"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_link(self) -> TaskCamera:
-        if self.link is not None and (self.jitter or self.must_see):
-            raise ValueError(
-                f"jitter and must_see need a camera that is fixed in the world, and {self.name!r} is carried by "
-                f"{self.link!r}: remove link, or remove jitter and must_see"
-            )
-        return self
+from sensorium.tasks.task_camera import TaskCamera
 
 
 class Randomize(Options):
@@ -90,6 +47,9 @@ class TaskConfig(Options):
     """Whether an env that is done is reset in the same step. Its last observation is then in ``info["final_obs"]``."""
     cameras: tuple[TaskCamera, ...] = ()
     """Cameras whose images are observed. Rendering takes far longer than all other observations."""
+    rig_cameras: bool | None = None
+    """Whether the cameras of the robot's rig are present and observed. Default: only those of a rig of your own. An
+    entity always has its cameras."""
     randomize: Randomize = Randomize()
     """What differs between episodes."""
     keep_history: bool = True

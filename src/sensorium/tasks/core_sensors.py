@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.suites import (
+    ArraySensor,
     DictSensor,
     ObservationSensor,
     camera_images,
@@ -29,20 +31,41 @@ def get_core_sensors(task: Task[Any], config: TaskConfig) -> list[ObservationSen
     """
     sensors: list[ObservationSensor] = []
     for camera in config.cameras:
-        wanted = {
-            camera.name,
-            f"{camera.name}_depth" * camera.depth,
-            f"{camera.name}_segmentation" * camera.segmentation,
-        }
         sensor = task.cameras[camera.name]
-        sensors += [image for image in camera_images(camera.name, sensor) if image.uuid in wanted]
+        sensors += camera_images(camera.name, sensor, camera.observed)
         sensors.append(camera_parameters(camera.name, sensor))
     sensors += robot_state(task.robot)
     sensors.append(env_states(task.scene))
     sensors.append(DictSensor("task_info", task.task_info, config.str_max_len))
     sensors += task.actions.sensors(config.str_max_len)
-    sensors.append(object_image_points(task.cameras, lambda: _role_table(task), task.roles, task.n_envs))
+    seeing = {name: camera for name, camera in task.cameras.items() if "segmentation" in camera.outputs}
+    sensors.append(object_image_points(seeing, lambda: _role_table(task), task.roles, task.n_envs))
     return sensors
+
+
+def target_poses(
+    task: Task[Any], start: Callable[[], np.ndarray], end: Callable[[], np.ndarray]
+) -> list[ObservationSensor]:
+    """Return the sensors of tasks that move an object.
+
+    ``object_poses`` (7,) by role, in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) of the
+    object that the task moves, in the world frame.
+
+    Args:
+        task: the task.
+        start: returns the poses (B, 7) at the start of the episodes.
+        end: returns the goal poses (B, 7).
+    """
+
+    def object_poses() -> dict[str, np.ndarray]:
+        bodies = task.role_bodies()
+        return {role: task.robot.in_base_frame(task.body_poses(bodies[:, i])) for i, role in enumerate(task.roles)}
+
+    return [
+        ArraySensor("object_poses", object_poses, dict.fromkeys(task.roles, (7,))),
+        ArraySensor("obj_start_pose", start, (7,)),
+        ArraySensor("obj_end_pose", end, (7,)),
+    ]
 
 
 def _role_table(task: Task[Any]) -> np.ndarray:

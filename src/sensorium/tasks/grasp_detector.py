@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from sensorium.robots import Manipulator
 from sensorium.sensors.touch.contact import Contact
+from sensorium.suites import ArraySensor
 from sensorium.worlds import Scene
+
+GRASP_KEYS = ("touched", "held")
+"""Keys of a grasp state: whether a finger touches the link, and whether all fingers do."""
 
 
 class GraspDetector:
@@ -37,10 +41,22 @@ class GraspDetector:
             for link in links
         }
 
-    @property
-    def shape(self) -> dict[str, tuple[int]]:
-        """Shape of one env's result of :meth:`read`, by gripper."""
-        return {gripper.name: (2,) for gripper in self.grippers}
+    def sensor(self, uuid: str, read: Callable[[], dict[str, np.ndarray]]) -> ArraySensor:
+        """Return the observation sensor of a grasp state: ``{gripper: {"touched": (1,), "held": (1,)}}`` bool.
+
+        Args:
+            uuid: its key in observations.
+            read: returns a result of :meth:`read`.
+        """
+
+        def named() -> dict[str, dict[str, np.ndarray]]:
+            return {
+                gripper: {key: state[:, column : column + 1] for column, key in enumerate(GRASP_KEYS)}
+                for gripper, state in read().items()
+            }
+
+        shape = {gripper.name: dict.fromkeys(GRASP_KEYS, (1,)) for gripper in self.grippers}
+        return ArraySensor(uuid, named, shape, np.bool_)
 
     def read(self, links: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the grasp state of one link per env.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from sensorium.robots import Manipulator, Robot
-from sensorium.suites import ObservationSensor
+from sensorium.suites import ObservationSensor, SensorSuite
 from sensorium.tasks.config import TaskConfig
 from sensorium.worlds import Plane, Scene
 
@@ -50,7 +50,7 @@ class TaskHooks(Generic[ConfigT]):
     robot: Robot
     """The robot, an instance of ``robot_type``."""
     cameras: dict[str, CameraSensor]
-    """The cameras of the options, by name."""
+    """The cameras of the options by name, and those of the robot's rig by uuid."""
     origin: np.ndarray
     """Where the task takes place, (2,) m in the world frame."""
     succeeded: np.ndarray
@@ -124,6 +124,9 @@ class TaskHooks(Generic[ConfigT]):
         """Return the task-specific part of ``task_info`` for one env, JSON-able."""
         return {}
 
-    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor]:
-        """Return the sensors that the task contributes to the suite. Start from ``get_core_sensors(config)``."""
+    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor] | SensorSuite:
+        """Return the sensors that the task contributes: a list of them, or a suite, which the task then extends.
+
+        Start from ``get_core_sensors(config)``.
+        """
         raise TypeError(f"{type(self).__name__} must define _create_sensor_suite_from_config(config)")

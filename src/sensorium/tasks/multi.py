@@ -14,6 +14,7 @@ from sensorium.robots import Robot, make
 from sensorium.suites import SensorSuite, merge
 from sensorium.tasks.checks import check_names, checked_seed
 from sensorium.tasks.config import TaskConfig
+from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.task import Task
 
 _COMMON = ("robot", "n_envs", "seed", "use_sensors", "autoreset", "keep_history", "keep_images")
@@ -77,7 +78,12 @@ class MultiTask(Task[MultiTaskConfig]):
     name = "multi"
     config_type = MultiTaskConfig
 
-    def __init__(self, config: MultiTaskConfig, robot: Robot | None = None) -> None:
+    def __init__(self, config: MultiTaskConfig, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
+        if entity is not None:
+            raise OptionError(
+                "the task 'multi' has one scene per task, and an entity has one body in one scene; make each task with "
+                "an entity of its own: sn.tasks.make('pick', entity=...)"
+            )
         from sensorium.tasks.catalogue import TASKS  # the catalogue imports this module
 
         self.config = config

@@ -13,7 +13,7 @@ from scipy.ndimage import label
 
 from sensorium import poses
 from sensorium.errors import OptionError
-from sensorium.robots import Robot, SensorRig
+from sensorium.robots import Robot
 from sensorium.scenarios import OccupancyMap
 from sensorium.suites import ArraySensor, ObservationSensor
 from sensorium.tasks.checks import check_names
@@ -72,8 +72,6 @@ class NavToObjConfig(TaskConfig):
     """For how many consecutive steps all conditions must hold, with the robot slower than 0.05 m/s and 0.1 rad/s."""
     start_distance: float = Field(default=2.0, ge=0)
     """Minimum distance from the target at the start, on the floor between the centres, m."""
-    rig_cameras: bool = False
-    """Whether the cameras of the robot's rig are present and observed."""
 
     @field_validator("objects")
     @classmethod
@@ -125,10 +123,7 @@ class NavToObj(Task[NavToObjConfig]):
     def _place_robot(self, robot: Robot) -> Robot:
         if not any(group.description.kind == "base" for group in robot.groups.values()):
             raise OptionError(f"the task {self.name!r} needs a robot that drives; {self.config.robot!r} does not")
-        if self.config.rig_cameras:
-            return robot
-        sensors = tuple(sensor for sensor in robot.options.rig.sensors if not sensor.type.endswith("Camera"))
-        return type(robot)(robot.options.model_copy(update={"rig": SensorRig(sensors=sensors)}))
+        return robot
 
     def _add_scene(self, scene: Scene) -> None:
         super()._add_scene(scene)

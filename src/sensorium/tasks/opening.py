@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 
 from sensorium import poses
 from sensorium.robots import Manipulator, Robot
-from sensorium.suites import ArraySensor, ObservationSensor, box_space
+from sensorium.suites import ObservationSensor, box_space
 from sensorium.tasks.config import TaskConfig
+from sensorium.tasks.core_sensors import target_poses
 from sensorium.tasks.furniture import OPENABLE_PARTS, PIECES, OpenablePart
 from sensorium.tasks.grasp_detector import GraspDetector
 from sensorium.tasks.task import Task
@@ -64,6 +65,8 @@ class OpenPartTask(Task[OpenPartT]):
         parts: all drawers and doors of the scene.
         part: (B,) index of the target among them.
         handles: names of the links of their handles.
+        start_pose: (B, 7) pose of the target at the start of the episode, in the world frame.
+        end_pose: (B, 7) its pose when it is open by ``open_fraction``, in the world frame.
     """
 
     config_type = OpenPartConfig
@@ -111,6 +114,8 @@ class OpenPartTask(Task[OpenPartT]):
         self._mount = np.mean(mounts, axis=0)[:2]  # handles are placed relative to the mount of the arms
         self.part = np.zeros(self.n_envs, np.int64)
         self._rest_steps = np.zeros(self.n_envs, np.int64)
+        self.start_pose = np.tile(poses.IDENTITY, (self.n_envs, 1))
+        self.end_pose = self.start_pose.copy()
 
     # -- an episode ---------------------------------------------------------------------------------------------------
 
@@ -135,6 +140,10 @@ class OpenPartTask(Task[OpenPartT]):
         self._rest_steps[envs] = 0
         self.scene.world.changes.write(envs)
         self.scene.world.settle()
+        now, goal = self.body_poses(self._bodies[self.part, 0]), self.config.open_fraction * self.stroke()
+        for env in envs.tolist():
+            self.start_pose[env] = now[env]
+            self.end_pose[env] = self._along_joint(env, now[env], goal[[env]])[0]
 
     def _draw_pose(self, part: OpenablePart, rng: np.random.Generator) -> np.ndarray:
         """Return a random pose (7,) of the piece that brings the handle within reach of the arm."""
@@ -189,8 +198,11 @@ class OpenPartTask(Task[OpenPartT]):
         Returns:
             (n, 7) in the world frame.
         """
+        return self._along_joint(env, self.handle_pose()[env], positions)
+
+    def _along_joint(self, env: int, now: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Return the poses (n, 7) of a frame on the target at positions (n,) of its joint, given its pose ``now``."""
         joint = int(self._joints[self.part[env]])
-        now = self.handle_pose()[env]
         offset = np.asarray(positions) - self.joint_position()[env]
         axis, anchor = self._axis[env, joint], self._anchor[env, joint]
         if self.scene.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE:
@@ -216,14 +228,17 @@ class OpenPartTask(Task[OpenPartT]):
     # -- sensors ------------------------------------------------------------------------------------------------------
 
     def _create_sensor_suite_from_config(self, config: OpenPartT) -> list[ObservationSensor]:
-        """Return the core sensors, ``door_state`` and ``grasp_state_handle``.
+        """Return the core sensors and those of the target.
 
-        See :class:`DoorState`. ``grasp_state_handle`` is by gripper, (2,) bool: touched, held.
+        ``object_poses`` (7,) by role, in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) of
+        the door or drawer, in the world frame, where the latter is open by ``open_fraction``; ``door_state``, see
+        :class:`DoorState`; ``grasp_state_handle`` by gripper, ``touched`` and ``held`` (1,) bool.
         """
         return [
             *super()._create_sensor_suite_from_config(config),
+            *target_poses(self, lambda: self.start_pose, lambda: self.end_pose),
             DoorState(self),
-            ArraySensor("grasp_state_handle", self.handle_grips, self._grasps.shape, np.bool_),
+            self._grasps.sensor("grasp_state_handle", self.handle_grips),
         ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from sensorium import poses
-from sensorium.suites import ArraySensor, ObservationSensor
+from sensorium.suites import ObservationSensor
 from sensorium.tasks.table import HEIGHT, TableConfig, TableTask
 from sensorium.worlds import Cylinder, Scene
 
@@ -96,5 +96,5 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
         plates = [PLATE] * self.n_envs
         return [
             *super()._create_sensor_suite_from_config(config),
-            ArraySensor("grasp_state_place_receptacle", lambda: self.grips(plates), self._grasps.shape, np.bool_),
+            self._grasps.sensor("grasp_state_place_receptacle", lambda: self.grips(plates)),
         ]

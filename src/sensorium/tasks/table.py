@@ -11,8 +11,9 @@ from pydantic import Field, field_validator
 from sensorium import poses
 from sensorium.errors import OptionError
 from sensorium.robots import Manipulator, Robot
-from sensorium.suites import ArraySensor, ObservationSensor
+from sensorium.suites import ObservationSensor
 from sensorium.tasks.config import TaskConfig
+from sensorium.tasks.core_sensors import target_poses
 from sensorium.tasks.grasp_detector import GraspDetector
 from sensorium.tasks.objects import TaskObject, check_object_names, find_objects
 from sensorium.tasks.task import Task
@@ -34,6 +35,7 @@ _MAX_DRAWS = 100
 _ROBOT_POS = {
     "franka": (0.0, 0.0, HEIGHT),
     "bimanual": (0.0, 0.0, HEIGHT),
+    "yam": (0.2, 0.0, HEIGHT + 0.15),
 }
 """Positions of the robots that stand on a pedestal."""
 
@@ -220,17 +222,10 @@ class TableTask(Task[TableT]):
         """Return the core sensors and those of the target.
 
         ``object_poses`` (7,) by role, in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) of
-        the target, in the world frame; ``grasp_state_pickup_obj`` by gripper, (2,) bool: touched, held.
+        the target, in the world frame; ``grasp_state_pickup_obj`` by gripper, ``touched`` and ``held`` (1,) bool.
         """
-
-        def object_poses() -> dict[str, np.ndarray]:
-            bodies = self.role_bodies()
-            return {role: self.robot.in_base_frame(self.body_poses(bodies[:, i])) for i, role in enumerate(self.roles)}
-
         return [
             *super()._create_sensor_suite_from_config(config),
-            ArraySensor("object_poses", object_poses, dict.fromkeys(self.roles, (7,))),
-            ArraySensor("obj_start_pose", lambda: self.start_pose, (7,)),
-            ArraySensor("obj_end_pose", lambda: self.end_pose, (7,)),
-            ArraySensor("grasp_state_pickup_obj", self.pickup_grips, self._grasps.shape, np.bool_),
+            *target_poses(self, lambda: self.start_pose, lambda: self.end_pose),
+            self._grasps.sensor("grasp_state_pickup_obj", self.pickup_grips),
         ]

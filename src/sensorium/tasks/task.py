@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -11,7 +11,7 @@ from sensorium.errors import OptionError
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
-from sensorium.tasks import task_cameras
+from sensorium.tasks import rig_cameras, task_cameras
 from sensorium.tasks.core_sensors import get_core_sensors
 from sensorium.tasks.episodes import EpisodeLoop
 from sensorium.tasks.hooks import ConfigT
@@ -34,7 +34,7 @@ class Task(EpisodeLoop[ConfigT]):
         scene: the built scene.
         robot: the robot in it.
         suite: the observation sensors; None without sensors.
-        cameras: the cameras by name.
+        cameras: the cameras by name, those of the robot's rig by uuid.
         action_space: space of the actions of all envs, (B, n) float32; ``single_action_space`` is that of one env.
         terminated, truncated, succeeded: (B,) bool, state of each env's episode.
         step_count: (B,) steps of each env's episode so far.
@@ -49,7 +49,8 @@ class Task(EpisodeLoop[ConfigT]):
 
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
-        self._use(config, make(config.robot) if robot is None else robot, scene)
+        body = make(config.robot) if robot is None else robot
+        self._use(config, body if entity is not None else rig_cameras.choose_cameras(body, config.rig_cameras), scene)
         add_light(scene)
         self._add_scene(scene)
         self._add_robot(task_cameras.ROBOT)
@@ -86,7 +87,8 @@ class Task(EpisodeLoop[ConfigT]):
         if entity is not None:
             self.suite = entity.bind(self.robot, self.n_envs)
         elif config.use_sensors:
-            self.suite = SensorSuite(self.n_envs, self._create_sensor_suite_from_config(config), f"task {self.name!r}")
+            rig_cameras.add_to_task(self)
+            self.suite = self._as_suite(self._create_sensor_suite_from_config(config))
             self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
 
     # -- sensors and policy -------------------------------------------------------------------------------------------
@@ -95,12 +97,29 @@ class Task(EpisodeLoop[ConfigT]):
         """Return the sensors of every task; see :func:`sensorium.tasks.core_sensors.get_core_sensors`."""
         return get_core_sensors(self, config)
 
-    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor]:
+    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor] | SensorSuite:
         return self.get_core_sensors(config)
 
+    def _as_suite(self, made: object) -> SensorSuite:
+        """Return the suite of a task, given the result of ``_create_sensor_suite_from_config``."""
+        label = f"{type(self).__name__}._create_sensor_suite_from_config"
+        if not isinstance(made, SensorSuite):
+            if isinstance(made, str | Mapping) or not isinstance(made, Iterable):
+                raise OptionError(f"{label} must return a list of sensors or a SensorSuite, got {made!r}")
+            return SensorSuite(self.n_envs, made, f"task {self.name!r}")
+        if made.n_envs != self.n_envs:
+            raise OptionError(
+                f"{label}: the suite is for {made.n_envs} envs and the task has {self.n_envs}; make it with "
+                "SensorSuite(self.n_envs, ...)"
+            )
+        return made
+
     def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
-        """Return the sensors that the robot contributes: its tool poses and the sensors of its rig."""
-        return self.robot.create_robot_sensors()
+        """Return the sensors that the robot contributes: its tool poses and the sensors of its rig.
+
+        The cameras of the rig are observed like those of the task: UUID, UUID_depth, ... and sensor_param_UUID.
+        """
+        return rig_cameras.as_observations(self.robot.create_robot_sensors())
 
     def register_policy(self, policy: PolicyLike) -> None:
         """Add the sensors of a policy to the suite, and call its ``reset`` when episodes begin.
@@ -143,9 +162,11 @@ class Task(EpisodeLoop[ConfigT]):
             **self.describe_env(env),
             "robot": self.config.robot,
             "move_groups": {name: list(group.description.joints) for name, group in self.robot.groups.items()},
+            "group_kinds": {name: group.description.kind for name, group in self.robot.groups.items()},
             "entities": list(self.scene.entities),
             "roles": list(self.roles),
-            "cameras": [camera.name for camera in self.config.cameras],
+            "cameras": list(self.cameras),
+            "rig_cameras": rig_cameras.describe(self),
             "bodies": [self.scene.model.body(body).name for body in range(self.scene.model.nbody)],
             "config": self.config.model_dump(mode="json"),
         }

@@ -13,7 +13,7 @@ from sensorium.cameras import Camera
 from sensorium.cameras.randomize import randomize_look
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.robots import Robot
-from sensorium.tasks.config import TaskCamera
+from sensorium.tasks.task_camera import TaskCamera
 from sensorium.worlds import Scene
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def randomize_cameras(task: EpisodeLoop[Any], envs: np.ndarray, rngs: Sequence[n
         rngs: one random generator per env.
     """
     options = task.config.randomize
-    if task.cameras and (options.colors or options.lights):
+    changed = bool(task.cameras) and bool(options.colors or options.lights)
+    if changed:
         randomize_look(
             task.scene,
             intensity=(1 - options.lights, 1 + options.lights),
@@ -54,8 +55,11 @@ def randomize_cameras(task: EpisodeLoop[Any], envs: np.ndarray, rngs: Sequence[n
             seeds=[int(rng.integers(2**31)) for rng in rngs],
         )
     for camera in task.config.cameras:
-        if camera.jitter or camera.must_see:
+        if camera.pose_jitter or camera.must_see:
             _aim(task, camera, envs, rngs)
+            changed = True
+    if changed and any(camera.is_timed for camera in task.cameras.values()):
+        task.scene.forward(envs)  # frames that timed cameras captured at the reset show the old poses and colours
 
 
 def _options(task: Task[Any], camera: TaskCamera) -> Camera:
@@ -70,15 +74,7 @@ def _options(task: Task[Any], camera: TaskCamera) -> Camera:
         if role not in task.roles:
             hint = did_you_mean(role, task.roles) or f"; it has {shorten(task.roles)}"
             raise NameNotFoundError(f"camera {camera.name!r}: must_see: the task has no role {role!r}{hint}")
-    return Camera(
-        uuid=camera.name,
-        link=link,
-        pos=camera.pos,
-        lookat=camera.lookat,
-        fov=camera.fov,
-        resolution=camera.resolution,
-        outputs=("rgb", "depth", "segmentation") if camera.depth else ("rgb", "segmentation"),
-    )
+    return camera.to_camera(link)
 
 
 def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
@@ -87,17 +83,18 @@ def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Seq
     bodies = task.role_bodies()
     targets = [task.body_poses(bodies[:, task.roles.index(role)])[:, :3] for role in camera.must_see]
     waiting = list(range(len(envs)))
+    base_pos, base_lookat = np.asarray(camera.pos), np.asarray(camera.lookat)
     for attempt in range(_MAX_DRAWS + 1):
-        offset = np.stack([rngs[i].uniform(-camera.jitter, camera.jitter, (2, 3)) for i in waiting])
+        offset = np.stack([rngs[i].uniform(-camera.pose_jitter, camera.pose_jitter, (2, 3)) for i in waiting])
         offset *= attempt < _MAX_DRAWS
-        sensor.set_pose(pos=camera.pos + offset[:, 0], lookat=camera.lookat + offset[:, 1] / 2, envs=envs[waiting])
+        sensor.set_pose(pos=base_pos + offset[:, 0], lookat=base_lookat + offset[:, 1] / 2, envs=envs[waiting])
         seen = np.all([sees(task.scene, sensor, target) for target in targets], axis=0) | np.zeros(task.n_envs, bool)
         waiting = [i for i in waiting if not seen[envs[i]]]
         if not waiting:
             return
     warnings.warn(
         f"camera {camera.name!r} does not see {', '.join(camera.must_see)} in the envs {envs[waiting].tolist()} at any "
-        f"of {_MAX_DRAWS} poses within {camera.jitter} m; raise its jitter, or change its pos and lookat",
+        f"of {_MAX_DRAWS} poses within {camera.pose_jitter} m; raise its pose_jitter, or change its pos and lookat",
         stacklevel=6,
     )
 

@@ -21,6 +21,15 @@ that does not apply to a class is skipped with the reason.
 
 from __future__ import annotations
 
+import sys
+
+if (
+    "pytest" in sys.modules
+):  # only then: pytest is not a dependency. It explains the assertions that fail in these modules.
+    sys.modules["pytest"].register_assert_rewrite(
+        *(f"sensorium.testing.{name}" for name in ("hook_tests", "reading_tests", "runs", "time_tests"))
+    )
+
 from sensorium.testing.hook_tests import HookTests
 from sensorium.testing.reading_tests import ReadingTests
 from sensorium.testing.runs import flat, same, tensors

@@ -93,6 +93,15 @@ class ContractRuns:
         self.drive(scene, step)
         scene.step()
 
+    def run_samples(self, scene: Scene, sensor: Sensor[Any]) -> list[torch.Tensor]:
+        """Make ``steps`` steps and collect the samples: readings before ``_post_process`` if it remembers the samples
+        before, else readings; one (B, columns) tensor per step."""
+        remembers, out = remembers_samples(sensor), []
+        for step in range(self.steps):
+            self.step(scene, step)
+            out.append(sensor.group.reading[sensor._columns].T.clone() if remembers else flat(sensor.read()))
+        return out
+
     def run(self, scene: Scene, sensor: Sensor[Any], read: str = "read") -> list[torch.Tensor]:
         """Make ``steps`` steps and collect the readings.
 
@@ -109,6 +118,17 @@ class ContractRuns:
             self.step(scene, step)
             out.append(flat(getattr(sensor, read)()))
         return out
+
+
+def remembers_samples(sensor: Sensor[Any]) -> bool:
+    """Return whether a reading may depend on the samples before it, since ``_post_process`` uses its previous output or
+    states. The readings of two sensors with different samples then differ, also where their samples agree."""
+    group = sensor.group
+    if not group.post_processed or group.states():
+        return group.post_processed
+    out = torch.full_like(group.snapshot, 7)
+    type(sensor)._post_process(group, group.reading, out, True)
+    return not same(out, group.snapshot)
 
 
 def skip(reason: str) -> NoReturn:

@@ -1,7 +1,11 @@
 """Training of entities: ``train(recipe("balance"), "runs/balance")``, and evaluation of the result."""
 
-from sensorium.training.evaluation import Evaluation, Evaluator, evaluate
+from sensorium.training.evaluation import Evaluation, Evaluator, evaluate, load_brain
 from sensorium.training.options import EntityOptions, TrainOptions
+from sensorium.training.play import play
+from sensorium.training.ppo import PPOTrainer, train_ppo
+from sensorium.training.ppo_evaluation import evaluate_ppo, load_policy
+from sensorium.training.ppo_options import PPOOptions
 from sensorium.training.recipes import RECIPES, recipe
 from sensorium.training.trainer import Progress, Trainer, TrainResult, train
 
@@ -10,11 +14,18 @@ __all__ = [
     "EntityOptions",
     "Evaluation",
     "Evaluator",
+    "PPOOptions",
+    "PPOTrainer",
     "Progress",
     "TrainOptions",
     "TrainResult",
     "Trainer",
     "evaluate",
+    "evaluate_ppo",
+    "load_brain",
+    "load_policy",
+    "play",
     "recipe",
     "train",
+    "train_ppo",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.entities import Brain
+from sensorium.entities import Brain, LearningBrain
 from sensorium.options import Options
 from sensorium.training.options import EntityOptions, TrainOptions
 
@@ -28,6 +28,8 @@ class Evaluation(Options):
     """Whether each episode reached the goal."""
     max_return: float | None = None
     """Maximum return of the task, or None if it is unknown."""
+    metrics: dict[str, float] = {}
+    """Means of the task's own metrics per step, for example ``tracking`` of "walk"."""
 
     @property
     def mean(self) -> float:
@@ -53,6 +55,7 @@ class Evaluation(Options):
             "return_max": max(self.returns),
             "fraction_of_max": self.fraction,
             "success": self.success,
+            **self.metrics,
         }
 
 
@@ -92,7 +95,8 @@ class Evaluator:
     def _run_batch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Run one episode in each env; returns their returns, lengths and successes."""
         task = self._task
-        task.set_sensor_step(self.n_episodes * task.config.max_steps)  # noise only depends on the episode numbers too
+        # noise of actions depends on the step: this range of steps follows from the episode numbers
+        task.set_sensor_step(self.n_episodes * task.config.max_steps)
         observation, _ = task.reset(numbers=range(self.n_episodes, self.n_episodes + task.n_envs))
         self.n_episodes += task.n_envs
         returns = np.zeros(task.n_envs)
@@ -130,7 +134,29 @@ def evaluate(
         >>> evaluate("runs/balance", episodes=20).fraction
         0.97
     """
-    from sensorium.training.trainer import brain_folder
+    folder = Path(folder)
+    options, brain = TrainOptions.load(folder), load_brain(folder, which)
+    evaluator = Evaluator(options, brain, episodes, options.seed + 2 * SEED if seed is None else seed, entity)
+    try:
+        return evaluator.run()
+    finally:
+        evaluator.close()
+
+
+def load_brain(folder: str | Path, which: str = "best") -> LearningBrain:
+    """Return the brain of a training.
+
+    Args:
+        folder: folder of the training.
+        which: "best", the brain of the best evaluation during the training, or "last".
+
+    Raises:
+        DatasetError: the folder holds no training, or the training has no such brain yet.
+
+    Example:
+        >>> brain = load_brain("runs/balance")
+    """
+    from sensorium.training.run_folder import brain_folder
 
     folder = Path(folder)
     options = TrainOptions.load(folder)
@@ -138,8 +164,4 @@ def evaluate(
     made = options.entity.make()
     brain = options.make_brain(made.observation_space, made.action_space)
     brain.restore(saved)
-    evaluator = Evaluator(options, brain, episodes, options.seed + 2 * SEED if seed is None else seed, entity)
-    try:
-        return evaluator.run()
-    finally:
-        evaluator.close()
+    return brain

@@ -19,7 +19,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ from gymnasium import spaces
 
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
-from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import lock_folder, write_whole
+from sensorium.errors import OptionError
+from sensorium.files import write_whole
 from sensorium.training import checkpoints
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
 from sensorium.training.log import Log
-from sensorium.training.options import CONFIG, TrainOptions
+from sensorium.training.options import TrainOptions
+from sensorium.training.run_folder import run_folder
 
-_WHICH = ("best", "last")
 _LOG_EVERY = 64
 """Steps of all envs between log entries."""
 _N_RECENT = 50
@@ -122,7 +122,7 @@ class Trainer:
             stop: called before each step of all envs.
         """
         started, first, saved = time.monotonic(), self.steps, self.steps
-        with _threads(self.options.threads):
+        with torch_threads(self.options.threads):
             while self.steps < self.options.steps and not stop():
                 scalars = self._step()
                 rate = (self.steps - first) / max(time.monotonic() - started, 1e-9)
@@ -281,53 +281,16 @@ def train(
         0.98
     """
     folder = Path(folder)
-    if resume:
-        _check_same(options, TrainOptions.load(folder))
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if (folder / CONFIG).is_file():
-            raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
-        raise OptionError(f"{folder} is not empty and holds no training; train in a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder):
-        try:
-            trainer = Trainer(options, folder, resume, tensorboard)
-        except BaseException:
-            if not any(folder.iterdir()):
-                folder.rmdir()
-            raise
-        try:
-            options.save(folder)
-            return trainer.run(progress, stop)
-        finally:
-            trainer.close()
-
-
-def brain_folder(folder: Path, which: str) -> Path:
-    """Return the folder of a training's "best" or "last" brain.
-
-    Raises:
-        OptionError: ``which`` is neither "best" nor "last".
-        DatasetError: the training has no such brain yet.
-    """
-    if which not in _WHICH:
-        raise OptionError(f"which must be 'best' or 'last', got {which!r}{did_you_mean(which, _WHICH)}")
-    path = folder / which
-    other = ", or use the newest brain with --which last" if which == "best" and (folder / "last").is_dir() else ""
-    if not path.is_dir() or not any(path.iterdir()):
-        raise DatasetError(f"{folder} has no {which} brain yet: continue the training with --resume{other}")
-    return path
-
-
-def _check_same(new: TrainOptions, old: TrainOptions) -> None:
-    free = {"steps", "stop_at"}
-    one, other = (each.model_dump(mode="json", exclude=free) for each in (new, old))
-    for name, value in one.items():
-        if value != other[name]:
-            raise OptionError(f"{name} is {other[name]!r} in this training and cannot change on resume, got {value!r}")
+    with (
+        run_folder(folder, resume, options, TrainOptions.load, {"steps", "stop_at"}),
+        closing(Trainer(options, folder, resume, tensorboard)) as trainer,
+    ):
+        options.save(folder)
+        return trainer.run(progress, stop)
 
 
 @contextmanager
-def _threads(n: int) -> Iterator[None]:
+def torch_threads(n: int) -> Iterator[None]:
     """Set the number of torch's threads for the duration of a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)

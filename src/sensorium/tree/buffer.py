@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import torch
 
 from sensorium.errors import TreeError
+from sensorium.tree.containers import Component
+
+_GROUND_TRUTH = "ground_truth_"
 
 
-class Buffer:
+class Buffer(Component):
     """A named slot for one value, with tags.
 
     Args:
@@ -27,9 +31,15 @@ class Buffer:
         tags: the tags.
         derived: see Args.
         loaded: whether ``load_state_dict`` has written a value that its module has not used yet.
+
+    Example:
+        >>> speed = Buffer(torch.zeros(2), tags={"wheel"})
+        >>> speed.set_value([1.0, 2.0])
+        >>> speed.get_value()
+        tensor([1., 2.])
     """
 
-    __slots__ = ("_get", "_value", "derived", "loaded", "tags")
+    __slots__ = ("_current", "_get", "_value", "_version", "derived", "loaded", "tags")
 
     def __init__(
         self,
@@ -44,6 +54,7 @@ class Buffer:
         self._get = get
         self.derived = derived
         self.loaded = False
+        self._current, self._version = value, _version(value)
 
     @property
     def is_computed(self) -> bool:
@@ -63,9 +74,64 @@ class Buffer:
             )
         self._value = value
 
+    def get_value(self) -> Any:
+        """Return :attr:`value`."""
+        return self.value
+
+    def set_value(self, value: Any) -> None:
+        """Set the value, which ``write_replay_data`` applies. Tensors and arrays are set in place and keep their dtype.
+
+        Raises:
+            TreeError: the owner computes the value, or the new one does not fit in shape or type; nothing was changed.
+        """
+        held = self.value
+        if self._get is not None:
+            self.value = value  # raises
+        if isinstance(held, torch.Tensor | np.ndarray) and value is not None:
+            with suppress(TypeError, ValueError, RuntimeError):  # not numbers: the check below says so
+                if isinstance(held, torch.Tensor):
+                    value = torch.as_tensor(value).to(held.dtype)
+                else:
+                    value = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value).astype(held.dtype)
+        problem = self.mismatch(value)
+        if problem is not None:
+            raise TreeError(f"set_value: {problem}")
+        self.load(value)
+
+    # -- changes by hand ----------------------------------------------------------------------------------------------
+
+    def update(self, value: torch.Tensor) -> None:
+        """Copy a value of the simulation into the tensor. From now on :attr:`is_set` is False.
+
+        Args:
+            value: a tensor that does not change later, with which the value is compared then.
+        """
+        self.load(value)
+        self.loaded = False
+        self._current, self._version = value, _version(self._value)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the value was loaded, set or changed in place since :meth:`update`.
+
+        The version counter of torch detects every change by torch, also to an equal value; the comparison detects
+        changes through a NumPy view.
+        """
+        if self.loaded or _version(self._value) != self._version:
+            return True
+        value, current = self._value, self._current
+        if value is current or not isinstance(value, torch.Tensor):
+            return value is not current
+        if value.shape != current.shape or value.dtype != current.dtype:
+            return True
+        # diverged envs hold NaN
+        return not torch.equal(value, current) and not torch.allclose(value, current, 0.0, 0.0, equal_nan=True)
+
+    # -- selecting and loading ----------------------------------------------------------------------------------------
+
     def matches(self, include: frozenset[str] | None, exclude: frozenset[str]) -> bool:
-        """Return whether a tag is in ``include`` (None: always) and no tag is in ``exclude``."""
-        return (include is None or not include.isdisjoint(self.tags)) and exclude.isdisjoint(self.tags)
+        """Return whether the buffer is selected; see :func:`selects`."""
+        return selects(self.tags, include, exclude)
 
     def mismatch(self, value: object) -> str | None:
         """Return why ``value`` does not fit this slot (shape, dtype or type), or None if it fits."""
@@ -101,6 +167,19 @@ class Buffer:
         return f"Buffer({_describe(self.value)}, tags={sorted(self.tags)})"
 
 
+def selects(tags: frozenset[str], include: frozenset[str] | None, exclude: frozenset[str]) -> bool:
+    """Return whether a buffer with these tags is selected: a tag is in ``include`` (None: always), none in ``exclude``.
+
+    The tag "ground_truth_X" beside "X" marks a ground truth that costs as much as the measured value, such as an image.
+    Then "X" in ``include`` does not select the buffer: "ground_truth" or "ground_truth_X" does.
+    """
+    if not exclude.isdisjoint(tags):
+        return False
+    if include is None:
+        return True
+    return any(tag in tags and f"{_GROUND_TRUTH}{tag}" not in tags for tag in include)
+
+
 def tag_set(name: str, tags: Iterable[str]) -> frozenset[str]:
     """Return tags as a set.
 
@@ -114,6 +193,11 @@ def tag_set(name: str, tags: Iterable[str]) -> frozenset[str]:
     if isinstance(tags, str):
         raise TypeError(f"{name} must be a list of tags, got a string; write {name}=[{tags!r}]")
     return frozenset(tags)
+
+
+def _version(value: object) -> int:
+    """Return the number of in-place changes of a tensor; 0 for other values, and in inference mode."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
 def _describe(value: object) -> str:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sensorium.errors import DuplicateNameError, StateDictError, TreeError
 from sensorium.tree.buffer import Buffer, tag_set
+from sensorium.tree.containers import CONTAINERS, Component, contains, is_component, replace_in, unpack
+from sensorium.tree.switches import SWITCHES, find_hook, is_switch, running, wrap_switches
 
 
-class _Running(threading.local):
-    """Cascades that are running in a thread: name -> ids of the modules that were called."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, set[int]] = {}
-
-
-_running = _Running()
-_SWITCHES = ("enable_", "disable_")
-"""Prefixes of methods that run on the whole tree."""
-
-
-class Module:
+class Module(Component):
     """A node of the component tree. Subclass it, and set Modules and Buffers as attributes."""
 
     # -- hooks of subclasses ------------------------------------------------------------------------------------------
@@ -45,7 +34,8 @@ class Module:
         Raises:
             DuplicateNameError: the module already has a child of that name.
         """
-        if any(existing == name for existing, _ in self._slots()):
+        stand_in = self.__dict__.get("_stand_ins", {}).get(name)
+        if any(existing == name and other is not stand_in for existing, other in self._slots()):
             raise DuplicateNameError(f"{type(self).__name__} already has a child named {name!r}; choose another name")
         self.__dict__.setdefault("_children", {})[name] = child
 
@@ -68,16 +58,42 @@ class Module:
                     children[name] = other
                 return True
         for name, value in vars(self).items():
-            if not name.startswith("_") and any(one is child for _, one in _unpack(name, value)):
-                setattr(self, name, _replace_in(value, child, other))
+            if not name.startswith("_") and contains(value, child):
+                setattr(self, name, replace_in(value, child, other))
                 return True
         return False
 
+    def add_stand_in(self, name: str, child: Module | Buffer) -> None:
+        """Register a child that holds values until a child or attribute of that name is set.
+
+        A recording uses it for components that only the program which recorded them can create.
+
+        Args:
+            name: the child's name in paths.
+            child: the child.
+        """
+        self.__dict__.setdefault("_stand_ins", {})[name] = child
+
     def _slots(self) -> Iterator[tuple[str, Module | Buffer]]:
-        for name, value in vars(self).items():
+        """Yield (name, child) of everything directly below this module."""
+        attributes = self.__dict__
+        for name, value in attributes.items():
             if not name.startswith("_"):
-                yield from _unpack(name, value)
-        yield from self.__dict__.get("_children", {}).items()
+                if is_component(value):
+                    yield name, value
+                elif isinstance(value, CONTAINERS):
+                    yield from unpack(name, value)
+        yield from attributes.get("_children", {}).items()
+        for name, child in attributes.get("_stand_ins", {}).items():
+            if name not in attributes and name not in attributes.get("_children", {}):
+                yield name, child
+
+    def _root_slots(self) -> Iterator[tuple[str, Module | Buffer]]:
+        """Yield (name, child) below this module when it is the root of a call.
+
+        A module that is a root, and may also be registered below one of its children, overrides it.
+        """
+        return self._slots()
 
     def children(self) -> list[Module]:
         """Return the modules directly below this one."""
@@ -105,6 +121,8 @@ class Module:
         names: set[str] = set()
 
         def visit(path: str, node: Module | Buffer) -> Iterator[tuple[str, Module | Buffer]]:
+            if node is self and path and type(self)._root_slots is not Module._root_slots:
+                return  # also registered below one of its children
             if id(node) in above:
                 raise TreeError(
                     f"the component tree has a cycle: {path!r} is its own ancestor {above[id(node)] or '(root)'!r}; "
@@ -119,7 +137,7 @@ class Module:
             yield path, node
             if isinstance(node, Module):
                 above[id(node)] = path
-                for name, child in node._slots():
+                for name, child in node._root_slots() if node is self else node._slots():
                     yield from visit(f"{path}.{name}" if path else name, child)
                 del above[id(node)]
 
@@ -128,54 +146,67 @@ class Module:
     # -- cascades -----------------------------------------------------------------------------------------------------
 
     def _cascade(self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> int:
-        """Run this module's own hook ``_name``, then ``name()`` of every child module; return the number of hooks.
+        """Run this module's own hook of a call, then the call on every child module; return the number of hooks.
 
         Children are called by their public method, so that they can override it. A shared child is called once. The
         whole tree is checked for cycles before anything runs.
         """
         kwargs = kwargs or {}
-        top = name not in _running.seen
+        switches = name.startswith(SWITCHES)
+        top = name not in running.seen
         if top:
             list(self._walk())
-            _running.seen[name] = set()
-        seen = _running.seen[name]
+            running.seen[name] = set()
+        seen = running.seen[name]
         seen.add(id(self))
         try:
-            hook = getattr(type(self), f"_{name}", None)
             called = 0
-            if hook is not None and hook is not getattr(Module, f"_{name}", None):
-                hook(self, *args, **kwargs)
+            if switches:
+                hook = find_hook(type(self), name)
+                if hook is not None:
+                    with running.hook(name, self):
+                        hook(self, *args, **kwargs)
+                    called = 1
+            elif getattr(type(self), f"_{name}") is not getattr(Module, f"_{name}"):
+                getattr(self, f"_{name}")()
                 called = 1
-            for _, child in list(self._slots()):
+            for _, child in list(self._root_slots() if top else self._slots()):
                 if isinstance(child, Module) and id(child) not in seen:
                     seen.add(id(child))
-                    called += getattr(child, name)(*args, **kwargs) or 0
+                    if switches and not is_switch(child, name):
+                        called += child._cascade(name, args, kwargs)
+                    else:
+                        called += getattr(child, name)(*args, **kwargs) or 0
             return called
         finally:
             if top:
-                del _running.seen[name]
+                del running.seen[name]
 
-    def unrolled(self, name: str) -> list[Callable[[], object]]:
+    def unrolled(self, name: str, own: bool = True) -> list[Callable[[], object]]:
         """Return the calls that ``update_state`` or ``write_replay_data`` makes in this tree, in order.
 
         Use it for repeated calls, since walking the tree takes longer than most of the calls. The list is valid as long
         as no module is added or removed.
+
+        Args:
+            name: "update_state" or "write_replay_data".
+            own: whether to include the call of this module itself.
         """
         list(self._walk())
         seen: set[int] = set()
 
-        def visit(module: Module) -> Iterator[Callable[[], object]]:
+        def visit(module: Module, own: bool) -> Iterator[Callable[[], object]]:
             seen.add(id(module))
-            if getattr(type(module), name) is not getattr(Module, name):
+            if own and getattr(type(module), name) is not getattr(Module, name):
                 yield getattr(module, name)  # an override also calls everything below
                 return
-            if getattr(type(module), f"_{name}") is not getattr(Module, f"_{name}"):
+            if own and getattr(type(module), f"_{name}") is not getattr(Module, f"_{name}"):
                 yield getattr(module, f"_{name}")
-            for _, child in module._slots():
+            for _, child in module._root_slots() if module is self else module._slots():
                 if isinstance(child, Module) and id(child) not in seen:
-                    yield from visit(child)
+                    yield from visit(child, True)
 
-        return list(visit(self))
+        return list(visit(self, own))
 
     def update_state(self) -> int:
         """Update every buffer below from the simulation; return the number of modules that did.
@@ -194,24 +225,21 @@ class Module:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in [name for name in vars(cls) if name.startswith(_SWITCHES)]:
-            # the method becomes the hook of the class, so that a call by its public name also reaches the children
-            setattr(cls, f"_{name}", vars(cls)[name])
-            delattr(cls, name)
+        wrap_switches(cls)
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         # enable_rgb(), disable_depth_rendering(), ...: runs on every module below that defines it
-        if not name.startswith(_SWITCHES):
+        if not name.startswith(SWITCHES) or hasattr(type(self), name):  # a property that raised AttributeError
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda *args, **kwargs: self._switch_all(name, args, kwargs)
 
-        def switch(*args: Any, **kwargs: Any) -> int:
-            top = name not in _running.seen
-            called = self._cascade(name, args, kwargs)
-            if top and not called:
-                raise AttributeError(f"no module of this tree defines {name}()")
-            return called
-
-        return switch
+    def _switch_all(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Run ``enable_*`` or ``disable_*`` on this module and below; return the number of modules that define it."""
+        top = name not in running.seen
+        called = self._cascade(name, args, kwargs)
+        if top and not called:
+            raise AttributeError(f"no module of this tree defines {name}()")
+        return called
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -261,25 +289,3 @@ class Module:
                 buffers[name].load(value)
                 buffers[name].loaded = True
         return rest
-
-
-def _unpack(name: str, value: object) -> Iterator[tuple[str, Module | Buffer]]:
-    if isinstance(value, Module | Buffer):
-        yield name, value
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            if isinstance(item, Module | Buffer):
-                yield f"{name}.{index}", item
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(item, Module | Buffer):
-                yield f"{name}.{key}", item
-
-
-def _replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None) -> object:
-    """Return the value of an attribute, with ``child`` replaced by ``other``."""
-    if held is child:
-        return other
-    if isinstance(held, dict):
-        return {key: other if item is child else item for key, item in held.items()}
-    return type(held)(other if item is child else item for item in held)

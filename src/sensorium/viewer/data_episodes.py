@@ -11,8 +11,10 @@ import torch
 from sensorium import tasks
 from sensorium.datasets import Dataset, Episode
 from sensorium.datasets.header import FAILED, episode_number
-from sensorium.datasets.video_streams import from_stored, image_kind, pixel_format
+from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.errors import DatasetError, SensoriumError
+from sensorium.generation import GenerateOptions
+from sensorium.generation.sources import make_task
 from sensorium.recording.image_reader import VideoReader
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, column_names
 from sensorium.worlds import Entity, Scene
@@ -68,7 +70,9 @@ class EpisodeSource:
         self.close_videos()
         self.key, self._episode, self._states, self.scene, self.env = key, episode, states, scene, env
         self.n_steps, self.dt = episode.length + 1, float(1 / episode.fps)
-        self.images = {name: image_kind(name) for name in episode.cameras}
+        self._formats = {name: episode.image_format(name) for name in episode.cameras}
+        kinds = {name: _picture_kind(name, form) for name, form in self._formats.items()}
+        self.images = {name: kind for name, kind in kinds.items() if kind is not None}
         self.names = sorted(episode.paths(), key=_rank)
 
     def _reset(self, number: int) -> tuple[Scene, int]:
@@ -77,9 +81,7 @@ class EpisodeSource:
         if self._task is None:
             several = options["task"] == tasks.MultiTask.name  # the env of the episode selects one of its tasks
             fixed = {"n_envs": options["envs"] if several else 1, "use_sensors": False, "keep_history": False}
-            self._task = tasks.make(
-                options["task"], robot=options["robot"], seed=options["seed"], **{**options["options"], **fixed}
-            )
+            self._task = make_task(GenerateOptions(**options), **fixed)
         task, env = self._task, number % self._task.n_envs
         task.reset(envs=[env], numbers=[number])
         if isinstance(task, tasks.MultiTask):
@@ -112,12 +114,12 @@ class EpisodeSource:
 
     def image(self, name: str, step: int) -> np.ndarray:
         """Return a frame of a video."""
-        kind = self.images[name]
-        path = self._episode.video_path(name)
+        form, path = self._formats[name], self._episode.video_path(name)
         try:
             if name not in self._readers:
-                self._readers[name] = VideoReader(path, pixel_format(kind))
-            return from_stored(self._readers[name].read(step), kind)
+                self._readers[name] = VideoReader(path, form.pixel_format)
+            frame = self._readers[name].read(step)
+            return frame if form.is_colour else form.restore(frame, self._episode.no_depth(name))
         except (OSError, EOFError, ValueError, IndexError) as error:
             raise DatasetError(f"cannot read step {step} of {path} ({error}); run `sensorium validate`") from None
 
@@ -168,6 +170,19 @@ class EpisodeSource:
         self.close_videos()
         if self._task is not None:
             self._task.close()
+
+
+def _picture_kind(name: str, form: ImageEncoding) -> str | None:
+    """Return as what the images of a video are shown; None if they are not."""
+    if form.kind in ("rgb", "gray"):
+        return "rgb"
+    if form.kind == "depth":
+        return "depth"
+    if form.kind == "segmentation":
+        return "segmentation"
+    if len(form.shape) == 3 and name.endswith("_normals"):
+        return "normals"
+    return "instance" if len(form.shape) == 2 and name.endswith("_instance") else None
 
 
 def _rank(path: str) -> int:

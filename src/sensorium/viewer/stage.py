@@ -10,10 +10,10 @@ import numpy as np
 import viser
 
 from sensorium.cameras import CameraSensor
-from sensorium.cameras.srgb import decode_srgb
 from sensorium.viewer.geometry import GeomBatch, capsule, geom_batches, geom_rgba, infinite_planes
 from sensorium.viewer.mirror import Mirror
 from sensorium.worlds import Painter
+from sensorium.worlds.srgb import decode_srgb
 
 if TYPE_CHECKING:
     import trimesh
@@ -127,12 +127,11 @@ class Stage:
             )
         self._frusta = []
         for camera in self._cameras:
-            width, height = camera.options.resolution
-            fov = 2 * float(np.arctan(height / 2 / float(camera.view.fy[0])))
+            fov, aspect = _frustum(camera, 0)
             node = self._api.add_camera_frustum(
                 f"/world/sensors/{camera.uuid}",
                 fov=fov,
-                aspect=width / height,
+                aspect=aspect,
                 scale=size,
                 thickness=size / 40,
                 color=(40, 90, 160),
@@ -173,6 +172,9 @@ class Stage:
                 turn = np.zeros(4)
                 mujoco.mju_mat2Quat(turn, pose[:3, :3].flatten())
                 node.position, node.wxyz = pose[:3, 3], turn
+                fov, aspect = _frustum(camera, env)
+                if (node.fov, node.aspect) != (fov, aspect):
+                    node.fov, node.aspect = fov, aspect
         self._paint(painter if self.show_debug else Painter())
         self._root.position = np.zeros(3) if follow < 0 else self.center - data.xpos[follow]
 
@@ -232,6 +234,13 @@ class Stage:
                 name, shaft_radius=width, head_radius=2 * width, head_length=4 * width, **values
             )
         self._painted[kind] = (node, len(shapes))
+
+
+def _frustum(camera: CameraSensor, env: int) -> tuple[float, float]:
+    """Return the vertical field of view in rad, and the aspect ratio, of a camera in one env."""
+    fx, fy = camera.focal_length[env].tolist()
+    width, height = camera.resolution
+    return float(2 * np.arctan(height / 2 / fy)), width / fx / (height / fy)
 
 
 def _textured(part: GeomBatch) -> trimesh.Trimesh:

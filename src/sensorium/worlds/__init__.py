@@ -1,8 +1,10 @@
 """Scenes, and the physics engines that simulate them."""
 
 from sensorium.worlds.changes import Changes
+from sensorium.worlds.contacts import ContactPair
 from sensorium.worlds.device import upload
 from sensorium.worlds.entity import Entity
+from sensorium.worlds.environments import EnvironmentMap
 from sensorium.worlds.lights import Light
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
@@ -15,15 +17,18 @@ from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.scene_robot import SceneRobot
 from sensorium.worlds.sensing import Sensing
 from sensorium.worlds.tile_map import TileMap
-from sensorium.worlds.world import ArrayLike, Envs, GpuWorld, World, env_ids, env_index
+from sensorium.worlds.world import ArrayLike, CpuWorld, Envs, GpuWorld, World, env_ids, env_index, env_mask
 
 __all__ = [
     "ArrayLike",
     "Box",
     "Capsule",
     "Changes",
+    "ContactPair",
+    "CpuWorld",
     "Cylinder",
     "Entity",
+    "EnvironmentMap",
     "Envs",
     "GpuWorld",
     "Light",
@@ -43,5 +48,6 @@ __all__ = [
     "World",
     "env_ids",
     "env_index",
+    "env_mask",
     "upload",
 ]

@@ -1,7 +1,7 @@
 """The only module that imports internals of MuJoCo Warp (``mujoco_warp._src``) or relies on how it is laid out.
 
 Checked against mujoco_warp 4.0.0 with warp 1.19.0. MuJoCo Warp exports no ray intersection that a kernel can call and
-no ``vec6``, which its own ``rays`` needs, so both come from its internals, which may change in any release. If a name
+none of its vector types, so both come from its internals, which may change in any release. If a name
 is missing, the import raises :class:`DeviceError`; ``tests/test_mujoco_warp.py`` checks the parameters.
 """
 
@@ -39,7 +39,7 @@ def changed(error: Exception) -> DeviceError:
 try:
     from mujoco_warp._src.ray import _ray_eliminate as ray_eliminate
     from mujoco_warp._src.ray import ray_geom, ray_hfield, ray_mesh_with_bvh
-    from mujoco_warp._src.types import vec6
+    from mujoco_warp._src.types import vec5, vec6
 except (ImportError, AttributeError) as error:
     raise changed(error) from error
 
@@ -51,6 +51,7 @@ __all__ = [
     "ray_geom",
     "ray_hfield",
     "ray_mesh_with_bvh",
+    "vec5",
     "vec6",
 ]
 

@@ -24,11 +24,13 @@ from sensorium.worlds.compose import (
     by_name,
     compose_scene,
     load_spec,
+    name_elements,
     pose,
 )
 from sensorium.worlds.contents import Json, encode_call
 from sensorium.worlds.entity import Entity
-from sensorium.worlds.lights import Light, LightType
+from sensorium.worlds.initial_pose import INITIAL, JointPositions, find_pose, write_poses
+from sensorium.worlds.lights import Light
 from sensorium.worlds.names import RESERVED, Names, model_name, new_name
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_module import SceneModule
@@ -88,20 +90,27 @@ class Assembly(Module):
         quat: Quaternion | None = None,
         euler: Position | None = None,
         free: bool | None = None,
+        joint_positions: JointPositions | None = None,
+        keyframe: str | None = None,
         **options: object,
     ) -> SceneRobot:
         """Add a robot with its sensors, actions and state.
 
         Args:
             robot: a catalogue name ("franka", see ``sn.robots.names()``) or a name that ``sn.robots.register_urdf``
-                registered; a robot that ``sn.robots.make`` created; or a model: an MJCF or URDF file or text, or a
-                ``mujoco.MjSpec``.
+                registered; a robot that ``sn.robots.make`` created, which is in no scene yet; or a model: an MJCF or
+                URDF file or text, or a ``mujoco.MjSpec``.
             name: name of the robot and prefix of its elements (``name/link``). Default: the name of the model,
                 numbered if it is taken.
             pos: position in metres in the world frame. Default: that of the robot, which is the origin for a model.
             quat: orientation (w, x, y, z) in the world frame; or
             euler: roll, pitch, yaw in radians. Default: that of the robot.
             free: whether the root link moves freely. Default: what the model says.
+            joint_positions: positions that a reset returns to: joint -> rad or m, or (w, x, y, z) for a ball joint. A
+                name is a regular expression, which the whole name of a joint must match. Position servos of these
+                joints hold them. Default: those of the keyframe or of the model.
+            keyframe: a keyframe of the model whose joint positions and controls a reset returns to. A free root link
+                gets its pose in the frame that ``pos`` and ``quat`` place. Velocities are 0.
             **options: of ``sn.robots.make``, for a name or a model: ``rig``, ``actions``, ``move_groups``, ...
 
         Returns:
@@ -110,7 +119,7 @@ class Assembly(Module):
 
         Example:
             >>> arm = scene.add_robot("franka", name="arm", pos=(0, 0.5, 0))
-            >>> pendulum = scene.add_robot("pendulum.xml")
+            >>> dog = scene.add_robot("dog.xml", keyframe="home", joint_positions={".*_hip": 0.1})
         """
         self._before_build("add_robot")
         if isinstance(robot, Primitive | TileMap):
@@ -122,7 +131,7 @@ class Assembly(Module):
             raise OptionError(f"add_robot: give {shorten(list(options))} to sn.robots.make, which created this robot")
         made = robot if isinstance(robot, SceneRobot) else make_robot(robot, **options)
         name = new_name(name, made.default_name(), self._names)
-        self._attach(name, made, lambda: made.set_placement(pos, quat, euler, free))
+        self._attach(name, made, lambda: made.set_placement(pos, quat, euler, free, joint_positions, keyframe))
         model = made.plain_model
         if model is None:
             self._note("add_module", name=name, module=made)
@@ -139,6 +148,8 @@ class Assembly(Module):
         quat: Quaternion | None = None,
         euler: Position | None = None,
         free: bool | None = None,
+        joint_positions: JointPositions | None = None,
+        keyframe: str | None = None,
     ) -> Entity:
         """Add an object.
 
@@ -151,8 +162,10 @@ class Assembly(Module):
             quat: orientation (w, x, y, z) in the world frame; or
             euler: roll, pitch, yaw in radians.
             free: whether the root link moves freely. Default: what the model says; primitives are fixed.
+            joint_positions: positions of joints that a reset returns to; see :meth:`add_robot`.
+            keyframe: a keyframe of the model that a reset returns to; see :meth:`add_robot`.
         """
-        return self.add_entity("object", model, name=name, pos=pos, quat=quat, euler=euler, free=free)
+        return self.add_entity("object", model, name, pos, quat, euler, free, joint_positions, keyframe)
 
     def add_terrain(
         self,
@@ -173,12 +186,13 @@ class Assembly(Module):
         self,
         kind: str,
         model: Model,
-        *,
         name: str | None = None,
         pos: Position = (0, 0, 0),
         quat: Quaternion | None = None,
         euler: Position | None = None,
         free: bool | None = None,
+        joint_positions: JointPositions | None = None,
+        keyframe: str | None = None,
     ) -> Entity:
         """Add an entity of any kind: "robot", "object" or "terrain".
 
@@ -193,46 +207,25 @@ class Assembly(Module):
         name = new_name(name, stem, self._names)
         trial = self._spec.copy()  # a call that raises must leave the scene as it was
         if isinstance(model, Primitive):
+            if joint_positions or keyframe is not None:
+                raise OptionError(f"{name!r} is a primitive and has no joints; remove joint_positions and keyframe")
             add_primitive(trial, model, name, position, orientation, bool(free))
             entity = Entity(name, kind, root=name, prefix=None)
         else:
             assert child is not None
+            name_elements(child)
+            start = find_pose(child, joint_positions, keyframe, f"add_{kind}", position, orientation)
             root = add_model(trial, child, name, position, orientation, free, fixed=kind == "terrain")
-            entity = Entity(name, kind, root=root, prefix=f"{name}/")
+            entity = Entity(name, kind, root=root, prefix=f"{name}/", initial_pose=start)
         if self._attaching is None:
             self.add_child(name, entity)
         self._spec = trial
         self._entities[name] = entity
-        placing = {"pos": pos, "quat": quat, "euler": euler, "free": free}
+        placing: dict[str, object] = {"pos": pos, "quat": quat, "euler": euler, "free": free}
+        placing |= {"joint_positions": joint_positions or None, "keyframe": keyframe}
         given = {key: value for key, value in placing.items() if value is not None}
         self._note(f"add_{kind}", model=model, name=name, **given)
         return entity
-
-    def add_light(self, type: LightType = "directional", **options: Any) -> Light:
-        """Add a light for cameras and snapshots.
-
-        A scene without lights is lit by a headlight at the camera. The first light that is added replaces the
-        headlight, except for its ambient part.
-
-        Args:
-            type: "directional", "point", "spot" or "area".
-            **options: see :class:`Light`: pos, direction or lookat, color, intensity, shadow, ...
-        """
-        self._before_build("add_light")
-        light = Light(type=type, **options)
-        taken = {*self._lights, *(one.name for one in self._spec.lights)}
-        if light.name is None:
-            name, number = str(type), 1
-            while name in taken:
-                number += 1
-                name = f"{type}_{number}"
-            light = light.model_copy(update={"name": name})
-        assert light.name is not None
-        if light.name in taken:
-            raise DuplicateNameError(f"the scene already has a light named {light.name!r}; choose another name")
-        self._lights[light.name] = light
-        self._note("add_light", light=light)
-        return light
 
     # -- sensors ------------------------------------------------------------------------------------------------------
 
@@ -312,7 +305,7 @@ class Assembly(Module):
         Args:
             name: name in the component tree. The buffers of the module are ``name.position``,
                 ``name.rig.imu.measured``, ...
-            module: the module. If it raises while it adds itself, the scene stays as it was.
+            module: the module, which is in no scene yet. If it raises while it adds itself, the scene stays as it was.
         """
         self._before_build("add_module")
         if not isinstance(module, SceneModule):
@@ -325,12 +318,11 @@ class Assembly(Module):
         return module
 
     def _attach(self, name: str, module: SceneModule, prepare: Callable[[], None] = lambda: None) -> None:
-        if any(module is other for other in self._modules.values()):
-            raise DuplicateNameError(f"{name!r}: this module is already in the scene; create another one")
-        prepare()
+        module.check_unused(name)
         before = (self._spec, dict(self._entities), dict(self._sensors), dict(self._lights), self._sensing)
-        self._attaching = module
+        options, self._attaching = module.options, module
         try:
+            prepare()
             module.attach(cast("Scene", self), name)
             held = {id(child) for _, child in module.named_modules()}
             for uuid, sensor in self._sensors.items():
@@ -342,10 +334,12 @@ class Assembly(Module):
             if self._sensing is not None:
                 self._sensing.forget(added)
             self._spec, self._entities, self._sensors, self._lights, self._sensing = before
+            module.options = options
             raise
         finally:
             self._attaching = None
         self._modules[name] = module
+        module.note_added(name)
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -389,11 +383,16 @@ class Assembly(Module):
         hint = did_you_mean(name, [*self._modules, *self._entities, *self._sensors])
         raise NameNotFoundError(f"the scene has no module, entity or sensor {name!r}{hint}")
 
-    def _compile(self) -> mujoco.MjModel:
-        self._composed = compose_scene(self._spec, self.options, tuple(self._lights.values()))
+    def _compile(self, options: SceneOptions) -> mujoco.MjModel:
+        self._composed = compose_scene(self._spec, options, tuple(self._lights.values()))
         if self._sensing is not None:
             self._sensing.declare(self._composed, Names(self._composed))
+        poses = {f"{name}/": each.initial_pose for name, each in self._entities.items() if each.initial_pose}
+        key = self._composed.add_key(name=INITIAL) if poses else None
         try:
-            return self._composed.compile()
+            model = self._composed.compile()
         except ValueError as error:
             raise ModelError(f"the scene does not compile: {error}") from error
+        if key is not None:
+            write_poses(model, key, poses)
+        return model

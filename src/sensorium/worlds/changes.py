@@ -42,6 +42,10 @@ class Changes:
         self._written[slice(None) if ids is None else ids] = True
         self.unsettled = True
 
+    def repaint(self, envs: Envs = None) -> None:
+        """Record that colours or lights of envs (default: all) changed. State and derived fields did not."""
+        self._note(envs)
+
     def unsettle(self) -> None:
         """Record that the poses of all envs are out of date although their state did not change.
 
@@ -62,8 +66,8 @@ class Changes:
         return None if version < self._all else np.flatnonzero(self._of_env > version)
 
     def _note(self, envs: Envs) -> None:
+        ids = None if envs is None else self._ids(envs)  # before anything changes, since it may raise
         self.version += 1
-        ids = None if envs is None else self._ids(envs)
         if ids is None:
             self._all = self.version
         else:

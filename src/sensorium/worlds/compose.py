@@ -11,8 +11,9 @@ import numpy as np
 
 from sensorium.errors import ModelError, OptionError, did_you_mean
 from sensorium.worlds.lights import Light, light_scene
+from sensorium.worlds.physics_options import write_options
 from sensorium.worlds.primitives import Primitive, quaternion
-from sensorium.worlds.scene_options import CONES, INTEGRATORS, SceneOptions
+from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.tile_map import TileMap
 from sensorium.worlds.urdf import find, registered
 
@@ -164,14 +165,11 @@ def name_elements(spec: mujoco.MjSpec) -> None:
 def compose_scene(spec: mujoco.MjSpec, options: SceneOptions, lights: tuple[Light, ...]) -> mujoco.MjSpec:
     """Return a copy of the spec of all entities, with the options, lights and sky of a scene."""
     composed = spec.copy()
-    option = composed.option
-    option.timestep = options.dt / options.substeps
-    option.gravity = options.gravity
-    option.magnetic = options.magnetic_field
-    option.integrator = INTEGRATORS[options.integrator]
-    option.cone = CONES[options.cone]
-    option.impratio = options.impratio
-    light_scene(composed, lights, options.sky)
+    write_options(composed.option, options)
+    if not options.simple_bodies:
+        for body in composed.bodies[1:]:
+            body.simple = False
+    light_scene(composed, lights, options.sky, options.environments)
     return composed
 
 

@@ -40,7 +40,7 @@ from sensorium.worlds.tile_map import TileMap
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from sensorium.worlds.assembly import Assembly
+    from sensorium.worlds.scene import Scene
 
 Json: TypeAlias = Any
 """A value that ``json.dumps`` accepts."""
@@ -229,7 +229,7 @@ def encode_call(call: str, arguments: Mapping[str, Any]) -> dict[str, Json]:
     return {"call": call, **forms}
 
 
-def repeat_calls(scene: Assembly, contents: list[dict[str, Json]], folder: Path) -> None:
+def repeat_calls(scene: Scene, contents: list[dict[str, Json]], folder: Path) -> None:
     """Repeat the calls of :attr:`Scene.contents` on another scene.
 
     Args:
@@ -251,13 +251,22 @@ def repeat_calls(scene: Assembly, contents: list[dict[str, Json]], folder: Path)
             else:
                 getattr(scene, call)(model, **arguments)
         elif call == "add_light":
-            light = arguments["light"]
-            scene.add_light(**{name: getattr(light, name) for name in light.model_fields_set})
+            values = _given(arguments["light"])
+            if values.get("texture") is not None:
+                values["texture"] = str(folder / values["texture"])
+            scene.add_light(**values)
+        elif call == "add_contact_pair":
+            scene.add_contact_pair(**_given(arguments["pair"]))
         elif call == "add_sensor":
             scene.add_sensor(arguments["options"])
-        elif call in ("remove_sensor", "replace_sensor"):
+        elif call in ("remove_sensor", "replace_sensor", "exclude_contacts"):
             getattr(scene, call)(**arguments)
         elif call == "add_module":
             scene.add_module(arguments["name"], arguments.get("module") or arguments["part"])
         else:
             raise OptionError(f"contents: this version of Sensorium has no call {call!r}")
+
+
+def _given(options: Options) -> dict[str, Any]:
+    """Return the options that were set, by name."""
+    return {name: getattr(options, name) for name in options.model_fields_set}

@@ -49,3 +49,17 @@ def acceleration_columns(model: mujoco.MjModel) -> list[slice]:
         else:
             parts.append(slice(first, last))
     return parts
+
+
+def input_columns(model: mujoco.MjModel) -> slice:
+    """Return the columns of the state that hold inputs, such as controls and applied forces."""
+    lasting = mujoco.mjtState.mjSTATE_PHYSICS | mujoco.mjtState.mjSTATE_TIME | mujoco.mjtState.mjSTATE_WARMSTART
+    first = mujoco.mj_stateSize(model, int(lasting))
+    return slice(first, first + mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_USER)))
+
+
+def writeable(output: np.ndarray) -> np.ndarray:
+    """Return a view of a bound output that can be written, although the engine marks it as read-only."""
+    view = output.view()
+    view.flags.writeable = True
+    return view

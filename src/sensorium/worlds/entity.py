@@ -11,6 +11,8 @@ import torch
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.device import upload
+from sensorium.worlds.entity_buffers import check_buffer, restore_fixed
+from sensorium.worlds.initial_pose import InitialPose, initial_key
 from sensorium.worlds.world import ArrayLike, Envs, World, env_index
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ class Entity(Module):
     "Joints" are hinges and slides, in the order of the model. The free joint of the root link is not among them:
     :meth:`get_pose` and :meth:`set_pose` read and write it.
 
-    Buffers (float32, filled by ``update_state()``), each tagged with the kind of the entity and one more tag:
+    Buffers (float32, filled by ``update_state()``; ``scene.write_replay_data()`` writes those that were loaded or
+    changed since), each tagged with the kind of the entity and one more tag:
 
     ==================== ======== ======= ==========================================
     buffer               shape    tag     content
@@ -51,16 +54,21 @@ class Entity(Module):
         kind: "robot", "object" or "terrain".
         joint_names: names of the joints without the prefix of the entity. Empty before ``scene.build()``.
         actuator_names: names of the actuators, likewise.
+        initial_pose: joint positions and controls that a reset returns to; None for those of the model.
     """
 
-    def __init__(self, name: str, kind: str, root: str | None, prefix: str | None) -> None:
+    def __init__(
+        self, name: str, kind: str, root: str | None, prefix: str | None, initial_pose: InitialPose | None = None
+    ) -> None:
         self.name = name
         self.kind = kind
+        self.initial_pose = initial_pose
         self.joint_names: list[str] = []
         self.actuator_names: list[str] = []
         self._root = root
         self._prefix = prefix
         self._world: World | None = None
+        self._state_names: list[str] = []
         self._written: set[int] = set()
         self._columns_of: dict[tuple[str, ...], torch.Tensor] = {}  # (kind, *names) -> columns of the state
 
@@ -94,6 +102,8 @@ class Entity(Module):
             self.joint_velocities = Buffer(zeros(len(scalar)), {self.kind, "joint"})
         if actuators:
             self.ctrl = Buffer(zeros(len(actuators)), {self.kind, "ctrl"})
+        self._state_names = [name for name in ("position", "orientation", *_SETTERS) if name in vars(self)]
+        self._shapes = {name: getattr(self, name).value.shape for name in self._state_names}
 
     def detach_world(self) -> None:
         """Forget the world. ``scene.close()`` calls it."""
@@ -150,6 +160,48 @@ class Entity(Module):
                 self._write(qpos, torch.arange(start, start + value.shape[-1], device=world.device), value, envs)
         world.changes.write(envs)
 
+    def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return linear (B, 3) m/s and angular velocity (B, 3) rad/s of a free root link, world frame.
+
+        Raises:
+            OptionError: the root link is fixed.
+        """
+        dof, quat = self._free_base("velocity")
+        qvel = self._built().bind("qvel")[:, dof : dof + 6]
+        return qvel[:, :3].float(), _rotate(quat, qvel[:, 3:], 1.0).float()
+
+    def set_velocity(
+        self, linear: ArrayLike | None = None, angular: ArrayLike | None = None, envs: Envs = None
+    ) -> None:
+        """Set the velocity of a free root link in the world frame. Sensors see it after ``scene.forward(envs)``.
+
+        Args:
+            linear: of the origin of the link in m/s, (3,) or (n, 3) for the n envs; None keeps it.
+            angular: in rad/s, (3,) or (n, 3); None keeps it.
+            envs: which envs; None for all.
+
+        Raises:
+            OptionError: the root link is fixed, or a value has the wrong shape or is not finite.
+        """
+        dof, quat = self._free_base("velocity")
+        world = self._built()
+        index = env_index(envs, world.n_envs, world.device)
+        new_linear = None if linear is None else self._values("linear", linear, 3, envs)
+        new_angular = None if angular is None else self._values("angular", angular, 3, envs)
+        if new_angular is not None:  # MuJoCo has it in the frame of the link
+            new_angular = _rotate(quat if index is None else quat[index], new_angular, -1.0)
+        for start, value in ((dof, new_linear), (dof + 3, new_angular)):
+            if value is not None:
+                self._write(world.bind("qvel"), torch.arange(start, start + 3, device=world.device), value, envs)
+
+    def _free_base(self, what: str) -> tuple[int, torch.Tensor]:
+        """Return the first degree of freedom of a free root link, and its orientation (B, 4)."""
+        world = self._built()
+        if self._base is None:
+            raise OptionError(f"{self.name!r} has a fixed base and no {what}; add it with free=True")
+        address = int(world.model.jnt_qposadr[self._base])
+        return int(world.model.jnt_dofadr[self._base]), world.bind("qpos")[:, address + 3 : address + 7]
+
     def get_joint_positions(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Return positions (B, n) of the named joints (default: all), rad or m, float32."""
         world = self._built()
@@ -200,21 +252,28 @@ class Entity(Module):
         columns = self._columns("actuator", self._actuators, actuators)
         self._write(world.bind("ctrl"), columns, self._values("values", values, len(columns), envs), envs)
 
+    def hold_initial_pose(self, envs: Envs = None) -> None:
+        """Set the controls of envs to those of the initial pose, as a reset does. Without one, nothing changes."""
+        model = self._built().model
+        if self.initial_pose is not None and self.actuator_names:
+            self.set_ctrl(model.key_ctrl[initial_key(model)][self._actuators.numpy(force=True)], envs=envs)
+
     # -- tree ---------------------------------------------------------------------------------------------------------
 
     def _update_state(self) -> None:
         if self._world is None:
             return
         for name, value in self._current_values().items():
-            getattr(self, name).load(value)
-            getattr(self, name).loaded = False
+            getattr(self, name).update(value)
 
     def _current_values(self) -> dict[str, torch.Tensor]:
-        """Return buffer name -> current value in the simulation."""
+        """Return buffer name -> copy of the current value in the simulation."""
         world = self._built()
         values = {}
         if self._root is not None:
-            values["position"], values["orientation"] = self.get_pose()
+            pose = self.get_pose()
+            # on a GPU these are views of the state, which is float32 there
+            values["position"], values["orientation"] = (part.clone() for part in pose) if world.is_gpu else pose
         if self.joint_names:
             values["joint_positions"], values["joint_velocities"] = (
                 self.get_joint_positions(),
@@ -224,22 +283,40 @@ class Entity(Module):
             values["ctrl"] = world.bind("ctrl")[:, self._actuators].float()
         return values
 
+    @property
+    def state_buffers(self) -> list[Buffer]:
+        """The buffers that the physics state determines; empty before ``scene.build()``."""
+        return [getattr(self, name) for name in self._state_names]
+
+    def check_buffers(self) -> None:
+        """Raise OptionError if a buffer was set to a value that ``write_replay_data`` cannot write."""
+        for name in self._state_names:
+            check_buffer(f"{self.name}.{name}", getattr(self, name), self._shapes[name])
+
     def _write_replay_data(self) -> None:
-        """Write loaded buffers into the simulation, only where they differ: the simulation has more precision."""
-        if self._world is None or not any(buffer.loaded for _, buffer in self.named_buffers()):
+        """Write the buffers that were set into the simulation, only where they differ: it has more precision."""
+        written = [name for name in self._state_names if getattr(self, name).is_set]
+        if self._world is None or not written:
             return
-        for name, current in self._current_values().items():
-            buffer = getattr(self, name)
-            loaded, buffer.loaded = buffer.loaded, False
-            if not loaded or (name not in _SETTERS and self._base is None):
+        current = self._current_values()
+        for name in written:
+            buffer: Buffer = getattr(self, name)
+            if name not in _SETTERS and self._base is None:
+                restore_fixed(f"{self.name}.{name}", buffer, current[name])
                 continue
-            envs = (buffer.value != current).any(dim=1).nonzero().flatten()
+            value = buffer.value
+            buffer.update(value.clone())
+            envs = (value != current[name]).any(dim=1).nonzero().flatten()
             if len(envs):
-                self._written |= set(envs.tolist())
+                self.note_written(envs.tolist())
                 if name in _SETTERS:
-                    getattr(self, _SETTERS[name])(buffer.value[envs], envs=envs)
+                    getattr(self, _SETTERS[name])(value[envs], envs=envs)
                 else:
-                    self.set_pose(**{"pos" if name == "position" else "quat": buffer.value[envs]}, envs=envs)
+                    self.set_pose(**{"pos" if name == "position" else "quat": value[envs]}, envs=envs)
+
+    def note_written(self, envs: Iterable[int]) -> None:
+        """Record that ``write_replay_data`` of the owner changed some envs."""
+        self._written |= set(envs)
 
     def take_written(self) -> set[int]:
         """Return the envs that ``write_replay_data`` changed since the last call."""
@@ -306,3 +383,10 @@ class Entity(Module):
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name!r}>"
+
+
+def _rotate(quat: torch.Tensor, vector: torch.Tensor, sign: float) -> torch.Tensor:
+    """Return vectors (n, 3) rotated by unit quaternions (n, 4), or by their inverse with ``sign=-1``."""
+    axis = sign * quat[:, 1:]
+    swing = 2.0 * torch.linalg.cross(axis, vector)
+    return vector + quat[:, :1] * swing + torch.linalg.cross(axis, swing)

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from sensorium.options import Options
+from sensorium.worlds.environments import EnvironmentMap, add_environments
 
 _ALL_AROUND = 180.0
 """Half the opening angle, in degrees, of the spot that stands for a point light: MuJoCo's OpenGL renderer does not
@@ -23,7 +24,8 @@ class Light(Options):
 
     type: LightType = "directional"
     """"directional": parallel rays along ``direction``. "point": all directions from ``pos``. "spot": a cone from
-    ``pos``. "area": a disc of ``radius`` at ``pos``; only the path tracer supports it, other renderers use a point."""
+    ``pos``. "area": a disc of ``radius`` at ``pos``; only the path tracer has it, other renderers draw a point, and
+    warn."""
     name: str | None = Field(default=None, min_length=1)
     """Name in the model. Default: the type, numbered."""
     pos: tuple[float, float, float] = (0.0, 0.0, 3.0)
@@ -45,6 +47,10 @@ class Light(Options):
     """Half the opening angle of a spot, degrees."""
     radius: float = Field(default=0.25, gt=0)
     """Radius of an area light, m."""
+    texture: str | None = Field(default=None, min_length=1)
+    """Image file that an area light shows and emits, as a factor on its colour: a screen or a softbox. The image fills
+    the square around the disc, seen from the front, with its top row towards +z of the world (+y if the light shines
+    straight up or down). Only the path tracer has it; other renderers warn."""
 
     @model_validator(mode="after")
     def _check(self) -> Light:
@@ -52,6 +58,8 @@ class Light(Options):
             raise ValueError("give direction or lookat, not both")
         if float(np.linalg.norm(self.vector)) < 1e-9:
             raise ValueError("direction must not be zero, and lookat must differ from pos")
+        if self.texture is not None and self.type != "area":
+            raise ValueError(f"texture needs type='area', got type={self.type!r}; other lights have no surface")
         return self
 
     @property
@@ -80,7 +88,12 @@ class Light(Options):
         )
 
 
-def light_scene(spec: mujoco.MjSpec, lights: tuple[Light, ...], sky: tuple[tuple[float, ...], ...] | None) -> None:
+def light_scene(
+    spec: mujoco.MjSpec,
+    lights: tuple[Light, ...],
+    sky: tuple[tuple[float, ...], ...] | None,
+    environments: tuple[EnvironmentMap, ...] = (),
+) -> None:
     """Add lights and sky to a spec. Without any light, the headlight of the camera is made brighter."""
     head = spec.visual.headlight
     if lights:
@@ -89,9 +102,12 @@ def light_scene(spec: mujoco.MjSpec, lights: tuple[Light, ...], sky: tuple[tuple
         head.ambient, head.diffuse = (0.35,) * 3, (0.6,) * 3
     for light in lights:
         light.add_to(spec)
-    if sky is not None:
+    if sky is not None or environments:
         for texture in [one for one in spec.textures if one.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX]:
             spec.delete(texture)
+    if environments:
+        add_environments(spec, environments)
+    if sky is not None:
         spec.add_texture(
             name="sky",
             type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,

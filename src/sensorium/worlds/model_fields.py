@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 
+import mujoco
 import numpy as np
 import torch
 
@@ -91,6 +93,38 @@ def expand_fields(world: World, fields: Mapping[str, np.ndarray | None]) -> None
         world.reset()
 
 
+def check_simple_bodies(world: World) -> None:
+    """Raise OptionError if an env moves the centre of mass of a body that is compiled as simple.
+
+    Engines then ignore most of its inertia matrix. Only MuJoCo itself notices. On a GPU this synchronises.
+    """
+    model = world.model
+    simple = np.flatnonzero(model.body_simple[1:]) + 1
+    for field in ("body_ipos", "body_iquat"):
+        if field not in world.expanded or not len(simple):
+            continue
+        values = world.expanded[field][:, torch.from_numpy(simple)].numpy(force=True)
+        moved = (np.abs(values - getattr(model, field)[simple]) > 1e-6).any(axis=(0, 2))
+        if moved.any():
+            name = model.body(simple[moved.argmax()]).name
+            raise OptionError(
+                f"update_constants: {field} of the link {name!r} cannot differ per env: the model is compiled for a "
+                "centre of mass at the origin of the link; create the scene with sn.Scene(simple_bodies=False)"
+            )
+
+
+def model_of_env(world: World, env: int) -> mujoco.MjModel:
+    """Return the model as it is in one env: itself, or a copy with the values of that env."""
+    if not world.expanded:
+        return world.model
+    model = copy.copy(world.model)
+    for name, values in world.expanded.items():
+        target = getattr(model, name, None)
+        if isinstance(target, np.ndarray):  # not an option of the physics engine
+            target[:] = values[env].numpy(force=True).reshape(target.shape)
+    return model
+
+
 class ModelFields(Module):
     """The expanded fields as live buffers: ``world.body_mass``, ... A buffer exists once its field was expanded.
 
@@ -115,8 +149,8 @@ class ModelFields(Module):
         yield from self.fields.items()
 
     def _write_replay_data(self) -> None:
-        loaded = [buffer for buffer in self._fields.values() if buffer.loaded]
-        if loaded:
+        written = [buffer for buffer in self._fields.values() if buffer.is_set]
+        if written:
             self._world.changes.write()  # cached camera images are out of date
-        for buffer in loaded:
-            buffer.loaded = False
+        for buffer in written:
+            buffer.update(buffer.value)

@@ -4,17 +4,17 @@ After ``mj_step`` the derived fields describe the state before the last substep.
 with the position and velocity stages at the new state (``mjSTAGE_VEL``). Poses, velocities, distances and the sensors
 computed from them are then those of time t. Accelerations and forces stay those of the substep that ended at t.
 
-Three decisions follow from measurements (docs/benchmarks.md). There is one MjData per thread rather than per env, which
-is as fast and takes less memory. The engine's sensors are disabled in all substeps whose values cannot be read; this
-saves two thirds of their cost. The stages at the new state are a call of their own, without collision detection
-(``current_stage.py``); this saves two thirds of theirs. Sensors that are captured at substeps sense a record of them
-(``substep_record.py``), which costs the engine's sensors in each substep, and no stages.
+These decisions follow from measurements (docs/benchmarks.md). There is one MjData per thread rather than per env, which
+is as fast and takes less memory. The engine's sensors are disabled in all calls whose values cannot be read; this saves
+two thirds of their cost. Sensors of links with a free joint are computed without the engine (``free_links.py``). The
+stages at the new state are a call of their own, without collision detection (``current_stage.py``), which saves two
+thirds of their cost, and are skipped if no bound field and no sensor shows them. Sensors that are captured at substeps
+sense a record of them (``substep_record.py``), which costs the engine's sensors in each substep, and no stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
@@ -23,25 +23,27 @@ from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
 from sensorium._system import cpu_count
 from sensorium.errors import OptionError
+from sensorium.worlds import current_stage
 from sensorium.worlds.changes import Changes
-from sensorium.worlds.current_stage import (
-    ACCELERATION_FIELDS,
-    CONSTRAINTS,
-    COUNTS,
-    acceleration_columns,
-    needs_constraints,
-)
+from sensorium.worlds.engine_switches import SWITCHED, EngineSwitches
+from sensorium.worlds.environments import EnvironmentMap
+from sensorium.worlds.free_links import FIXED_FIELDS, RNE_FIELDS, FreeLinkSensors, free_link_sensors
+from sensorium.worlds.initial_pose import initial_key
 from sensorium.worlds.lights import Light
+from sensorium.worlds.model_fields import check_simple_bodies
 from sensorium.worlds.substep_record import SubstepRecord
-from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index
+from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index, env_mask
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _STAGE_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+_STAGE_ACC = int(mujoco.mjtStage.mjSTAGE_ACC)
 _STAGE_VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 _FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
 _LAST_BAD = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _MIN_ENVS_TO_SPLIT = 8
 """Number of envs from which several calls per step, each with what it needs, are faster than one."""
+_MIN_ENVS_TO_RECORD = 2
+"""Number of envs from which recording all substeps in one call is faster than a call for each, with the same bits."""
 
 
 class MujocoWorld:
@@ -62,14 +64,15 @@ class MujocoWorld:
         self, model: mujoco.MjModel, n_envs: int, *, substeps: int = 1, threads: int = 0, exact_sensing: bool = True
     ) -> None:
         self.model = model
-        self.n_envs = n_envs
+        self.n_envs, self.substeps = n_envs, substeps
         self.device = torch.device("cpu")
-        self.substeps = substeps
         self.changes = Changes(n_envs)
         self.step_count = 0
         self.lights: tuple[Light, ...] = ()
+        self.environments: tuple[EnvironmentMap, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
         self._stage = _STAGE_VEL if exact_sensing else _STAGE_NONE
+        self._initial_key = initial_key(model)
         self.threads = threads or cpu_count()
         self.batch = Batch(model, n_envs, self.threads)
         self._stepping: np.ndarray | None = None  # ids of the envs that step; None while all do
@@ -77,25 +80,44 @@ class MujocoWorld:
         self._unreported: dict[int, str] = {}  # failures found outside step(), which the next step() returns
         self._bad = self.batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
         splits = n_envs >= _MIN_ENVS_TO_SPLIT
-        self._flags = self.batch.expand("opt.disableflags") if splits else None
+        self._switches = EngineSwitches(self.batch, model, splits)
         self._leads = splits and model.nsensor > 0
-        self._skips_constraints = splits and exact_sensing and not needs_constraints(model)
+        self._skips_constraints = splits and exact_sensing and not current_stage.needs_constraints(model)
+        self._shows_current = False  # whether anything can be read that depends on the stages at the new state
         self.before: np.ndarray | None = None
         self._record: SubstepRecord | None = None
+        # without exact sensing, derived fields are one substep old
+        self._note_step = self.changes.mark if exact_sensing else self.changes.write
         self.on_substep: Callable[[], None] | None = None
         """Called after every substep but the last, if sensors are captured at substeps."""
+        self.on_reset: Callable[[torch.Tensor], None] | None = None
         self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
-        lasting = mujoco.mjtState.mjSTATE_PHYSICS | mujoco.mjtState.mjSTATE_TIME | mujoco.mjtState.mjSTATE_WARMSTART
-        first = mujoco.mj_stateSize(model, int(lasting))
-        self._inputs = slice(first, first + mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_USER)))
+        self._inputs = current_stage.input_columns(model)
         self._bound = {"sensordata"}
-        data = _writeable(self.batch.bind("sensordata"))  # before the first call, so that this call fills it
-        self._kept = [(data[:, part], data[:, part].copy()) for part in acceleration_columns(model)]
+        data = current_stage.writeable(
+            self.batch.bind("sensordata")
+        )  # before the first call, so that this call fills it
+        self._kept = [(data[:, part], data[:, part].copy()) for part in current_stage.acceleration_columns(model)]
         self.reset()
+        self._select_sensors()
+
+    def _select_sensors(self) -> None:
+        """Select the engine's sensors that are computed without the engine, from the next step on."""
+        sensors = free_link_sensors(self.model, self._stage == _STAGE_VEL, self.expanded.keys())
+        self.free_links = FreeLinkSensors(self.batch, self.model, sensors)
+        for field in self.expanded:
+            self.free_links.expand(field, self.batch.expand(field))
+        self._switches.skip_sensors(self.free_links.skipped(self._bound))
+        rest = np.delete(self.model.sensor_needstage, sensors)
+        self._shows_current |= self._stage == _STAGE_VEL and bool((rest != _STAGE_ACC).any())
 
     @property
     def time(self) -> torch.Tensor:
         return torch.from_numpy(self.batch.bind("time"))
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        return torch.from_numpy(self._failed)
 
     def bind(self, field: str) -> torch.Tensor:
         try:
@@ -104,15 +126,18 @@ class MujocoWorld:
             raise OptionError(f"bind: MjData has no field {field!r} that can be bound: {error}") from error
         is_output = not array.flags.writeable
         if is_output:  # torch has no read-only tensors; the engine overwrites outputs in every call
-            array = _writeable(array)
+            array = current_stage.writeable(array)
         if field not in self._bound:
             self._bound.add(field)
-            if field in COUNTS:
+            if field in current_stage.COUNTS:
                 self._skips_constraints = False
+            if field in RNE_FIELDS:  # the engine computes them for accelerometers
+                self._switches.skip_sensors(self.free_links.skipped(self._bound))
             if is_output:
+                self._shows_current |= self._stage == _STAGE_VEL and field not in current_stage.ACCELERATION_FIELDS
                 # a field bound between calls is zero until the next call; these stages do not change the physics state
                 self._unreported |= self._make_current(self._not_failed)
-                if field in ACCELERATION_FIELDS:
+                if field in current_stage.ACCELERATION_FIELDS:
                     self._kept.append((array, array.copy()))
         return torch.from_numpy(array)
 
@@ -121,11 +146,15 @@ class MujocoWorld:
             self.expanded[field] = torch.from_numpy(self.batch.expand(field))
         except ValueError as error:
             raise OptionError(f"expand: MjModel has no field {field!r} that can differ per env: {error}") from error
+        if field in FIXED_FIELDS:
+            self._select_sensors()
+        self.free_links.expand(field, self.batch.expand(field))
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
+        check_simple_bodies(self)
         self.batch.set_const(env_ids(envs, self.n_envs))
-        for field in set(MODEL_FIELDS) - self.expanded.keys() - {"opt.disableflags"}:  # expanded for _lead()
+        for field in set(MODEL_FIELDS) - self.expanded.keys() - SWITCHED:
             if self.batch.expanded(field) is not None:
                 self.expand(field)
 
@@ -135,7 +164,7 @@ class MujocoWorld:
             failed |= self._sense_substeps(self.on_substep)
         else:
             count = self.substeps
-            if count > 1 and (self._leads or self.before is not None):
+            if count > 1 and (self._leads or self.before is not None or self.free_links.needs_before):
                 failed |= self._lead()
                 count = 1
             if self.before is not None:
@@ -144,42 +173,69 @@ class MujocoWorld:
         if self._bad.any():
             failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
         self.step_count += 1
-        if self._stage == _STAGE_VEL:
-            self.changes.mark()
-        else:
-            self.changes.write()  # derived fields are one substep old
+        self._note_step()
         return failed
 
     def _sense_substeps(self, on_substep: Callable[[], None]) -> dict[int, str]:
-        """Make all substeps in one call that records them; then show each but the last to ``on_substep``."""
-        if self._record is None or self._record.fields != self._bound:
-            self._record = SubstepRecord(self.batch, self.substeps, self._bound, self._kept, self._stage == _STAGE_VEL)
+        """Make all substeps, and show each but the last to ``on_substep``."""
+        return (self._record_substeps if self.n_envs >= _MIN_ENVS_TO_RECORD else self._step_substeps)(on_substep)
+
+    def _step_substeps(self, on_substep: Callable[[], None]) -> dict[int, str]:
+        """Make each substep by a call of its own."""
+        ids, failed = self._stepping, dict[int, str]()
+        for substep in range(self.substeps):
+            if substep == self.substeps - 1 and self.before is not None:
+                self.before[:] = self.batch.state
+            found = self._advance(ids, 1)
+            ids, failed = self._without(ids, found), failed | found
+            if substep < self.substeps - 1:
+                self.changes.mark()
+                on_substep()
+        return failed
+
+    def _record_substeps(self, on_substep: Callable[[], None]) -> dict[int, str]:
+        """Make all substeps in one call that records them; then show them."""
+        fields = self._bound | self.free_links.outputs
+        if self._record is None or self._record.fields != fields:
+            self._record = SubstepRecord(self.batch, self.substeps, fields, self._kept, self._stage == _STAGE_VEL)
         record = self._record
+        self.free_links.remember()
         failed = self._guard(lambda: record.run(self._stepping))
         ids = self._without(self._stepping, failed)
         failed |= self._guard(lambda: record.finish(ids))
         for substep in range(self.substeps - 1):
-            record.show(substep)
+            self._show(record, substep, ids)
             self.changes.mark()
             on_substep()
         if self.before is not None:
             self.before[:] = self.batch.state
-        record.show(self.substeps - 1)
-        if self._stage == _STAGE_VEL:
+        self._show(record, self.substeps - 1, ids)
+        if self._shows_current:
             failed |= self._make_current(ids)
         return failed
 
+    def _show(self, record: SubstepRecord, substep: int, ids: np.ndarray | None) -> None:
+        """Show a substep to the sensors. The state is that after the substep before it."""
+        if substep > 0:
+            self.free_links.remember()
+        record.show(substep)
+        self.free_links.fill(ids)
+
     def _lead(self) -> dict[int, str]:
         """Make all substeps but the last, with the engine's sensors off if that is faster."""
-        with self._disabled(_NO_SENSORS if self._leads else 0):
+        with self._switches.disabled(_NO_SENSORS if self._leads else 0):
             return self._guard(lambda: self.batch.step(self._stepping, self.substeps - 1))
 
     def _advance(self, ids: np.ndarray | None, count: int) -> dict[int, str]:
         """Make ``count`` substeps of the envs ``ids``, then update positions and velocities if sensing is exact."""
-        if not self._skips_constraints:
-            return self._guard(lambda: self.batch.step(ids, count, self._stage))
-        failed = self._guard(lambda: self.batch.step(ids, count))
-        return failed | self._make_current(self._without(ids, failed))
+        is_split = self._skips_constraints and self._shows_current
+        stage = self._stage if self._shows_current and not is_split else _STAGE_NONE
+        self.free_links.remember()
+        with self._switches.accelerations_only(is_split):
+            failed = self._guard(lambda: self.batch.step(ids, count, stage))
+        ids = self._without(ids, failed)
+        self.free_links.fill(ids)
+        return failed | self._make_current(ids) if is_split else failed
 
     def _without(self, ids: np.ndarray | None, failed: dict[int, str]) -> np.ndarray | None:
         """Return the envs ``ids`` that are not in ``failed``."""
@@ -195,24 +251,12 @@ class MujocoWorld:
         """
         for output, kept in self._kept:
             kept[:] = output
-        with self._disabled(CONSTRAINTS if self._skips_constraints else 0):
+        with self._switches.disabled(current_stage.CONSTRAINTS if self._skips_constraints else 0):
             failed = self._guard(lambda: self.batch.forward(ids, stage=_STAGE_VEL))
         for output, kept in self._kept:
             output[:] = kept
+        self.free_links.fill_motions(ids)
         return failed
-
-    @contextmanager
-    def _disabled(self, bits: int) -> Iterator[None]:
-        """Disable parts of the engine, as bits of ``opt.disableflags``, in all envs."""
-        if self._flags is None or not bits:
-            yield
-            return
-        before = self._flags.copy()
-        self._flags |= bits
-        try:
-            yield
-        finally:
-            self._flags[:] = before
 
     def retrace(self, before: np.ndarray | None, after: np.ndarray) -> None:
         """Reproduce a recorded step that led to the states ``after``, (B, n_state).
@@ -224,7 +268,11 @@ class MujocoWorld:
         self._revive(None)
         if before is None:
             self.batch.state[:] = after
-            self._guard(lambda: self.batch.forward())
+            self._compute(self.batch.forward)
+            if self.on_substep is not None:
+                self.changes.mark()
+                for _ in range(self.substeps - 1):  # the clocks of these sensors count substeps
+                    self.on_substep()
         else:
             moved = before[:, 0] != after[:, 0]
             same = self.batch.state[:, : self._n_physics] == before[:, : self._n_physics]
@@ -238,15 +286,12 @@ class MujocoWorld:
             self.batch.state[:] = before
             self._advance(np.flatnonzero(moved).astype(np.int32), 1)
             if len(jumped):
-                self._guard(lambda: self.batch.forward(jumped))
+                self._compute(lambda: self.batch.forward(jumped))
             self._retire(np.flatnonzero(self._bad.any(axis=1)))
             self.batch.state[:] = after
             if not moved.all():
                 self.hold(~moved)
-        if self._stage == _STAGE_VEL:
-            self.changes.mark()
-        else:
-            self.changes.write()
+        self._note_step()
 
     def keep_before(self, keep: bool) -> None:
         self.before = self.batch.state.copy() if keep else None
@@ -287,7 +332,12 @@ class MujocoWorld:
         ids = env_ids(envs, self.n_envs)
         self._revive(ids)
         self.changes.mark(ids)
-        return self._guard(lambda: self.batch.forward(ids))
+        return self._compute(lambda: self.batch.forward(ids))
+
+    def _compute(self, call: Callable[[], None]) -> dict[int, str]:
+        """Make a call that computes all stages at the current state."""
+        with self._switches.all_sensors():
+            return self._guard(call)
 
     def settle(self) -> None:
         if self.changes.unsettled:
@@ -300,7 +350,11 @@ class MujocoWorld:
         ids = env_ids(envs, self.n_envs)
         self._revive(ids)
         self.changes.mark(ids)
-        return self._guard(lambda: self.batch.reset(ids))
+        if self.on_reset is None:
+            return self._compute(lambda: self.batch.reset(ids, self._initial_key))
+        self._guard(lambda: self.batch.reset(ids, self._initial_key, _STAGE_NONE))  # computes nothing that could fail
+        self.on_reset(env_mask(envs, self.n_envs, self.device))
+        return self._compute(lambda: self.batch.forward(ids))
 
     def _revive(self, ids: np.ndarray | None) -> None:
         """Let failed and held envs (None: all) step again."""
@@ -343,12 +397,4 @@ class MujocoWorld:
         return {}  # step() reports everything
 
     def close(self) -> None:
-        """Free the batch. Tensors that ``bind`` returned keep their memory alive."""
-        del self.batch
-
-
-def _writeable(output: np.ndarray) -> np.ndarray:
-    """Return a view of a bound output that can be written, although the engine marks it as read-only."""
-    view = output.view()
-    view.flags.writeable = True
-    return view
+        del self.batch  # tensors that ``bind`` returned keep their memory alive

@@ -31,20 +31,34 @@ class Names:
 
     def body(self, name: str, asked_by: str) -> mujoco.MjsBody:
         """Return the body (link) of that name."""
-        return self.spec.body(_resolve(name, self._bodies, "link", asked_by))
+        return self.spec.body(resolve_name(name, self._bodies, "link", asked_by))
 
     def joint(self, name: str, asked_by: str) -> mujoco.MjsJoint:
         """Return the joint of that name."""
-        return self.spec.joint(_resolve(name, self._joints, "joint", asked_by))
+        return self.spec.joint(resolve_name(name, self._joints, "joint", asked_by))
 
     def link_or_site(self, name: str, asked_by: str) -> tuple[mujoco.mjtObj, str]:
         """Return MuJoCo's object type (XBODY or SITE) and the full name of a body or site."""
-        full = _resolve(name, [*self._bodies, *self._sites], "link or site", asked_by)
+        full = resolve_name(name, [*self._bodies, *self._sites], "link or site", asked_by)
         kind = mujoco.mjtObj.mjOBJ_XBODY if full in self._bodies else mujoco.mjtObj.mjOBJ_SITE
         return kind, full
 
 
-def _resolve(name: str, names: list[str], kind: str, asked_by: str) -> str:
+def resolve_name(name: str, names: list[str], kind: str, asked_by: str) -> str:
+    """Return the full name that a name or short name means.
+
+    Args:
+        name: a full name, or the part after the last "/" if that is unique.
+        names: the full names.
+        kind: what they name, for messages.
+        asked_by: the call or option that names it, for messages.
+
+    Raises:
+        OptionError: ``name`` is not text.
+        NameNotFoundError: there is no such name, or it is ambiguous.
+    """
+    if not isinstance(name, str):
+        raise OptionError(f"{asked_by}: {kind} must be a name, got {name!r}")
     if name in names:
         return name
     matches = [full for full in names if full.endswith(f"/{name}")]
@@ -53,7 +67,7 @@ def _resolve(name: str, names: list[str], kind: str, asked_by: str) -> str:
     if matches:
         raise NameNotFoundError(f"{asked_by}: {kind} {name!r} is ambiguous; write one of {shorten(matches)}")
     short = [full.rsplit("/", 1)[-1] for full in names]
-    hint = did_you_mean(name, [*names, *short]) or f"; there are {shorten(names)}"
+    hint = did_you_mean(name, [*names, *short]) or f"; there are {shorten(list(dict.fromkeys(names)))}"
     raise NameNotFoundError(f"{asked_by}: there is no {kind} named {name!r}{hint}")
 
 

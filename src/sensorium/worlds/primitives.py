@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import mujoco
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from sensorium.options import Options
+
+
+def _check_friction(value: tuple[float, float, float]) -> tuple[float, float, float]:
+    if min(value) < 0:
+        raise ValueError("must be >= 0")
+    return value
+
+
+def _check_rgba(value: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    if min(value) < 0 or max(value) > 1:
+        raise ValueError("must be in [0, 1]")
+    return value
+
+
+Friction = Annotated[tuple[float, float, float], AfterValidator(_check_friction)]
+"""Sliding, torsional and rolling friction coefficients, as MuJoCo's ``geom/friction``."""
+RgbaColor = Annotated[tuple[float, float, float, float], AfterValidator(_check_rgba)]
+"""Colour: red, green, blue, alpha in [0, 1]."""
 
 
 class Primitive(Options):
@@ -16,26 +36,12 @@ class Primitive(Options):
     """Mass in kg. Default: volume times ``density``."""
     density: float = Field(default=1000.0, gt=0)
     """Density in kg/m³, used when ``mass`` is not given."""
-    friction: tuple[float, float, float] = (1.0, 0.005, 0.0001)
+    friction: Friction = (1.0, 0.005, 0.0001)
     """Sliding, torsional and rolling friction coefficients, as MuJoCo's ``geom/friction``."""
-    rgba: tuple[float, float, float, float] = (0.6, 0.65, 0.7, 1.0)
+    rgba: RgbaColor = (0.6, 0.65, 0.7, 1.0)
     """Colour: red, green, blue, alpha in [0, 1]."""
     collide: bool = True
     """Whether the shape takes part in collisions."""
-
-    @field_validator("friction")
-    @classmethod
-    def _friction(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
-        if min(value) < 0:
-            raise ValueError("must be >= 0")
-        return value
-
-    @field_validator("rgba")
-    @classmethod
-    def _rgba(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if min(value) < 0 or max(value) > 1:
-            raise ValueError("must be in [0, 1]")
-        return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
         """Return MuJoCo's geom type and size."""
@@ -62,7 +68,7 @@ class Box(Primitive):
     @classmethod
     def _size(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(value) <= 0:
-            raise ValueError("every extent must be greater than 0")
+            raise ValueError("every extent must be > 0")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:
@@ -108,14 +114,14 @@ class Plane(Primitive):
 
     size: tuple[float, float] | None = None
     """Full extent along x and y in metres, for rendering only; None renders it unbounded. Collisions are unbounded."""
-    rgba: tuple[float, float, float, float] = (0.35, 0.37, 0.4, 1.0)
+    rgba: RgbaColor = (0.35, 0.37, 0.4, 1.0)
     """Colour: red, green, blue, alpha in [0, 1]."""
 
     @field_validator("size")
     @classmethod
     def _size(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
         if value is not None and min(value) <= 0:
-            raise ValueError("every extent must be greater than 0")
+            raise ValueError("every extent must be > 0")
         return value
 
     def _geom(self) -> tuple[mujoco.mjtGeom, list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -11,17 +12,19 @@ import torch
 from sensorium._viewing import scene_viewer
 from sensorium.errors import OptionError
 from sensorium.tree import Buffer
+from sensorium.worlds.appearance import Appearance
 from sensorium.worlds.contents import Json, repeat_calls
 from sensorium.worlds.device import is_out_of_memory, no_cuda, too_little_memory
+from sensorium.worlds.environments import choose_environment
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.model_fields import ModelFields, expand_fields
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.painter import Painter
+from sensorium.worlds.physics_options import check_gpu_options, on_device
 from sensorium.worlds.scene_options import SceneOptions
 from sensorium.worlds.sensing import sensor_table
-from sensorium.worlds.simulation import Simulation
 from sensorium.worlds.snapshot import CameraChoice, check_arguments, save_image, snapshot
-from sensorium.worlds.world import World
+from sensorium.worlds.world import Envs, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +40,7 @@ class _WorldOptions(TypedDict):
     exact_sensing: bool
 
 
-class Scene(Simulation):
+class Scene(Appearance):
     """Robots, objects, terrain and sensors, simulated in B copies.
 
     Args:
@@ -120,8 +123,8 @@ class Scene(Simulation):
         for option, (value, minimum) in numbers.items():
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < minimum:
                 raise OptionError(f"{option} must be an integer >= {minimum}, got {value!r}")
-        world = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
-        world.lights = tuple(self._lights.values())
+        world, options = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
+        world.lights, world.environments = tuple(self._lights.values()), self.options.environments
         try:
             expand_fields(world, self._expanded)
             if self._sensing is not None:
@@ -140,7 +143,7 @@ class Scene(Simulation):
         # not add_child(): the name exists already if an earlier build() failed
         self.__dict__.setdefault("_children", {})["world"] = ModelFields(world)
         self._seed = int(seed)
-        self._world = world
+        self._world, self.options = world, options
         self._journal = Journal(world.n_envs)
         if self._sensing is not None and self._sensing.on_host:
             self._sense = self._sensing.step
@@ -153,7 +156,10 @@ class Scene(Simulation):
             self._stop()
             raise
 
-    def _start_world(self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None) -> World:
+    def _start_world(
+        self, device: str, n_envs: int, threads: int, nconmax: int | None, njmax: int | None
+    ) -> tuple[World, SceneOptions]:
+        """Return the running engine, and the options of the scene with the defaults of that engine."""
         try:
             kind = torch.device(device).type
         except (RuntimeError, TypeError) as error:
@@ -162,14 +168,36 @@ class Scene(Simulation):
         if kind == "cpu":
             if nconmax is not None or njmax is not None:
                 raise OptionError("nconmax and njmax need device='cuda'; the CPU engine allocates on demand")
-            return MujocoWorld(self._compile(), n_envs, threads=threads, **common)
+            options = on_device(self.options, is_gpu=False)
+            return MujocoWorld(self._compile(options), n_envs, threads=threads, **common), options
         if kind != "cuda":
             raise OptionError(f"{_DEVICES}, got {device!r}")
         if not torch.cuda.is_available():
             raise no_cuda(device)
         from sensorium.worlds.warp_world import WarpWorld  # imports Warp, which the CPU engine does not need
 
-        return WarpWorld(self._compile(), n_envs, device=device, nconmax=nconmax, njmax=njmax, **common)
+        check_gpu_options(self.options)
+        options = on_device(self.options, is_gpu=True)
+        model = self._compile(options)
+        return WarpWorld(model, n_envs, device=device, nconmax=nconmax, njmax=njmax, **common), options
+
+    def set_environment(self, number: int | Sequence[int] | np.ndarray, envs: Envs = None) -> None:
+        """Choose which of the scene's environment maps some envs show. The next read of a camera shows it.
+
+        Args:
+            number: index into the option ``environments``, for all of these envs, or one for each.
+            envs: which envs; None for all.
+
+        Raises:
+            NotBuiltError: the scene is not built.
+            OptionError: the scene has no environment maps, or no map of this number.
+
+        Example:
+            >>> scene = sn.Scene(environments=["forest.hdr", "studio.hdr"])
+            >>> scene.build(n_envs=4)
+            >>> scene.set_environment([0, 1, 0, 1])
+        """
+        choose_environment(self._world or self._unbuilt("set_environment"), number, envs)
 
     def to_xml(self) -> str:
         """Return the scene as one MJCF document for other tools, with six digits and without the files it names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
+from sensorium.errors import DuplicateNameError
 from sensorium.options import Options
 from sensorium.tree import Module
 
@@ -18,7 +19,8 @@ class SceneModule(Module, Generic[OptionsT]):
     """Base class of what ``scene.add_module(name, module)`` takes.
 
     Derive from it, set ``options_type``, and define :meth:`attach`. The options describe the module completely:
-    ``type(module)(options)`` creates an equal one, also from options that were saved as JSON.
+    ``type(module)(options)`` creates an equal one, also from options that were saved as JSON. A module belongs to one
+    scene for good; create an equal one for another scene.
 
     Args:
         options: all options as one value; or
@@ -35,9 +37,22 @@ class SceneModule(Module, Generic[OptionsT]):
 
     options_type: ClassVar[type[Options]] = Options
     """The class of the options. Its values must have a JSON form."""
+    _name_in_scene: str | None = None
 
     def __init__(self, options: OptionsT | None = None, **values: object) -> None:
         self.options: OptionsT = cast("OptionsT", self.options_type(**values)) if options is None else options
+
+    def check_unused(self, name: str) -> None:
+        """Raise DuplicateNameError if the module was added to a scene before, this or another one."""
+        if self._name_in_scene is not None:
+            kind = type(self).__name__
+            raise DuplicateNameError(
+                f"{name!r}: this {kind} is already in a scene, as {self._name_in_scene!r}; create another one"
+            )
+
+    def note_added(self, name: str) -> None:
+        """Record that the module was added to a scene."""
+        self._name_in_scene = name
 
     def attach(self, scene: Scene, name: str) -> None:
         """Add everything that the module owns to ``scene``. ``scene.add_module`` calls it once.

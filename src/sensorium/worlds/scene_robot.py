@@ -12,6 +12,7 @@ from sensorium.errors import NotBuiltError
 from sensorium.tree import Buffer, Module
 from sensorium.worlds.compose import Position, Quaternion
 from sensorium.worlds.entity import Entity
+from sensorium.worlds.initial_pose import JointPositions
 from sensorium.worlds.scene_module import OptionsT, SceneModule
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Placement(TypedDict, total=False):
     quat: Quaternion
     euler: Position
     free: bool
+    joint_positions: JointPositions
+    keyframe: str
 
 
 class SceneRobot(SceneModule[OptionsT]):
@@ -48,6 +51,8 @@ class SceneRobot(SceneModule[OptionsT]):
     name: str
     rig: Module
     action: Buffer
+    base_buffers: tuple[Buffer, ...] = ()
+    """Buffers of the base link. The physics state determines them, as it does those of the entity."""
     _entity: Entity | None = None
 
     # -- what a robot defines -----------------------------------------------------------------------------------------
@@ -63,7 +68,7 @@ class SceneRobot(SceneModule[OptionsT]):
 
     @property
     def placement(self) -> Placement:
-        """The arguments pos, quat, euler and free of ``scene.add_robot`` that are set."""
+        """The arguments pos, quat, euler, free, joint_positions and keyframe of ``scene.add_robot`` that are set."""
         raise NotImplementedError
 
     def set_placement(
@@ -72,14 +77,18 @@ class SceneRobot(SceneModule[OptionsT]):
         quat: Quaternion | None = None,
         euler: Position | None = None,
         free: bool | None = None,
+        joint_positions: JointPositions | None = None,
+        keyframe: str | None = None,
     ) -> None:
-        """Set where the robot starts, before it is added to a scene. None keeps what the options say.
+        """Set where and in which pose the robot starts, before it is added to a scene. None keeps the options.
 
         Args:
             pos: position in metres in the world frame.
             quat: orientation (w, x, y, z) in the world frame; or
             euler: roll, pitch, yaw in radians.
             free: whether the root link moves freely.
+            joint_positions: initial positions by joint; see :meth:`Scene.add_robot`.
+            keyframe: a keyframe of the model.
         """
         raise NotImplementedError
 

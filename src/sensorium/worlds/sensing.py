@@ -54,6 +54,10 @@ class Sensing(Protocol):
         """Restart the sensors of envs from the current state."""
         ...
 
+    def keep_final(self, mask: torch.Tensor) -> None:
+        """Keep the readings of the envs of a mask, (B,) bool, as the last ones of their episodes."""
+        ...
+
     @property
     def episodes(self) -> torch.Tensor:
         """Number of each env's episode, (B,) int64."""

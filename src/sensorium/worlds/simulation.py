@@ -10,12 +10,13 @@ import torch
 
 from sensorium.errors import AlreadyBuiltError, CapacityError, NotBuiltError, OptionError
 from sensorium.tree import Buffer
-from sensorium.worlds.assembly import Assembly
+from sensorium.worlds.contacts import Contacts
+from sensorium.worlds.episode_numbers import episode_numbers
 from sensorium.worlds.failures import Failures, merge_errors
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
-from sensorium.worlds.world import ArrayLike, Envs, World, env_ids
+from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sensorium._viewing import SceneViewer
 
 
-class Simulation(Assembly):
+class Simulation(Contacts):
     """The methods of :class:`~sensorium.Scene` that need a running engine."""
 
     physics: Buffer
@@ -40,10 +41,22 @@ class Simulation(Assembly):
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def step(self, count: int = 1) -> None:
+    def step(self, count: int = 1, reset: Envs | Callable[[], Envs] = None) -> None:
         """Advance every env by ``count`` steps of ``dt`` seconds and sample the sensors after each.
 
+        Args:
+            count: number of steps.
+            reset: envs that are reset after each step, as ids or a mask, or a function that returns them then, from
+                what the step led to. Default: none. The sensors of a reset env then read its initial state, and
+                ``sensor.read_final()`` returns the last reading of the episode that ended. On a GPU, a mask in a tensor
+                on the device costs no wait. If the step raises, no env is reset.
+
+        Example:
+            >>> fell = lambda: torso.get_pose()[0][:, 2] < 0.3
+            >>> scene.step(reset=fell)
+
         Raises:
+            OptionError: ``count`` or ``reset`` cannot be used.
             DivergenceError: the physics of some envs failed. It is raised after all steps are done. The failed envs
                 stand still and are listed in :attr:`failed` until they are reset; the others continue.
             CapacityError: contacts were lost on a GPU; raised after all steps too. Its ``failed`` names envs that
@@ -53,6 +66,11 @@ class Simulation(Assembly):
             self._unbuilt("step")
         if count != 1 and (not isinstance(count, int) or count < 0):
             raise OptionError(f"count must be an integer >= 0, got {count!r}")
+        if reset is not None:
+            for _ in range(count):
+                self.step()
+                self._end_episodes(reset() if callable(reset) else reset)
+            return
         failed: dict[int, str] = {}
         crowded: CapacityError | None = None
         # This loop touches as little memory as possible. On a GPU it is all that the host does, on a core that may have
@@ -72,6 +90,18 @@ class Simulation(Assembly):
                 self._viewer.after_step()
         if failed or crowded:
             self._failures.report(failed, crowded)
+
+    def _end_episodes(self, envs: Envs) -> None:
+        """Reset envs, and keep the last readings of their episodes."""
+        if envs is None:
+            raise OptionError("reset: the function returned None; return ids or a boolean mask of the envs to reset")
+        world = self.world
+        mask = env_mask(envs, world.n_envs, world.device)
+        if not world.is_gpu and not bool(mask.any()):
+            return
+        if self._sensing is not None:
+            self._sensing.keep_final(mask)
+        self.reset(mask)
 
     def hold(self, envs: Envs) -> None:
         """Stop the time of some envs until ``reset``, ``forward`` or ``set_state`` names them.
@@ -176,10 +206,11 @@ class Simulation(Assembly):
         if not world.can_retrace:
             self.set_state(torch.as_tensor(after))
             return
+        if self._sensing is not None:
+            self._sensing.step_count = step - 1  # before the engine retraces the substeps, at which sensors sample too
         world.retrace(before, after)
         world.step_count = step
         if self._sensing is not None:
-            self._sensing.step_count = step - 1
             self._sensing.step()
         if self._viewer is not None:
             self._viewer.after_step()
@@ -254,7 +285,7 @@ class Simulation(Assembly):
 
     @property
     def episodes(self) -> torch.Tensor:
-        """Number of each env's episode, (B,) int64: 0 after ``build()``, and one more at each reset.
+        """Number of each env's running episode, (B,) int64: 0 after ``build()``, and one more at each reset.
 
         ``set_state`` begins an episode too. The random numbers of the sensors depend on it; see :meth:`set_episodes`.
         """
@@ -264,30 +295,32 @@ class Simulation(Assembly):
         return self._sensing.episodes
 
     def set_episodes(self, numbers: ArrayLike, envs: Envs = None, env_ids: ArrayLike | None = None) -> None:
-        """Set which episode the next ``reset`` or ``set_state`` of envs begins.
+        """Set which episode the next ``reset`` or ``set_state`` of envs begins. Until then the running one continues.
 
         A random number of a sensor depends only on the seed, the sensor, the env, the episode and the sample. So any
         episode of any env can be made again by itself, bit for bit, in any env of a scene of any size.
 
         Args:
-            numbers: number of the episode, or one per env of ``envs``; >= 0.
+            numbers: number of the episode, or one per env of ``envs``; in [0, 2³¹).
             envs: which envs; None for all.
-            env_ids: the env whose random numbers are drawn, or one per env of ``envs``. It is kept for later episodes.
+            env_ids: the env whose random numbers are drawn from then on, or one per env of ``envs``; in [0, 2³¹).
                 Default: unchanged, initially the env itself.
 
         Raises:
-            OptionError: a number is negative or not an integer, or ``envs`` is out of range.
+            OptionError: a number is out of range or not an integer, there are not one or as many as envs, or ``envs``
+                is out of range; nothing was changed.
 
         Example:
             >>> scene.set_episodes(37, envs=[0], env_ids=5)  # episode 37 of env 5, in env 0
             >>> scene.reset(envs=[0])
         """
         world = self._world or self._unbuilt("set_episodes")
-        given = [_whole_numbers("numbers", numbers), None if env_ids is None else _whole_numbers("env_ids", env_ids)]
+        index = env_index(envs, world.n_envs, world.device)
+        count = world.n_envs if index is None else len(index)
+        first = episode_numbers("numbers", numbers, count).to(world.device)
+        second = None if env_ids is None else episode_numbers("env_ids", env_ids, count).to(world.device)
         if self._sensing is not None:
-            first, second = (None if one is None else one.to(world.device) for one in given)
-            assert first is not None
-            self._sensing.set_episodes(first, envs, second)
+            self._sensing.set_episodes(first, index, second)
 
     @property
     def time(self) -> torch.Tensor:
@@ -302,21 +335,34 @@ class Simulation(Assembly):
     # -- tree ---------------------------------------------------------------------------------------------------------
 
     def _update_state(self) -> None:
-        self.physics.load((self._world or self._unbuilt("update_state")).get_state())
-        self.physics.loaded = False
+        self.physics.update((self._world or self._unbuilt("update_state")).get_state())
 
     def _write_replay_data(self) -> None:
-        if self.physics.loaded:
+        if self.physics.is_set:
             self.set_state(self.physics.value)
-            self.physics.loaded = False
+            self.physics.update(self.physics.value.clone())
 
     def write_replay_data(self) -> int:
-        """Write the values that ``load_state_dict`` loaded into the buffers back into the simulation.
+        """Write the buffers that were loaded or changed since ``update_state()`` back into the simulation.
 
-        The full state (``physics``) is written first, then the buffers of entities that differ from it. Values that
-        were changed in a buffer by other means are not written.
+        Buffers change by ``load_state_dict``, by ``set_value``, or in place (``box.position.value[0] = ...``). The full
+        state (``physics``) is written first, then the buffers of entities and robots. A buffer that was set is written
+        in all envs where it differs from the simulation, so call ``update_state()`` before you change single envs. The
+        sensors of these envs restart.
+
+        Raises:
+            OptionError: a buffer has the wrong shape, or is not finite; nothing was changed.
+
+        Example:
+            >>> scene.update_state()
+            >>> box.position.value[1] = torch.tensor([3.0, 0.0, 2.0])
+            >>> scene.write_replay_data()
         """
-        self._world or self._unbuilt("write_replay_data")
+        world = self._world or self._unbuilt("write_replay_data")
+        if self.physics.is_set:
+            world.check_state(self.physics.value)
+        for entity in self._entities.values():
+            entity.check_buffers()
         called = super().write_replay_data()
         written: set[int] = set()
         for entity in self._entities.values():
@@ -338,19 +384,3 @@ class Simulation(Assembly):
     def _unbuilt(self, call: str) -> NoReturn:
         why = "this one was closed; create a new Scene" if self._closed else "call scene.build() first"
         raise NotBuiltError(f"{call} needs a running scene: {why}")
-
-
-def _whole_numbers(name: str, values: ArrayLike) -> torch.Tensor:
-    """Return values as int64.
-
-    Raises:
-        OptionError: they are not integers >= 0.
-    """
-    tensor = torch.as_tensor(values)
-    if (
-        tensor.is_floating_point()
-        or tensor.dtype == torch.bool
-        or (tensor.device.type == "cpu" and bool((tensor < 0).any()))
-    ):
-        raise OptionError(f"{name} must be integers >= 0, got {values!r}")
-    return tensor.to(torch.int64)

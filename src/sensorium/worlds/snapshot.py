@@ -9,6 +9,8 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.worlds.environments import environment_textures, show_environment
+from sensorium.worlds.model_fields import model_of_env
 from sensorium.worlds.opengl import make_context
 from sensorium.worlds.painter import Painter
 from sensorium.worlds.world import World
@@ -40,7 +42,8 @@ def save_image(image: np.ndarray, path: str | Path) -> None:
 
 def snapshot(world: World, env: int, painter: Painter, width: int, height: int, camera: CameraChoice) -> np.ndarray:
     """Render the current state of one env, with the shapes of ``painter``, as (height, width, 3) uint8."""
-    model, data = world.model, mujoco.MjData(world.model)
+    model = model_of_env(world, env)
+    data = mujoco.MjData(model)
     viewpoint = _viewpoint(model, camera)
     state = world.get_state()[env].double().numpy(force=True)
     mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
@@ -48,6 +51,7 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
     scene, (context, _) = mujoco.MjvScene(model, _MAX_SHAPES), make_context(width, height)
     try:
         pixels = mujoco.MjrContext(model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
+        show_environment(pixels, model, environment_textures(model))
         mujoco.mjr_resizeOffscreen(width, height, pixels)
         mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), pixels)
         everything = int(mujoco.mjtCatBit.mjCAT_ALL)

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from sensorium.worlds.current_stage import ACCELERATION_FIELDS
+from sensorium.worlds.current_stage import ACCELERATION_FIELDS, writeable
 
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 
@@ -38,8 +38,7 @@ class SubstepRecord:
             storage = batch.bind(field)
             if storage.flags.writeable:  # a view of the state
                 continue
-            storage = storage.view()
-            storage.flags.writeable = True
+            storage = writeable(storage)
             record = np.empty((batch.nsim, substeps, *storage.shape[1:]), storage.dtype)
             self._out[field] = record
             self._outputs.append((storage, record, int(exact and field not in ACCELERATION_FIELDS)))
@@ -68,12 +67,18 @@ class SubstepRecord:
         self._rows = slice(None) if ids is None else ids
         self._source = slice(None) if ids is None else np.searchsorted(self._ran, ids)
         times = self._out[_STATE][self._source, :, 0]
-        missing = (times[:, 1:] == times[:, :-1]).sum(axis=1)
+        stopped = times[:, 1:] == times[:, :-1]
+        if not stopped.any():
+            return
+        missing = stopped.sum(axis=1)
         for count in np.unique(missing[missing > 0]):
             late = np.flatnonzero(missing == count).astype(np.int32)
             envs = late if ids is None else ids[late]
-            self._batch.step(envs, int(count))
             records = late if ids is None else self._source[late]  # type: ignore[index]
+            if count > 1:  # accelerations of the last substep belong to the state before it
+                self._batch.step(envs, int(count) - 1)
+                self._out[_STATE][records, -2] = self._batch.state[envs]
+            self._batch.step(envs)
             self._out[_STATE][records, -1] = self._batch.state[envs]
             for storage, record, _ in self._outputs:
                 record[records, -1] = storage[envs]

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.worlds.markup import Node, Problems, parse, read_document
+from sensorium.worlds.primitives import Friction, RgbaColor
 
 _MAX_BOXES = 1000
 """Number of boxes up to which they collide faster than a height field of the same tiles: ``benchmarks/terrain.py``."""
@@ -63,9 +64,9 @@ class TileMap(Options):
     """Depth of the ground below the lowest tile in metres."""
     form: Literal["auto", "boxes", "height_field"] = "auto"
     """Collision geometry. "auto" chooses the faster one."""
-    friction: tuple[float, float, float] = (1.0, 0.005, 0.0001)
+    friction: Friction = (1.0, 0.005, 0.0001)
     """Sliding, torsional and rolling friction coefficients, as MuJoCo's ``geom/friction``."""
-    rgba: tuple[float, float, float, float] = (0.45, 0.47, 0.5, 1.0)
+    rgba: RgbaColor = (0.45, 0.47, 0.5, 1.0)
     """Colour: red, green, blue, alpha in [0, 1]."""
 
     def __init__(
@@ -112,20 +113,6 @@ class TileMap(Options):
             return {str(kind): height for kind, height in value.items()}
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
             return {str(kind): height for kind, height in enumerate(value)}
-        return value
-
-    @field_validator("friction")
-    @classmethod
-    def _friction(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
-        if min(value) < 0:
-            raise ValueError("must be >= 0")
-        return value
-
-    @field_validator("rgba")
-    @classmethod
-    def _rgba(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if min(value) < 0 or max(value) > 1:
-            raise ValueError("must be in [0, 1]")
         return value
 
     @model_validator(mode="after")

@@ -28,23 +28,23 @@ from sensorium.worlds._mujoco_warp import fields_per_env
 from sensorium.worlds.capacity import capacities
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory, too_little_memory
+from sensorium.worlds.environments import EnvironmentMap
 from sensorium.worlds.lights import Light
-from sensorium.worlds.model_fields import DERIVED
+from sensorium.worlds.model_fields import DERIVED, check_simple_bodies
+from sensorium.worlds.partial_forward import PartialForward
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_device import check_cuda
 from sensorium.worlds.warp_graph import Graph
+from sensorium.worlds.warp_launches import WarpLaunches
 from sensorium.worlds.warp_state import WarpState
-from sensorium.worlds.warp_substeps import SubstepData
 from sensorium.worlds.warp_watch import Watch
-from sensorium.worlds.watch_kernels import count_down
 from sensorium.worlds.world import ArrayLike, Envs, check_mask, env_index
 
-_SENSOR = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _FLUID = ("opt.density", "opt.viscosity", "opt.wind")
 """Options whose forces the engine skips if they are zero in the model."""
 
 
-class WarpWorld(WarpState):
+class WarpWorld(WarpLaunches, WarpState):
     """B envs on a CUDA device; implements :class:`sensorium.worlds.GpuWorld`.
 
     Tensors are float32. The physics is MuJoCo Warp's: close to MuJoCo's, but not bit-identical to it, nor between runs.
@@ -83,6 +83,7 @@ class WarpWorld(WarpState):
         self.device = check_cuda(device)
         self.changes = Changes(n_envs)
         self.lights: tuple[Light, ...] = ()
+        self.environments: tuple[EnvironmentMap, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
         self.before: np.ndarray | None = None
         self.step_count = 0
@@ -95,9 +96,12 @@ class WarpWorld(WarpState):
         self._on_step: Callable[[], None] = _nothing
         self._after_step: Callable[[], None] = _nothing
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
+        self._after_restart: Callable[[torch.Tensor], None] = _nothing
         self._on_substep: Callable[[], None] | None = None
         self._delays_substeps = False
+        self._write_start: Callable[[torch.Tensor], None] | None = None
         self._graphs: dict[str, Graph] = {}
+        self._partial_forward: PartialForward | None = None
         self._bound: dict[str, torch.Tensor] = {}
         # Memory allocated in a capture must belong to the graphs. torch's graph ensures that only until the engine's
         # first conditional node, where Warp ends one capture and begins another.
@@ -105,7 +109,11 @@ class WarpWorld(WarpState):
         try:
             with self._stream():
                 self._allocate(model)
-                self._restart_body(True)  # compiles the kernels
+                mjw.forward(self.m, self.d)  # this and the following calls compile the kernels
+                self._partial.select(self._mask_wp)
+                self._partial.keep()
+                self._partial.run(self._mask_wp)
+                self._restart_body(True)
                 self._restart_body(False)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -139,6 +147,7 @@ class WarpWorld(WarpState):
         on_step: Callable[[], None],
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
+        after_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
         delays_substeps: bool = False,
     ) -> None:
@@ -150,19 +159,34 @@ class WarpWorld(WarpState):
             on_step: runs after the physics of every step.
             after_step: runs after ``on_step``, outside conditional nodes. Launches whose capture may fail belong here:
                 torch does not recover from a failure within a conditional node.
-            on_restart: runs after envs were restarted; takes their mask, (B,) bool.
+            on_restart: runs after envs were restarted, if any; takes their mask, (B,) bool.
+            after_restart: runs after ``on_restart``, even if no env was restarted, outside conditional nodes.
             on_substep: runs after every substep but the last. Without it, the engine's sensors are off there.
             delays_substeps: whether ``on_substep`` may run after the substep that follows, which is faster. It then
                 sees :attr:`substep_sensed` as it should be, but not the other fields of the engine.
         """
-        self._on_step, self._after_step, self._on_restart = on_step, after_step, on_restart
+        self._on_step, self._after_step = on_step, after_step
+        self._on_restart, self._after_restart = on_restart, after_restart
         self._on_substep, self._delays_substeps = on_substep, delays_substeps and self._exact
         self._graphs.clear()
+
+    @property
+    def on_reset(self) -> Callable[[torch.Tensor], None] | None:
+        return self._write_start
+
+    @on_reset.setter
+    def on_reset(self, function: Callable[[torch.Tensor], None] | None) -> None:
+        self._write_start = function
+        self._graphs.pop("reset", None)
 
     def run(self, body: Callable[[], None]) -> None:
         """Run ``body`` outside any graph, on the stream that torch currently uses."""
         with self._stream():
             body()
+
+    def record(self, body: Callable[[], None]) -> Callable[[], None]:
+        """Capture ``body``, which has run once before, and return a function that replays it."""
+        return Graph(body, self.device, self._pool).launch
 
     def capture(self) -> None:
         """Capture all graphs now rather than at first use."""
@@ -176,6 +200,7 @@ class WarpWorld(WarpState):
 
     def _graph(self, name: str) -> Graph:
         if name not in self._graphs:
+            self._partial  # noqa: B018  # allocates before the capture
             self._graphs[name] = Graph(self._body(name), self.device, self._pool)
         return self._graphs[name]
 
@@ -186,81 +211,7 @@ class WarpWorld(WarpState):
             with wp.ScopedStream(stream, sync_enter=False):
                 yield
 
-    # -- what the graphs hold -----------------------------------------------------------------------------------------
-
-    def _step_body(self) -> None:
-        # in a conditional node, which the device expands: the host then launches two nodes instead of a hundred
-        wp.capture_if(self._always, self._whole_body)
-        self._after_step()
-
-    def _whole_body(self) -> None:
-        # substeps are a loop on the device: the time to launch does not grow with their number
-        if self._on_substep is not None and self._delays_substeps:
-            mjw.step(self.m, self.d)
-            self._substep_data.keep()
-            self._left.fill_(self.substeps - 2)
-            wp.capture_while(self._left, self._delayed_substep_body)
-            self._delayed_substep_body()
-        elif self.substeps > 1:
-            self._left.fill_(self.substeps - 1)
-            wp.capture_while(self._left, self._substep_body)
-            mjw.step(self.m, self.d)
-        else:
-            mjw.step(self.m, self.d)
-        self._watch.check_step()  # before the sensors, which must not read envs that diverged
-        if self._exact:
-            self._velocity_stage()
-        if self._on_substep is not None:
-            self._substep_data.copy()
-        self._on_step()
-
-    def _delayed_substep_body(self) -> None:
-        """Make a substep, and sense the one before it: a step first computes positions and velocities at the state that
-        the substep before led to, so that no extra stage is needed."""
-        mjw.step(self.m, self.d)
-        self._substep_data.show()
-        assert self._on_substep is not None
-        self._on_substep()
-        wp.launch(count_down, dim=1, inputs=[self._left])
-
-    def _substep_body(self) -> None:
-        """Make a substep that is not the last one, without sensors unless they are captured at substeps."""
-        if self._on_substep is None:
-            flags = self.m.opt.disableflags
-            self.m.opt.disableflags = flags | _SENSOR
-            mjw.step(self.m, self.d)
-            self.m.opt.disableflags = flags
-        else:
-            mjw.step(self.m, self.d)
-            if self._exact:
-                self._velocity_stage()
-            self._substep_data.copy()
-            self._on_substep()
-        wp.launch(count_down, dim=1, inputs=[self._left])
-
-    def _velocity_stage(self) -> None:
-        """Compute positions, velocities and their sensors at the new state; accelerations and forces do not change."""
-        mjw.fwd_kinematics(self.m, self.d)
-        mjw.transmission(self.m, self.d)
-        mjw.fwd_velocity(self.m, self.d)
-        mjw.sensor_pos(self.m, self.d)
-        mjw.sensor_vel(self.m, self.d)
-
-    def _restart_body(self, fresh: bool) -> None:
-        self._watch.keep()
-        if fresh:
-            mjw.reset_data(self.m, self.d, self._mask_wp)
-        mjw.forward(self.m, self.d)
-        self._watch.restart(self._mask_wp, fresh)
-        if "_substep_data" in vars(self):
-            self._substep_data.copy()
-        self._on_restart(self.mask)
-
     # -- the World protocol -------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _substep_data(self) -> SubstepData:
-        return SubstepData(self.model, self.sensed)
 
     @property
     def substep_sensed(self) -> torch.Tensor:
@@ -269,6 +220,10 @@ class WarpWorld(WarpState):
     @property
     def time(self) -> torch.Tensor:
         return self.bind("time")
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        return self._watch.held
 
     def bind(self, field: str) -> torch.Tensor:
         if field == "sensordata":
@@ -298,9 +253,11 @@ class WarpWorld(WarpState):
             array = wp.from_torch(one[:1].expand(self.n_envs, *one.shape[1:]).clone(), dtype=array.dtype)
             setattr(owner, name, array)
             self._graphs.clear()
+            self._partial_forward = None
         if field in _FLUID and not self.m.has_fluid:
             self.m.has_fluid = True
             self._graphs.clear()
+            self._partial_forward = None
         values = wp.to_torch(array)
         shape = np.shape(getattr(self.model.opt if owner is self.m.opt else self.model, name, values[0]))
         fits = values.numel() == self.n_envs * math.prod(shape)  # Warp has matrices where MuJoCo has 9 numbers
@@ -308,6 +265,7 @@ class WarpWorld(WarpState):
         return self.expanded[field]
 
     def update_constants(self, envs: Envs = None) -> None:
+        check_simple_bodies(self)
         if self.expanded:
             for field in ("eq_data", *DERIVED):  # otherwise all envs would share the values of one
                 self.expand(field)
@@ -388,7 +346,7 @@ class WarpWorld(WarpState):
         """Free graphs and tensors."""
         self._graphs.clear()
         self._bound.clear()
-        self._on_step = self._after_step = self._on_restart = _nothing
+        self._on_step = self._after_step = self._on_restart = self._after_restart = _nothing
 
 
 def _nothing(*_: object) -> None:

@@ -140,6 +140,19 @@ def restart(
 
 
 @wp.kernel(enable_backward=False)
+def copy_row(
+    mask: wp.array(dtype=bool),
+    values: wp.array2d(dtype=float),
+    row: int,
+    field: wp.array2d(dtype=float),
+):
+    """Copy one row of values into the envs in ``mask``."""
+    b, i = wp.tid()
+    if mask[b]:
+        field[b, i] = values[row, i]
+
+
+@wp.kernel(enable_backward=False)
 def show_substep(
     is_acc: wp.array(dtype=bool),
     now: wp.array2d(dtype=float),

@@ -15,7 +15,11 @@ from sensorium.worlds.device import upload
 from sensorium.worlds.rays import RayBatch
 
 if TYPE_CHECKING:
+    import mujoco_warp as mjw
+
     from sensorium.worlds.changes import Changes
+    from sensorium.worlds.environments import EnvironmentMap
+    from sensorium.worlds.free_links import FreeLinkSensors
     from sensorium.worlds.lights import Light
 
 Envs: TypeAlias = torch.Tensor | np.ndarray | Sequence[int] | int | None
@@ -49,8 +53,19 @@ class World(Protocol):
     """Steps since the world was created."""
     lights: tuple[Light, ...]
     """The lights that ``scene.add_light`` added. The model has them too."""
+    environments: tuple[EnvironmentMap, ...]
+    """The environment maps of the scene. The model has them as skyboxes."""
     expanded: dict[str, torch.Tensor]
     """Model field -> what :meth:`expand` gave for it."""
+    on_reset: Callable[[torch.Tensor], None] | None
+    """Called by :meth:`reset` with the mask (B,) bool of the envs, to write their initial state: after the state was
+    set to that of the model, before what depends on it is computed. On a GPU it is captured: it must have run once
+    before, and reads no value from the device."""
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Nonzero for envs whose physics failed and that wait for a reset, (B,), live."""
+        ...
 
     @property
     def time(self) -> torch.Tensor:
@@ -114,7 +129,7 @@ class World(Protocol):
 
         Args:
             before: the recorded :attr:`before` of that step. Without it, everything follows from ``after`` alone, as
-                after :meth:`set_state`.
+                after :meth:`set_state`, and sensors that are captured at substeps sense ``after`` at each.
             after: the states after the step, (B, n_state).
 
         Raises:
@@ -146,9 +161,24 @@ class World(Protocol):
         ...
 
 
-class GpuWorld(World, Protocol):
-    """Methods of the GPU engine beyond :class:`World`, for sensors that run in its CUDA graphs."""
+class CpuWorld(World, Protocol):
+    """Attributes of the CPU engine beyond :class:`World`, for sensors on the CPU."""
 
+    threads: int
+    """Threads of the physics pool."""
+    on_substep: Callable[[], None] | None
+    """Called after every substep but the last of a step."""
+    free_links: FreeLinkSensors
+    """Sensors that are computed without the engine."""
+
+
+class GpuWorld(World, Protocol):
+    """Attributes and methods of the GPU engine beyond :class:`World`, for sensors that run in its CUDA graphs."""
+
+    m: mjw.Model
+    """MuJoCo Warp's model."""
+    d: mjw.Data
+    """MuJoCo Warp's data."""
     steps: torch.Tensor
     """Steps since the last reset of each env, (B,) int32."""
     sensed: torch.Tensor
@@ -166,6 +196,7 @@ class GpuWorld(World, Protocol):
         on_step: Callable[[], None],
         after_step: Callable[[], None],
         on_restart: Callable[[torch.Tensor], None],
+        after_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
         delays_substeps: bool = False,
     ) -> None:
@@ -175,6 +206,10 @@ class GpuWorld(World, Protocol):
 
     def run(self, body: Callable[[], None]) -> None:
         """Run ``body`` outside any graph, on the stream that torch currently uses."""
+        ...
+
+    def record(self, body: Callable[[], None]) -> Callable[[], None]:
+        """Capture ``body``, which has run once before, and return a function that replays it."""
         ...
 
     def capture(self) -> None:
@@ -244,3 +279,16 @@ def check_mask(mask: torch.Tensor, n_envs: int) -> torch.Tensor:
     if mask.shape != (n_envs,):
         raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {tuple(mask.shape)}")
     return mask
+
+
+def env_mask(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor:
+    """Return ``envs`` as a boolean mask, (n_envs,). A mask in a tensor on the device is returned as it is.
+
+    Raises:
+        OptionError: ``envs`` is neither integer ids in [0, n_envs) nor a boolean mask of shape (n_envs,).
+    """
+    if isinstance(envs, torch.Tensor) and envs.dtype == torch.bool and envs.device == device:
+        return check_mask(envs, n_envs)
+    index = env_index(envs, n_envs, device)
+    mask = torch.full((n_envs,), index is None, device=device)
+    return mask if index is None else mask.index_fill_(0, index, True)

@@ -13,24 +13,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
 import warp as wp
 
 from sensorium._system import cpu_count
-from sensorium.cameras.batch.tracer import BYTES, POSES, QUALITIES, Tracer
+from sensorium.cameras.batch.tracer import BYTES, OUTPUTS, POSES, QUALITIES, Tracer, traced_outputs
+from sensorium.cameras.light_support import warn_about_lights
 from sensorium.cameras.renderer import CameraView, Quality, RenderSettings
 from sensorium.errors import DeviceError, ModelError
-from sensorium.worlds import World
+from sensorium.worlds import GpuWorld, World
 from sensorium.worlds import warp_init as warp_init
 from sensorium.worlds.device import is_out_of_memory
 
 import mujoco_warp as mjw  # isort: skip
-
-if TYPE_CHECKING:
-    from sensorium.worlds.warp_world import WarpWorld
 
 _MAX_THREADS = 8
 """Maximum number of threads; each has its own copy of the meshes."""
@@ -42,7 +40,7 @@ class BatchRenderer:
     """Renderer that draws with MuJoCo Warp; see :class:`~sensorium.cameras.renderer.Renderer`."""
 
     name: ClassVar[str] = "batch"
-    outputs: ClassVar[frozenset[str]] = frozenset(BYTES)
+    outputs: ClassVar[frozenset[str]] = OUTPUTS
     max_resolution: ClassVar[int] = 8192
 
     def __init__(self) -> None:
@@ -53,6 +51,7 @@ class BatchRenderer:
         return None  # everything it needs was imported with this module
 
     def build(self, world: World, views: Sequence[CameraView], settings: RenderSettings) -> str:
+        warn_about_lights(self.name, settings.lights)
         make = _GpuBackend if world.device.type == "cuda" else _CpuBackend
         quality = settings.quality or make.default_quality
         shadows, samples = QUALITIES[quality]
@@ -83,7 +82,7 @@ class _GpuBackend:
     default_quality: ClassVar[Quality] = "balanced"
 
     def __init__(self, world: World, views: Sequence[CameraView], shadows: bool, samples: int) -> None:
-        self._world = cast("WarpWorld", world)
+        self._world = cast(GpuWorld, world)
         self._tracers: list[Tracer] = []
         self.runs_on = str(world.device)
 
@@ -202,7 +201,7 @@ def describe_shortage(views: Sequence[CameraView], n_envs: int) -> str:
     """Return the text of an error: the images of these views need more memory than the GPU has."""
     size = 0
     for view in views:
-        traced = sum(BYTES[name] for name in {*view.caches, "depth"} & BYTES.keys())
+        traced = sum(BYTES[name] for name in traced_outputs(view))
         size += view.width * view.height * traced
         size += sum(image[0].numel() * image.element_size() for image in view.caches.values())
     return (

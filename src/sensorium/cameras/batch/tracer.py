@@ -21,9 +21,10 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cameras.batch.kernels import add_sample, aim, develop
+from sensorium.cameras.batch.kernels import add_sample, aim, choose_sky, develop, fill_normals
 from sensorium.cameras.renderer import CameraView, Quality
 from sensorium.worlds import warp_init as warp_init
+from sensorium.worlds.environments import MATERIAL, environment_textures
 
 import mujoco_warp as mjw  # isort: skip
 
@@ -33,6 +34,8 @@ POSES = ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir", "flexvert_xpos")
 """Fields of the state that the tracer reads."""
 BYTES = {"rgb": 4, "depth": 4, "segmentation": 8}
 """Bytes per pixel in the tracer's buffers, by output."""
+OUTPUTS = frozenset({*BYTES, "normals"})
+"""Outputs that the tracer fills; normals are computed from depth and ids."""
 _BUFFERS = {"rgb": "rgb_data", "depth": "depth_data", "segmentation": "seg_data"}
 """Names of the buffers in the render context."""
 _SHORT_NAMES = {"rgb": "rgb", "depth": "depth", "segmentation": "seg"}
@@ -118,6 +121,12 @@ class Tracer:
         )
         # constants of the compiled kernel: znear cancels out, and zfar hides what no view can see
         self._context.znear, self._context.zfar = 1.0, max(view.far for view in views)
+        self._sky_material = -1
+        if len(environment_textures(model)):
+            self._sky_material = int(model.mat(MATERIAL).id)
+            self._texture_widths = wp.array(model.tex_width, dtype=int)
+            self._context.skybox_tex_id = wp.zeros(slots, dtype=int)
+            self._context.skybox_face_width = wp.zeros(slots, dtype=int)
         self._context_per_env = copy.copy(self._context)  # for intrinsics that differ per env
         self._context_per_env.use_precomputed_rays = False
         self._buffers = {name: getattr(self._context, name) for name in _BUFFERS.values()}
@@ -153,6 +162,9 @@ class Tracer:
         for name, value in (*plan.context.items(), *self._buffers.items()):
             setattr(rc, name, value)
         mjw.refit_bvh(self.m, self.poses, rc)
+        if self._sky_material >= 0:
+            inputs = [self.m.mat_texid, self._sky_material, self._texture_widths]
+            wp.launch(choose_sky, dim=count, inputs=inputs, outputs=[rc.skybox_tex_id, rc.skybox_face_width])
         colours = plan.widths["rgb"]
         if self._samples > 1 and colours:
             # depth and ids are those of the pixel centres; they are drawn last, since every draw begins by clearing ids
@@ -173,6 +185,11 @@ class Tracer:
             inputs += [starts.get(name, 0) for name in BYTES]
             inputs += [images.get(name) for name in BYTES]
             wp.launch(develop, dim=(count, view.width * view.height), inputs=inputs)
+            if "normals" in images:
+                inputs = [envs, *drawn.arrays, view.width, view.height, view.near, view.far]
+                inputs += [self.m.geom_type, self.m.geom_size, self.poses.geom_xpos, self.poses.geom_xmat]
+                inputs += [rc.depth_data, rc.seg_data, starts["depth"], starts["segmentation"]]
+                wp.launch(fill_normals, dim=(count, view.width * view.height), inputs=[*inputs, images["normals"]])
 
     def _aim(self, plan: _TracePlan, rc: mjw.RenderContext, envs: wp.array, count: int, sample: int) -> None:
         """Write all cameras into the slots, with rays through the pixel centres (0) or through one of the samples."""
@@ -184,7 +201,7 @@ class Tracer:
             wp.launch(aim, dim=count, inputs=[envs, *drawn.arrays, *size, *shift, drawn.camera], outputs=outputs)
 
     def _find_plan(self, views: Sequence[CameraView]) -> _TracePlan:
-        enabled = [view for view in views if view.caches.keys() & BYTES.keys()]
+        enabled = [view for view in views if view.caches.keys() & OUTPUTS]
         key = tuple(id(view) for view in enabled)
         caches = [(name, image.data_ptr()) for view in enabled for name, image in view.caches.items()]
         plans = self._plans.setdefault(key, [])
@@ -218,9 +235,9 @@ class Tracer:
         drawn = [self._views[id(view)] for view in views]
         images, starts, widths = [], [], dict.fromkeys(BYTES, 0)
         for view in views:
-            images.append({name: _flatten(image) for name, image in view.caches.items() if name in BYTES})
+            images.append({name: _flatten(image) for name, image in view.caches.items() if name in OUTPUTS})
             start = {}
-            for name in {*images[-1], "depth"}:  # depth decides what lies between the near and the far plane
+            for name in traced_outputs(view):
                 start[name] = widths[name]
                 widths[name] += view.width * view.height
             starts.append(start)
@@ -256,7 +273,18 @@ def _to_warp(view: CameraView, camera: int) -> _WarpView:
 def _flatten(image: torch.Tensor) -> wp.array:
     """Return an image (B, H, W, ...) as a Warp array (B, H * W, ...), without a copy."""
     flat = image.view(image.shape[0], -1, *image.shape[3:])
-    return wp.from_torch(flat, dtype=wp.vec2i) if image.dtype == torch.int32 else wp.from_torch(flat)
+    if image.dtype == torch.int32:
+        return wp.from_torch(flat, dtype=wp.vec2i)
+    return wp.from_torch(flat, dtype=wp.vec3 if image.dtype == torch.float32 and flat.dim() == 3 else None)
+
+
+def traced_outputs(view: CameraView) -> set[str]:
+    """Return the outputs for which the tracer needs buffers.
+
+    Depth is always one of them: it decides what lies between the near and the far plane.
+    """
+    ids = {"segmentation"} if "normals" in view.caches else set()
+    return (view.caches.keys() & BYTES.keys()) | {"depth"} | ids
 
 
 def sample_positions(count: int) -> list[tuple[float, float]]:

@@ -60,6 +60,7 @@ class DepthParams:
     key0: wp.uint32
     key1: wp.uint32
     baseline: float
+    focal: float  # focal length of the imagers that measure disparity; 0: that of the image
     constant: float
     linear: float
     square: float

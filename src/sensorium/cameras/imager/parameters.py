@@ -13,9 +13,9 @@ from sensorium.cameras.imager.lens import Margins
 from sensorium.cameras.imager.profile import CameraProfile
 from sensorium.cameras.imager.snippets.color import MAX_DARK
 from sensorium.cameras.imager.snippets.common import LINEAR_STEPS
-from sensorium.cameras.srgb import decode_srgb
 from sensorium.errors import OptionError
 from sensorium.pipeline import formula
+from sensorium.worlds.srgb import decode_srgb
 
 _RGB, _DEPTH = 0, 1
 """Elements of the random keys for the noise of colour and of depth."""
@@ -107,6 +107,7 @@ def depth_params(profile: CameraProfile, seed: int, uuid: str) -> kernels.DepthP
     params.constant, params.linear, params.square = profile.depth_noise
     for name in ("baseline", "disparity_noise", "disparity_step", "edge_dropout", "edge_threshold", "min_range"):
         setattr(params, name, getattr(profile, name))
+    params.focal = profile.disparity_focal_length or 0.0
     params.max_range = math.inf if profile.max_range is None else profile.max_range
     return params
 

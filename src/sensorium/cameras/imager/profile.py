@@ -107,10 +107,14 @@ class CameraProfile(Options):
     depth_noise: tuple[_Deviation, _Deviation, _Deviation] = (0.0, 0.0, 0.0)
     """(a, b, c) of the standard deviation a + b z + c z² of a depth z, in m, 1 and 1/m."""
     disparity_noise: float = Field(default=0.0, ge=0)
-    """Standard deviation of the disparity, pixels. It adds z² disparity_noise / (fx baseline) to the standard deviation
-    of depth."""
+    """Standard deviation of the disparity, pixels. It adds z² disparity_noise / (f baseline) to the standard deviation
+    of depth, where f is ``disparity_focal_length``."""
     disparity_step: float = Field(default=0.0, ge=0)
     """Step to which the disparity is rounded, pixels; 0: no rounding."""
+    disparity_focal_length: float | None = Field(default=None, gt=0)
+    """Focal length of the imagers that measure disparity, in their pixels. ``disparity_noise`` and ``disparity_step``
+    are in these pixels, so the depth error depends neither on the resolution nor on the field of view of the camera.
+    Default: that of the image (fx), as if the imagers had its resolution."""
     stereo_shadow: bool = False
     """Whether pixels have no reading if the second imager or projector does not see their surface."""
     edge_dropout: float = Field(default=0.0, ge=0, le=1)
@@ -131,20 +135,18 @@ class CameraProfile(Options):
         if self.projection == "pinhole" and self.k4:
             raise ValueError("k4 needs projection='fisheye'; a pinhole has only k1 to k3, p1 and p2")
         if min(self.chromatic_aberration) <= -0.5:
-            raise ValueError(f"chromatic_aberration must be greater than -0.5, got {self.chromatic_aberration}")
+            raise ValueError(f"chromatic_aberration must be > -0.5, got {self.chromatic_aberration}")
         if self.f_number is not None and self.focal_length is None:
             raise ValueError("f_number needs focal_length (metres), because the aperture is computed from both")
         if self.motion_blur > 1 and not self.exposure_time:
             raise ValueError(f"motion_blur={self.motion_blur} needs exposure_time (seconds) to average over")
         if self.read_noise and self.full_well is None:
             raise ValueError("read_noise is in electrons, so it needs full_well (electrons in a full pixel)")
-        for name in ("disparity_noise", "disparity_step", "stereo_shadow"):
+        for name in ("disparity_noise", "disparity_step", "disparity_focal_length", "stereo_shadow"):
             if getattr(self, name) and not self.baseline:
                 raise ValueError(f"{name} needs baseline (metres between the two imagers)")
         if self.max_range is not None and self.max_range <= self.min_range:
-            raise ValueError(
-                f"max_range must be greater than min_range, got {self.max_range} with min_range={self.min_range}"
-            )
+            raise ValueError(f"max_range must be > min_range, got {self.max_range} with min_range={self.min_range}")
         return self
 
     # -- files --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Lights and sky of a model, as emitters of a Mitsuba scene that follow the engine.
+"""Lights of a model, as emitters of a Mitsuba scene that follow the engine.
 
 The intensity of a light is the brightness of a white surface that faces it: directional light of intensity i has the
 irradiance pi * i, which a white surface scatters with radiance i. The light of lamps with a position falls with the
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from sensorium.cameras.pathtrace.scene import CUBE_AXES, texture_image
+from sensorium.cameras.pathtrace.scene import PluginDict
 from sensorium.cameras.pathtrace.shapes import disc
-from sensorium.cameras.srgb import decode_srgb
-from sensorium.worlds import World
+from sensorium.worlds.environments import read_radiance
 from sensorium.worlds.lights import Light
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _DIRECTIONAL = int(mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)
 _SPOT = int(mujoco.mjtLightType.mjLIGHT_SPOT)
-_WHITE = {"type": "rgb", "value": [1.0, 1.0, 1.0]}
+_WHITE: PluginDict = {"type": "rgb", "value": [1.0, 1.0, 1.0]}
 _MIN_DISTANCE = 0.05
 """Minimum distance between a lamp and the point at which its intensity is given, m."""
 
@@ -70,13 +69,22 @@ class Lamp:
         assert options is not None
         self._triangles = disc(options.radius)
         self._size = np.pi * options.radius**2
+        self._image = None
+        radiance: PluginDict = _WHITE
+        if options.texture is not None:
+            self._image = read_radiance(options.texture, f"Light(name={options.name!r}).texture")
+            radiance = {"type": "bitmap", "bitmap": mi.Bitmap(self._image), "raw": True, "wrap_mode": "clamp"}
         properties = mi.Properties()
         properties["bsdf"] = mi.load_dict({"type": "diffuse", "reflectance": {"type": "rgb", "value": [0.0] * 3}})
-        properties["emitter"] = mi.load_dict({"type": "area", "radiance": _WHITE})
-        mesh = mi.Mesh(self.name, len(self._triangles.vertices), len(self._triangles.faces), props=properties)
+        properties["emitter"] = mi.load_dict({"type": "area", "radiance": radiance})
+        shape = (len(self._triangles.vertices), len(self._triangles.faces))
+        mesh = mi.Mesh(self.name, *shape, props=properties, has_vertex_texcoords=self._image is not None)
         first = mi.traverse(mesh)
         first["faces"] = self._triangles.faces.astype(np.uint32).ravel()
         first["vertex_positions"] = self._triangles.vertices.astype(np.float32).ravel()
+        if self._image is not None:  # seen from the front, x of the disc points to the right, and y up
+            across = self._triangles.vertices[:, :2] / (2 * options.radius)
+            first["vertex_texcoords"] = (0.5 + across * [1, -1]).astype(np.float32).ravel()
         first.update()
         self.disc = mesh
         return mesh
@@ -101,10 +109,14 @@ class Lamp:
             return True
         power = np.pi * colour * max(float(np.sum((self._target - position) ** 2)), _MIN_DISTANCE**2)
         if self._kind == "area":
-            frame = _frame(direction, position)
+            frame = _upright_frame(direction, position)
             vertices = self._triangles.vertices @ frame[:3, :3].T + position
             parameters[f"{name}.vertex_positions"] = vertices.astype(np.float32).ravel()
-            parameters[f"{name}.emitter.radiance.value"] = mi.Color3f(*(power / self._size).tolist())
+            radiance = power / self._size
+            if self._image is None:
+                parameters[f"{name}.emitter.radiance.value"] = mi.Color3f(*radiance.tolist())
+            else:
+                parameters[f"{name}.emitter.radiance.data"] = mi.TensorXf(self._image * radiance.astype(np.float32))
             return True
         if self._kind == "spot":
             parameters[f"{name}.to_world"] = mi.Transform4f(_frame(direction, position))
@@ -136,9 +148,8 @@ class Headlight:
         parameters[f"{self.name}.intensity.value"] = mi.Color3f(*power.tolist())
 
 
-def make_lamps(mi: ModuleType, world: World, lights: Sequence[Light]) -> list[Lamp]:
-    """Return all lights of a world that are on. An area light is a point light in MuJoCo's model."""
-    model = world.model
+def make_lamps(mi: ModuleType, model: mujoco.MjModel, lights: Sequence[Light]) -> list[Lamp]:
+    """Return all lights of a model that are on. An area light is a point light in MuJoCo's model."""
     options = {light.name: light for light in lights}
     return [
         Lamp(mi, model, light, options.get(model.light(light).name))
@@ -147,53 +158,15 @@ def make_lamps(mi: ModuleType, world: World, lights: Sequence[Light]) -> list[La
     ]
 
 
-def make_sky(
-    mi: ModuleType, model: mujoco.MjModel, path: str | None, rotation: float, multiplier: float
-) -> mitsuba.Emitter | None:
-    """Return the light from all around: an environment map, the model's sky, or its ambient light; None if it is dark.
-
-    Args:
-        mi: Mitsuba, with its variant set.
-        model: the compiled model.
-        path: file of an environment map in latitude-longitude format, e.g. HDR or EXR; None for what the model has.
-        rotation: rotation of the map or sky about the vertical, degrees.
-        multiplier: factor for the radiance.
-    """
-    upright = mi.ScalarTransform4f().rotate([0, 0, 1], rotation).rotate([1, 0, 0], 90)
-    if path is not None:
-        return mi.load_dict({"type": "envmap", "filename": path, "scale": multiplier, "to_world": upright})
-    skies = np.flatnonzero(model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX))
-    if len(skies):
-        image = _cube_to_sphere(decode_srgb(texture_image(model, int(skies[0])) / 255.0)).astype(np.float32)
-        return mi.load_dict({"type": "envmap", "bitmap": mi.Bitmap(image), "scale": multiplier, "to_world": upright})
-    ambient = np.asarray(model.vis.headlight.ambient, float) * bool(model.vis.headlight.active)
-    ambient = (ambient + model.light_ambient[model.light_active.astype(bool)].sum(0)) * multiplier
-    if not ambient.any():
-        return None
-    return mi.load_dict({"type": "constant", "radiance": {"type": "rgb", "value": ambient.tolist()}})
-
-
-def _cube_to_sphere(image: np.ndarray, rows: int = 256) -> np.ndarray:
-    """Convert a skybox of six squares, or of one that is used for all sides, to latitude-longitude format."""
-    side = image.shape[1]
-    cube = image.reshape(-1, side, side, 3) if image.shape[0] == 6 * side else np.stack([image] * 6)
-    theta = (np.arange(rows) + 0.5) * np.pi / rows
-    phi = (np.arange(2 * rows) + 0.5) * np.pi / rows
-    sine = np.sin(theta)[:, None]
-    east, north = sine * np.sin(phi), sine * np.cos(phi)
-    up = np.broadcast_to(np.cos(theta)[:, None], east.shape)
-    toward = np.stack([east, up, -north], -1)  # in the axes of the cube, whose y is up
-    axis = np.abs(toward).argmax(-1)
-    face = 2 * axis + (np.take_along_axis(toward, axis[..., None], -1)[..., 0] < 0)
-    sky = np.empty((rows, 2 * rows, 3))
-    for number, (main, across, down, sign_across, sign_down) in enumerate(CUBE_AXES):
-        own = toward[face == number]
-        depth = np.abs(own[:, main])
-        column = (0.5 + 0.5 * sign_across * own[:, across] / depth) * cube.shape[2]
-        row = (0.5 + 0.5 * sign_down * own[:, down] / depth) * cube.shape[1]
-        i, j = np.minimum(row.astype(int), cube.shape[1] - 1), np.minimum(column.astype(int), cube.shape[2] - 1)
-        sky[face == number] = cube[number, i, j]
-    return sky
+def _upright_frame(direction: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Return a homogeneous transform (4, 4) whose z axis is ``direction``, and whose y axis points up, or to +y."""
+    z = direction / np.linalg.norm(direction)
+    x = np.cross([0.0, 0.0, 1.0] if abs(z[2]) < 0.999 else [0.0, 1.0, 0.0], z)
+    x /= np.linalg.norm(x)
+    matrix = np.eye(4)
+    matrix[:3, :3] = np.stack([x, np.cross(z, x), z], 1)
+    matrix[:3, 3] = position
+    return matrix
 
 
 def _frame(direction: np.ndarray, position: np.ndarray) -> np.ndarray:

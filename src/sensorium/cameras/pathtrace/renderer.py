@@ -1,8 +1,8 @@
 """``PathtraceRenderer``: photo-realistic images by Mitsuba 3.
 
-The compiled model is translated once (``scene.py``, ``lights.py``). Each frame writes what has moved to Mitsuba's
-scene parameters, and traces light (``tracers.py``). With LLVM 19 or newer on the machine, code for whole images is
-compiled at the first frame. Without it, Mitsuba's scalar variant traces ray by ray.
+The compiled model is translated once, and again for envs with other materials (``traced_scene.py``). Each frame writes
+what has moved to Mitsuba's scene parameters, and traces light (``tracers.py``). With LLVM 19 or newer on the machine,
+code for whole images is compiled at the first frame. Without it, Mitsuba's scalar variant traces ray by ray.
 
 Dr.Jit can also record frames and replay them (``dr.freeze``). With Mitsuba 3.9 and Dr.Jit 1.5, replays after a mesh was
 moved gave NaN, and correct replays were not measurably faster, so frames are not recorded.
@@ -10,6 +10,7 @@ moved gave NaN, and correct replays were not measurably faster, so frames are no
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib.util
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,13 @@ import torch
 
 from sensorium.cameras.options import RaytracerCamera
 from sensorium.cameras.pathtrace.denoise import NAMES, choose_denoiser, denoise_oidn, trace_atrous
-from sensorium.cameras.pathtrace.lights import Headlight, make_lamps, make_sky
-from sensorium.cameras.pathtrace.scene import PluginDict, geom_colours, make_meshes
+from sensorium.cameras.pathtrace.flexes import warn_not_drawn
+from sensorium.cameras.pathtrace.sky import load_maps
 from sensorium.cameras.pathtrace.tone import to_srgb8
-from sensorium.cameras.pathtrace.tracers import FirstHits, ScalarTracer, VectorTracer, Viewpoint
+from sensorium.cameras.pathtrace.traced_scene import PER_ENV_FIELDS, TracedScene, materials_key
+from sensorium.cameras.pathtrace.tracers import FirstHits, Viewpoint
 from sensorium.cameras.renderer import CameraView, Quality, RenderSettings
+from sensorium.cameras.round_shapes import trace_round
 from sensorium.errors import OptionError
 from sensorium.worlds import World
 
@@ -38,8 +41,6 @@ _FAR_FOCUS = 1e4
 """Focus distance of a lens whose profile sets none, m."""
 _SHARED = ("environment", "environment_rotation", "environment_multiplier", "bounces")
 """Options that all path-traced cameras of a scene share."""
-_PER_ENV_FIELDS = ("geom_rgba", "mat_rgba", "light_diffuse")
-"""Model fields that may differ between envs."""
 
 
 class PathtraceRenderer:
@@ -60,81 +61,72 @@ class PathtraceRenderer:
         shared = _check_shared(options)
         denoisers = {uuid: choose_denoiser(each.denoise) for uuid, each in options.items()}
         variant, runs_on = _choose_variant()
-        with _use_variant(variant) as mi:
-            meshes = make_meshes(mi, world, reach=max(view.far for view in views))
-            lamps = make_lamps(mi, world, settings.lights)
-            sky = make_sky(mi, world.model, *(getattr(shared, name) for name in _SHARED[:3]))
-            content: PluginDict = {mesh.name: mesh.mesh for mesh in meshes}
-            content |= {lamp.name: lamp.plugin for lamp in lamps}
-            if sky is not None:
-                content["sky"] = sky
-            self._headlight = Headlight(mi, world.model) if Headlight.is_on(world.model) else None
-            if self._headlight is not None:
-                content[self._headlight.name] = self._headlight.plugin
-            scene = mi.load_dict({"type": "scene", **content})
-            is_transparent = any(mesh.kind.is_transparent for mesh in meshes)
-            method = "volpath" if is_transparent else "path"  # "volpath" lets light pass through transparent surfaces
-            integrator = mi.load_dict({"type": method, "max_depth": shared.bounces + 1})
-            discs = [lamp.disc for lamp in lamps if lamp.disc is not None]
-            tracer = ScalarTracer if variant.startswith("scalar") else VectorTracer
-            self._tracer: ScalarTracer | VectorTracer = tracer(
-                mi, scene, integrator, [*(mesh.mesh for mesh in meshes), *discs]
-            )
-            self._parameters = mi.traverse(scene)
-        self._world, self._meshes, self._lamps, self._variant = world, meshes, lamps, variant
+        self._world, self._variant, self._shared, self._settings = world, variant, shared, settings
+        self._reach = max(view.far for view in views)
+        self._maps = [] if shared.environment is not None else load_maps(settings.environments)
         self._options, self._denoisers, self._seed = options, denoisers, settings.seed
         default_samples = _SAMPLES[settings.quality or "balanced"]
         self._samples = {uuid: each.samples or default_samples for uuid, each in options.items()}
-        fields = ("geom_xpos", "geom_xmat", "light_xpos", "light_xdir") if lamps else ("geom_xpos", "geom_xmat")
+        warn_not_drawn(world.model)
+        with _use_variant(variant) as mi:
+            self._make_scene(mi, {}, materials_key(world.model, {}))
+        fields = ["geom_xpos", "geom_xmat", *(["light_xpos", "light_xdir"] if self._scene.lamps else [])]
+        fields += ["flexvert_xpos"] if self._scene.flexes else []
         self._fields = {name: world.bind(name) for name in fields}
-        self._ids = _triangle_ids(world, [mesh.geom_of_face for mesh in meshes], len(discs))
-        self._first_id = np.cumsum([0, *(len(mesh.geom_of_face) for mesh in meshes), *([1] * len(discs))])
         counts = [f"{n} samples" for n in sorted({*self._samples.values()})]
         used = [f"denoised by {NAMES[name]}" for name in sorted({name for name in denoisers.values() if name})]
         return ", ".join([f"Mitsuba {mi.__version__}", runs_on, *counts, *used])
 
+    def _make_scene(self, mi: ModuleType, values: dict[str, np.ndarray], key: bytes) -> None:
+        """Make the Mitsuba scene of an env, instead of the one before.
+
+        Only one is kept: Dr.Jit compiles code for all objects that exist, so that further scenes would make it slower.
+
+        Args:
+            mi: Mitsuba, with its variant set.
+            values: model field -> its values in the env, for fields that differ between envs.
+            key: what :func:`materials_key` returns for them.
+        """
+        model = self._world.model
+        if values:
+            model = copy.copy(model)
+            for name, each in values.items():
+                getattr(model, name)[:] = each.reshape(getattr(model, name).shape)
+        self.__dict__.pop("_scene", None)  # is freed before the new one is made
+        is_scalar = self._variant.startswith("scalar")
+        self._scene = TracedScene(mi, model, self._reach, self._shared, self._settings, self._maps, is_scalar)
+        self._key = key
+
     def render(self, views: Sequence[CameraView], envs: np.ndarray | None) -> None:
         world = self._world
         fields = {name: values.numpy(force=True) for name, values in self._fields.items()}
-        expanded = {
-            name: values.numpy(force=True) for name, values in world.expanded.items() if name in _PER_ENV_FIELDS
-        }
+        expanded = {name: values.numpy(force=True) for name, values in world.expanded.items() if name in PER_ENV_FIELDS}
         steps = np.rint(world.time.numpy(force=True) / (world.model.opt.timestep * world.substeps)).astype(int)
         poses = [_host_arrays(view) for view in views]
+        values = {
+            env: {name: each[env] for name, each in expanded.items()}
+            for env in (range(world.n_envs) if envs is None else envs.tolist())
+        }
+        keys = {env: materials_key(world.model, each) for env, each in values.items()}
         with _use_variant(self._variant) as mi:
-            for env in range(world.n_envs) if envs is None else envs.tolist():
-                self._update_scene(mi, env, fields, expanded)
+            for env in sorted(values, key=lambda env: (keys[env] != self._key, keys[env])):  # few scenes are made
+                if keys[env] != self._key:
+                    self._make_scene(mi, values[env], keys[env])
+                self._scene.update(mi, world.model, {name: each[env] for name, each in fields.items()}, values[env])
+                self._sizes = np.asarray(values[env].get("geom_size", world.model.geom_size), float).reshape(-1, 3)
                 for view, pose in zip(views, poses, strict=True):
                     if view.caches:
-                        self._draw(mi, view, pose, env, int(steps[env]))
+                        self._draw(mi, view, pose, env, int(steps[env]), fields)
 
-    def _update_scene(
-        self, mi: ModuleType, env: int, fields: dict[str, np.ndarray], expanded: dict[str, np.ndarray]
+    def _draw(
+        self,
+        mi: ModuleType,
+        view: CameraView,
+        pose: dict[str, np.ndarray],
+        env: int,
+        step: int,
+        fields: dict[str, np.ndarray],
     ) -> None:
-        """Write the poses and colours of one env to the Mitsuba scene."""
-        model, parameters = self._world.model, self._parameters
-
-        def value(name: str) -> np.ndarray:
-            return np.asarray(expanded[name][env] if name in expanded else getattr(model, name))
-
-        rgba = geom_colours(value("geom_rgba"), value("mat_rgba"), model)
-        position, rotation = fields["geom_xpos"][env], fields["geom_xmat"][env].reshape(-1, 3, 3)
-        moved = [mesh for mesh in self._meshes if mesh.set_poses(parameters, position, rotation)]
-        changed = bool(moved)
-        for mesh in self._meshes:
-            changed |= mesh.set_colours(parameters, rgba)
-        diffuse = value("light_diffuse")
-        for lamp in self._lamps:
-            where, direction = fields["light_xpos"][env, lamp.light], fields["light_xdir"][env, lamp.light]
-            changed |= lamp.update(mi, parameters, where, direction, diffuse[lamp.light])
-        if changed:
-            parameters.update()
-        if moved:
-            for mesh in moved:
-                mesh.write_normals(parameters)
-            parameters.update()
-
-    def _draw(self, mi: ModuleType, view: CameraView, pose: dict[str, np.ndarray], env: int, step: int) -> None:
         options, caches, profile = self._options[view.uuid], view.caches, view.options.profile
         numbers = {name: float(pose[name][env]) for name in ("fx", "fy", "cx", "cy")}
         viewpoint = Viewpoint(
@@ -152,35 +144,42 @@ class PathtraceRenderer:
             return  # the physics of this env has diverged, which was reported
         hits, denoiser = None, self._denoisers[view.uuid]
         if denoiser == "oidn" or len(caches) > ("rgb" in caches):
-            hits = self._tracer.first_hits(viewpoint)
-            self._fill(caches, hits, env)
+            hits = self._scene.tracer.first_hits(viewpoint)
+            self._fill(caches, hits, env, viewpoint, fields)
         if "rgb" in caches:
-            if self._headlight is not None:
-                self._headlight.move_to(mi, self._parameters, viewpoint.position)
-                self._parameters.update()
+            tracer = self._scene.tracer
+            self._scene.move_headlight(mi, viewpoint.position)
             seed = _frame_seed(self._seed, view.uuid, env, step)
             samples = self._samples[view.uuid]
             if denoiser == "atrous":
-                light = trace_atrous(self._tracer, viewpoint, samples, seed)
+                light = trace_atrous(tracer, viewpoint, samples, seed)
             else:
-                light = self._tracer.radiance(viewpoint, samples, seed)
+                light = tracer.radiance(viewpoint, samples, seed)
             if denoiser == "oidn":
                 assert hits is not None
                 light = denoise_oidn(light, hits)
             caches["rgb"][env] = torch.from_numpy(to_srgb8(light, options.tone_mapper)).to(caches["rgb"].device)
 
-    def _fill(self, caches: dict[str, torch.Tensor], hits: FirstHits, env: int) -> None:
-        """Fill depth, normals and segmentation of one env."""
-        if "depth" in caches:
-            caches["depth"][env] = torch.from_numpy(hits.depth).to(caches["depth"].device)
-        if "normals" in caches:
-            caches["normals"][env] = torch.from_numpy(hits.normals).to(caches["normals"].device)
-        if "segmentation" in caches:
-            seen = hits.shape >= 0
-            is_mesh = hits.shape < len(self._meshes)
-            number = self._first_id[hits.shape] + np.where(is_mesh, hits.triangle, 0)
-            ids = self._ids[np.where(seen, number, len(self._ids) - 1)]
-            caches["segmentation"][env] = torch.from_numpy(ids).to(caches["segmentation"].device)
+    def _fill(
+        self,
+        caches: dict[str, torch.Tensor],
+        hits: FirstHits,
+        env: int,
+        viewpoint: Viewpoint,
+        fields: dict[str, np.ndarray],
+    ) -> None:
+        """Fill depth, normals and segmentation of one env; for round shapes from the shapes instead of triangles."""
+        ids = self._scene.ids(hits)
+        images = {"depth": hits.depth.copy(), "normals": hits.normals.copy(), "segmentation": ids}
+        model, v = self._world.model, viewpoint
+        poses = (fields["geom_xpos"][env].astype(float), fields["geom_xmat"][env].reshape(-1, 9).astype(float))
+        shapes = (self._scene.round, model.geom_bodyid, model.geom_type, self._sizes, *poses)
+        sides = [-v.cx / v.fx, (v.width - v.cx) / v.fx, (v.cy - v.height) / v.fy, v.cy / v.fy]
+        pose = (v.position, v.rotation, np.multiply(sides, v.near))
+        lens = (each.astype(np.float32) for each in pose)  # like those of ``raster``, so that one kernel serves both
+        trace_round(*shapes, *lens, v.near, v.far, images["depth"], images["segmentation"], images["normals"])
+        for name in images.keys() & caches.keys():
+            caches[name][env] = torch.from_numpy(images[name]).to(caches[name].device)
 
     def close(self) -> None:
         self.__dict__.clear()
@@ -231,13 +230,6 @@ def _use_variant(variant: str) -> Iterator[ModuleType]:
     finally:
         if before is not None:
             mitsuba.set_variant(before)
-
-
-def _triangle_ids(world: World, geoms: list[np.ndarray], discs: int) -> np.ndarray:
-    """Return (body, geom) ids of all triangles of all meshes, then of the discs of lamps, then of no hit."""
-    of_face = np.concatenate([np.zeros(0, int), *geoms])
-    known = np.stack([world.model.geom_bodyid[of_face], of_face], 1)
-    return np.concatenate([known, np.tile([0, -1], (discs, 1)), [[-1, -1]]]).astype(np.int32)
 
 
 def _host_arrays(view: CameraView) -> dict[str, np.ndarray]:

@@ -19,8 +19,8 @@ import mujoco
 import numpy as np
 
 from sensorium.cameras.pathtrace.shapes import Triangles, triangulate
-from sensorium.cameras.srgb import decode_srgb
-from sensorium.worlds import World
+from sensorium.worlds.environments import CUBE_AXES
+from sensorium.worlds.srgb import decode_srgb
 
 if TYPE_CHECKING:
     import mitsuba
@@ -28,22 +28,13 @@ if TYPE_CHECKING:
 PluginDict = dict[str, object]
 """Description of a Mitsuba plugin, for ``mitsuba.load_dict``."""
 
-_VISIBLE_GROUPS = 3
-"""Geoms of groups below this one are visible, as in MuJoCo's own renderer."""
+VISIBLE_GROUPS = 3
+"""Geoms, flexes and skins of groups below this one are visible, as in MuJoCo's own renderer."""
 _DEFAULT_RGBA = np.array([0.5, 0.5, 0.5, 1.0], np.float32)
 """MuJoCo's default colour of a geom; it means that the geom has the colour of its material."""
 _TEXTURE_ROLES = (int(mujoco.mjtTextureRole.mjTEXROLE_RGB), int(mujoco.mjtTextureRole.mjTEXROLE_RGBA))
 _SIDE_AXES = np.array([[1, 2], [0, 2], [0, 1]])
 """The two axes in the side of a box, by the axis of the side's normal."""
-CUBE_AXES = (
-    (0, 2, 1, -1, -1),
-    (0, 2, 1, 1, -1),
-    (1, 0, 2, 1, 1),
-    (1, 0, 2, 1, -1),
-    (2, 0, 1, 1, -1),
-    (2, 0, 1, -1, -1),
-)
-"""Faces +x, -x, +y, -y, +z, -z of a cube map: normal axis, axes of columns and rows, and signs of these axes."""
 
 
 class MaterialKind(NamedTuple):
@@ -58,23 +49,38 @@ class MaterialKind(NamedTuple):
     emission: tuple[float, float, float]
 
 
-class GeomMaterial(NamedTuple):
-    """Material of one geom."""
+class SurfaceMaterial(NamedTuple):
+    """Material of one geom or flex."""
 
     kind: MaterialKind
     roughness: float
     metallic: float
 
 
-def geom_material(model: mujoco.MjModel, geom: int) -> GeomMaterial:
+def geom_material(model: mujoco.MjModel, geom: int) -> SurfaceMaterial:
     """Return the material of a geom."""
-    material = int(model.geom_matid[geom])
     moves = bool(model.body_weldid[model.geom_bodyid[geom]] != 0)
     rgba = geom_colours(model.geom_rgba, model.mat_rgba, model)[geom]
+    return surface_material(model, int(model.geom_matid[geom]), rgba, moves)
+
+
+def surface_material(
+    model: mujoco.MjModel, material: int, rgba: np.ndarray, moves: bool, can_be_textured: bool = True
+) -> SurfaceMaterial:
+    """Return the material of a geom or flex.
+
+    Args:
+        model: the compiled model.
+        material: id of MuJoCo's material; -1 for none.
+        rgba: colour, (4,).
+        moves: whether the surface moves.
+        can_be_textured: whether the surface has texture coordinates.
+    """
     texture, specular, shininess, reflectance, emission = -1, 0.5, 0.5, 0.0, (0.0, 0.0, 0.0)
     metallic = roughness = -1.0
     if material >= 0:
-        texture = max(int(model.mat_texid[material, role]) for role in _TEXTURE_ROLES)
+        if can_be_textured:
+            texture = int(material_textures(model)[material])
         specular, shininess = float(model.mat_specular[material]), float(model.mat_shininess[material])
         reflectance = float(model.mat_reflectance[material])
         metallic, roughness = float(model.mat_metallic[material]), float(model.mat_roughness[material])
@@ -88,16 +94,25 @@ def geom_material(model: mujoco.MjModel, geom: int) -> GeomMaterial:
     is_lambertian = specular <= 0 and metallic <= 0
     strength = 0.0 if is_lambertian else max(round(specular, 3), 0.01)
     kind = MaterialKind(moves, texture, (red, green, blue), strength, bool(rgba[3] < 1), emission)
-    return GeomMaterial(kind, float(np.clip(roughness, 0.03, 1.0)), float(metallic))
+    return SurfaceMaterial(kind, float(np.clip(roughness, 0.03, 1.0)), float(metallic))
+
+
+def material_textures(model: mujoco.MjModel) -> np.ndarray:
+    """Return the texture of each material, (nmat,); -1 for none."""
+    return np.asarray(model.mat_texid[:, _TEXTURE_ROLES].max(1))
 
 
 def geom_colours(geom_rgba: np.ndarray, mat_rgba: np.ndarray, model: mujoco.MjModel) -> np.ndarray:
     """Return the colours (ngeom, 4) of geoms: their own, or if that is the default, those of their materials."""
-    material = model.geom_matid
+    return surface_colours(geom_rgba, model.geom_matid, mat_rgba)
+
+
+def surface_colours(rgba: np.ndarray, material: np.ndarray, mat_rgba: np.ndarray) -> np.ndarray:
+    """Return the colours (n, 4) of surfaces with their own ``rgba`` (n, 4) and ``material`` (n,)."""
     if not len(mat_rgba):
-        return geom_rgba
-    inherits = (material >= 0) & (geom_rgba == _DEFAULT_RGBA).all(1)
-    return np.where(inherits[:, None], mat_rgba[np.maximum(material, 0)], geom_rgba)
+        return rgba
+    inherits = (material >= 0) & (rgba == _DEFAULT_RGBA).all(1)
+    return np.where(inherits[:, None], mat_rgba[np.maximum(material, 0)], rgba)
 
 
 class MaterialMesh:
@@ -121,7 +136,7 @@ class MaterialMesh:
         mi: ModuleType,
         model: mujoco.MjModel,
         kind: MaterialKind,
-        members: list[tuple[int, GeomMaterial, Triangles]],
+        members: list[tuple[int, SurfaceMaterial, Triangles]],
     ) -> None:
         self.kind = kind
         self.geoms = np.array([geom for geom, _, _ in members])
@@ -137,33 +152,13 @@ class MaterialMesh:
         self._placed = np.empty_like(self._vertices)
         self._turned = np.empty_like(self._normals)
         self._written: dict[str, np.ndarray] = {}
-        properties = mi.Properties()
-        properties["bsdf"] = mi.load_dict(_bsdf(mi, model, kind))
-        if any(kind.emission):
-            emitter = {"type": "area", "radiance": {"type": "rgb", "value": list(kind.emission)}}
-            properties["emitter"] = mi.load_dict(emitter)
-        textured = kind.texture >= 0
-        self.mesh = mi.Mesh(
-            self.name,
-            len(self._vertices),
-            len(faces),
-            props=properties,
-            has_vertex_normals=True,
-            has_vertex_texcoords=textured,
+        roughness, metallic = (
+            np.repeat([getattr(material, name) for _, material, _ in members], sizes)
+            for name in ("roughness", "metallic")
         )
-        self.mesh.add_attribute("vertex_color", 3, np.zeros(3 * len(self._vertices), np.float32))
-        for name in ("roughness", "metallic"):
-            values = np.array([getattr(material, name) for _, material, _ in members], np.float32)
-            self.mesh.add_attribute(f"vertex_{name}", 1, np.repeat(values, sizes))
-        if kind.is_transparent:
-            self.mesh.add_attribute("vertex_opacity", 1, np.zeros(len(self._vertices), np.float32))
-        first = mi.traverse(self.mesh)
-        first["faces"] = faces.astype(np.uint32).ravel()
-        first["vertex_positions"] = self._vertices.ravel()
-        first["vertex_normals"] = self._normals.ravel()
-        if textured:
-            first["vertex_texcoords"] = np.concatenate([piece.uv for piece in pieces]).astype(np.float32).ravel()  # type: ignore[arg-type]
-        first.update()
+        uv = np.concatenate([piece.uv for piece in pieces]) if kind.texture >= 0 else None  # type: ignore[arg-type]
+        surface = Triangles(self._vertices, self._normals, faces, uv)
+        self.mesh = make_mesh(mi, model, self.name, kind, surface, roughness, metallic)
 
     def set_poses(self, parameters: mitsuba.SceneParameters, position: np.ndarray, rotation: np.ndarray) -> bool:
         """Move the geoms to positions (ngeom, 3) and rotations (ngeom, 3, 3), and return whether anything changed.
@@ -195,10 +190,7 @@ class MaterialMesh:
         parameters[f"{self.name}.vertex_normals"] = self._turned.ravel()
 
     def set_colours(self, parameters: mitsuba.SceneParameters, rgba: np.ndarray) -> bool:
-        """Set the colours of the geoms from ``rgba`` (ngeom, 4), and return whether anything changed.
-
-        The tint of a texture stays as it was at build.
-        """
+        """Set the colours of the geoms from ``rgba`` (ngeom, 4), and return whether anything changed."""
         own = rgba[self.geoms]
         if "rgba" in self._written and (own == self._written["rgba"]).all():
             return False
@@ -210,13 +202,59 @@ class MaterialMesh:
         return True
 
 
-def make_meshes(mi: ModuleType, world: World, reach: float) -> list[MaterialMesh]:
-    """Return the meshes of all visible geoms of a world; ``reach`` is the half size of infinite planes, m."""
-    model = world.model
+def make_mesh(
+    mi: ModuleType,
+    model: mujoco.MjModel,
+    name: str,
+    kind: MaterialKind,
+    surface: Triangles,
+    roughness: np.ndarray,
+    metallic: np.ndarray,
+) -> mitsuba.Mesh:
+    """Return a Mitsuba mesh of a material kind, in black.
+
+    Args:
+        mi: Mitsuba, with its variant set.
+        model: the compiled model.
+        name: id of the mesh in the scene.
+        kind: material of the whole mesh.
+        surface: its triangles; with ``uv`` if the kind has a texture.
+        roughness: roughness of each vertex, (n,).
+        metallic: metalness of each vertex, (n,).
+    """
+    count = len(surface.vertices)
+    properties = mi.Properties()
+    properties["bsdf"] = mi.load_dict(_bsdf(mi, model, kind))
+    if any(kind.emission):
+        emitter = {"type": "area", "radiance": {"type": "rgb", "value": list(kind.emission)}}
+        properties["emitter"] = mi.load_dict(emitter)
+    textured = kind.texture >= 0
+    mesh: mitsuba.Mesh = mi.Mesh(
+        name, count, len(surface.faces), props=properties, has_vertex_normals=True, has_vertex_texcoords=textured
+    )
+    attributes = {"color": np.zeros(3 * count), "roughness": roughness, "metallic": metallic}
+    if kind.is_transparent:
+        attributes["opacity"] = np.zeros(count)
+    for each, values in attributes.items():
+        size = len(values) // count
+        mesh.add_attribute(f"vertex_{each}", size, values.astype(np.float32))  # type: ignore[arg-type]
+    first = mi.traverse(mesh)
+    first["faces"] = surface.faces.astype(np.uint32).ravel()
+    first["vertex_positions"] = surface.vertices.astype(np.float32).ravel()
+    first["vertex_normals"] = surface.normals.astype(np.float32).ravel()
+    if textured:
+        assert surface.uv is not None
+        first["vertex_texcoords"] = surface.uv.astype(np.float32).ravel()
+    first.update()
+    return mesh
+
+
+def make_meshes(mi: ModuleType, model: mujoco.MjModel, reach: float) -> list[MaterialMesh]:
+    """Return the meshes of all visible geoms of a model; ``reach`` is the half size of infinite planes, m."""
     rgba = geom_colours(model.geom_rgba, model.mat_rgba, model)
-    members: dict[MaterialKind, list[tuple[int, GeomMaterial, Triangles]]] = {}
+    members: dict[MaterialKind, list[tuple[int, SurfaceMaterial, Triangles]]] = {}
     for geom in range(model.ngeom):
-        if model.geom_group[geom] >= _VISIBLE_GROUPS or rgba[geom, 3] <= 0:
+        if model.geom_group[geom] >= VISIBLE_GROUPS or rgba[geom, 3] <= 0:
             continue
         shape = triangulate(model, geom, reach)
         if shape is None:

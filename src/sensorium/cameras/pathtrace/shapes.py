@@ -75,6 +75,12 @@ def disc(radius: float) -> Triangles:
     return Triangles(vertices, np.tile([0.0, 0.0, 1.0], (len(vertices), 1)), faces)
 
 
+def ball(segments: int) -> Triangles:
+    """Return a ball of radius 1 m with this many segments around it."""
+    cosine, sine = _arc(-np.pi / 2, np.pi / 2, segments // 2)
+    return _revolve(cosine, sine, cosine, sine, segments)
+
+
 def _plane(x: float, y: float) -> Triangles:
     vertices = np.array([[-x, -y, 0], [x, -y, 0], [x, y, 0], [-x, y, 0]], float)
     return Triangles(vertices, np.tile([0.0, 0.0, 1.0], (4, 1)), np.array([[0, 1, 2], [0, 2, 3]]))
@@ -96,7 +102,9 @@ def _box(half: np.ndarray) -> Triangles:
     return Triangles(np.array(vertices), np.array(normals), np.array(faces))
 
 
-def _revolve(radius: np.ndarray, height: np.ndarray, out: np.ndarray, up: np.ndarray) -> Triangles:
+def _revolve(
+    radius: np.ndarray, height: np.ndarray, out: np.ndarray, up: np.ndarray, segments: int = _SEGMENTS
+) -> Triangles:
     """Return the surface of a profile that is rotated about z.
 
     Args:
@@ -104,17 +112,18 @@ def _revolve(radius: np.ndarray, height: np.ndarray, out: np.ndarray, up: np.nda
         height: their heights.
         out: outward components of their normals.
         up: upward components of their normals.
+        segments: segments of the circle.
     """
-    angles = np.arange(_SEGMENTS + 1) * (2 * np.pi / _SEGMENTS)
+    angles = np.arange(segments + 1) * (2 * np.pi / segments)
     around = np.stack([np.cos(angles), np.sin(angles)], 1)
     rings = len(radius)
-    flat = np.broadcast_to(height[:, None, None], (rings, _SEGMENTS + 1, 1))
+    flat = np.broadcast_to(height[:, None, None], (rings, segments + 1, 1))
     vertices = np.concatenate([radius[:, None, None] * around, flat], 2)
-    rise = np.broadcast_to(up[:, None, None], (rings, _SEGMENTS + 1, 1))
+    rise = np.broadcast_to(up[:, None, None], (rings, segments + 1, 1))
     normals = np.concatenate([out[:, None, None] * around, rise], 2)
-    ring, corner = np.meshgrid(np.arange(rings - 1), np.arange(_SEGMENTS), indexing="ij")
-    first = (ring * (_SEGMENTS + 1) + corner).ravel()
-    above = first + _SEGMENTS + 1
+    ring, corner = np.meshgrid(np.arange(rings - 1), np.arange(segments), indexing="ij")
+    first = (ring * (segments + 1) + corner).ravel()
+    above = first + segments + 1
     lower, upper = np.stack([first, first + 1, above], 1), np.stack([first + 1, above + 1, above], 1)
     # without the degenerate triangles at the poles
     keep = np.concatenate([(radius[ring] > 0).ravel(), (radius[ring + 1] > 0).ravel()])
@@ -130,10 +139,9 @@ def _arc(start: float, end: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ellipsoid(radii: np.ndarray) -> Triangles:
-    cosine, sine = _arc(-np.pi / 2, np.pi / 2, _SEGMENTS // 2)
-    ball = _revolve(cosine, sine, cosine, sine)
-    normals = ball.normals / radii
-    return Triangles(ball.vertices * radii, normals / np.linalg.norm(normals, axis=1, keepdims=True), ball.faces)
+    unit = ball(_SEGMENTS)
+    normals = unit.normals / radii
+    return Triangles(unit.vertices * radii, normals / np.linalg.norm(normals, axis=1, keepdims=True), unit.faces)
 
 
 def _capsule(radius: float, half: float) -> Triangles:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sensorium.cameras.srgb import encode_srgb
+from sensorium.worlds.srgb import encode_srgb
 
 if TYPE_CHECKING:
     from sensorium.cameras.options import ToneMapper

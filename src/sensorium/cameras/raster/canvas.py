@@ -10,9 +10,11 @@ from queue import SimpleQueue
 import mujoco
 import numpy as np
 
-from sensorium.cameras.raster.kernels import flip_depth, flip_ids
+from sensorium.cameras.raster.kernels import fill_normals, flip_depth, flip_ids
 from sensorium.cameras.renderer import Quality, RenderSettings
+from sensorium.cameras.round_shapes import ROUND, trace_round
 from sensorium.errors import OptionError
+from sensorium.worlds.environments import environment_textures, show_environment
 from sensorium.worlds.opengl import make_context
 
 
@@ -39,6 +41,7 @@ _EXTRA_SHAPES = 10_000
 """Shapes that a scene can hold in addition to the model's geoms: flexes and tendons need many."""
 _SEGMENT, _IDCOLOR = int(mujoco.mjtRndFlag.mjRND_SEGMENT), int(mujoco.mjtRndFlag.mjRND_IDCOLOR)
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
+_NO_IDS, _NO_NORMALS = np.empty((0, 0, 2), np.int32), np.empty((0, 0, 3), np.float32)
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Canvas:
         level = _QUALITIES[quality]
         limit = int(GL.glGetIntegerv(GL.GL_MAX_RENDERBUFFER_SIZE))
         if max(size) > limit:
-            raise OptionError(f"resolution must be at most {limit} pixels per side for OpenGL on {driver}, got {size}")
+            raise OptionError(f"resolution must be <= {limit} pixels per side for OpenGL on {driver}, got {size}")
         self.runs_on = f"{platform.upper()}, {driver.split(' (')[0]}, {quality}"
         self.model = copy.copy(model)
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = size
@@ -135,7 +138,10 @@ class Canvas:
         self._is_multisampled = int(self._context.offSamples) > 0
         self._colour_buffer = np.empty(size[0] * size[1] * 3, np.uint8)
         self._depth_buffer = np.empty(size[0] * size[1], np.float32)
+        self._distances = np.empty(size[0] * size[1], np.float32)
+        self._depth_scales: dict[tuple[float, float], tuple[float, float]] = {}
         self._ids: np.ndarray | None = None
+        self._skies = environment_textures(model)
         planes = model.geom_size[model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)]
         self._has_infinite_planes = bool((planes[:, :2] <= 0).any())
 
@@ -148,7 +154,8 @@ class Canvas:
         recoloured = False
         for name, values in job.fields:
             getattr(model, name)[...] = values[env]
-            recoloured = recoloured or name.endswith("rgba")
+            recoloured = recoloured or name.endswith(("rgba", "matid"))
+        show_environment(self._context, model, self._skies)
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)
         mujoco.mj_camlight(model, data)
@@ -162,7 +169,7 @@ class Canvas:
                 everything = int(mujoco.mjtCatBit.mjCAT_ALL)
                 mujoco.mjv_updateScene(model, data, self._option, None, self._viewpoint, everything, scene)
             if number == 0 and (self._ids is None or len(self._ids) != scene.ngeom + 1 or recoloured):
-                self._ids = self._shape_ids()
+                self._ids, self._round = self._list_shapes()
                 self._colour_pass_lacks_depth = _colour_pass_lacks_depth(model)
             self._set_viewpoint(shot, env)
             self._draw_shot(shot, env)
@@ -184,13 +191,15 @@ class Canvas:
         context, count = self._context, shot.width * shot.height
         colours = self._colour_buffer[: count * 3].reshape(shot.height, shot.width, 3)
         levels = self._depth_buffer[:count].reshape(shot.height, shot.width)
-        rgb, depth, ids = (shot.images.get(name) for name in ("rgb", "depth", "segmentation"))
+        rgb, depth, ids, normals = (shot.images.get(name) for name in ("rgb", "depth", "segmentation", "normals"))
+        has_round = len(self._round) > 0
+        needs_depth = depth is not None or normals is not None or (ids is not None and has_round)
         # depth from the flat drawing: if there is a flat one anyway, or the colour drawing would have it wrong
         wrong_in_colour = self._is_multisampled or self._colour_pass_lacks_depth
-        flat_depth = depth is not None and (rgb is None or ids is not None or wrong_in_colour)
+        flat_depth = needs_depth and (rgb is None or ids is not None or wrong_in_colour)
         if rgb is not None:
             mujoco.mjr_render(area, scene, context)
-            mujoco.mjr_readPixels(colours, None if depth is None or flat_depth else levels, area, context)
+            mujoco.mjr_readPixels(colours, levels if needs_depth and not flat_depth else None, area, context)
             np.copyto(rgb[env], colours[::-1])
         if ids is not None or flat_depth:
             flags[_SEGMENT] = flags[_IDCOLOR] = True
@@ -199,17 +208,54 @@ class Canvas:
             mujoco.mjr_readPixels(None if ids is None else colours, levels if flat_depth else None, area, context)
             if ids is not None:
                 flip_ids(colours, self._ids, ids[env])
-        if depth is not None:
-            flip_depth(levels, shot.near, shot.far, depth[env])
+        if not needs_depth:
+            return
+        distances = self._distances[:count].reshape(shot.height, shot.width) if depth is None else depth[env]
+        flip_depth(levels, *self._depth_scale(shot.near, shot.far), distances)
+        if normals is not None:
+            normals[env] = 0.0
+        if has_round:
+            model, data = self.model, self.data
+            shapes = (self._round, model.geom_bodyid, model.geom_type, model.geom_size, data.geom_xpos, data.geom_xmat)
+            lens = (shot.position[env], shot.rotation[env], shot.sides[env], shot.near, shot.far)
+            found = (_NO_IDS if ids is None else ids[env], _NO_NORMALS if normals is None else normals[env])
+            trace_round(*shapes, *lens, distances, *found)
+        if normals is not None:
+            fill_normals(distances, shot.sides[env], shot.near, normals[env])
 
-    def _shape_ids(self) -> np.ndarray:
-        """Return (body, geom) by the colour of the flat drawing: row i + 1 is for the shape with segmentation id i."""
-        ids = np.full((self.scene.ngeom + 1, 2), -1, np.int32)
+    def _depth_scale(self, near: float, far: float) -> tuple[float, float]:
+        """Return the numbers by which OpenGL computed the levels of the last drawing: level = scale / depth - offset.
+
+        MuJoCo derives its projection matrix from (far + near) / (far - near) in float32. That is so close to 1 that the
+        offset is rounded by up to 3e-8, which moves surfaces by that part of depth² / near: 0.04% of the depth at 30 m
+        with a near plane at 1 mm. So the numbers are read from the matrix. (Checked with MuJoCo 4.0.0 and Mesa 22.3; an
+        unknown matrix is ignored.)
+        """
+        if (near, far) not in self._depth_scales:
+            from OpenGL import GL
+
+            matrix = np.asarray(GL.glGetFloatv(GL.GL_PROJECTION_MATRIX), np.float64)
+            scale, offset = near * far / (far - near), near / (far - near)
+            is_known = matrix[2, 3] == -1 and abs(matrix[2, 2] - offset) < 2e-7 and abs(matrix[3, 2] / scale - 1) < 1e-6
+            known = (float(matrix[3, 2]), float(matrix[2, 2])) if is_known else (scale, offset)
+            self._depth_scales[near, far] = known
+        return self._depth_scales[near, far]
+
+    def _list_shapes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the scene draws, by colour and by type.
+
+        Returns:
+            (body, geom) by the colour of the flat drawing: row i + 1 is for the shape with segmentation id i; and the
+            ids of the geoms with a type of ``ROUND``.
+        """
+        ids, found = np.full((self.scene.ngeom + 1, 2), -1, np.int32), []
         for shape in self.scene.geoms[: self.scene.ngeom]:
             if shape.segid >= 0:
                 is_geom = shape.objtype == _GEOM
                 ids[shape.segid + 1] = (self.model.geom_bodyid[shape.objid], shape.objid) if is_geom else (0, -1)
-        return ids
+                if is_geom and shape.type in ROUND:
+                    found.append(shape.objid)
+        return ids, np.array(found, np.int32)
 
     def free(self) -> None:
         """Free the OpenGL context."""

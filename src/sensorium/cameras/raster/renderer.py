@@ -7,6 +7,9 @@ come from one drawing; segmentation comes from a second, flat drawing of the sam
 
 Depth comes from the flat drawing too if the colour drawing would have it wrong: with multi-sampling, which averages
 depth at edges; with transparent shapes, which write no depth; and with a skybox, which writes one.
+
+Colour shows round shapes as facets. Depth, segmentation and normals do not: ``cameras/round_shapes.py`` traces the rays
+of the pixels that may show a round shape. Other normals are computed from depth.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy as np
 import torch
 
 from sensorium._system import cpu_count
+from sensorium.cameras.light_support import warn_about_lights
 from sensorium.cameras.raster.canvas import Canvas, DrawJob, Shot
 from sensorium.cameras.renderer import CameraView, RenderSettings
 from sensorium.errors import DeviceError
@@ -43,7 +47,7 @@ class RasterRenderer:
     """Renderer that draws with MuJoCo's OpenGL; see :class:`~sensorium.cameras.renderer.Renderer`."""
 
     name: ClassVar[str] = "raster"
-    outputs: ClassVar[frozenset[str]] = frozenset({"rgb", "depth", "segmentation"})
+    outputs: ClassVar[frozenset[str]] = frozenset({"rgb", "depth", "segmentation", "normals"})
     max_resolution: ClassVar[int] = 16384
 
     def __init__(self) -> None:
@@ -59,6 +63,7 @@ class RasterRenderer:
         return None
 
     def build(self, world: World, views: Sequence[CameraView], settings: RenderSettings) -> str:
+        warn_about_lights(self.name, settings.lights)
         self._world = world
         self._targets = _HostTargets() if world.device.type == "cpu" else _StagedTargets()
         width, height = max(view.width for view in views), max(view.height for view in views)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -39,9 +39,14 @@ def export(
     out: str | Path,
     *,
     images: bool = True,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     progress: Callable[[int], None] = lambda count: None,
 ) -> Path:
     """Write a dataset in the format of another project.
+
+    Only sensors of the purpose "observation" are observations of the export. Those of the true state are "privileged",
+    and annotations are "info"; see the formats.
 
     Observation i is paired with action i. Formats that have no place for the observation after the last action skip it.
     Episodes are read one at a time. The output folder gets its name when it is complete. It contains
@@ -52,13 +57,17 @@ def export(
         format: "lerobot" (version 3.0), "robomimic" (HDF5), "minari" or "rerun" (one .rrd file per episode).
         out: output folder. It must not exist, or be empty.
         images: whether to export camera images.
+        include: patterns (``*``, ``?``) of what to export, e.g. "qpos", "robot_*" or "observation.*". A name consists
+            of the place of a sensor in the export ("observation", "privileged", "info" or "text"), its uuid and the
+            keys below it, with dots; the place and the keys can be omitted. Default: everything.
+        exclude: patterns of what not to export, e.g. "privileged.*".
         progress: called with 1 after each episode.
 
     Returns:
         The output folder.
 
     Raises:
-        OptionError: the format does not exist, or a package that it needs is not installed.
+        OptionError: the format does not exist, a package that it needs is not installed, or a pattern matches nothing.
         DatasetError: the dataset is not valid or not complete, or the output folder is not empty.
 
     Example:
@@ -74,7 +83,7 @@ def export(
     check_free(out)
     dataset = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     with _explain_errors(dataset.folder, out):
-        source = ExportSource.of(dataset, images)
+        source = ExportSource.of(dataset, images, include, exclude)
         with whole_folder(out) as folder:
             importlib.import_module(module).write(source, folder, progress)
     return out

@@ -7,22 +7,29 @@
     meta/info.json, stats.json, tasks.parquet   features, statistics of all steps, instructions
     meta/episodes/chunk-000/file-000.parquet    one row per episode: location of its steps and frames, its statistics
     meta/sensorium.json, scenes.jsonl           what every sensor became; the scenes
+
+Numbers are ``observation.NAME`` if a robot could sense them, else ``privileged.NAME`` (true state) or ``info.NAME``
+(annotations). Policies of LeRobot use all features that begin with "observation", and all videos. Its normaliser casts
+the statistics to the dtype of a feature, so observations are float32; the others keep their dtype.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sensorium.datasets.dataset import Episode
+from sensorium.datasets.export import depth
+from sensorium.datasets.export.depth import DepthVideo
 from sensorium.datasets.export.parquet import ParquetFiles, column, column_type, write_tasks
 from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, dotted, image_note, scene_line
 from sensorium.datasets.export.stats import ImageStats, RunningStats, Statistics
-from sensorium.datasets.export.videos import VideoJoiner, VideoSpan, frame_ticks
+from sensorium.datasets.export.video_files import VideoSpan
+from sensorium.datasets.export.videos import VideoJoiner, frame_ticks
 
 VERSION = "v3.0"
 _FILES = 1000
@@ -50,21 +57,21 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
 class _Writer:
     def __init__(self, source: ExportSource, folder: Path) -> None:
         self._source, self._folder = source, folder
-        self._cameras = {
-            f"observation.images.{dotted(camera.uuid)}": camera
-            for camera in source.skip_images(
-                ("depth", "segmentation"), "videos of LeRobot are lossy, with 8 bits; read it from the source dataset"
-            )
-        }
+        why = "videos of LeRobot are colour or depth; read it from the source dataset"
+        source.cameras = source.skip_images(("segmentation", "planes"), why)
+        source.skip_others("policies of LeRobot use all videos; read it from the source dataset")
+        self._cameras = {f"observation.images.{dotted(camera.uuid)}": camera for camera in source.cameras}
         self._signals = _name_signals(source)
         self._texts = {f"text.{name}": uuid for uuid, name in source.texts.items()}
         self._features = self._describe()
-        self._videos = {
-            key: VideoJoiner(folder / "videos" / key, source.fps, _VIDEO_MB << 20, _FILES) for key in self._cameras
+        limits = source.fps, _VIDEO_MB << 20, _FILES
+        self._videos: dict[str, VideoJoiner | DepthVideo] = {
+            key: (VideoJoiner if camera.form.is_colour else DepthVideo)(folder / "videos" / key, *limits)
+            for key, camera in self._cameras.items()
         }
         numbers = [name for name, feature in self._features.items() if feature["dtype"] not in ("video", "string")]
         self._stats = {name: RunningStats(self._features[name]["shape"], source.n_steps) for name in numbers}
-        self._images = {key: ImageStats() for key in self._cameras}
+        self._images = {key: _image_stats(camera) for key, camera in self._cameras.items()}
         self._tasks: dict[str, int] = {}
 
     def write(self, progress: Callable[[int], None]) -> None:
@@ -87,10 +94,11 @@ class _Writer:
                     "dataset_from_index": start,
                     "dataset_to_index": start + episode.length,
                 }
+                images: dict[str, Statistics] = {}
                 for key, camera in self._cameras.items():
-                    span = self._videos[key].add(episode.video_path(camera.uuid), episode.length)
+                    span, images[key] = self._add_video(key, camera, episode)
                     entry |= _span_columns(key, span)
-                for name, stats in self._episode_stats(episode, rows).items():
+                for name, stats in {**self._episode_stats(episode, rows), **images}.items():
                     entry |= {f"stats/{name}/{which}": value.tolist() for which, value in stats.items()}
                 chunk, file = episodes.place
                 entry |= {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
@@ -111,7 +119,8 @@ class _Writer:
         features: dict[str, dict[str, Any]] = {}
         for name, signal in self._signals.items():
             names = signal.columns or None
-            features[name] = {"dtype": signal.dtype.name, "shape": signal.shape, "names": names, "unit": signal.unit}
+            dtype = "float32" if signal.group == "observation" else signal.dtype.name
+            features[name] = {"dtype": dtype, "shape": signal.shape, "names": names, "unit": signal.unit}
         for key, camera in self._cameras.items():
             features[key] = _video_feature(camera, source)
         names = source.action_names
@@ -135,7 +144,8 @@ class _Writer:
                 types[f"videos/{key}/{name}"] = column_type("int64")
             for name in ("from_timestamp", "to_timestamp"):
                 types[f"videos/{key}/{name}"] = column_type("float64")
-        shapes = {name: self._features[name]["shape"] for name in self._stats} | dict.fromkeys(self._images, (3, 1, 1))
+        shapes = {name: self._features[name]["shape"] for name in self._stats}
+        shapes |= {key: (self._features[key]["shape"][2], 1, 1) for key in self._images}
         for name, shape in shapes.items():
             for which in ("min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"):
                 kind, form = ("int64", (1,)) if which == "count" else ("float64", shape)
@@ -147,7 +157,10 @@ class _Writer:
     def _rows(self, episode: Episode, number: int, start: int) -> dict[str, Any]:
         """Return the values of each feature, (T, *shape), or a list of texts."""
         length, source = episode.length, self._source
-        rows: dict[str, Any] = {name: source.read(episode, signal)[:length] for name, signal in self._signals.items()}
+        rows: dict[str, Any] = {
+            name: source.read(episode, signal)[:length].astype(self._features[name]["dtype"], copy=False)
+            for name, signal in self._signals.items()
+        }
         rows["action"] = episode[ACTION]
         for name, path in _STEPS.items():
             values = episode[path] if path else episode["terminated"] | episode["truncated"]
@@ -170,11 +183,26 @@ class _Writer:
             own.add(rows[name])
             running.add(rows[name])
             found[name] = own.get()
-        for key, camera in self._cameras.items():
-            images = _sample(episode.video_path(camera.uuid), episode.length)
-            self._images[key].merge(images)
-            found[key] = images.get()
         return found
+
+    def _add_video(self, key: str, camera: ImageSource, episode: Episode) -> tuple[VideoSpan, Statistics]:
+        """Append the images of an episode to the video of a camera; return where they are, and their statistics."""
+        video = self._videos[key]
+        if isinstance(video, VideoJoiner):
+            path = episode.video_path(camera.uuid)
+            span, stats = video.add(path, episode.length), _sample(path, episode.length)
+        else:
+            stats = _image_stats(camera)
+            span = video.add(self._depth_codes(episode, camera, stats))
+        self._images[key].merge(stats)
+        return span, stats.get()
+
+    def _depth_codes(self, episode: Episode, camera: ImageSource, stats: ImageStats) -> Iterator[np.ndarray]:
+        for step, image in enumerate(self._source.frames(episode, camera)):
+            if step < episode.length:
+                codes = depth.to_codes(image)
+                stats.add(codes[..., None])
+                yield codes
 
     # -- metadata -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +233,7 @@ class _Writer:
         (meta / "stats.json").write_text(json.dumps(plain, indent=4, allow_nan=False))
         write_tasks(meta / "tasks.parquet", self._tasks)
         kept: dict[str, dict[str, Any]] = {
-            signal.path: {"name": name, "unit": signal.unit, "shape": list(signal.shape)}
+            signal.key: {"name": name, "unit": signal.unit, "shape": list(signal.shape)}
             for name, signal in self._signals.items()
         }
         kept |= {camera.uuid: image_note(camera, key) for key, camera in self._cameras.items()}
@@ -218,7 +246,8 @@ def _name_signals(source: ExportSource) -> dict[str, Signal]:
     """Return feature -> signal. LeRobot treats every name that contains "image" as images, so others must not."""
     names: dict[str, Signal] = {}
     for signal in sorted(source.signals, key=lambda signal: signal.path != _STATE):
-        name = "observation.state" if signal.path == _STATE else f"observation.{signal.name.replace('image', 'img')}"
+        is_state = signal.path == _STATE and signal.group == "observation"
+        name = "observation.state" if is_state else f"{signal.group}.{signal.name.replace('image', 'img')}"
         while name in names:
             name += "_"
         names[name] = signal
@@ -238,8 +267,14 @@ def _span_columns(key: str, span: VideoSpan) -> dict[str, float]:
     }
 
 
+def _image_stats(camera: ImageSource) -> ImageStats:
+    if camera.form.is_colour:
+        return ImageStats()
+    return ImageStats(depth.from_codes(np.arange(depth.CODES)), 1)
+
+
 def _sample(path: Path, length: int) -> ImageStats:
-    """Return the statistics of the key frames of a video, which are at most 12 frames apart."""
+    """Return the statistics of the key frames of a video, which are at most 4 frames apart."""
     import av
 
     stats = ImageStats()
@@ -256,6 +291,8 @@ def _sample(path: Path, length: int) -> ImageStats:
 def _video_feature(camera: ImageSource, source: ExportSource) -> dict[str, Any]:
     import av
 
+    if camera.kind == "depth":
+        return _depth_feature(camera, source)
     with av.open(str(source.dataset[0].video_path(camera.uuid))) as file:
         stream = file.streams.video[0]
         codec, pixels = stream.codec_context.codec.canonical_name, stream.pix_fmt
@@ -264,10 +301,30 @@ def _video_feature(camera: ImageSource, source: ExportSource) -> dict[str, Any]:
         "video.width": camera.width,
         "video.codec": codec,
         "video.pix_fmt": pixels,
-        "video.is_depth_map": False,
+        "is_depth_map": False,
         "video.fps": float(source.fps) if source.fps.denominator != 1 else source.fps.numerator,
         "video.channels": 3,
         "has_audio": False,
     }
     shape = (camera.height, camera.width, 3)
     return {"dtype": "video", "shape": shape, "names": ["height", "width", "channels"], "unit": "sRGB", "info": info}
+
+
+def _depth_feature(camera: ImageSource, source: ExportSource) -> dict[str, Any]:
+    info = {
+        "video.height": camera.height,
+        "video.width": camera.width,
+        "video.codec": "hevc",
+        "video.pix_fmt": depth.PIXEL_FORMAT,
+        "video.fps": float(source.fps) if source.fps.denominator != 1 else source.fps.numerator,
+        "video.channels": 1,
+        "has_audio": False,
+        "is_depth_map": True,
+        "depth_unit": "m",
+        "video.depth_min": depth.MIN,
+        "video.depth_max": depth.MAX,
+        "video.shift": depth.SHIFT,
+        "video.use_log": True,
+    }
+    shape = (camera.height, camera.width, 1)
+    return {"dtype": "video", "shape": shape, "names": ["height", "width", "channels"], "unit": "m", "info": info}

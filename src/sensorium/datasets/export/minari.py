@@ -3,8 +3,8 @@
 ::
 
     sensorium/TASK/ROBOT-POLICY-v0/data/        what ``minari.load_dataset`` reads below ``MINARI_DATASETS_PATH``
-        observations        a Dict of Boxes: arrays by name; camera images as JPEG
-        infos               success, fail; texts as JSON
+        observations        a Dict of Boxes: observations by name; camera images as JPEG
+        infos               success, fail; privileged.NAME and info.NAME, the other arrays; texts as JSON
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from sensorium import __version__
 from sensorium.datasets.dataset import Episode
-from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, image_note, scene_line
+from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, image_note, scene_line
 
 if TYPE_CHECKING:
     from minari.data_collector import EpisodeBuffer
@@ -36,7 +36,8 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
     from minari.dataset.minari_storage import MinariStorage
 
     why = "Minari stores arrays of this size uncompressed; read it from the source dataset"
-    source.cameras = source.skip_images(("depth", "segmentation"), why)
+    source.cameras = source.skip_images(("depth", "segmentation", "planes"), why)
+    source.skip_others("images in Minari are observations")
     name = dataset_id(source)
     data = folder / name / "data"
     data.mkdir(parents=True)
@@ -66,13 +67,15 @@ def dataset_id(source: ExportSource) -> str:
 
 
 class _Frames:
-    """The images of a video, decoded during iteration."""
+    """The images of a video as colours, decoded during iteration."""
 
     def __init__(self, source: ExportSource, episode: Episode, camera: ImageSource) -> None:
         self._source, self._episode, self._camera = source, episode, camera
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return self._source.frames(self._episode, self._camera)
+        for image in self._source.frames(self._episode, self._camera):
+            grey = image.reshape(*image.shape[:2], -1).shape[2] == 1
+            yield np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if grey else image
 
 
 def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], None]) -> Iterator[EpisodeBuffer]:
@@ -80,7 +83,7 @@ def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], Non
     from minari.data_collector import EpisodeBuffer
 
     for index, episode in enumerate(source.episodes()):
-        observations: dict[str, Any] = {signal.name: source.read(episode, signal) for signal in source.signals}
+        observations: dict[str, Any] = {signal.name: source.read(episode, signal) for signal in _observed(source)}
         for camera in source.cameras:
             frames = _Frames(source, episode, camera)
             large = min(camera.height, camera.width) >= _MIN_IMAGE
@@ -88,6 +91,8 @@ def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], Non
         infos: dict[str, Any] = {
             name: np.concatenate([[False], episode[name]]) for name in ("success", "fail")
         }  # False at reset
+        others = [signal for signal in source.signals if signal.group != "observation"]
+        infos |= {f"{signal.group}.{signal.name}": source.read(episode, signal) for signal in others}
         infos |= {name: [json.dumps(each) for each in episode.text(uuid)] for uuid, name in source.texts.items()}
         scenes.write(scene_line(index, episode))
         yield EpisodeBuffer(
@@ -104,10 +109,15 @@ def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], Non
 
 
 def _observation_space(source: ExportSource) -> gymnasium.spaces.Dict:
-    spaces: dict[str, gymnasium.Space] = {signal.name: _box(signal.shape, signal.dtype) for signal in source.signals}
+    observed = _observed(source)
+    spaces: dict[str, gymnasium.Space] = {signal.name: _box(signal.shape, signal.dtype) for signal in observed}
     for camera in source.cameras:
         spaces[camera.uuid] = gymnasium.spaces.Box(0, 255, (camera.height, camera.width, 3), np.uint8)
     return gymnasium.spaces.Dict(spaces)
+
+
+def _observed(source: ExportSource) -> list[Signal]:
+    return [signal for signal in source.signals if signal.group == "observation"]
 
 
 def _action_space(source: ExportSource) -> gymnasium.spaces.Box:
@@ -123,9 +133,14 @@ def _box(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(limits.min, limits.max, shape, dtype.type)
 
 
+def _place(signal: Signal) -> str:
+    is_observation = signal.group == "observation"
+    return f"observations/{signal.name}" if is_observation else f"infos/{signal.group}.{signal.name}"
+
+
 def _kept(source: ExportSource) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {
-        signal.path: {"name": f"observations/{signal.name}", "unit": signal.unit, "columns": signal.columns}
+        signal.key: {"name": _place(signal), "unit": signal.unit, "columns": signal.columns}
         for signal in source.signals
     }
     kept |= {camera.uuid: image_note(camera, f"observations/{camera.uuid}") for camera in source.cameras}

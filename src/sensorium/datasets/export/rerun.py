@@ -5,7 +5,7 @@
     world/actors/NAME                   transforms of all bodies, in the world frame
     world/robot_base/NAME               poses in the frame of the robot's base
     world/cameras/NAME                  transform and pinhole; below it rgb (the unchanged video), depth, segmentation
-    observation/NAME, action, step/NAME numbers, as plots
+    observation/NAME, action, step/NAME numbers, as plots; also privileged/NAME and info/NAME
     text/NAME                           readings of sensors that read dicts, as JSON
 
 The timelines are ``time``, in simulated seconds since the reset, and ``step``.
@@ -23,7 +23,6 @@ import numpy as np
 from sensorium.datasets.dataset import Episode
 from sensorium.datasets.export.source import ACTION, STEPS, ExportSource, ImageSource, Signal, image_note
 from sensorium.datasets.header import episode_name
-from sensorium.datasets.video_streams import to_stored
 
 if TYPE_CHECKING:
     import rerun
@@ -34,6 +33,7 @@ _MILLIMETRES = 1000.0
 
 def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
     """Write a dataset into an empty folder."""
+    source.cameras = source.skip_images(("planes",), "Rerun shows colour, depth and segmentation only")
     for episode in source.episodes():
         _EpisodeLog(source, episode, folder / f"{episode_name(episode.number)}.rrd").write()
         progress(1)
@@ -63,7 +63,7 @@ class _EpisodeLog:
         stream.log("world", rr.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
         for signal in source.signals:
             rows = source.read(episode, signal)
-            self._plot(f"observation/{_path(signal.name)}", rows.reshape(len(rows), -1), signal.columns)
+            self._plot(f"{signal.group}/{_path(signal.name)}", rows.reshape(len(rows), -1), signal.columns)
             if signal.is_pose:
                 self._transform(_entity_path(signal), rows)
         for camera in source.cameras:
@@ -108,8 +108,9 @@ class _EpisodeLog:
 
         name = camera.uuid.removesuffix(f"_{camera.kind}")
         path = f"world/cameras/{_part(name)}"
-        if camera.kind == "rgb":
-            self._pinhole(path, name, camera)
+        if camera.form.is_colour:
+            if f"sensor_param_{name}" in self._episode.suite:
+                self._pinhole(path, name, camera)
             video = rr.AssetVideo(path=self._episode.video_path(camera.uuid))
             self._stream.log(f"{path}/rgb", video, static=True)
             shown = video.read_frame_timestamps_nanos()
@@ -119,7 +120,7 @@ class _EpisodeLog:
             self._stream.set_time("time", duration=self._times[step])
             self._stream.set_time("step", sequence=step)
             if camera.kind == "depth":
-                depth = rr.DepthImage(to_stored(image, "depth"), meter=_MILLIMETRES)
+                depth = rr.DepthImage(camera.form.store(image), meter=_MILLIMETRES)
                 self._stream.log(f"{path}/depth", depth)
             else:
                 bodies = rr.SegmentationImage((image[..., 0] + 1).astype(np.uint16))
@@ -160,7 +161,7 @@ def _entity_path(signal: Signal) -> str:
 
 def _kept(source: ExportSource) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {
-        signal.path: {"name": f"observation/{_path(signal.name)}", "unit": signal.unit} for signal in source.signals
+        signal.key: {"name": f"{signal.group}/{_path(signal.name)}", "unit": signal.unit} for signal in source.signals
     }
     for camera in source.cameras:
         name = camera.uuid.removesuffix(f"_{camera.kind}")

@@ -6,9 +6,11 @@
         demo_0/                  attributes: num_samples, number, seed, success, scene (JSON)
             actions (T, n), rewards (T,), dones (T,)
             states               (T, m): poses and velocities of all bodies, joint positions and velocities
-            obs/NAME             (T, n) numbers; NAME_image (T, H, W, 3) uint8; NAME_depth (T, H, W, 1) m, 0: no hit
+            obs/NAME             observations: (T, n) numbers; NAME_image (T, H, W, 3) uint8; NAME_depth (T, H, W, 1)
+                                 m, 0: no hit
             next_obs/NAME        the same, one step later
-            info/NAME            success, fail, terminated, truncated; texts as JSON
+            privileged/NAME      true state of the simulation
+            info/NAME            success, fail, terminated, truncated; annotations; texts as JSON
     mask/train, mask/valid       names of demos: every tenth one is for validation, or the last of fewer
 """
 
@@ -29,6 +31,7 @@ FILE = "demos.hdf5"
 _GYM = 2
 """robomimic's number of Gymnasium environments."""
 _STATES = "env_states/"
+_FOLDERS = {"observation": "obs", "privileged": "privileged", "info": "info"}
 
 
 def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
@@ -42,7 +45,7 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
             _write_steps(demo, source, episode, states)
             for signal in source.signals:
                 rows = source.read(episode, signal)
-                _write_both(demo, signal.name, rows.reshape(len(rows), -1))
+                _write_signal(demo, signal, rows.reshape(len(rows), -1))
             for camera in source.cameras:
                 _write_images(demo, source, episode, camera)
             low, high = np.minimum(low, demo["actions"][()].min(0)), np.maximum(high, demo["actions"][()].max(0))
@@ -73,14 +76,15 @@ def _write_steps(demo: h5py.Group, source: ExportSource, episode: Episode, state
         demo.create_dataset(f"info/{name}", data=texts[:-1], dtype=h5py.string_dtype())
 
 
-def _write_both(demo: h5py.Group, name: str, rows: np.ndarray) -> None:
+def _write_signal(demo: h5py.Group, signal: Signal, rows: np.ndarray) -> None:
     options: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
-    demo.create_dataset(f"obs/{name}", data=rows[:-1], **options)
-    demo.create_dataset(f"next_obs/{name}", data=rows[1:], **options)
+    demo.create_dataset(f"{_FOLDERS[signal.group]}/{signal.name}", data=rows[:-1], **options)
+    if signal.group == "observation":
+        demo.create_dataset(f"next_obs/{signal.name}", data=rows[1:], **options)
 
 
 def _write_images(demo: h5py.Group, source: ExportSource, episode: Episode, camera: ImageSource) -> None:
-    """Write images once, with obs and next_obs as two virtual datasets of them."""
+    """Write images once, with obs and next_obs (or one other folder) as virtual datasets of them."""
     name, length = _image_name(camera), episode.length
     shape, dtype = _image_form(camera)
     stored = demo.create_dataset(
@@ -89,24 +93,27 @@ def _write_images(demo: h5py.Group, source: ExportSource, episode: Episode, came
         dtype,
         chunks=(1, *shape),
         compression="lzf",
-        shuffle=camera.kind != "rgb",
+        shuffle=camera.form.dtype.itemsize > 1,
     )
     for index, image in enumerate(source.frames(episode, camera)):
-        stored[index] = np.where(np.isfinite(image), image, 0.0)[..., None] if camera.kind == "depth" else image
+        stored[index] = (np.where(np.isfinite(image), image, 0.0) if camera.kind == "depth" else image).reshape(shape)
     seen = h5py.VirtualSource(".", stored.name, stored.shape, dtype)
-    for group, part in (("obs", seen[:length]), ("next_obs", seen[1:])):
+    parts = [(_FOLDERS[camera.group], seen[:length])]
+    parts += [("next_obs", seen[1:])] if camera.group == "observation" else []
+    for group, part in parts:
         layout = h5py.VirtualLayout((length, *shape), dtype)
         layout[:] = part
         demo.create_virtual_dataset(f"{group}/{name}", layout)
 
 
 def _image_name(camera: ImageSource) -> str:
-    return f"{camera.uuid}_image" if camera.kind == "rgb" else camera.uuid
+    return f"{camera.uuid}_image" if camera.form.is_colour else camera.uuid
 
 
-def _image_form(camera: ImageSource) -> tuple[tuple[int, ...], type]:
-    channels, dtype = {"rgb": (3, np.uint8), "depth": (1, np.float32), "segmentation": (2, np.int32)}[camera.kind]
-    return (camera.height, camera.width, channels), dtype
+def _image_form(camera: ImageSource) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape of an image, which has channels, and its dtype."""
+    shape = camera.form.shape
+    return (*shape, 1) if len(shape) == 2 else shape, camera.form.dtype
 
 
 def _environment(source: ExportSource) -> dict[str, Any]:
@@ -123,10 +130,12 @@ def _write_masks(file: h5py.File, count: int) -> None:
 
 def _kept(source: ExportSource) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {
-        signal.path: {"name": f"obs/{signal.name}", "unit": signal.unit, "columns": signal.columns}
+        signal.key: {"name": f"{_FOLDERS[signal.group]}/{signal.name}", "unit": signal.unit, "columns": signal.columns}
         for signal in source.signals
     }
-    kept |= {camera.uuid: image_note(camera, f"obs/{_image_name(camera)}") for camera in source.cameras}
+    kept |= {
+        camera.uuid: image_note(camera, f"{_FOLDERS[camera.group]}/{_image_name(camera)}") for camera in source.cameras
+    }
     kept |= {uuid: {"name": f"info/{name}", "form": "JSON"} for uuid, name in source.texts.items()}
     kept |= {name: {"name": f"info/{name}"} for name in ("success", "fail", "terminated", "truncated")}
     return kept | {ACTION: {"name": "actions"}, "rewards": {"name": "rewards"}}

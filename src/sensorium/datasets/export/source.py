@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -15,10 +16,11 @@ import numpy as np
 
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.header import INDEX
+from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.validate import IndexEntry
-from sensorium.datasets.video_streams import VIDEO_FORMATS, from_stored, image_kind, pixel_format
-from sensorium.errors import DatasetError
+from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
+from sensorium.suites.purposes import Purpose
 
 STEPS = ("rewards", "terminated", "truncated", "success", "fail")
 """Arrays with one row per step, besides the actions."""
@@ -30,6 +32,9 @@ _UNITS_BELOW = {
     "env_states/articulations/": "rad or m, then rad/s or m/s",
 }
 """Units of nested sensors, which the files do not store: beginning of the path -> unit."""
+_AGENT = ("obs/agent/qpos", "obs/agent/qvel")
+GROUPS = {"observation": "observation", "privileged": "privileged", "annotation": "info"}
+"""Purpose of a sensor -> its place in an export."""
 _POSE = ["x", "y", "z", "qw", "qx", "qy", "qz"]
 _BODY = [*_POSE, "vx", "vy", "vz", "wx", "wy", "wz"]
 
@@ -48,6 +53,8 @@ class Signal:
         dtype: type of the numbers.
         unit: unit, or "" if it is not known.
         columns: names of the numbers of a row; empty if they are not known.
+        purpose: who may use it; see :class:`sensorium.suites.ObservationSensor`.
+        part: columns of the stored array that belong to it; None for all.
     """
 
     path: str
@@ -56,6 +63,18 @@ class Signal:
     dtype: np.dtype
     unit: str
     columns: list[str]
+    purpose: Purpose
+    part: tuple[int, ...] | None = None
+
+    @property
+    def group(self) -> str:
+        """Its place in an export: "observation", "privileged" or "info"."""
+        return GROUPS[self.purpose]
+
+    @property
+    def key(self) -> str:
+        """Its key in ``sensorium.json``: the path, and the name if the array is divided."""
+        return self.path if self.part is None else f"{self.path}[{self.name}]"
 
     @property
     def is_pose(self) -> bool:
@@ -70,12 +89,31 @@ class Signal:
 
 @dataclass(frozen=True)
 class ImageSource:
-    """The images of one camera. ``kind`` is "rgb", "depth" or "segmentation"; the size is in pixels."""
+    """The images of one sensor, under the name of their video."""
 
     uuid: str
-    kind: str
-    height: int
-    width: int
+    form: ImageEncoding
+    purpose: Purpose
+
+    @property
+    def group(self) -> str:
+        """Its place in an export: "observation", "privileged" or "info"."""
+        return GROUPS[self.purpose]
+
+    @property
+    def kind(self) -> str:
+        """Image kind: "rgb", "gray", "depth", "segmentation" or "planes"."""
+        return self.form.kind
+
+    @property
+    def height(self) -> int:
+        """Height in pixels."""
+        return self.form.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Width in pixels."""
+        return self.form.shape[1]
 
 
 @dataclass
@@ -103,30 +141,36 @@ class ExportSource:
     skipped: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, dataset: Dataset, images: bool = True) -> ExportSource:
+    def of(
+        cls, dataset: Dataset, images: bool = True, include: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> ExportSource:
         """Return the source for a dataset, after reading the headers of all episodes.
 
         Args:
             dataset: the dataset.
             images: whether images are exported.
+            include, exclude: patterns of what is exported; see :func:`sensorium.datasets.export`.
 
         Raises:
             DatasetError: the dataset is empty, not complete or not valid.
+            OptionError: a pattern matches nothing.
         """
         entries = _entries(dataset)
         first = dataset[0]
-        found, skipped = _contents(first), dict[str, str]()
+        found, skipped = contents_of(first), dict[str, str]()
         for episode in dataset:
             if episode.fps != first.fps:
                 raise DatasetError(f"{episode.path} has {episode.fps} steps/s, and {first.path} {first.fps}")
-            _compare(found, _contents(episode), skipped)
+            _compare(found, contents_of(episode), skipped)
         common = {name: content for name, content in found.items() if name not in skipped}
-        cameras = [_camera(first, name) for name in common if name in first.cameras]
+        cameras = [
+            ImageSource(name, first.image_format(name), first.purpose(name)) for name in common if name in first.cameras
+        ]
         texts = {name: dotted(name) for name, content in common.items() if content == "text"}
         signals = []
         for path, content in common.items():
             if isinstance(content, tuple) and content[1].kind in "fiub":
-                signals.append(_signal(first, path, *content))
+                signals += signals_of(first, path, *content)
             elif isinstance(content, tuple):
                 skipped[path] = f"it holds {content[1]} instead of numbers"
             elif content == "nothing":
@@ -135,12 +179,43 @@ class ExportSource:
             skipped |= {camera.uuid: "images were not requested" for camera in cameras}
             cameras = []
         names = json.loads(first.attributes["action_names"])
-        return cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
+        source = cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
+        source._select(include, exclude)
+        return source
+
+    def _select(self, include: Sequence[str], exclude: Sequence[str]) -> None:
+        """Skip what the patterns do not select."""
+        names = {signal.key: (signal.group, signal.name) for signal in self.signals}
+        names |= {uuid: ("text", name) for uuid, name in self.texts.items()}
+        names |= {camera.uuid: (camera.group, dotted(camera.uuid)) for camera in self.cameras}
+
+        def matches(key: str, pattern: str) -> bool:
+            group, name = names[key]
+            parts = name.split(".")
+            wholes = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]  # a sensor includes all its arrays
+            return any(fnmatchcase(each, pattern) for each in (key, f"{group}.{name}", *wholes))
+
+        for pattern in (*include, *exclude):
+            if not any(matches(key, pattern) for key in names):
+                known = [f"{group}.{name}" for group, name in names.values()]
+                hint = did_you_mean(pattern, known) or f"; there are {shorten(known)}"
+                raise OptionError(f"the pattern {pattern!r} matches nothing in the dataset{hint}")
+        chosen = {key for key in names if not include or any(matches(key, pattern) for pattern in include)}
+        chosen -= {key for key in names if any(matches(key, pattern) for pattern in exclude)}
+        self.skipped |= {key: "it was not selected" for key in names if key not in chosen}
+        self.signals = [signal for signal in self.signals if signal.key in chosen]
+        self.texts = {uuid: name for uuid, name in self.texts.items() if uuid in chosen}
+        self.cameras = [camera for camera in self.cameras if camera.uuid in chosen]
 
     def skip_images(self, kinds: tuple[str, ...], why: str) -> list[ImageSource]:
         """Skip images of some kinds; return the cameras of the other kinds."""
         self.skipped |= {camera.uuid: why for camera in self.cameras if camera.kind in kinds}
         return [camera for camera in self.cameras if camera.kind not in kinds]
+
+    def skip_others(self, why: str) -> None:
+        """Skip images that are no observations."""
+        self.skipped |= {camera.uuid: why for camera in self.cameras if camera.group != "observation"}
+        self.cameras = [camera for camera in self.cameras if camera.group == "observation"]
 
     @property
     def n_steps(self) -> int:
@@ -169,16 +244,18 @@ class ExportSource:
         values = episode[signal.path]
         if len(values) != episode.length + 1:
             raise _changed(self.dataset.folder, f"{episode.path.name}: {signal.path} has {len(values)} rows")
+        if signal.part is not None:
+            values = values[:, signal.part]
         return values.reshape(len(values), *signal.shape)
 
     def frames(self, episode: Episode, camera: ImageSource) -> Iterator[np.ndarray]:
         """Yield the T + 1 images of an episode, as :meth:`Episode.video` returns them."""
         import av
 
-        path, count = episode.video_path(camera.uuid), 0
+        path, count, no_depth = episode.video_path(camera.uuid), 0, episode.no_depth(camera.uuid)
         with av.open(str(path)) as file:
             for frame in file.decode(video=0):
-                yield from_stored(frame.to_ndarray(format=pixel_format(camera.kind)), camera.kind)
+                yield camera.form.restore(frame.to_ndarray(format=camera.form.pixel_format), no_depth)
                 count += 1
         if count != episode.length + 1:
             raise _changed(self.dataset.folder, f"{path.name} has {count} frames")
@@ -235,7 +312,7 @@ def _changed(folder: Path, what: str) -> DatasetError:
     return DatasetError(f"{what}, which changed since the validation; run `sensorium validate {folder}`")
 
 
-def _contents(episode: Episode) -> dict[str, Content]:
+def contents_of(episode: Episode) -> dict[str, Content]:
     """Return the observations of an episode: path of an array, or uuid of a text or image sensor -> content."""
     found: dict[str, Content] = {}
     text_paths = {entry["at"] for entry in episode.suite.values() if entry["text"]}
@@ -262,7 +339,8 @@ def _compare(known: dict[str, Content], other: dict[str, Content], skipped: dict
             skipped[name] = "its shape or type differs between episodes"
 
 
-def _signal(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dtype) -> Signal:
+def signals_of(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dtype) -> list[Signal]:
+    """Return an array as one signal, or two: the pose of a driving base is no observation, its other joints are."""
     uuid, at = max(
         ((uuid, entry["at"]) for uuid, entry in episode.suite.items() if f"{path}/".startswith(f"{entry['at']}/")),
         key=lambda pair: len(pair[1]),
@@ -271,12 +349,30 @@ def _signal(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dtype
     with h5py.File(episode.path, "r", locking=False) as file:
         unit = str(file[f"traj_{episode.number}/{path}"].attrs.get("unit", ""))
     unit = unit or next((unit for below, unit in _UNITS_BELOW.items() if path.startswith(below)), "")
-    shape = shape or (1,)
-    return Signal(path, dotted(uuid + path.removeprefix(at)), shape, dtype, unit, _columns(episode, path, shape))
+    shape, name = shape or (1,), dotted(uuid + path.removeprefix(at))
+    names = _columns(episode, path, shape)
+    purpose = episode.purpose(uuid) if uuid in episode.suite else "observation"
+    whole = Signal(path, name, shape, dtype, unit, names, purpose)
+    bases = {group for group, kind in episode.scene.get("group_kinds", {}).items() if kind == "base"}
+    if path not in _AGENT or not bases or not names:
+        return [whole]
+    parts = {
+        group: tuple(column for column, each in enumerate(names) if each.startswith(f"{group}.")) for group in bases
+    }
+    rest = tuple(column for column in range(len(names)) if not any(column in part for part in parts.values()))
+    if not rest:
+        return [replace(whole, purpose="privileged")]
+    signals = [replace(whole, shape=(len(rest),), columns=[names[column] for column in rest], part=rest)]
+    for group, part in parts.items():
+        columns = [names[column] for column in part]
+        signals.append(
+            replace(whole, name=f"{name}.{group}", shape=(len(part),), columns=columns, purpose="privileged", part=part)
+        )
+    return signals
 
 
 def _columns(episode: Episode, path: str, shape: tuple[int, ...]) -> list[str]:
-    if path in ("obs/agent/qpos", "obs/agent/qvel"):
+    if path in _AGENT:
         names = [f"{group}.{joint}" for group, joints in episode.scene["move_groups"].items() for joint in joints]
     elif path.startswith("env_states/actors/"):
         names = _BODY
@@ -287,15 +383,6 @@ def _columns(episode: Episode, path: str, shape: tuple[int, ...]) -> list[str]:
     return names if len(names) == prod(shape) else []
 
 
-def _camera(episode: Episode, uuid: str) -> ImageSource:
-    import av
-
-    kind = image_kind(uuid)
-    with av.open(str(episode.video_path(uuid))) as file:
-        stream = file.streams.video[0]
-        return ImageSource(uuid, kind, stream.height // (2 if kind == "segmentation" else 1), stream.width)
-
-
 def image_note(camera: ImageSource, name: str) -> dict[str, Any]:
     """Return the entry of a camera in ``sensorium.json``."""
-    return {"name": name, "unit": VIDEO_FORMATS[camera.kind].unit, "shape": [camera.height, camera.width]}
+    return {"name": name, "unit": camera.form.video.unit, "shape": [camera.height, camera.width]}

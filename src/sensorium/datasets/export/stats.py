@@ -79,17 +79,23 @@ def _quantiles(values: np.ndarray) -> np.ndarray:
 
 
 class ImageStats:
-    """Statistics of the channels of 8-bit images, scaled to [0, 1], of shape (3, 1, 1). Made from histograms."""
+    """Statistics of the channels of images of integers, of shape (channels, 1, 1). Made from histograms.
 
-    def __init__(self) -> None:
-        self._counts = np.zeros((3, 256), np.int64)
+    Args:
+        values: value of each integer, increasing. Default: 8-bit colours, scaled to [0, 1].
+        channels: number of channels.
+    """
+
+    def __init__(self, values: np.ndarray | None = None, channels: int = 3) -> None:
+        self._values = np.arange(256) / 255.0 if values is None else values
+        self._counts = np.zeros((channels, len(self._values)), np.int64)
         self._frames = 0
 
     def add(self, image: np.ndarray) -> None:
-        """Add an image, (H, W, 3) uint8. Large images are subsampled to about 150 pixels along the longer side."""
+        """Add an image, (H, W, channels). Large images are subsampled to about 150 pixels along the longer side."""
         every = max(1, max(image.shape[:2]) // 150)
-        for channel in range(3):
-            self._counts[channel] += np.bincount(image[::every, ::every, channel].ravel(), minlength=256)
+        for channel, counts in enumerate(self._counts):
+            counts += np.bincount(image[::every, ::every, channel].ravel(), minlength=len(counts))
         self._frames += 1
 
     def merge(self, other: ImageStats) -> None:
@@ -99,17 +105,17 @@ class ImageStats:
 
     def get(self) -> Statistics:
         """Return the statistics of all images so far."""
-        value, total = np.arange(256.0), self._counts.sum(axis=1)
+        value, total = self._values, self._counts.sum(axis=1)
         mean = self._counts @ value / total
         found = {
-            "min": np.argmax(self._counts > 0, axis=1),
-            "max": 255 - np.argmax(self._counts[:, ::-1] > 0, axis=1),
+            "min": value[np.argmax(self._counts > 0, axis=1)],
+            "max": value[len(value) - 1 - np.argmax(self._counts[:, ::-1] > 0, axis=1)],
             "mean": mean,
             "std": np.sqrt((self._counts * (value - mean[:, None]) ** 2).sum(axis=1) / total),
         }
         reached = np.cumsum(self._counts, axis=1)
         for name, wanted in QUANTILES.items():  # the value of that rank, like NumPy's method "lower"
             rank = np.floor(wanted * (total - 1)).astype(np.int64)
-            found[name] = np.argmax(reached > rank[:, None], axis=1)
-        result = {name: (each / 255.0).reshape(3, 1, 1) for name, each in found.items()}
+            found[name] = value[np.argmax(reached > rank[:, None], axis=1)]
+        result = {name: each.reshape(-1, 1, 1) for name, each in found.items()}
         return {**result, "count": np.array([self._frames])}

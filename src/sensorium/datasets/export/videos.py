@@ -1,7 +1,7 @@
 """Concatenation of the videos of episodes into one file, without encoding them again.
 
 The packets of an episode's video are copied, except for its last frame, which no action follows. If earlier frames were
-predicted from that frame, the frames since the last key frame (at most 12) are encoded again.
+predicted from that frame, the frames since the last key frame (at most 4) are encoded again.
 """
 
 from __future__ import annotations
@@ -13,23 +13,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sensorium.datasets.export.video_files import VideoFiles, VideoSpan
+from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.video_streams import VideoStream
 from sensorium.errors import DatasetError
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
-    from av.container import OutputContainer
     from av.video.stream import VideoStream as Stream
-
-
-@dataclass(frozen=True)
-class VideoSpan:
-    """Location of an episode's frames: chunk and file number, start and end time in the file in seconds."""
-
-    chunk: int
-    file: int
-    start: float
-    end: float
 
 
 @dataclass
@@ -41,24 +32,13 @@ class _Piece:
     parameters: bytes
 
 
-class VideoJoiner:
-    """Concatenates the videos of one camera.
-
-    Args:
-        folder: output folder of the camera; the files are ``chunk-000/file-000.mp4``, ...
-        rate: frames per second.
-        max_bytes: size at which a new file begins.
-        max_files: files per chunk folder.
-    """
+class VideoJoiner(VideoFiles):
+    """Concatenates the videos of one camera; the arguments are those of :class:`VideoFiles`."""
 
     def __init__(self, folder: Path, rate: Fraction, max_bytes: int, max_files: int) -> None:
-        self._folder, self._rate = folder, rate
-        self._max_bytes, self._max_files = max_bytes, max_files
-        self._number = -1
-        self._output: OutputContainer | None = None
+        super().__init__(folder, rate, max_bytes, max_files)
         self._stream: Stream
         self._parameters = b""
-        self._count = self._bytes = 0
 
     def add(self, path: Path, n_frames: int) -> VideoSpan:
         """Append the first ``n_frames`` frames of a video that has one frame more; return where they are.
@@ -73,30 +53,17 @@ class VideoJoiner:
         first = self._count
         for piece in pieces:
             self._write(piece)
-        chunk, file = divmod(self._number, self._max_files)
-        return VideoSpan(chunk, file, float(first / self._rate), float(self._count / self._rate))
-
-    def close(self) -> None:
-        """Complete the current file."""
-        if self._output is not None:
-            self._output.close()
-            self._output = None
+        return self._span(first)
 
     def _next(self, path: Path, piece: _Piece) -> None:
         import av
 
-        self.close()
-        self._number += 1
-        chunk, file = divmod(self._number, self._max_files)
-        target = self._folder / f"chunk-{chunk:03d}" / f"file-{file:03d}.mp4"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._output = av.open(str(target), "w", format="mp4")
+        output = self._open_next()
         with av.open(str(path)) as like:
-            self._stream = self._output.add_stream_from_template(like.streams.video[0])
+            self._stream = output.add_stream_from_template(like.streams.video[0])
             self._stream.codec_context.extradata = piece.parameters
         self._stream.time_base = 1 / (self._rate * _TICKS)
         self._parameters = piece.parameters
-        self._count = self._bytes = 0
 
     def _write(self, piece: _Piece) -> None:
         first = self._count
@@ -117,7 +84,7 @@ _TICKS = 256
 _DECODE_DELAY = 2
 """Frames from decoding to display that x264 needs with the settings of ``VideoStream``."""
 _QUANTIZER = 16
-"""Quantizer of frames that are encoded again. ``VideoStream`` has about 23; a value 6 lower is twice as fine."""
+"""Quantizer of frames that are encoded again. ``VideoStream`` has about 26; a value 6 lower is twice as fine."""
 
 
 def _cut(path: Path, n_frames: int, rate: Fraction) -> list[_Piece]:
@@ -158,7 +125,8 @@ def _reencode(path: Path, start: int, stop: int, rate: Fraction) -> _Piece:
     with tempfile.TemporaryDirectory() as folder:
         stream: VideoStream | None = None
         for frame in _decoded(path, start, stop):
-            stream = stream or VideoStream(Path(folder) / path.name, "rgb", (frame.height, frame.width), rate, fine)
+            form = ImageEncoding.of_kind("rgb", frame.height, frame.width)
+            stream = stream or VideoStream(Path(folder) / path.name, form, rate, fine)
             frame.pict_type = PictureType.NONE  # let the encoder choose
             stream.write_frame(frame)
         assert stream is not None

@@ -17,8 +17,8 @@ class Columns(NamedTuple):
     truth: np.ndarray  # (C, B) ground truth
     reading: np.ndarray  # (C, B) measured
     walk: np.ndarray  # (C, B) random walk so far
-    parameters: np.ndarray  # (7, C, B)
-    extra: np.ndarray | None  # (E, 17, B) parameters and state of further imperfections, see EXTRA_NAMES
+    parameters: np.ndarray  # (7, C, B), see PARAMETERS in storage.py
+    extra: np.ndarray | None  # (E, 21, B) parameters and state of further imperfections, see EXTRA_NAMES
 
 
 class Timing(NamedTuple):
@@ -31,13 +31,13 @@ class Timing(NamedTuple):
     flags: np.ndarray  # (S,)
     table: np.ndarray  # (S, 2) int32, see SENSOR_NAMES in flags.py
     key: np.ndarray  # (S, 2) uint32
-    parameters: np.ndarray  # (5, S, B) float64
+    parameters: np.ndarray  # (5, S, B) float64, see TIMING_PARAMETERS in storage.py
     due: np.ndarray  # (S, B) bool: whether the reading takes a new value in this tick
     lag: np.ndarray  # (S, B) int32 ticks since the sample was taken that is read
     part: np.ndarray  # (S, B) how much older it is; with linear interpolation, the weight of the next older snapshot
     stuck: np.ndarray  # (S, B) bool: whether it is stuck since the last reset
     arrives: np.ndarray  # (rows, B) from the tick of a sample to its arrival; infinite without a sample
-    offset: np.ndarray  # (rows, B) from the capture of a sample to its tick
+    offset: np.ndarray  # (rows, B) from the capture of a sample to its tick; with interpolation, also of a held one
     env: np.ndarray  # (B,) int32: the env whose random numbers are drawn
     episode: np.ndarray  # (B,) int32: the episode whose random numbers are drawn
     tick: np.ndarray  # (B,) int32 ticks of simulated time

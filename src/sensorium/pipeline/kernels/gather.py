@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium.jit import helper, inlined, kernel
-from sensorium.pipeline.flags import AXIS, COUNT, FIRST, GATHER_COPY, GATHER_NONE, GATHER_ROTATE, OP, QUAT
+from sensorium.jit import helper, kernel
+from sensorium.pipeline.flags import AXIS, COUNT, FIRST, GATHER_COPY, GATHER_NONE, GATHER_ROTATE, GATHER_SUM, OP, QUAT
+
+_BLOCK = 64
+"""Envs whose sensor data stays in the processor's first cache while all columns are gathered."""
 
 
 @helper
@@ -42,28 +45,27 @@ def gather_one(table: np.ndarray, sources: np.ndarray, c: int, data: np.ndarray,
     return value
 
 
-@inlined
-def _rotate_row(data: np.ndarray, a: int, q: int, axis: int, truth: np.ndarray, c: int) -> None:
-    for b in range(truth.shape[1]):
-        w, x, y, z = data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3]
-        truth[c, b] = _rotated(w, x, y, z, data[b, a], data[b, a + 1], data[b, a + 2], axis)
-
-
-@inlined
-def _copy_row(data: np.ndarray, a: int, truth: np.ndarray, c: int) -> None:
-    for b in range(truth.shape[1]):
-        truth[c, b] = data[b, a]
-
-
 @kernel
 def gather(table: np.ndarray, sources: np.ndarray, truth: np.ndarray, c0: int, c1: int, data: np.ndarray) -> None:
     """Write the ground truth of columns [c0, c1) from the engine's sensor data (B, n)."""
-    for c in range(c0, c1):
-        op, a = table[c, OP], sources[table[c, FIRST]]
-        if op == GATHER_COPY:
-            _copy_row(data, a, truth, c)
-        elif op == GATHER_ROTATE and table[c, COUNT] == 1:
-            _rotate_row(data, a, table[c, QUAT], table[c, AXIS], truth, c)
-        elif op != GATHER_NONE:
-            for b in range(truth.shape[1]):
-                truth[c, b] = gather_one(table, sources, c, data, b)
+    for b0 in range(0, truth.shape[1], _BLOCK):
+        b1 = min(b0 + _BLOCK, truth.shape[1])
+        for c in range(c0, c1):
+            op, first, count = table[c, OP], table[c, FIRST], table[c, COUNT]
+            a, q, axis = sources[first], table[c, QUAT], table[c, AXIS]
+            if op == GATHER_COPY:
+                for b in range(b0, b1):
+                    truth[c, b] = data[b, a]
+            elif op == GATHER_SUM:
+                for b in range(b0, b1):
+                    value = data[b, a]
+                    for i in range(first + 1, first + count):
+                        value = value + data[b, sources[i]]
+                    truth[c, b] = value
+            elif op == GATHER_ROTATE and count == 1:
+                for b in range(b0, b1):
+                    w, x, y, z = data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3]
+                    truth[c, b] = _rotated(w, x, y, z, data[b, a], data[b, a + 1], data[b, a + 2], axis)
+            elif op != GATHER_NONE:
+                for b in range(b0, b1):
+                    truth[c, b] = gather_one(table, sources, c, data, b)

@@ -120,17 +120,28 @@ def _receive_row(
     part: np.ndarray,
     s: int,
 ) -> None:
-    """Find the youngest sample that has arrived, among those that are younger than the one that was read before."""
+    """Find the youngest sample that has arrived, among those that are younger than the one that was read before.
+
+    All samples of all envs are compared, from the oldest to the youngest: LLVM vectorises that, other than a search in
+    each env.
+    """
     for b in range(lag.shape[1]):
-        oldest = min(slots - 1, lag[s, b])
         lag[s, b] = lag[s, b] + np.int32(1)
-        for age in range(oldest + 1):
-            slot = head - age
-            row = first + (slot + slots if slot < 0 else slot)
-            if arrives[row, b] <= _F(age):
-                lag[s, b] = np.int32(age)
-                part[s, b] = offset[row, b]
-                break
+    for younger in range(slots):
+        age = np.int32(slots - 1 - younger)
+        slot = head - age
+        row = first + (slot + slots if slot < 0 else slot)
+        for b in range(lag.shape[1]):
+            arrived = (age < lag[s, b]) & (arrives[row, b] <= _F(age))
+            lag[s, b] = age if arrived else lag[s, b]
+            part[s, b] = offset[row, b] if arrived else part[s, b]
+
+
+@inlined
+def _hold_row(due: np.ndarray, s: int, offset: np.ndarray, row: int, before: int) -> None:
+    """Where this tick has no sample, let the offset be the age of the reading that is held, for interpolation."""
+    for b in range(due.shape[1]):
+        offset[row, b] = offset[row, b] if due[s, b] else offset[before, b] + _F(1)
 
 
 @inlined
@@ -198,6 +209,7 @@ def time_step(
             _latency_row(k0, k1, draw, parameters[T_DELAY], parameters[T_JITTER], 1.0 / dt, latency, s)
             _send_row(due, s, latency, since, arrives, offset, first + head)
             if bits & LINEAR:
+                _hold_row(due, s, offset, first + head, first + (head + slots - 1) % slots)
                 _linear_row(latency, lag, part, s)
             else:
                 _receive_row(first, slots, head, arrives, offset, lag, part, s)

@@ -11,11 +11,17 @@ import numpy as np
 import torch
 
 from sensorium.pipeline import SensorGroup
-from sensorium.sensors.rays import kernels
-from sensorium.sensors.rays.ray_backend import RayBackend, allocate_parameters, scanning_state
+from sensorium.sensors.rays import kernels, lidar_kernels
+from sensorium.sensors.rays.ray_backend import (
+    DETECTION,
+    IMPERFECTIONS,
+    RayBackend,
+    allocate_parameters,
+    scanning_state,
+)
 from sensorium.sensors.rays.ray_layout import RayLayout, ReadingLayout, random_keys, reading_layouts
 from sensorium.sensors.rays.ray_rig import COLUMNS
-from sensorium.worlds import MujocoWorld
+from sensorium.worlds import CpuWorld
 
 _CHUNK = 2**19
 """Rays that are aimed, cast and collected together. It bounds the memory beyond the readings for every B."""
@@ -31,10 +37,11 @@ class CpuRays:
     """Rays of all sensors of one class on the CPU engine."""
 
     def __init__(self, group: SensorGroup[RayBackend]) -> None:
-        world = self._world = cast(MujocoWorld, group.world)
+        world = self._world = cast(CpuWorld, group.world)
         layout = self.layout = RayLayout(group)
         self._group, self._readings = group, reading_layouts(group, layout)
-        self._parameters = [parameter.numpy() for parameter in allocate_parameters(group)]
+        self._parameters = [parameter.numpy() for parameter in allocate_parameters(group, *IMPERFECTIONS)]
+        self._detection = [parameter.numpy() for parameter in allocate_parameters(group, *DETECTION)]
         self._keys, self._scanning = random_keys(group), scanning_state(group, layout)
         self._time, self._draw = world.time.numpy(), group.draw.numpy()
         self._positions = world.bind("xpos").numpy()
@@ -59,6 +66,8 @@ class CpuRays:
         self._chosen = np.zeros((self._n_rows, n_rays), np.int32)
         self._frames = np.zeros((self._n_rows, n_sensors, kernels.POSE))
         self._no_normals = np.zeros((self._n_rows, 0, 3))
+        self._turns = np.zeros((self._n_rows, n_sensors), np.int64)
+        self._powers = np.zeros((self._n_rows, n_rays if layout.has_echoes else 0))
 
     def _plan(self, whole: bool) -> _CpuPlan:
         rays = self.layout.count_bundles(whole) * self.layout.table[:, kernels.SPREAD]
@@ -107,7 +116,12 @@ class CpuRays:
             kernels.find_due(ids, self._time, self._group.dt, *slots)
         for begin in range(0, len(ids), self._n_rows):
             some = ids[begin : begin + self._n_rows]
-            self._cast(plan, some, self._due[begin : begin + len(some)], out)
+            due, clock = self._due[begin : begin + len(some)], (self._time, self._group.dt, layout.slots_per_step)
+            if layout.has_turns:
+                lidar_kernels.find_turns(some, *clock, layout.table, self._turns)
+            self._cast(plan, some, due, out)
+            if layout.has_stamps:
+                lidar_kernels.stamp(some, plan.whole, *clock, layout.table, due, self._turns, out)
 
     def _cast(self, plan: _CpuPlan, ids: np.ndarray, due: np.ndarray, out: np.ndarray) -> None:
         layout, shape = self.layout, (len(ids), plan.n_rays, 3)
@@ -116,8 +130,8 @@ class CpuRays:
 
         def aim(rows: slice) -> None:
             kernels.aim(
-                ids[rows], plan.whole, layout.table, due[rows], self._positions, self._matrices, layout.ray_starts,
-                layout.ray_vectors, plan.first, self._frames[rows], points[rows], directions[rows],
+                ids[rows], plan.whole, layout.table, due[rows], self._turns[rows], self._positions, self._matrices,
+                layout.ray_starts, layout.ray_vectors, plan.first, self._frames[rows], points[rows], directions[rows],
             )  # fmt: skip
 
         self._share(aim, shape)
@@ -126,13 +140,16 @@ class CpuRays:
             self._pass_through(plan, ids, points, directions, distances, geoms, surface)
 
         def collect(rows: slice) -> None:
-            which = (ids[rows], plan.whole, layout.table, due[rows], plan.first, self._frames[rows])
+            some = (ids[rows], plan.whole, layout.table, due[rows], plan.first)
+            which = (*some, self._frames[rows])
+            hits = (distances[rows], geoms[rows], surface[rows], directions[rows])
             kernels.collect(*which, layout.limits, layout.scale, distances[rows], self._chosen[rows], out)
+            if layout.has_echoes:
+                optics = (layout.limits, layout.optics, layout.kinds, layout.surfaces, *self._detection)
+                lidar_kernels.find_echoes(*some, *optics, *hits, self._powers[rows], self._chosen[rows], out)
             if self._describes:
-                kernels.describe(
-                    *which, layout.mounts, self._chosen[rows], geoms[rows], surface[rows], directions[rows],
-                    layout.geom_body, layout.reflectivity, out,
-                )  # fmt: skip
+                looks = (layout.geom_body, layout.surfaces, layout.optics)
+                kernels.describe(*which, layout.mounts, self._chosen[rows], *hits, *looks, out)
 
         self._share(collect, shape)
 
@@ -196,15 +213,21 @@ class _CpuPlan(NamedTuple):
 def _fill_reading(reading: ReadingLayout, data: np.ndarray, out: np.ndarray) -> None:
     """Compute the reading of one sensor from its intermediate columns."""
     rig, columns, limits = reading.rig, reading.columns, reading.limits
-    first, no_return = columns[kernels.DISTANCES], reading.no_return
+    first, no_return, slots = columns[kernels.DISTANCES], reading.no_return, rig.n_slots
     for name, to in reading.fields.items():
         if name == "distances":
             kernels.limit(data, first, rig.n_beams, limits, reading.no_hit, out, to)
+        elif name == "times":
+            lidar_kernels.pass_on_times(data, columns[kernels.TIMES], slots, rig.n_beams, out, to)
         elif name != "points":
             source, missing = columns[COLUMNS[name]], np.float32(_MISSING[name])
             kernels.pass_on(data, first, source, rig.n_beams, rig.widths[name], missing, out, to)
+        elif rig.pattern.n_frames > 1:
+            places = (columns[kernels.TURNS], columns.get(kernels.POSES, -1), slots)
+            rays = (rig.n_bundles, *reading.rays)
+            lidar_kernels.moving_points(data, first, *places, limits, no_return, *rays, out, to, rig.n_beams)
         elif rig.in_world:
             poses = columns[kernels.POSES]
-            kernels.world_points(data, first, poses, rig.n_slots, limits, no_return, *reading.rays, out, to)
+            kernels.world_points(data, first, poses, slots, limits, no_return, *reading.rays, out, to)
         else:
             kernels.sensor_points(data, first, limits, no_return, *reading.rays, out, to)

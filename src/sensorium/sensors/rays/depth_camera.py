@@ -18,7 +18,7 @@ class DepthCamera(RayOptions):
     pixel.
 
     Example:
-        >>> camera = scene.add_sensor(sn.DepthCamera(link="head", width=64, height=48, fov=87, max_range=5.0))
+        >>> camera = scene.add_sensor(sn.DepthCamera(link="head", width=64, height=48, hfov=87, max_range=5.0))
         >>> camera.read()   # (B, 48, 64) m
     """
 
@@ -27,9 +27,14 @@ class DepthCamera(RayOptions):
     height: int = Field(default=48, ge=1)
     """Number of pixel rows."""
     fov: float | None = Field(default=None, gt=0, lt=180)
-    """Horizontal field of view, degrees; pixels are square. Default: 90."""
+    """The same as ``hfov``. In ``sn.Camera``, ``fov`` is the vertical field of view."""
+    hfov: float | None = Field(default=None, gt=0, lt=180)
+    """Horizontal field of view, degrees; pixels are square. Default: 90, unless ``vfov`` is set."""
+    vfov: float | None = Field(default=None, gt=0, lt=180)
+    """Vertical field of view, degrees; pixels are square. ``hfov`` may be set too, if both fit the aspect ratio within
+    5%."""
     intrinsics: tuple[float, float, float, float] | None = None
-    """Alternative to ``fov``: (fx, fy, cx, cy) of a calibration, in pixels; (0, 0) is the image's upper left corner."""
+    """Instead of angles: (fx, fy, cx, cy) of a calibration, in pixels; (0, 0) is the image's upper left corner."""
     max_range: float = Field(default=10.0, gt=0)
     """Maximum depth, m."""
 
@@ -40,7 +45,8 @@ class DepthCamera(RayOptions):
 
     def pattern(self) -> PinholePattern:
         """Return the rays through the pixels."""
-        return PinholePattern(width=self.width, height=self.height, fov=self.fov, intrinsics=self.intrinsics)
+        names = ("width", "height", "fov", "hfov", "vfov", "intrinsics")
+        return PinholePattern(**{name: getattr(self, name) for name in names})
 
 
 class DepthCameraSensor(RaySensor[torch.Tensor], options=DepthCamera):
@@ -53,7 +59,7 @@ class DepthCameraSensor(RaySensor[torch.Tensor], options=DepthCamera):
 
     def _make_rig(self) -> RayRig:
         pattern = self.options.pattern()
-        return RayRig(pattern=pattern, shape=pattern.shape, is_depth=True)
+        return RayRig(pattern=pattern, pattern_shape=pattern.shape, is_depth=True)
 
     def _get_return_format(self) -> Format:
         return self._rig.shape

@@ -10,17 +10,24 @@ import torch
 import warp as wp
 
 from sensorium.pipeline import SensorGroup
-from sensorium.sensors.rays import kernels, warp_kernels
-from sensorium.sensors.rays.ray_backend import RayBackend, allocate_parameters, scanning_state
+from sensorium.sensors.rays import kernels, warp_kernels, warp_lidar_kernels, warp_reading_kernels
+from sensorium.sensors.rays.ray_backend import (
+    DETECTION,
+    IMPERFECTIONS,
+    RayBackend,
+    allocate_parameters,
+    scanning_state,
+)
 from sensorium.sensors.rays.ray_layout import RayLayout, random_keys, reading_layouts
 from sensorium.worlds import GpuWorld, RayBatch
 
 _TO = {
-    "distances": warp_kernels.TO_DISTANCES,
-    "points": warp_kernels.TO_POINTS,
-    "normals": warp_kernels.TO_NORMALS,
-    "body_ids": warp_kernels.TO_BODY_IDS,
-    "intensity": warp_kernels.TO_INTENSITY,
+    "distances": warp_reading_kernels.TO_DISTANCES,
+    "points": warp_reading_kernels.TO_POINTS,
+    "normals": warp_reading_kernels.TO_NORMALS,
+    "body_ids": warp_reading_kernels.TO_BODY_IDS,
+    "intensity": warp_reading_kernels.TO_INTENSITY,
+    "times": warp_reading_kernels.TO_TIMES,
 }
 
 
@@ -35,7 +42,8 @@ class GpuRays:
         world = self._world = cast(GpuWorld, group.world)
         layout = self.layout = RayLayout(group)
         self._group, self._device, n_envs = group, world.device, world.n_envs
-        self._parameters = [wp.from_torch(parameter) for parameter in allocate_parameters(group)]
+        self._parameters = [wp.from_torch(parameter) for parameter in allocate_parameters(group, *IMPERFECTIONS)]
+        self._detection = [wp.from_torch(parameter) for parameter in allocate_parameters(group, *DETECTION)]
         self._keys = [self._array(keys.view(np.int32), np.int32) for keys in random_keys(group)]
         self._draw = wp.from_torch(group.draw.view(torch.int32))
         self._scanning = scanning_state(group, layout)
@@ -52,6 +60,7 @@ class GpuRays:
         self._all_envs = torch.ones(n_envs, dtype=torch.bool, device=self._device)
         self._fired = torch.ones(layout.n_slots, n_envs, dtype=torch.uint8, device=self._device)
         self._due = self._array(np.zeros((n_envs, len(beams), layout.max_due)), np.int32)
+        self._turns = self._array(np.zeros((n_envs, len(beams))), np.int32)
         self._frames = self._array(np.zeros((n_envs, len(beams), kernels.POSE)))
         whole = self._plan(True)
         self._plans = (self._plan(False) if layout.scans else whole, whole)
@@ -60,7 +69,10 @@ class GpuRays:
         for row, reading in zip(to, readings, strict=True):
             for name, first in reading.fields.items():
                 row[_TO[name]] = first
-        own_rays = [self._vec3(np.concatenate(parts)) for parts in zip(*(r.rays for r in readings), strict=True)]
+        rays = [
+            layout.mounted_rays[i] if reading.rig.in_world else layout.own_rays[i] for i, reading in enumerate(readings)
+        ]
+        own_rays = [self._vec3(np.concatenate(parts)) for parts in zip(*rays, strict=True)]
         no_hit = self._array(np.array([(reading.no_hit, reading.no_return) for reading in readings]))
         self._reading = (self._array(to, np.int32), no_hit, *own_rays)
 
@@ -80,7 +92,10 @@ class GpuRays:
         rays.scale, rays.limits = self._array(layout.scale), self._array(layout.limits)
         rays.mounts = wp.from_torch(self._upload(layout.mounts), dtype=wp.mat33)
         rays.geom_body = self._array(layout.geom_body, np.int32)
-        rays.reflectivity = self._array(layout.reflectivity)
+        rays.surfaces = wp.from_torch(self._upload(layout.surfaces), dtype=wp.vec2)
+        rays.optics, rays.kinds = self._array(layout.optics), self._array(layout.kinds, np.int32)
+        counts = layout.table[:, kernels.BUNDLES] * layout.table[:, kernels.N_TURNS]
+        rays.first_own = self._array(np.cumsum(counts) - counts, np.int32)
         return rays
 
     def _plan(self, whole: bool) -> _GpuPlan:
@@ -96,7 +111,8 @@ class GpuRays:
         plan.first_bundle = self._array(np.cumsum(bundles) - bundles, np.int32)
         found = [wp.from_torch(batch.distances), wp.from_torch(batch.geoms)]
         vectors = [wp.from_torch(t, dtype=wp.vec3) for t in (batch.points, batch.directions, batch.normals)]
-        return _GpuPlan(plan, batch, int(bundles.sum()), *vectors, *found)
+        powers = self._array(np.zeros((self._world.n_envs, len(viewer)) if layout.has_echoes else (0, 0)))
+        return _GpuPlan(plan, batch, int(bundles.sum()), powers, *vectors, *found)
 
     def _launch(self, kernel: object, dim: tuple[int, ...], *inputs: object) -> None:
         arrays = [wp.from_torch(value) if isinstance(value, torch.Tensor) else value for value in inputs]
@@ -120,27 +136,33 @@ class GpuRays:
         mask = self._group.restarting
         plan = self._plans[mask is not None]
         envs = self._all_envs if mask is None else mask
-        n_envs, slots = len(envs), (self._due, self._fired, self._frames)
-        engine = (*self._bodies, self._steps, self._slots_per_step)
+        n_envs, slots = len(envs), (self._due, self._turns, self._fired, self._frames)
+        engine = (*self._bodies, self._steps, wp.float64(self._group.dt), self._slots_per_step)
         places = (n_envs, len(self.layout.table))
         self._launch(warp_kernels.place, places, self._rays, plan.struct.whole, *engine, envs, *slots, out)
-        known = (self._rays, plan.struct, self._due, self._frames, envs)
-        self._launch(warp_kernels.aim, (n_envs, len(plan.batch.viewer)), *known, plan.points, plan.directions)
+        vectors = (self._turns, self._frames, envs, plan.points, plan.directions)
+        self._launch(warp_kernels.aim, (n_envs, len(plan.batch.viewer)), self._rays, plan.struct, self._due, *vectors)
         self._world.cast(plan.batch, envs)
+        known = (self._rays, plan.struct, self._due, self._frames, envs)
         hits = (plan.directions, plan.distances, plan.geoms, plan.normals)
         self._launch(warp_kernels.collect, (n_envs, plan.n_bundles), *known, *hits, out)
+        if self.layout.has_echoes:
+            grid = (n_envs, plan.n_bundles)
+            self._launch(warp_lidar_kernels.find_echoes, grid, *known, *self._detection, *hits, plan.powers, out)
 
     def roughen(self, data: torch.Tensor) -> None:
         inputs = (self._rays, self._beam_sensor, *self._parameters, *self._keys, self._draw)
-        self._launch(warp_kernels.roughen, self._beam_grid, *inputs, data)
+        self._launch(warp_reading_kernels.roughen, self._beam_grid, *inputs, data)
 
     def hold(self, data: torch.Tensor) -> None:
         if self._scanning is not None:
             inputs = (self._rays, self._beam_sensor, self._fired, data, self._scanning[1])
-            self._launch(warp_kernels.hold, self._beam_grid, *inputs)
+            self._launch(warp_reading_kernels.hold, self._beam_grid, *inputs)
 
     def post_process(self, data: torch.Tensor, out: torch.Tensor) -> None:
-        self._launch(warp_kernels.read, self._beam_grid, self._rays, self._beam_sensor, *self._reading, data, out)
+        self._launch(
+            warp_reading_kernels.read, self._beam_grid, self._rays, self._beam_sensor, *self._reading, data, out
+        )
 
     def fired_beams(self, position: int, env: int) -> np.ndarray:
         return self.layout.scanned_beams(position, self._fired[:, env].numpy(force=True))
@@ -152,6 +174,8 @@ class _GpuPlan(NamedTuple):
     struct: Any  # a Warp struct, which has no types
     batch: RayBatch
     n_bundles: int
+    powers: wp.array
+    """Power of each ray that can be part of an echo; -1 for the others."""
     points: wp.array
     directions: wp.array
     normals: wp.array

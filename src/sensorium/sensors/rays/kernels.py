@@ -1,10 +1,12 @@
 """Numba kernels of ray-casting sensors: aim rays, collect hits, add range-dependent noise, compute points.
 
 The sensors of a group are rows of an integer ``table``, whose columns are named below. A *beam* is one element of a
-reading; it is cast as ``SPREAD`` rays (one, or a bundle if it diverges). A *slot* is one position of a scanning head,
-the index along the pattern's last axis; a sensor that does not scan has one slot. Rows of the ray arrays are the envs
-of ``ids``; ``due[row, sensor]`` lists the slots that are cast now, padded with -1. The Warp counterparts are in
-``warp_kernels.py``.
+reading. It is cast as a *bundle* of ``SPREAD`` rays (one, or several if it diverges); a sensor that reports several
+echoes has as many beams per bundle, those of the first echo first. A *slot* is one position of a scanning head, the
+index along the pattern's last axis; a sensor that does not scan has one slot. A *turn* is one of the frames of a
+pattern that changes from reading to reading; most patterns have one. Rows of the ray arrays are the envs of ``ids``;
+``due[row, sensor]`` lists ``turn * slots + slot`` of the slots that are cast now, padded with -1. The kernels of lidars
+alone are in ``lidar_kernels.py``, the Warp counterparts in ``warp_kernels.py``.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -17,7 +19,10 @@ from sensorium.pipeline.kernels import normals, words
 BODY, ALIGNMENT, BEAMS, FIRST_BEAM, SPREAD, FIRST_RAY, SLOTS, SCANS, FIRST_SLOT = range(9)
 DISTANCES, NORMALS, BODY_IDS, INTENSITY, POSES, IN_WORLD = range(9, 15)
 """First intermediate column of each kind (-1 for none), and whether points and normals are in the world frame."""
-N_TABLE = 15
+BUNDLES, ECHOES, TURNS, TIMES, N_TURNS = range(15, 20)
+"""Bundles, and echoes that are found in each by power (0: the nearest hit); first intermediate column of the turns and
+times of the slots (-1 for none); turns of the pattern."""
+N_TABLE = 20
 BASE, YAW, WORLD = range(3)
 POSE = 12
 """Numbers of a pose: position, then rotation matrix row by row."""
@@ -30,7 +35,12 @@ BLOCK = 16
 
 _F, _U = np.float32, np.uint32
 _BIN24 = 2.0**-24
-_EPS = 1e-6
+EPS = 1e-6
+"""Share of a slot by which rounding may misplace a step."""
+MIN_SQUARE = 1e-6
+"""Square of the distance, m², below which the power of an ideal lens grows no more."""
+SMALL = 1e-4
+"""Below it, 1 - exp(-x) is computed as x - x² / 2."""
 
 
 @kernel
@@ -42,28 +52,45 @@ def find_due(ids, time, dt, per_step, table, due, fired):
         for s in range(table.shape[0]):
             due[r, s, :] = -1
             if table[s, SCANS]:
-                last = np.int64(np.floor(steps * per_step[s] + _EPS))
-                before = np.int64(np.floor((steps - 1.0) * per_step[s] + _EPS))
+                last = np.int64(np.floor(steps * per_step[s] + EPS))
+                before = np.int64(np.floor((steps - 1.0) * per_step[s] + EPS))
                 for k in range(min(last - before, due.shape[2], table[s, SLOTS])):
-                    slot = (last - k) % table[s, SLOTS]
-                    due[r, s, k] = slot
-                    fired[table[s, FIRST_SLOT] + slot, ids[r]] = 1
-
-
-@kernel
-def _beam(i, slot_beams, slots, due, r, s):
-    """Return the beam of the i-th bundle that is cast, -1 for padding."""
-    slot = due[r, s, i // slot_beams]
-    return -1 if slot < 0 else (i % slot_beams) * slots + slot
+                    index = (last - k) % (table[s, SLOTS] * table[s, N_TURNS])
+                    due[r, s, k] = index
+                    fired[table[s, FIRST_SLOT] + index % table[s, SLOTS], ids[r]] = 1
 
 
 @helper
-def _count(table, s, whole, due):
-    """Return the number of bundles of sensor s in one env."""
+def find_bundle(i, slot_beams, slots, due, r, s):
+    """Return the bundle of the pattern that is the i-th one to be cast, -1 for padding."""
+    index = due[r, s, i // slot_beams]
+    return -1 if index < 0 else (i % slot_beams) * slots + index % slots
+
+
+@helper
+def count_bundles(table, s, whole, due):
+    """Return the number of bundles of sensor s that are cast in one env."""
     if whole or table[s, SCANS] == 0:
-        return table[s, BEAMS]
+        return table[s, BUNDLES]
     slots = table[s, SLOTS]
-    return min(due.shape[2], slots) * (table[s, BEAMS] // slots)
+    return min(due.shape[2], slots) * (table[s, BUNDLES] // slots)
+
+
+@helper
+def received_power(reflectivity, retro, cosine, distance, near_range):
+    """Return the power that comes back from a surface, 1 for a white one at 1 m that faces the sensor.
+
+    A Lambert surface reflects ``reflectivity`` times the cosine of the incidence angle, a retro-reflector ``retro``
+    times its fourth power in addition. The lens receives the share 1 / r² of it, less within ``near_range``.
+    """
+    cosine = abs(cosine)
+    gain = reflectivity * cosine + retro * cosine**4
+    square = max(distance * distance, MIN_SQUARE)
+    if near_range == 0.0:
+        return gain / square
+    near = near_range * near_range
+    x = square / near
+    return gain * (1.0 - 0.5 * x) / near if x < SMALL else gain * (1.0 - np.exp(-x)) / square
 
 
 @helper
@@ -84,7 +111,7 @@ def _set_frame(frame, alignment, position, matrix):
 
 
 @kernel
-def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, frames, points, directions):
+def aim(ids, whole, table, due, turns, positions, matrices, starts, vectors, first, frames, points, directions):
     """Compute origins and directions in the world of the rays that are cast now, and each sensor's frame."""
     for r in range(ids.shape[0]):
         for s in range(table.shape[0]):
@@ -94,11 +121,16 @@ def aim(ids, whole, table, due, positions, matrices, starts, vectors, first, fra
             px, py, pz = frame[0], frame[1], frame[2]
             a, b, c, d, e, f, g, h, i = frame[3:]
             spread, slots, scans = table[s, SPREAD], table[s, SLOTS], table[s, SCANS] and not whole
-            slot_beams = table[s, BEAMS] // slots
+            bundles = table[s, BUNDLES]
+            slot_beams = bundles // slots
             j = first[s]
-            for n in range(_count(table, s, whole, due)):
-                beam = max(_beam(n, slot_beams, slots, due, r, s), 0) if scans else n
-                for k in range(table[s, FIRST_RAY] + beam * spread, table[s, FIRST_RAY] + (beam + 1) * spread):
+            for n in range(count_bundles(table, s, whole, due)):
+                bundle, turn = n, turns[r, s]
+                if scans:
+                    bundle = max(find_bundle(n, slot_beams, slots, due, r, s), 0)
+                    turn = max(due[r, s, n // slot_beams], 0) // slots
+                k0 = table[s, FIRST_RAY] + (turn * bundles + bundle) * spread
+                for k in range(k0, k0 + spread):
                     x, y, z = starts[k, 0], starts[k, 1], starts[k, 2]
                     points[r, j, 0] = px + (a * x + b * y + c * z)
                     points[r, j, 1] = py + (d * x + e * y + f * z)
@@ -157,18 +189,19 @@ def merge(index, counts, distances, geoms, surface, new_distances, new_geoms, ne
 def collect(ids, whole, table, due, first, frames, limits, scale, distances, chosen, out):
     """Compute the raw distances (columns, B): the nearest hit of each bundle, inf without a return.
 
-    At the first ray of each bundle, ``chosen`` receives the ray with the nearest hit, or -1 without a return.
+    At the first ray of each bundle, ``chosen`` receives the ray with the nearest hit, or -1 without a return. Echoes
+    are found by ``lidar_kernels.find_echoes`` instead.
     """
     for r0 in range(0, ids.shape[0], BLOCK):
         r1 = min(r0 + BLOCK, ids.shape[0])
         for s in range(table.shape[0]):
             spread, slots, scans = table[s, SPREAD], table[s, SLOTS], table[s, SCANS] and not whole
-            slot_beams = table[s, BEAMS] // slots
+            slot_beams = table[s, BUNDLES] // slots
             nearest, farthest = limits[s, 0], limits[s, 1]
-            for n in range(_count(table, s, whole, due)):
+            for n in range(count_bundles(table, s, whole, due) if table[s, ECHOES] == 0 else 0):
                 j0 = first[s] + n * spread
                 for r in range(r0, r1):
-                    beam = _beam(n, slot_beams, slots, due, r, s) if scans else n
+                    beam = find_bundle(n, slot_beams, slots, due, r, s) if scans else n
                     if beam < 0:
                         continue
                     best, distance = -1, np.inf
@@ -185,54 +218,66 @@ def collect(ids, whole, table, due, first, frames, limits, scale, distances, cho
                     for k in range(min(due.shape[2], slots) if scans else slots):
                         slot = due[r, s, k] if scans else k
                         if slot >= 0:
+                            column = table[s, POSES] + slot % slots * POSE
                             for x in range(POSE):
-                                out[table[s, POSES] + slot * POSE + x, ids[r]] = frames[r, s, x]
+                                out[column + x, ids[r]] = frames[r, s, x]
 
 
 @kernel
 def describe(
-    ids, whole, table, due, first, frames, mounts, chosen, geoms, surface, directions, geom_body, reflectivity, out
-):
-    """Compute normals, bodies and intensities of the returns that :func:`collect` chose."""
+    ids, whole, table, due, first, frames, mounts, chosen, distances, geoms, surface, directions, geom_body, surfaces,
+    optics, out,
+):  # fmt: skip
+    """Compute normals, bodies and intensities of the returns that :func:`collect` or ``find_echoes`` chose.
+
+    The intensities of echoes are computed with them.
+    """
     for r0 in range(0, ids.shape[0], BLOCK):
         r1 = min(r0 + BLOCK, ids.shape[0])
         for s in range(table.shape[0]):
             bodies, intensity, normals_at = table[s, BODY_IDS], table[s, INTENSITY], table[s, NORMALS]
+            if table[s, ECHOES] > 0:
+                intensity = -1
             if bodies < 0 and intensity < 0 and normals_at < 0:
                 continue
             spread, slots, scans = table[s, SPREAD], table[s, SLOTS], table[s, SCANS] and not whole
-            slot_beams = table[s, BEAMS] // slots
-            for n in range(_count(table, s, whole, due)):
+            bundles = table[s, BUNDLES]
+            slot_beams = bundles // slots
+            for n in range(count_bundles(table, s, whole, due)):
                 for r in range(r0, r1):
-                    beam = _beam(n, slot_beams, slots, due, r, s) if scans else n
-                    if beam < 0:
+                    bundle = find_bundle(n, slot_beams, slots, due, r, s) if scans else n
+                    if bundle < 0:
                         continue
-                    geom, x, y, z = -1, 0.0, 0.0, 0.0
-                    j = chosen[r, first[s] + n * spread]
-                    if j >= 0:
-                        geom = geoms[r, j]
-                        if surface.shape[1]:
-                            x, y, z = surface[r, j, 0], surface[r, j, 1], surface[r, j, 2]
-                    if bodies >= 0:
-                        out[bodies + beam, ids[r]] = geom_body[geom] if geom >= 0 else -1
-                    if intensity >= 0:
-                        brightness = 0.0
-                        if geom >= 0:
-                            cosine = x * directions[r, j, 0] + y * directions[r, j, 1] + z * directions[r, j, 2]
-                            brightness = reflectivity[geom] * abs(cosine)
-                        out[intensity + beam, ids[r]] = brightness
-                    if normals_at >= 0:
-                        if table[s, IN_WORLD] == 0:  # from the world through the mounting frame to the sensor's
-                            a = frames[r, s, 3] * x + frames[r, s, 6] * y + frames[r, s, 9] * z
-                            b = frames[r, s, 4] * x + frames[r, s, 7] * y + frames[r, s, 10] * z
-                            c = frames[r, s, 5] * x + frames[r, s, 8] * y + frames[r, s, 11] * z
-                            x = mounts[s, 0, 0] * a + mounts[s, 1, 0] * b + mounts[s, 2, 0] * c
-                            y = mounts[s, 0, 1] * a + mounts[s, 1, 1] * b + mounts[s, 2, 1] * c
-                            z = mounts[s, 0, 2] * a + mounts[s, 1, 2] * b + mounts[s, 2, 2] * c
-                        column = normals_at + 3 * beam
-                        out[column, ids[r]] = x
-                        out[column + 1, ids[r]] = y
-                        out[column + 2, ids[r]] = z
+                    for echo in range(max(table[s, ECHOES], 1)):
+                        beam = echo * bundles + bundle
+                        geom, x, y, z = -1, 0.0, 0.0, 0.0
+                        j = chosen[r, first[s] + n * spread + echo]
+                        if j >= 0:
+                            geom = geoms[r, j]
+                            if surface.shape[1]:
+                                x, y, z = surface[r, j, 0], surface[r, j, 1], surface[r, j, 2]
+                        if bodies >= 0:
+                            out[bodies + beam, ids[r]] = geom_body[geom] if geom >= 0 else -1
+                        if intensity >= 0:
+                            power = 0.0
+                            if geom >= 0:
+                                cosine = x * directions[r, j, 0] + y * directions[r, j, 1] + z * directions[r, j, 2]
+                                power = received_power(
+                                    surfaces[s, geom, 0], surfaces[s, geom, 1], cosine, distances[r, j], optics[s, 0]
+                                )
+                            out[intensity + beam, ids[r]] = power
+                        if normals_at >= 0:
+                            if table[s, IN_WORLD] == 0:  # from the world through the mounting frame to the sensor's
+                                a = frames[r, s, 3] * x + frames[r, s, 6] * y + frames[r, s, 9] * z
+                                b = frames[r, s, 4] * x + frames[r, s, 7] * y + frames[r, s, 10] * z
+                                c = frames[r, s, 5] * x + frames[r, s, 8] * y + frames[r, s, 11] * z
+                                x = mounts[s, 0, 0] * a + mounts[s, 1, 0] * b + mounts[s, 2, 0] * c
+                                y = mounts[s, 0, 1] * a + mounts[s, 1, 1] * b + mounts[s, 2, 1] * c
+                                z = mounts[s, 0, 2] * a + mounts[s, 1, 2] * b + mounts[s, 2, 2] * c
+                            column = normals_at + 3 * beam
+                            out[column, ids[r]] = x
+                            out[column + 1, ids[r]] = y
+                            out[column + 2, ids[r]] = z
 
 
 @kernel

@@ -16,8 +16,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, m
 
 from sensorium.errors import did_you_mean
 from sensorium.options import Options
+from sensorium.sensors.field_of_view import check_names, focal_lengths
 
 Angles = tuple[float, ...]
+Extent = float | tuple[float, float]
+"""A field of view along one axis, degrees: its width, centred on 0, or (min, max)."""
 _ROUNDING = 1e-9
 
 
@@ -34,6 +37,15 @@ class Pattern(Options):
         shape."""
         raise TypeError(f"{type(self).__name__} must define rays")
 
+    @property
+    def n_frames(self) -> int:
+        """Number of readings after which the pattern repeats. It is 1 for a pattern that is always the same."""
+        return 1
+
+    def frame_rays(self, frame: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rays of one of ``n_frames`` readings, as :meth:`rays` does, which returns those of the first."""
+        return self.rays()
+
 
 def load_pattern(value: object) -> object:
     """Return the pattern that :func:`dump_pattern` has dumped, and any other value unchanged.
@@ -43,7 +55,7 @@ def load_pattern(value: object) -> object:
     """
     if not isinstance(value, Mapping):
         return value
-    known = {cls.__name__: cls for cls in _subclasses(Pattern)}
+    known = {cls.__name__: cls for cls in _subclasses(Pattern) if not cls.__name__.startswith("_")}
     kind = value.get("kind")
     if kind not in known:
         raise ValueError(
@@ -111,18 +123,24 @@ class GridPattern(Pattern):
 class SphericalPattern(Pattern):
     """Rays from one point over azimuth and elevation, as of a lidar. Rows are elevations, columns azimuths.
 
-    Angles increase: row 0 is the lowest, column 0 the rightmost, and both are centred on x. A field of view below 360
-    degrees has a ray on both of its edges. A full circle starts at -180 degrees and omits +180, so that no column is
+    Angles increase: row 0 is the lowest, column 0 the rightmost. A field of view below 360 degrees has a ray on both of
+    its edges. A full circle starts at -180 degrees (or at its min) and omits +180 (its max), so that no column is
     duplicated.
 
     Example:
         >>> sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))      # (16, 360) rays, 1 degree and 2 degrees apart
         >>> sn.SphericalPattern(fov=(360, 30), resolution=(0.2, 2.0))   # (16, 1800)
+        >>> sn.SphericalPattern(fov=(360, (-25, 15)), n_points=(360, 41))   # from 25 degrees below to 15 above
         >>> sn.SphericalPattern(elevations=(-25, -8, -4, -2, 0, 5))     # (6, 360), with the elevations of a device
     """
 
-    fov: tuple[float, float] = (360.0, 30.0)
-    """Horizontal and vertical field of view, degrees."""
+    fov: tuple[Extent, Extent] = (360.0, 30.0)
+    """Horizontal and vertical field of view, degrees. Each is a width, centred on x, or a pair (min, max): ``(90, 30)``
+    is 90 wide and 30 high, ``((-20, 70), (-25, 5))`` has the same size off the axis."""
+    hfov: Extent | None = None
+    """Horizontal field of view, degrees, instead of the first entry of ``fov``."""
+    vfov: Extent | None = None
+    """Vertical field of view, degrees, instead of the second entry of ``fov``."""
     n_points: tuple[int, int] | None = None
     """Number of azimuths and of elevations. Default: (360, 16), unless ``resolution`` is given."""
     resolution: tuple[float, float] | None = None
@@ -135,8 +153,14 @@ class SphericalPattern(Pattern):
 
     @model_validator(mode="after")
     def _check(self) -> SphericalPattern:
-        if not 0 <= self.fov[0] <= 360 or not 0 <= self.fov[1] <= 180:
-            raise ValueError(f"fov must lie in [0, 360] and [0, 180] degrees, got {self.fov}")
+        (left, right), (low, high) = map(_ends, self._extents())
+        if not 0 <= right - left <= 360 or max(abs(left), abs(right)) > 360 or not -90 <= low <= high <= 90:
+            names = "fov" if self.hfov is None and self.vfov is None else "hfov and vfov"
+            raise ValueError(
+                f"{names} must lie in [0, 360] and [0, 180] degrees, or be (min, max) with at most 360 degrees between "
+                f"them and in [-90, 90] degrees, got {self._extents()}"
+            )
+        _check_short_fov(self, "(hfov, vfov)")
         if self.n_points is not None and self.resolution is not None:
             raise ValueError("give n_points or resolution, not both")
         if self.n_points is not None and min(self.n_points) < 1:
@@ -148,6 +172,9 @@ class SphericalPattern(Pattern):
                 raise ValueError(f"{name} must hold at least one angle")
         if self.elevations is not None and max(map(abs, self.elevations)) > 90:
             raise ValueError(f"elevations must lie in [-90, 90] degrees, got {self.elevations}")
+        for name, angles in (("hfov", "azimuths"), ("vfov", "elevations")):
+            if getattr(self, name) is not None and getattr(self, angles) is not None:
+                raise ValueError(f"{name} has no effect together with {angles}; omit it")
         if self.azimuths is not None and self.elevations is not None:
             for name in ("n_points", "resolution"):
                 if getattr(self, name) is not None:
@@ -161,8 +188,12 @@ class SphericalPattern(Pattern):
 
     def rays(self) -> tuple[np.ndarray, np.ndarray]:
         azimuths, elevations = self._angles()
-        directions = _directions(azimuths[None, :], elevations[:, None]).reshape(-1, 3)
+        directions = angles_to_vectors(azimuths[None, :], elevations[:, None]).reshape(-1, 3)
         return np.zeros_like(directions), directions
+
+    def _extents(self) -> tuple[Extent, Extent]:
+        """Return the horizontal and the vertical field of view."""
+        return self.fov[0] if self.hfov is None else self.hfov, self.fov[1] if self.vfov is None else self.vfov
 
     def _angles(self) -> tuple[np.ndarray, np.ndarray]:
         counts: tuple[int | None, int | None] = (360, 16)
@@ -171,9 +202,10 @@ class SphericalPattern(Pattern):
         elif self.resolution is not None:
             counts = None, None
         steps = self.resolution or (1.0, 1.0)
+        across, upright = self._extents()
         return (
-            _spread(self.fov[0], counts[0], steps[0]) if self.azimuths is None else np.array(self.azimuths),
-            _spread(self.fov[1], counts[1], steps[1]) if self.elevations is None else np.array(self.elevations),
+            _spread(across, counts[0], steps[0]) if self.azimuths is None else np.array(self.azimuths),
+            _spread(upright, counts[1], steps[1]) if self.elevations is None else np.array(self.elevations),
         )
 
 
@@ -187,16 +219,24 @@ class RingPattern(Pattern):
     n_points: int = Field(default=360, ge=1)
     """Number of rays."""
     fov: float = Field(default=360.0, ge=0, le=360)
-    """Field of view, degrees."""
+    """Horizontal field of view, degrees."""
+    hfov: float | None = Field(default=None, ge=0, le=360)
+    """The same as ``fov``."""
     elevation: float = Field(default=0.0, ge=-90, le=90)
     """Elevation of all rays, degrees. If it is not 0, they lie on a cone."""
+
+    @model_validator(mode="after")
+    def _check(self) -> RingPattern:
+        _check_short_fov(self, "hfov")
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.n_points,)
 
     def rays(self) -> tuple[np.ndarray, np.ndarray]:
-        directions = _directions(_spread(self.fov, self.n_points), np.array(self.elevation))
+        azimuths = _spread(self.fov if self.hfov is None else self.hfov, self.n_points)
+        directions = angles_to_vectors(azimuths, np.array(self.elevation))
         return np.zeros_like(directions), directions
 
 
@@ -207,7 +247,7 @@ class PinholePattern(Pattern):
     fy). Depth along the optical axis is the distance times the first component of the unit direction.
 
     Example:
-        >>> sn.PinholePattern(width=64, height=48, fov=87)
+        >>> sn.PinholePattern(width=64, height=48, hfov=87)
     """
 
     width: int = Field(ge=1)
@@ -215,27 +255,42 @@ class PinholePattern(Pattern):
     height: int = Field(ge=1)
     """Number of pixel rows."""
     fov: float | None = Field(default=None, gt=0, lt=180)
-    """Horizontal field of view from the left to the right edge of the image, degrees; pixels are square. Default:
-    90."""
+    """The same as ``hfov``."""
+    hfov: float | None = Field(default=None, gt=0, lt=180)
+    """Horizontal field of view from the left to the right edge of the image, degrees; pixels are square. Default: 90,
+    unless ``vfov`` is set."""
+    vfov: float | None = Field(default=None, gt=0, lt=180)
+    """Vertical field of view from the top to the bottom edge of the image, degrees; pixels are square. ``hfov`` may be
+    set too, if both fit the aspect ratio within 5%."""
     intrinsics: tuple[float, float, float, float] | None = None
-    """Alternative to ``fov``: (fx, fy, cx, cy) of a calibration, in pixels; (0, 0) is the image's upper left corner."""
+    """Instead of angles: (fx, fy, cx, cy) of a calibration, in pixels; (0, 0) is the image's upper left corner."""
 
     @model_validator(mode="after")
     def _check(self) -> PinholePattern:
-        if self.intrinsics is not None:
-            if self.fov is not None:
-                raise ValueError("give fov or intrinsics, not both")
-            if min(self.intrinsics[:2]) <= 0:
-                raise ValueError(f"fx and fy must be > 0, got {self.intrinsics[:2]}")
+        angles = {name: getattr(self, name) is not None for name in ("fov", "hfov", "vfov")}
+        check_names("horizontal", angles, "intrinsics", self.intrinsics is not None)
+        if self.intrinsics is not None and min(self.intrinsics[:2]) <= 0:
+            raise ValueError(f"fx and fy must be > 0, got {self.intrinsics[:2]}")
+        self.calibration()
         return self
+
+    def calibration(self) -> tuple[float, float, float, float]:
+        """Return focal lengths and principal point (fx, fy, cx, cy) in pixels."""
+        if self.intrinsics is not None:
+            return self.intrinsics
+        size = (self.width, self.height)
+        hfov = 90.0 if self.fov is None and self.vfov is None and self.hfov is None else self.hfov
+        given = focal_lengths("horizontal", size, self.fov, hfov, self.vfov, "intrinsics=(fx, fy, cx, cy)")
+        assert given is not None
+        fx, fy = given
+        return fx, fy, self.width / 2, self.height / 2
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.height, self.width
 
     def rays(self) -> tuple[np.ndarray, np.ndarray]:
-        focal = self.width / 2 / math.tan(math.radians(self.fov or 90.0) / 2)
-        fx, fy, cx, cy = self.intrinsics or (focal, focal, self.width / 2, self.height / 2)
+        fx, fy, cx, cy = self.calibration()
         left = (cx - np.arange(self.width) - 0.5) / fx
         up = (cy - np.arange(self.height) - 0.5) / fy
         vectors = np.ones((*self.shape, 3))
@@ -302,18 +357,32 @@ class ArrayPattern(Pattern):
         return origins, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def _spread(fov: float, count: int | None, step: float = 1.0) -> np.ndarray:
-    """Return increasing angles over a field of view centred on 0: ``count`` of them, or ``step`` apart; degrees."""
-    if fov == 360.0:
+def _check_short_fov(pattern: SphericalPattern | RingPattern, same: str) -> None:
+    """Raise ValueError if ``fov`` is set together with the options that it stands for, which ``same`` names."""
+    given = [name for name in ("hfov", "vfov") if getattr(pattern, name, None) is not None]
+    if given and "fov" in pattern.model_fields_set:
+        raise ValueError(f"fov, which is {same}, contradicts {' and '.join(given)}; set only one of them")
+
+
+def _ends(fov: Extent) -> tuple[float, float]:
+    """Return min and max of a field of view, degrees."""
+    return fov if isinstance(fov, tuple) else (-fov / 2, fov / 2)
+
+
+def _spread(fov: Extent, count: int | None, step: float = 1.0) -> np.ndarray:
+    """Return increasing angles over a field of view: ``count`` of them, or ``step`` apart; degrees."""
+    low, high = _ends(fov)
+    if high - low == 360.0:
         count = count or max(1, round(360.0 / step))
-        return -180.0 + np.arange(count) * (360.0 / count)
+        return low + np.arange(count) * (360.0 / count)
+    middle = (low + high) / 2
     if count is None:
-        count = math.floor(fov / step + _ROUNDING) + 1
-        return (np.arange(count) - (count - 1) / 2) * step
-    return np.zeros(1) if count == 1 else np.linspace(-fov / 2, fov / 2, count)
+        count = math.floor((high - low) / step + _ROUNDING) + 1
+        return middle + (np.arange(count) - (count - 1) / 2) * step
+    return np.full(1, middle) if count == 1 else np.linspace(low, high, count)
 
 
-def _directions(azimuths: np.ndarray, elevations: np.ndarray) -> np.ndarray:
+def angles_to_vectors(azimuths: np.ndarray, elevations: np.ndarray) -> np.ndarray:
     """Return unit vectors of broadcast angles in degrees, (..., 3)."""
     azimuth, elevation = np.broadcast_arrays(np.radians(azimuths), np.radians(elevations))
     level = np.cos(elevation)

@@ -10,6 +10,11 @@ import torch
 from sensorium.pipeline import SensorGroup
 from sensorium.sensors.rays.ray_layout import RayLayout
 
+IMPERFECTIONS = ("noise_per_metre", "ray_dropout")
+"""Imperfections of all ray-casting sensors, in the order in which the kernels take them."""
+DETECTION = ("extinction", "threshold")
+"""Parameters of lidars that detect echoes, in the order in which the kernels take them."""
+
 
 class RayBackend(Protocol):
     """Rays of all sensors of one class on one engine."""
@@ -35,11 +40,11 @@ class RayBackend(Protocol):
         """Return which beams of a scanning sensor were scanned in the last step, (beams,) bool."""
 
 
-def allocate_parameters(group: SensorGroup[RayBackend]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Allocate ``noise_per_metre`` and ``ray_dropout``, (sensors, B) each, which ``sensor.set`` writes."""
-    growth, dropout = torch.zeros(2, len(group.sensors), group.n_envs, device=group.device)
-    group.parameters |= {"noise_per_metre": growth, "ray_dropout": dropout}
-    return growth, dropout
+def allocate_parameters(group: SensorGroup[RayBackend], *names: str) -> list[torch.Tensor]:
+    """Allocate parameters of the options ``names``, (sensors, B) each, which ``sensor.set`` writes."""
+    allocated = list(torch.zeros(len(names), len(group.sensors), group.n_envs, device=group.device))
+    group.parameters |= dict(zip(names, allocated, strict=True))
+    return allocated
 
 
 def scanning_state(group: SensorGroup[RayBackend], layout: RayLayout) -> tuple[torch.Tensor, torch.Tensor] | None:

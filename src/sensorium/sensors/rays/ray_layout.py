@@ -1,7 +1,8 @@
 """Rays of a group of sensors, in arrays that the backends of both engines share.
 
-A *beam* is one element of a reading. It is cast as one *ray*, or, if it diverges, as a *bundle* of rays. A *slot* is
-one position of a scanning head, the index along the last axis of its pattern; a sensor that does not scan has one slot.
+A *beam* is one element of a reading. It is cast as a *bundle* of one ray, or of several if it diverges; a sensor that
+reports several echoes has as many beams per bundle. A *slot* is one position of a scanning head, the index along the
+last axis of its pattern; a sensor that does not scan has one slot. A *turn* is one frame of a pattern that changes.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import numpy as np
 from sensorium.pipeline import SensorGroup, formula
 from sensorium.sensors.rays import kernels
 from sensorium.sensors.rays.ray_rig import RayMount, RayRig, checked_rays
+from sensorium.sensors.rays.surfaces import surface_values
 from sensorium.worlds import World
 
 _RIM = 4
 """Rays on the rim of a diverging beam, in addition to the one in its centre."""
+_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+_ECHOES = ("first", "second", "last", "strongest")
+"""Kinds of echoes, in the order of the constants of ``lidar_kernels``."""
 _ALIGNMENTS = {"base": kernels.BASE, "yaw": kernels.YAW, "world": kernels.WORLD}
 Rays = tuple[np.ndarray, np.ndarray]
 """Origins and unit directions, (n, 3) float32 each."""
@@ -31,16 +36,22 @@ class RayLayout:
         table: one row per sensor; ``kernels`` names its columns.
         ray_starts, ray_vectors: of all rays, in the mounting frames, (rays, 3).
         scale: factor from distance to reading of each beam, (beams,).
-        own_rays: of each sensor's beams, in its own frame.
+        own_rays: of each sensor's bundles in all turns, in its own frame.
         mounted_rays: the same in its mounting frame.
         mounts: rotation of each sensor in its mounting frame, (sensors, 3, 3).
         limits: minimum and maximum range of each sensor, (sensors, 2) m.
         scans: whether any sensor scans.
+        has_echoes: whether any sensor detects echoes.
+        has_turns: whether any sensor has a pattern that changes.
+        has_stamps: whether any sensor has columns of turns or times.
         n_slots: slots of all sensors.
-        slots_per_step: slots that each sensor passes in one step, (sensors,).
+        slots_per_step: slots that each sensor passes in one step, (sensors,); 1 if it does not scan.
         max_due: slots of one sensor that are cast in one step, at most.
         needs_normals: whether any sensor needs the normals of surfaces.
-        geom_body, reflectivity: of each geom.
+        geom_body: of each geom.
+        surfaces: reflectivity and retro-reflection of each geom, (sensors, ngeom, 2).
+        optics: near range, separation of echoes and share of the power of each ray, (sensors, 3).
+        kinds: the echoes that each sensor reports, (sensors, 4).
         excluded: bodies that the rays of each sensor pass through, (sensors, nbody) bool.
     """
 
@@ -56,38 +67,57 @@ class RayLayout:
         for row, rig, mount, part in zip(self.table, rigs, mounts, group.slices, strict=True):
             origins, directions = checked_rays(rig.pattern)
             self.own_rays.append((origins.astype(np.float32), directions.astype(np.float32)))
-            scale.append(directions[:, 0] if rig.is_depth else np.ones(len(origins)))
-            bundle = _diverge(directions, rig.divergence)  # (beams, spread, 3)
+            scale.append(directions[:, 0] if rig.is_depth else np.ones(rig.n_beams))
+            bundle = _diverge(directions, rig)  # (turns * bundles, spread, 3)
             spread = bundle.shape[1]
             starts.append(np.repeat(mount.pos + origins @ mount.matrix.T, spread, axis=0))
             vectors.append(bundle.reshape(-1, 3) @ mount.matrix.T)
             centres = starts[-1][::spread], vectors[-1][::spread]
             self.mounted_rays.append((centres[0].astype(np.float32), centres[1].astype(np.float32)))
             row[kernels.BODY], row[kernels.ALIGNMENT] = model.body(mount.body).id, _ALIGNMENTS[rig.alignment]
-            row[kernels.BEAMS], row[kernels.FIRST_BEAM] = len(origins), beam
+            row[kernels.BEAMS], row[kernels.FIRST_BEAM] = rig.n_beams, beam
+            row[kernels.BUNDLES], row[kernels.ECHOES] = rig.n_bundles, len(rig.power.echoes)
+            row[kernels.N_TURNS] = rig.pattern.n_frames
             row[kernels.SPREAD], row[kernels.FIRST_RAY] = spread, ray
             row[kernels.SLOTS], row[kernels.SCANS] = rig.n_slots, rig.scan_rate is not None
             row[kernels.FIRST_SLOT], row[kernels.IN_WORLD] = slot, rig.in_world
             for kind, column in rig.first_columns(part.start).items():
                 row[kind] = column
-            beam, ray, slot = beam + len(origins), ray + len(vectors[-1]), slot + rig.n_slots
+            beam, ray, slot = beam + rig.n_beams, ray + len(vectors[-1]), slot + rig.n_slots
         self.ray_starts, self.ray_vectors, self.scale = map(np.concatenate, (starts, vectors, scale))
         self.mounts = np.array([mount.matrix for mount in mounts])
         self.limits = np.array([mount.limits for mount in mounts])
         self.scans = any(rig.scan_rate is not None for rig in rigs)
+        self.has_echoes = bool((self.table[:, kernels.ECHOES] > 0).any())
+        self.has_turns = bool((self.table[:, kernels.N_TURNS] > 1).any())
+        self.has_stamps = bool((self.table[:, [kernels.TURNS, kernels.TIMES]] >= 0).any())
         self.n_slots = slot
-        self.slots_per_step = np.array([(rig.scan_rate or 0.0) * rig.n_slots * group.dt for rig in rigs])
+        self.slots_per_step = np.array(
+            [1.0 if rig.scan_rate is None else rig.scan_rate * rig.n_slots * group.dt for rig in rigs]
+        )
         due = (min(math.ceil(rate - 1e-9), rig.n_slots) for rate, rig in zip(self.slots_per_step, rigs, strict=True))
         self.max_due = max([*due, 1])
-        self.needs_normals = bool((self.table[:, [kernels.NORMALS, kernels.INTENSITY]] >= 0).any())
-        self.geom_body, self.reflectivity = model.geom_bodyid.astype(np.int64), _reflectivity(model)
+        fields = (self.table[:, [kernels.NORMALS, kernels.INTENSITY]] >= 0).any()
+        self.needs_normals = bool(fields) or self.has_echoes
+        self.geom_body = model.geom_bodyid.astype(np.int64)
+        owners = [f"{type(sensor.options).__name__}(uuid={sensor.uuid!r})" for sensor in group.sensors]
+        self.surfaces = np.array(
+            [surface_values(model, rig.power, owner) for rig, owner in zip(rigs, owners, strict=True)]
+        )
+        spreads = self.table[:, kernels.SPREAD]
+        self.optics = np.array(
+            [(rig.power.near_range, rig.power.separation, 1 / n) for rig, n in zip(rigs, spreads, strict=True)]
+        )
+        self.kinds = np.full((len(rigs), len(_ECHOES)), -1, np.int64)
+        for kinds, rig in zip(self.kinds, rigs, strict=True):
+            kinds[: len(rig.power.echoes)] = [_ECHOES.index(echo) for echo in rig.power.echoes]
         self.excluded = np.array([_excluded(model, mount) for mount in mounts])
 
     def count_bundles(self, whole: bool) -> np.ndarray:
         """Return the bundles that each sensor casts in one env: of a whole revolution, or those due in one step."""
-        beams, slots = self.table[:, kernels.BEAMS], self.table[:, kernels.SLOTS]
-        some = np.minimum(self.max_due, slots) * (beams // slots)
-        return np.where(whole | (self.table[:, kernels.SCANS] == 0), beams, some)
+        bundles, slots = self.table[:, kernels.BUNDLES], self.table[:, kernels.SLOTS]
+        some = np.minimum(self.max_due, slots) * (bundles // slots)
+        return np.where(whole | (self.table[:, kernels.SCANS] == 0), bundles, some)
 
     def scanned_beams(self, position: int, fired: np.ndarray) -> np.ndarray:
         """Return which beams of a sensor were scanned, (beams,) bool, from the slots of all sensors that were."""
@@ -95,7 +125,9 @@ class RayLayout:
         slots = fired[row[kernels.FIRST_SLOT] : row[kernels.FIRST_SLOT] + row[kernels.SLOTS]]
         return slots[np.arange(row[kernels.BEAMS]) % row[kernels.SLOTS]].astype(bool)
 
-    def segments(self, world: World, position: int, env: int, distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def segments(
+        self, world: World, position: int, env: int, distances: np.ndarray, turns: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return where the beams of a sensor start and end in the world, (beams, 3) m each, at its current pose.
 
         Args:
@@ -103,6 +135,7 @@ class RayLayout:
             position: index of the sensor in its group.
             env: the env.
             distances: (beams,) m; beams with inf end in NaN.
+            turns: turn of each slot, (slots,); default: 0.
         """
         body, alignment = self.table[position, kernels.BODY], self.table[position, kernels.ALIGNMENT]
         place, turn = (world.bind(name)[env, body].double().numpy(force=True) for name in ("xpos", "xmat"))
@@ -113,7 +146,11 @@ class RayLayout:
             turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
         elif alignment == kernels.WORLD:
             turn = np.eye(3)
-        starts, vectors = self.mounted_rays[position]
+        beams, bundles = np.arange(len(distances)), self.table[position, kernels.BUNDLES]
+        rays = beams % bundles
+        if turns is not None:
+            rays = rays + turns.astype(int)[beams % len(turns)] * bundles
+        starts, vectors = (values[rays] for values in self.mounted_rays[position])
         first = self.table[position, kernels.FIRST_BEAM]
         along = np.where(np.isfinite(distances), distances, np.nan) / self.scale[first : first + len(starts)]
         begin = place + starts @ turn.T
@@ -135,7 +172,8 @@ class ReadingLayout(NamedTuple):
     no_return: np.float32
     """Distance of the point without a return: ``no_hit``, or NaN if that is not a distance."""
     rays: Rays
-    """Beams in the frame in which points are computed: the sensor's own, or its mounting frame for world points."""
+    """Beams, or bundles of all turns of a pattern that changes, in the frame in which points are computed: the sensor's
+    own, or its mounting frame for points in the world frame."""
 
 
 def reading_layouts(group: SensorGroup, layout: RayLayout) -> list[ReadingLayout]:
@@ -156,10 +194,18 @@ def reading_layouts(group: SensorGroup, layout: RayLayout) -> list[ReadingLayout
                 limits=layout.limits[i],
                 no_hit=no_hit,
                 no_return=no_hit if 0 <= no_hit < np.inf else np.float32(np.nan),
-                rays=layout.mounted_rays[i] if rig.in_world else layout.own_rays[i],
+                rays=_repeat(layout.mounted_rays[i] if rig.in_world else layout.own_rays[i], rig),
             )
         )
     return layouts
+
+
+def _repeat(rays: Rays, rig: RayRig) -> Rays:
+    """Return the rays of the bundles for all beams, unless they depend on the turn."""
+    if rig.pattern.n_frames > 1:
+        return rays
+    origins, directions = (np.tile(values, (rig.n_beams // rig.n_bundles, 1)) for values in rays)
+    return origins, directions
 
 
 def random_keys(group: SensorGroup) -> tuple[np.ndarray, np.ndarray]:
@@ -174,20 +220,26 @@ def random_keys(group: SensorGroup) -> tuple[np.ndarray, np.ndarray]:
     return np.array(noise, np.uint32), np.array(losses, np.uint32)
 
 
-def _diverge(directions: np.ndarray, divergence: float) -> np.ndarray:
-    """Return unit directions (beams, spread, 3): of each beam, and of the rim of its cone of a full angle."""
-    if divergence == 0.0:
+def _diverge(directions: np.ndarray, rig: RayRig) -> np.ndarray:
+    """Return unit directions (bundles, spread, 3): of each beam, and of the rim of its cone.
+
+    The rays of a beam whose echoes are detected cover its cone evenly instead, so that each has the same power.
+    """
+    if rig.divergence == 0.0:
         return directions[:, None]
     # any axis that is not along the beam gives a frame across it
     helper = np.where(np.abs(directions[:, 2:]) < 0.9, [[0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0]])
     across = np.cross(helper, directions)
     across /= np.linalg.norm(across, axis=1, keepdims=True)
     upward = np.cross(directions, across)
-    angles = np.arange(_RIM) * (2 * np.pi / _RIM)
-    rim = np.cos(angles)[:, None] * across[:, None] + np.sin(angles)[:, None] * upward[:, None]
-    half = divergence / 2
-    tilted = np.cos(half) * directions[:, None] + np.sin(half) * rim
-    return np.concatenate([directions[:, None], tilted], axis=1)
+    if rig.power.echoes:  # a sunflower: equal areas in a spiral
+        ray = np.arange(rig.power.rays_per_beam)
+        angles, away = ray * _GOLDEN_ANGLE, rig.divergence / 2 * np.sqrt((ray + 0.5) / len(ray))
+    else:
+        angles = np.concatenate([[0.0], np.arange(_RIM) * (2 * np.pi / _RIM)])
+        away = np.concatenate([[0.0], np.full(_RIM, rig.divergence / 2)])
+    side = np.cos(angles)[:, None] * across[:, None] + np.sin(angles)[:, None] * upward[:, None]
+    return np.cos(away)[:, None] * directions[:, None] + np.sin(away)[:, None] * side
 
 
 def _excluded(model: mujoco.MjModel, mount: RayMount) -> np.ndarray:
@@ -200,11 +252,3 @@ def _excluded(model: mujoco.MjModel, mount: RayMount) -> np.ndarray:
         if mount.exclude_tree:
             excluded |= model.body_rootid == model.body_rootid[own]
     return excluded
-
-
-def _reflectivity(model: mujoco.MjModel) -> np.ndarray:
-    """Return the mean colour of each geom, or of its material if the geom has the engine's default colour."""
-    rgba = model.geom_rgba.astype(np.float64)
-    plain = (model.geom_matid >= 0) & (model.geom_rgba == np.array([0.5, 0.5, 0.5, 1.0], np.float32)).all(axis=1)
-    rgba[plain] = model.mat_rgba[model.geom_matid[plain]]
-    return rgba[:, :3].mean(axis=1)

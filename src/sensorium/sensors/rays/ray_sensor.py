@@ -11,10 +11,12 @@ import torch
 from pydantic import AllowInfNan, Field, field_validator, model_validator
 
 from sensorium.pipeline import SensorGroup
+from sensorium.pipeline.hold import holds_output
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
+from sensorium.sensors.rays import kernels
 from sensorium.sensors.rays.cpu_rays import CpuRays
-from sensorium.sensors.rays.ray_backend import RayBackend
+from sensorium.sensors.rays.ray_backend import IMPERFECTIONS, RayBackend
 from sensorium.sensors.rays.ray_rig import RayMount, RayRig
 from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
@@ -80,7 +82,8 @@ class RaySensor(SimpleSensor[DataT]):
     """Base of all ray-casting sensors.
 
     Intermediate columns are the distances (inf without a return), on which all imperfections act. They are followed by
-    the normals, bodies and intensities that are read, and by the poses at capture if points are in the world frame.
+    the normals, bodies, intensities and times that are read, by the poses at capture if points are in the world frame,
+    and by the turns of a pattern that changes.
     """
 
     def _make_rig(self) -> RayRig:
@@ -112,13 +115,14 @@ class RaySensor(SimpleSensor[DataT]):
         return {"": slice(0, self._rig.n_beams)}
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return {name: ("custom", slice(0, 1)) for name in ("noise_per_metre", "ray_dropout")}
+        return {name: ("custom", slice(0, 1)) for name in IMPERFECTIONS}
 
     def _draw(self, painter: Painter, env: int) -> None:
         """Draw rays with a return (some hundreds of them), and the returns (some thousands)."""
         backend: RayBackend = self.group.backend
         distances = self._true_distances(env)
-        starts, ends = backend.layout.segments(self.group.world, self._position, env, distances)
+        turns = self._true_turns(env)
+        starts, ends = backend.layout.segments(self.group.world, self._position, env, distances, turns)
         hit = np.isfinite(ends).all(axis=1)
         if self._rig.scan_rate is not None:  # beams that were not scanned in this step were cast from another pose
             hit &= backend.fired_beams(self._position, env)
@@ -130,6 +134,11 @@ class RaySensor(SimpleSensor[DataT]):
         """Return the true distances of all beams in one env, (beams,) m, inf without a return."""
         first = self._columns.start
         return self.group.truth[first : first + self._rig.n_beams, env].numpy(force=True)
+
+    def _true_turns(self, env: int) -> np.ndarray | None:
+        """Return the turn of each slot of a pattern that changes, (slots,), or None."""
+        first = self._rig.first_columns(self._columns.start).get(kernels.TURNS)
+        return None if first is None else self.group.truth[first : first + self._rig.n_slots, env].numpy(force=True)
 
     @classmethod
     def _build_group(cls, group: SensorGroup[RayBackend]) -> RayBackend:
@@ -154,6 +163,7 @@ class RaySensor(SimpleSensor[DataT]):
         group.backend.hold(data)
 
     @classmethod
+    @holds_output
     def _post_process(
         cls, group: SensorGroup[RayBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
     ) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import namedtuple
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field, field_validator
 
+from sensorium.errors import OptionError
+from sensorium.pipeline.parameters import Write
 from sensorium.sensors.rays.patterns import AnyPattern, SphericalPattern
+from sensorium.sensors.rays.ray_backend import DETECTION
 from sensorium.sensors.rays.ray_rig import RayRig
 from sensorium.sensors.rays.ray_sensor import RayOptions, RaySensor
+from sensorium.sensors.rays.receiver import LidarReceiver
 
-RayField = Literal["distances", "points", "normals", "body_ids", "intensity"]
+RayField = Literal["distances", "points", "normals", "body_ids", "intensity", "times"]
 """Fields that can be read of a ray."""
 
 
@@ -55,14 +59,21 @@ class Raycaster(RayOptions):
         return value
 
 
-class Lidar(Raycaster):
+class Lidar(Raycaster, LidarReceiver):
     """Options of a lidar: a :class:`Raycaster` with a spherical pattern, by default of 16 x 360 rays over 30 x 360°.
+
+    Its receiver can lose dark, grazing and far surfaces, report several echoes per beam, and look through fog and rain:
+    see :class:`LidarReceiver`.
 
     Example:
         >>> lidar = scene.add_sensor(sn.Lidar(link="base", pos=(0, 0, 0.3), max_range=20.0, noise=0.01,
         ...                                   pattern=sn.SphericalPattern(fov=(360, 30), n_points=(360, 16))))
         >>> lidar.read().distances  # (B, 16, 360) m: rows are elevations, columns azimuths
         >>> lidar.read().points     # (B, 16, 360, 3) m
+        >>> dual = scene.add_sensor(sn.Lidar(link="base", divergence=3e-3, echoes=("strongest", "last"),
+        ...                                  threshold=0.1 / 80**2, extinction=sn.units.from_visibility(200),
+        ...                                  returns=("distances", "intensity")))
+        >>> dual.read().intensity   # (B, 2, 16, 360)
     """
 
     pattern: AnyPattern = SphericalPattern()
@@ -87,8 +98,12 @@ class RayData(NamedTuple):
     body_ids: torch.Tensor
     """The engine's ids of the bodies that were hit, (B, *shape), integers in float32; -1 without a return."""
     intensity: torch.Tensor
-    """Cosine of the incidence angle times the surface's reflectivity, (B, *shape) in [0, 1]; 0 without a return.
-    Imperfections do not change it."""
+    """Power of the return, (B, *shape): the surface's reflectivity times the cosine of the incidence angle over the
+    square of the true distance in m, and what a lidar's options add to that; 0 without a return. Imperfections do not
+    change it."""
+    times: torch.Tensor
+    """Time at which each ray was cast, relative to the capture of the reading, (B, *shape) s: 0, or less for the older
+    columns of a scan."""
 
 
 @lru_cache
@@ -122,7 +137,7 @@ class RaycasterSensor(RaySensor[RayData], options=Raycaster):
         options = self.options
         return RayRig(
             pattern=options.pattern,
-            shape=options.pattern.shape,
+            pattern_shape=options.pattern.shape,
             alignment=options.alignment,
             divergence=options.divergence,
             scan_rate=options.scan_rate,
@@ -133,3 +148,18 @@ class RaycasterSensor(RaySensor[RayData], options=Raycaster):
 
 class LidarSensor(RaycasterSensor, options=Lidar):
     """Lidar. See :class:`Lidar`."""
+
+    def _make_rig(self) -> RayRig:
+        return super()._make_rig()._replace(power=self.options.power_model())
+
+    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
+        return super()._custom_parameters() | {name: ("custom", slice(0, 1)) for name in DETECTION}
+
+    def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
+        is_zero = isinstance(value, int | float) and value == 0
+        if name in DETECTION and not is_zero and not self.options.detects_echoes:
+            raise OptionError(
+                f"Lidar.{name} must be 0 for a lidar that does not detect echoes, got {value!r}; construct it with "
+                "echoes=('first',)"
+            )
+        return super()._custom_writes(name, option, value, index)

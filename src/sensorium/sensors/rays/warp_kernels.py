@@ -1,8 +1,9 @@
-"""Warp kernels of ray-casting sensors: the GPU counterparts of ``kernels.py``, launched in a CUDA graph.
+"""Warp kernels that aim rays and collect their hits: GPU counterparts of ``kernels.py``, launched in a CUDA graph.
 
 Names are those of ``kernels.py``: the sensors of a group are rows of ``table``, a beam is cast as a bundle of rays, and
-``due[env, sensor]`` lists the slots that are cast now, padded with -1. ``envs`` is a mask (B,): in a reset, other envs
-are not changed. Poses are float32 on a GPU. Random numbers, and readings from the same raw signal, have the CPU's bits.
+``due[env, sensor]`` lists the slots and turns that are cast now, padded with -1. ``envs`` is a mask (B,): in a reset,
+other envs are not changed. Poses are float32 on a GPU. Echoes are in ``warp_lidar_kernels.py``, imperfections and
+readings in ``warp_reading_kernels.py``.
 """
 
 # the annotations of Warp kernels are values, not types
@@ -13,7 +14,6 @@ from typing import Any
 
 import warp as wp
 
-from sensorium.pipeline.warp_draws import normal, word
 from sensorium.sensors.rays import kernels
 from sensorium.worlds import warp_init as warp_init
 
@@ -37,13 +37,12 @@ _DISTANCES, _NORMALS, _BODY_IDS, _INTENSITY, _POSES, _IN_WORLD = map(
     wp.constant,
     (kernels.DISTANCES, kernels.NORMALS, kernels.BODY_IDS, kernels.INTENSITY, kernels.POSES, kernels.IN_WORLD),
 )
+_BUNDLES, _ECHOES, _TURNS, _TIMES, _N_TURNS = map(
+    wp.constant, (kernels.BUNDLES, kernels.ECHOES, kernels.TURNS, kernels.TIMES, kernels.N_TURNS)
+)
 _BASE, _YAW, _POSE = wp.constant(kernels.BASE), wp.constant(kernels.YAW), wp.constant(kernels.POSE)
-_EPS = wp.constant(wp.float64(kernels._EPS))
-_BIN24 = wp.constant(wp.float64(2.0**-24))
-
-TO_DISTANCES, TO_POINTS, TO_NORMALS, TO_BODY_IDS, TO_INTENSITY = range(5)
-"""Columns of the table of each sensor's first return columns; -1 for fields that are not read."""
-_TO_DISTANCES, _TO_POINTS, _TO_NORMALS, _TO_BODY_IDS, _TO_INTENSITY = map(wp.constant, range(5))
+_EPS = wp.constant(wp.float64(kernels.EPS))
+_MIN_SQUARE, _SMALL = wp.constant(kernels.MIN_SQUARE), wp.constant(kernels.SMALL)
 
 _ints, _floats, _vectors = wp.array(dtype=wp.int32), wp.array(dtype=wp.float32), wp.array(dtype=wp.vec3)
 _table, _columns = wp.array2d(dtype=wp.int32), wp.array2d(dtype=wp.float32)
@@ -61,7 +60,10 @@ class Rays:
     limits: _columns  # (sensors, 2)
     mounts: wp.array(dtype=wp.mat33)
     geom_body: _ints
-    reflectivity: _floats
+    surfaces: wp.array2d(dtype=wp.vec2)  # (sensors, ngeom) reflectivity and retro-reflection
+    optics: _columns  # (sensors, 3)
+    kinds: _table  # (sensors, 4) echoes
+    first_own: _ints  # of each sensor's bundles in the rays of ``read``
 
 
 @wp.struct
@@ -76,7 +78,8 @@ class CastPlan:
 
 
 @wp.func
-def _matrix(frames: wp.array3d(dtype=wp.float32), b: wp.int32, s: wp.int32) -> wp.mat33:
+def frame_matrix(frames: wp.array3d(dtype=wp.float32), b: wp.int32, s: wp.int32) -> wp.mat33:
+    """Return the rotation of a sensor's mounting frame."""
     return wp.mat33(
         frames[b, s, 3],
         frames[b, s, 4],
@@ -91,17 +94,34 @@ def _matrix(frames: wp.array3d(dtype=wp.float32), b: wp.int32, s: wp.int32) -> w
 
 
 @wp.func
-def _beam(
+def find_bundle(
     rays: Rays, plan: CastPlan, due: wp.array3d(dtype=wp.int32), b: wp.int32, s: wp.int32, n: wp.int32
 ) -> wp.int32:
-    """Return the beam of the n-th bundle of a sensor, -1 for padding."""
-    beam = n
+    """Return the bundle of the pattern that is the n-th one to be cast, -1 for padding."""
+    bundle = n
     if rays.table[s, _SCANS] != 0 and not plan.whole:
         slots = rays.table[s, _SLOTS]
-        per_slot = rays.table[s, _BEAMS] // slots
-        slot = due[b, s, n // per_slot]
-        beam = wp.where(slot < 0, -1, (n % per_slot) * slots + slot)
-    return beam
+        per_slot = rays.table[s, _BUNDLES] // slots
+        index = due[b, s, n // per_slot]
+        bundle = wp.where(index < 0, -1, (n % per_slot) * slots + index % slots)
+    return bundle
+
+
+@wp.func
+def received_power(surface: wp.vec2, cosine: wp.float32, distance: wp.float32, near_range: wp.float32) -> wp.float32:
+    """Return the power that comes back from a surface, as in ``kernels.py``."""
+    c = wp.abs(cosine)
+    gain = surface[0] * c + surface[1] * c * c * c * c
+    square = wp.max(distance * distance, _MIN_SQUARE)
+    power = gain / square
+    if near_range > 0.0:
+        near = near_range * near_range
+        x = square / near
+        if x < _SMALL:
+            power = gain * (1.0 - 0.5 * x) / near
+        else:
+            power = gain * wp.float32(wp.float64(1.0) - wp.exp(-wp.float64(x))) / square
+    return power
 
 
 @wp.kernel
@@ -111,14 +131,16 @@ def place(
     positions: wp.array3d(dtype=Any),
     matrices: wp.array3d(dtype=Any),
     steps: _ints,
+    dt: wp.float64,
     per_step: wp.array(dtype=wp.float64),
     envs: _mask,
     due: wp.array3d(dtype=wp.int32),
+    turns: _table,
     fired: wp.array2d(dtype=wp.uint8),
     frames: wp.array3d(dtype=wp.float32),
     out: _columns,
 ):
-    """Find the slots that pass in the step that ends now, and compute the mounting frames and poses at capture."""
+    """Find the slots that pass in the step that ends now, and compute mounting frames, poses, turns and times."""
     b, s = wp.tid()
     if not envs[b]:
         return
@@ -146,25 +168,39 @@ def place(
     slots = rays.table[s, _SLOTS]
     first_slot = rays.table[s, _FIRST_SLOT]
     poses = rays.table[s, _POSES]
+    turns_at = rays.table[s, _TURNS]
+    times = rays.table[s, _TIMES]
     some = rays.table[s, _SCANS] != 0 and not whole
+    now = wp.float64(steps[b])
+    last = wp.int64(wp.floor(now * per_step[s] + _EPS))
+    cycle = wp.int64(slots) * wp.int64(rays.table[s, _N_TURNS])
+    turns[b, s] = wp.int32((last % cycle + cycle) % cycle // wp.int64(slots))
     count = slots
-    last = wp.int64(0)
     if some:
-        now = wp.float64(steps[b])
-        last = wp.int64(wp.floor(now * per_step[s] + _EPS))
         before = wp.int64(wp.floor((now - wp.float64(1.0)) * per_step[s] + _EPS))
         count = wp.min(wp.min(wp.int32(last - before), due.shape[2]), slots)
         for k in range(slots):
             fired[first_slot + k, b] = wp.uint8(0)
+            if times >= 0:
+                out[times + k, b] = out[times + k, b] - wp.float32(dt)
         for k in range(due.shape[2]):
             due[b, s, k] = -1
     for k in range(count):
         slot = k
+        turn = turns[b, s]
+        time = wp.float64(0.0)
         if some:
-            turns = wp.int64(slots)  # before an env's first step, slots before the first one pass
-            slot = wp.int32(((last - wp.int64(k)) % turns + turns) % turns)
-            due[b, s, k] = slot
+            # before an env's first step, slots before the first one pass
+            index = wp.int32(((last - wp.int64(k)) % cycle + cycle) % cycle)
+            due[b, s, k] = index
+            slot = index % slots
+            turn = index // slots
+            time = (wp.float64(last - wp.int64(k)) / per_step[s] - now) * dt
         fired[first_slot + slot, b] = wp.uint8(1)
+        if turns_at >= 0:
+            out[turns_at + slot, b] = wp.float32(turn)
+        if times >= 0:
+            out[times + slot, b] = wp.float32(time)
         if poses >= 0:
             for i in range(_POSE):
                 out[poses + slot * _POSE + i, b] = frames[b, s, i]
@@ -175,6 +211,7 @@ def aim(
     rays: Rays,
     plan: CastPlan,
     due: wp.array3d(dtype=wp.int32),
+    turns: _table,
     frames: wp.array3d(dtype=wp.float32),
     envs: _mask,
     points: wp.array2d(dtype=wp.vec3),
@@ -187,11 +224,49 @@ def aim(
     s = plan.sensor_of[j]
     spread = rays.table[s, _SPREAD]
     local = j - plan.first[s]
-    beam = wp.max(_beam(rays, plan, due, b, s, local // spread), 0)
-    k = rays.table[s, _FIRST_RAY] + beam * spread + local % spread
-    turn = _matrix(frames, b, s)
-    points[b, j] = wp.vec3(frames[b, s, 0], frames[b, s, 1], frames[b, s, 2]) + turn * rays.starts[k]
-    directions[b, j] = turn * rays.vectors[k]
+    bundle = wp.max(find_bundle(rays, plan, due, b, s, local // spread), 0)
+    turn = turns[b, s]
+    if rays.table[s, _SCANS] != 0 and not plan.whole:
+        slots = rays.table[s, _SLOTS]
+        turn = wp.max(due[b, s, local // spread // (rays.table[s, _BUNDLES] // slots)], 0) // slots
+    k = rays.table[s, _FIRST_RAY] + (turn * rays.table[s, _BUNDLES] + bundle) * spread + local % spread
+    rotation = frame_matrix(frames, b, s)
+    points[b, j] = wp.vec3(frames[b, s, 0], frames[b, s, 1], frames[b, s, 2]) + rotation * rays.starts[k]
+    directions[b, j] = rotation * rays.vectors[k]
+
+
+@wp.func
+def describe(
+    rays: Rays,
+    frames: wp.array3d(dtype=wp.float32),
+    geoms: _table,
+    surface: wp.array2d(dtype=wp.vec3),
+    b: wp.int32,
+    s: wp.int32,
+    beam: wp.int32,
+    ray: wp.int32,
+    power: wp.float32,
+    out: _columns,
+):
+    """Write body, intensity and normal of a return, the hit of a ray; -1 without a return."""
+    bodies = rays.table[s, _BODY_IDS]
+    intensity = rays.table[s, _INTENSITY]
+    normals = rays.table[s, _NORMALS]
+    body = wp.int32(-1)
+    across = wp.vec3()
+    if ray >= 0:
+        body = rays.geom_body[geoms[b, ray]]
+        if surface.shape[0] > 0:
+            across = surface[b, ray]
+    if bodies >= 0:
+        out[bodies + beam, b] = wp.float32(body)
+    if intensity >= 0:
+        out[intensity + beam, b] = power
+    if normals >= 0:
+        if rays.table[s, _IN_WORLD] == 0:  # from the world through the mounting frame to the sensor's
+            across = wp.transpose(rays.mounts[s]) * (wp.transpose(frame_matrix(frames, b, s)) * across)
+        for x in range(3):
+            out[normals + 3 * beam + x, b] = across[x]
 
 
 @wp.kernel
@@ -213,8 +288,8 @@ def collect(
         return
     s = plan.bundle_sensor[i]
     n = i - plan.first_bundle[s]
-    beam = _beam(rays, plan, due, b, s, n)
-    if beam < 0:
+    beam = find_bundle(rays, plan, due, b, s, n)
+    if beam < 0 or rays.table[s, _ECHOES] > 0:
         return
     spread = rays.table[s, _SPREAD]
     j0 = plan.first[s] + n * spread
@@ -230,112 +305,8 @@ def collect(
         distance = wp.float32(wp.inf)
     out[rays.table[s, _DISTANCES] + beam, b] = distance
 
-    bodies = rays.table[s, _BODY_IDS]
-    intensity = rays.table[s, _INTENSITY]
-    normals = rays.table[s, _NORMALS]
-    body = wp.int32(-1)
-    brightness = wp.float32(0.0)
-    across = wp.vec3()
-    if best >= 0:
-        geom = geoms[b, best]
-        body = rays.geom_body[geom]
-        if surface.shape[0] > 0:
-            across = surface[b, best]
-            brightness = rays.reflectivity[geom] * wp.abs(wp.dot(across, directions[b, best]))
-    if bodies >= 0:
-        out[bodies + beam, b] = wp.float32(body)
-    if intensity >= 0:
-        out[intensity + beam, b] = brightness
-    if normals >= 0:
-        if rays.table[s, _IN_WORLD] == 0:  # from the world through the mounting frame to the sensor's
-            across = wp.transpose(rays.mounts[s]) * (wp.transpose(_matrix(frames, b, s)) * across)
-        for x in range(3):
-            out[normals + 3 * beam + x, b] = across[x]
-
-
-@wp.kernel
-def roughen(
-    rays: Rays,
-    beam_sensor: _ints,
-    growth: _columns,
-    dropout: _columns,
-    noise_keys: _table,
-    loss_keys: _table,
-    draw: _table,
-    data: _columns,
-):
-    """Add noise that grows with range, and lose returns, in the distances of ``data`` (columns, B)."""
-    beam, b = wp.tid()
-    s = beam_sensor[beam]
-    column = rays.table[s, _DISTANCES] + beam - rays.table[s, _FIRST_BEAM]
-    grows = growth[s, b]
-    loses = dropout[s, b]
-    if grows != 0.0 and data[column, b] < wp.inf:
-        data[column, b] = data[column, b] + grows * data[column, b] * normal(
-            noise_keys[beam, 0], noise_keys[beam, 1], draw[0, b], draw[1, b]
-        )
-    if loses > 0.0:
-        drawn = word(loss_keys[beam, 0], loss_keys[beam, 1], draw[0, b], draw[1, b]) >> wp.uint32(8)
-        if wp.float64(wp.int32(drawn)) * _BIN24 < wp.float64(loses):
-            data[column, b] = wp.float32(wp.inf)
-
-
-@wp.kernel
-def hold(rays: Rays, beam_sensor: _ints, fired: wp.array2d(dtype=wp.uint8), data: _columns, held: _columns):
-    """Restore the last distances of the beams that were not scanned in this step, including their noise."""
-    beam, b = wp.tid()
-    s = beam_sensor[beam]
-    if rays.table[s, _SCANS] != 0:
-        i = beam - rays.table[s, _FIRST_BEAM]
-        column = rays.table[s, _DISTANCES] + i
-        if fired[rays.table[s, _FIRST_SLOT] + i % rays.table[s, _SLOTS], b] != wp.uint8(0):
-            held[column, b] = data[column, b]
-        else:
-            data[column, b] = held[column, b]
-
-
-@wp.kernel
-def read(
-    rays: Rays,
-    beam_sensor: _ints,
-    to: _table,
-    no_hit: _columns,
-    starts: _vectors,
-    vectors: _vectors,
-    data: _columns,
-    out: _columns,
-):
-    """Compute readings from intermediate columns; ``no_hit`` (sensors, 2): distance, and distance of the point, without
-    a return."""
-    beam, b = wp.tid()
-    s = beam_sensor[beam]
-    i = beam - rays.table[s, _FIRST_BEAM]
-    distance = data[rays.table[s, _DISTANCES] + i, b]
-    hit = distance < wp.inf
-    limited = wp.min(wp.max(distance, rays.limits[s, 0]), rays.limits[s, 1])
-    out[to[s, _TO_DISTANCES] + i, b] = wp.where(hit, limited, no_hit[s, 0])
-
-    if to[s, _TO_POINTS] >= 0:
-        along = wp.where(hit, limited, no_hit[s, 1])
-        first = to[s, _TO_POINTS] + 3 * i
-        u = starts[beam][0] + along * vectors[beam][0]
-        v = starts[beam][1] + along * vectors[beam][1]
-        w = starts[beam][2] + along * vectors[beam][2]
-        if rays.table[s, _IN_WORLD] == 0:
-            out[first, b] = u
-            out[first + 1, b] = v
-            out[first + 2, b] = w
-        else:
-            pose = rays.table[s, _POSES] + i % rays.table[s, _SLOTS] * _POSE
-            for x in range(3):
-                row = pose + 3 + 3 * x
-                out[first + x, b] = data[pose + x, b] + (data[row, b] * u + data[row + 1, b] * v + data[row + 2, b] * w)
-
-    if to[s, _TO_NORMALS] >= 0:
-        for x in range(3):
-            normal_x = data[rays.table[s, _NORMALS] + 3 * i + x, b]
-            out[to[s, _TO_NORMALS] + 3 * i + x, b] = wp.where(hit, normal_x, wp.float32(0.0))
-    if to[s, _TO_BODY_IDS] >= 0:
-        out[to[s, _TO_BODY_IDS] + i, b] = wp.where(hit, data[rays.table[s, _BODY_IDS] + i, b], wp.float32(-1.0))
-    if to[s, _TO_INTENSITY] >= 0:
-        out[to[s, _TO_INTENSITY] + i, b] = wp.where(hit, data[rays.table[s, _INTENSITY] + i, b], wp.float32(0.0))
+    power = wp.float32(0.0)
+    if best >= 0 and surface.shape[0] > 0:
+        cosine = wp.dot(surface[b, best], directions[b, best])
+        power = received_power(rays.surfaces[s, geoms[b, best]], cosine, distances[b, best], rays.optics[s, 0])
+    describe(rays, frames, geoms, surface, b, s, beam, best, power, out)

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 
 from sensorium.pipeline import SensorGroup
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
@@ -79,6 +80,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
         group.backend.update(out)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[BarometerBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import ChannelOptions, Mounted
@@ -138,6 +139,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
         return GpuForceTorque(group) if group.is_gpu else CpuForceTorque(group)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[ForceTorqueBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

@@ -10,6 +10,7 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import replayable
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, SimpleSensor
@@ -112,6 +113,7 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
         return GpuFramePose(group) if group.is_gpu else CpuFramePose(group)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[FramePoseBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from sensorium.errors import OptionError
 from sensorium.pipeline import Imperfections, SensorGroup
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
@@ -145,6 +146,7 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
         group.backend.update(out)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[GPSBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.parameters import as_numbers
 from sensorium.sensors.base import Format, Sensor, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
@@ -106,7 +107,7 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
             return name, value
         counts = as_numbers("JointEncoder.counts_per_revolution", value)
         if counts.device.type == "cpu" and not bool(((counts > 0) & counts.isfinite()).all()):
-            raise OptionError(f"JointEncoder.counts_per_revolution must be finite and greater than 0, got {value!r}")
+            raise OptionError(f"JointEncoder.counts_per_revolution must be finite and > 0, got {value!r}")
         return name, (2 * math.pi / counts) * torch.tensor(self._turns, dtype=torch.float64, device=counts.device)
 
 
@@ -121,6 +122,7 @@ class CountingEncoderSensor(JointEncoderSensor):
         group.state("elapsed", len(group.sensors))  # seconds since the last sample
 
     @classmethod
+    @holds_output
     def _post_process(cls, group: SensorGroup[Any], data: torch.Tensor, out: torch.Tensor, is_measured: bool) -> None:
         if not is_measured:
             out.copy_(data)

@@ -9,6 +9,7 @@ import torch
 from pydantic import field_validator
 
 from sensorium.pipeline import SensorGroup, SignalSource
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.imperfections import Matrix3
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
@@ -90,6 +91,7 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
         return GpuMagnetometer(group) if group.is_gpu else CpuMagnetometer(group)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[MagnetometerBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

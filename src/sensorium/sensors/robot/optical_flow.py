@@ -10,6 +10,7 @@ import torch
 from pydantic import Field, field_validator, model_validator
 
 from sensorium.pipeline import Imperfections, SensorGroup
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor, add_site
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
@@ -110,6 +111,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
         group.backend.update(out)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[OpticalFlowBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

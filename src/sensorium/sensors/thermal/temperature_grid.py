@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import mujoco
 import numpy as np
@@ -16,7 +16,13 @@ from sensorium.pipeline.parameters import Write, as_numbers, broadcast, check
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.thermal.material import Material, find_material
-from sensorium.sensors.thermal.temperature_grid_backend import MAX_CONTACTS, CpuTemperatureGrid, contact_sensor_name
+from sensorium.sensors.thermal.temperature_grid_backend import (
+    MAX_CONTACTS,
+    CpuTemperatureGrid,
+    GpuTemperatureGrid,
+    TemperatureGridBackend,
+    contact_sensor_name,
+)
 from sensorium.sensors.thermal.temperature_grid_backend import PARAMETERS as _CUSTOM
 from sensorium.worlds import Names
 
@@ -95,7 +101,6 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
     """
 
     kind = "temperature"
-    cpu_only: ClassVar[bool] = True
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         options, asked_by = self.options, f"TemperatureGrid(uuid={self.uuid!r})"
@@ -140,20 +145,20 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
         return [Write(self.group.parameters["heat"], self._columns, index, values, lambda: None)]
 
     @classmethod
-    def _build_group(cls, group: SensorGroup[CpuTemperatureGrid]) -> CpuTemperatureGrid:
-        return CpuTemperatureGrid(group)
+    def _build_group(cls, group: SensorGroup[TemperatureGridBackend]) -> TemperatureGridBackend:
+        return GpuTemperatureGrid(group) if group.is_gpu else CpuTemperatureGrid(group)
 
     @classmethod
-    def _reset_group(cls, group: SensorGroup[CpuTemperatureGrid], mask: torch.Tensor) -> None:
+    def _reset_group(cls, group: SensorGroup[TemperatureGridBackend], mask: torch.Tensor) -> None:
         group.backend.reset(mask)
 
     @classmethod
-    def _update_raw_data(cls, group: SensorGroup[CpuTemperatureGrid], out: torch.Tensor) -> None:
+    def _update_raw_data(cls, group: SensorGroup[TemperatureGridBackend], out: torch.Tensor) -> None:
         group.backend.update(out)
 
     @classmethod
     def _apply_transform(
-        cls, group: SensorGroup[CpuTemperatureGrid], data: torch.Tensor, timeline: Slots, is_measured: bool
+        cls, group: SensorGroup[TemperatureGridBackend], data: torch.Tensor, timeline: Slots, is_measured: bool
     ) -> None:
         if is_measured:
             group.backend.respond(data, timeline[1])

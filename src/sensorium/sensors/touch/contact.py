@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 
 from sensorium.pipeline import SensorGroup, SignalSource
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
@@ -68,6 +69,7 @@ class ContactSensor(SimpleSensor[torch.Tensor], options=Contact):
         return GpuContact(group) if group.is_gpu else CpuContact(group)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
         cls, group: SensorGroup[ContactBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool

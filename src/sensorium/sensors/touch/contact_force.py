@@ -74,6 +74,6 @@ class ContactForceSensor(SimpleSensor[torch.Tensor], options=ContactForce):
         if name == "max_force" and value is not None:
             bound = as_numbers("ContactForce.max_force", value)
             if bound.device.type == "cpu" and bool((bound < 0).any()):
-                raise OptionError(f"ContactForce.max_force must not be negative, got {value!r}")
+                raise OptionError(f"ContactForce.max_force must be >= 0, got {value!r}")
             return name, (-bound, bound)
         return name, value

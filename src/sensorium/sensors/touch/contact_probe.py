@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 
 from sensorium.pipeline import SensorGroup
+from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.imperfections import Spread
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
-from sensorium.sensors.touch.contact_probe_backend import CpuDepthProbes, CpuSwitchProbes
+from sensorium.sensors.touch.contact_probe_backend import (
+    CpuDepthProbes,
+    CpuSwitchProbes,
+    DepthProbesBackend,
+    GpuDepthProbes,
+    GpuSwitchProbes,
+    SwitchProbesBackend,
+)
 from sensorium.sensors.touch.probe_sensor import (
     Point,
-    ProbeSensor,
     Probing,
     check_count,
     check_normals,
     per_probe,
     unit,
 )
-from sensorium.sensors.touch.tactile_realism import TactileRealism, realism_parameters
+from sensorium.sensors.touch.skin_sensor import SkinSensor
+from sensorium.sensors.touch.tactile_realism import TactileRealism
 
 
 class ContactDepthProbe(SimpleSensorOptions, TactileRealism, Probing):
     """Options of probes that read how deep they are pressed in.
 
-    A probe is a sphere of ``radius`` at its position. Its depth is how far this sphere goes into the nearest tracked
-    surface: max(0, radius - signed distance from its centre to the surface). If the probe has a normal, the depth is
-    multiplied by the cosine between the normal and the direction into the surface, or by 0 if that is negative: a probe
-    on the front of a finger does not feel anything behind it.
+    A probe is a sphere of ``radius`` at its position. With ``depth="nearest"``, its depth is how far this sphere goes
+    into the nearest tracked surface: max(0, radius - signed distance from its centre to the surface). If the probe has
+    a normal, the depth is multiplied by the cosine between the normal and the direction into the surface, or by 0 if
+    that is negative: a probe on the front of a finger does not feel anything behind it.
+
+    With ``depth="normal"``, the depth is how far a tracked body reaches behind the point that lies in front of the
+    probe's position by ``radius``, along the normal: what a plunger measures.
 
     The generic imperfections act on the depth, in m; those of tactile skins act before them.
 
@@ -46,6 +59,8 @@ class ContactDepthProbe(SimpleSensorOptions, TactileRealism, Probing):
     feel in all directions."""
     radius: Spread = 0.005
     """Radius of the probes, m, one for all probes or one per probe."""
+    depth: Literal["nearest", "normal"] = "nearest"
+    """Which depth: into the nearest surface, or along the probe's normal. The latter needs ``normals``."""
 
     @model_validator(mode="after")
     def _check_probes(self) -> ContactDepthProbe:
@@ -54,6 +69,8 @@ class ContactDepthProbe(SimpleSensorOptions, TactileRealism, Probing):
             check_count("radius", self.radius, count)
         if self.normals is not None:
             check_normals(self.normals, count)
+        elif self.depth == "normal":
+            raise ValueError("depth='normal' needs normals; give normals, or use depth='nearest'")
         self._check_taxels(count)
         return self
 
@@ -90,7 +107,7 @@ class ContactProbe(ContactDepthProbe):
 KinematicContactProbe = ContactProbe
 
 
-class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthProbe):
+class ContactDepthProbeSensor(SkinSensor[torch.Tensor], options=ContactDepthProbe):
     """Contact depth probe. See :class:`ContactDepthProbe`. Reads (B, n) m."""
 
     kind = "contact_depth_probe"
@@ -100,25 +117,15 @@ class ContactDepthProbeSensor(ProbeSensor[torch.Tensor], options=ContactDepthPro
         normals = None if options.normals is None else unit(per_probe(options.normals, count, 3))
         return np.asarray(options.positions), normals, per_probe(options.radius, count, 1)[:, 0]
 
+    def _rigid_depth(self) -> float | None:
+        return 0.0 if self.options.depth == "normal" else None
+
     def _get_return_format(self) -> Format:
         return (len(self.options.positions),)
 
-    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return realism_parameters()
-
     @classmethod
-    def _build_group(cls, group: SensorGroup[CpuDepthProbes]) -> CpuDepthProbes:
-        return CpuDepthProbes(group)
-
-    @classmethod
-    @replayable
-    def _update_raw_data(cls, group: SensorGroup[CpuDepthProbes], out: torch.Tensor) -> None:
-        group.backend.update(out)
-
-    @classmethod
-    @replayable
-    def _apply_hardware_imperfections(cls, group: SensorGroup[CpuDepthProbes], data: torch.Tensor) -> None:
-        group.backend.imperfect(data)
+    def _build_group(cls, group: SensorGroup[DepthProbesBackend]) -> DepthProbesBackend:
+        return GpuDepthProbes(group) if group.is_gpu else CpuDepthProbes(group)
 
 
 class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
@@ -142,12 +149,13 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
         return torch.bool
 
     @classmethod
-    def _build_group(cls, group: SensorGroup[CpuDepthProbes]) -> CpuSwitchProbes:
-        return CpuSwitchProbes(group)
+    def _build_group(cls, group: SensorGroup[DepthProbesBackend]) -> SwitchProbesBackend:
+        return GpuSwitchProbes(group) if group.is_gpu else CpuSwitchProbes(group)
 
     @classmethod
+    @holds_output
     @replayable
     def _post_process(
-        cls, group: SensorGroup[CpuSwitchProbes], data: torch.Tensor, out: torch.Tensor, is_measured: bool
+        cls, group: SensorGroup[SwitchProbesBackend], data: torch.Tensor, out: torch.Tensor, is_measured: bool
     ) -> None:
         group.backend.post_process(data, out)

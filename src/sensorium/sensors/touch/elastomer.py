@@ -7,20 +7,22 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.pipeline import SensorGroup
-from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
-from sensorium.sensors.touch.elastomer_backend import CpuElastomer
-from sensorium.sensors.touch.probe_sensor import ProbeSensor, Probing
-from sensorium.sensors.touch.tactile_realism import TactileRealism, realism_parameters
+from sensorium.sensors.touch.elastomer_backend import CpuElastomer, ElastomerBackend, GpuElastomer
+from sensorium.sensors.touch.probe_sensor import Probing
+from sensorium.sensors.touch.skin_sensor import SkinSensor
+from sensorium.sensors.touch.tactile_realism import TactileRealism
 
 
 class ElastomerDisplacement(SimpleSensorOptions, TactileRealism, Probing):
     """Options of a soft pad with a grid of markers, whose displacements a camera behind the pad tracks.
 
     The free surface of the pad is the x-y plane of the sensor's frame, and its outside is along z; markers fill
-    ``size`` evenly. Bodies that reach behind this plane indent the pad. Mount the plane in front of the link's rigid
-    surface, by up to ``thickness``, because bodies penetrate rigid surfaces by almost nothing in the engine's contacts.
+    ``size`` evenly. Bodies that reach behind this plane indent the pad: the depth h at a marker is how far a body
+    reaches behind the plane there, measured along z, at most ``thickness``. Mount the plane in front of the link's
+    rigid surface, by up to ``thickness``, because bodies penetrate rigid surfaces by almost nothing in the engine's
+    contacts.
 
     The displacement of a marker is a sum over all indented marker positions q at distance r, with the depth h(q) and
     the drag s(q):
@@ -68,7 +70,7 @@ class ElastomerDisplacement(SimpleSensorOptions, TactileRealism, Probing):
 ElastomerTaxel = ElastomerDisplacement
 
 
-class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDisplacement):
+class ElastomerDisplacementSensor(SkinSensor[torch.Tensor], options=ElastomerDisplacement):
     """Elastomer pad. See :class:`ElastomerDisplacement`. Reads (B, rows, columns, 3) m, in the sensor's frame."""
 
     kind = "elastomer"
@@ -81,22 +83,12 @@ class ElastomerDisplacementSensor(ProbeSensor[torch.Tensor], options=ElastomerDi
         positions = np.stack([*np.meshgrid(x, y), np.zeros((rows, columns))], axis=-1).reshape(-1, 3)
         return positions, np.broadcast_to((0.0, 0.0, 1.0), positions.shape), np.zeros(len(positions))
 
+    def _rigid_depth(self) -> float:
+        return self.options.thickness
+
     def _get_return_format(self) -> Format:
         return (*self.options.grid, 3)
 
-    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return realism_parameters()
-
     @classmethod
-    def _build_group(cls, group: SensorGroup[CpuElastomer]) -> CpuElastomer:
-        return CpuElastomer(group)
-
-    @classmethod
-    @replayable
-    def _update_raw_data(cls, group: SensorGroup[CpuElastomer], out: torch.Tensor) -> None:
-        group.backend.update(out)
-
-    @classmethod
-    @replayable
-    def _apply_hardware_imperfections(cls, group: SensorGroup[CpuElastomer], data: torch.Tensor) -> None:
-        group.backend.imperfect(data)
+    def _build_group(cls, group: SensorGroup[ElastomerBackend]) -> ElastomerBackend:
+        return GpuElastomer(group) if group.is_gpu else CpuElastomer(group)

@@ -1,6 +1,6 @@
 """Numba kernels of contact switches, contact probes and proximity probes.
 
-``sensors`` (S, 5) is that of :class:`~sensorium.sensors.touch.probe_field.ProbeField`: link, first probe, end of its
+``sensors`` (S, 5) is that of :class:`~sensorium.sensors.touch.probe_layout.ProbeLayout`: link, first probe, end of its
 probes, first surface, end of its surfaces.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import mujoco
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from sensorium.errors import OptionError
 from sensorium.sensors.base import DataT, SimpleSensor
 from sensorium.sensors.options import Mounted
-from sensorium.sensors.touch.probe_field import Probes, tracked_geoms
+from sensorium.sensors.touch.probe_layout import Probes, tracked_geoms
 from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
 
@@ -28,9 +27,7 @@ class Probing(Mounted):
 
 
 class ProbeSensor(SimpleSensor[DataT]):
-    """Base of the sensors that are made of probes. They need the CPU engine."""
-
-    cpu_only: ClassVar[bool] = True
+    """Base of the sensors that are made of probes."""
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         options, asked_by = self.options, f"{type(self.options).__name__}(uuid={self.uuid!r})"
@@ -43,6 +40,10 @@ class ProbeSensor(SimpleSensor[DataT]):
     def _local(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return positions (n, 3), normals (n, 3) or None, and reach (n,) of the probes, in the sensor's frame."""
         raise TypeError(f"{type(self).__name__} must define _local")
+
+    def _rigid_depth(self) -> float | None:
+        """Return the distance from the probes back to the rigid surface, m; None for depths to the nearest surface."""
+        return None
 
     def _frame(self) -> tuple[np.ndarray, np.ndarray]:
         """Return position (3,) and rotation matrix (3, 3) of the sensor's frame in the link's."""
@@ -71,6 +72,7 @@ class ProbeSensor(SimpleSensor[DataT]):
             origin + positions @ rotation.T,
             None if normals is None else normals @ rotation.T,
             reach,
+            self._rigid_depth(),
             tracked,
         )
 
@@ -78,7 +80,7 @@ class ProbeSensor(SimpleSensor[DataT]):
         """Draw the probes as balls of their reach, and their normals."""
         world = self.group.world
         probes = self._probes(world.model)
-        origin, rotation = (world.bind(name)[env, probes.link].numpy() for name in ("xpos", "xmat"))
+        origin, rotation = (world.bind(name)[env, probes.link].double().numpy(force=True) for name in ("xpos", "xmat"))
         positions = origin + probes.positions @ rotation.reshape(3, 3).T
         for position, reach in zip(positions, probes.reach, strict=True):
             painter.points(position, (0.2, 0.9, 0.4, 0.6), min(max(float(reach), 0.002), 0.02))

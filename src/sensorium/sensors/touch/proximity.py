@@ -13,7 +13,7 @@ from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.touch.probe_sensor import Point, ProbeSensor, Probing
-from sensorium.sensors.touch.proximity_backend import CpuProximity
+from sensorium.sensors.touch.proximity_backend import CpuProximity, GpuProximity, ProximityBackend
 
 
 class Proximity(SimpleSensorOptions, Probing):
@@ -68,10 +68,10 @@ class ProximitySensor(ProbeSensor[ProximityData], options=Proximity):
         return given if self.options.saturation else [*given, ("saturation", (None, self.options.max_range))]
 
     @classmethod
-    def _build_group(cls, group: SensorGroup[CpuProximity]) -> CpuProximity:
-        return CpuProximity(group)
+    def _build_group(cls, group: SensorGroup[ProximityBackend]) -> ProximityBackend:
+        return GpuProximity(group) if group.is_gpu else CpuProximity(group)
 
     @classmethod
     @replayable
-    def _update_raw_data(cls, group: SensorGroup[CpuProximity], out: torch.Tensor) -> None:
+    def _update_raw_data(cls, group: SensorGroup[ProximityBackend], out: torch.Tensor) -> None:
         group.backend.update(out)

@@ -8,21 +8,34 @@ imperfections.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from sensorium.pipeline import SensorGroup, formula
 from sensorium.pipeline.launch import launch
-from sensorium.sensors.touch import skin_kernels
 from sensorium.sensors.touch.tactile_realism import PARAMETERS, TactileRealism
 
 _CUT = 3.0
 """Range of the crosstalk in multiples of its length."""
 
 
-class Skin:
-    """Skins of all sensors of a class.
+class SkinTables(NamedTuple):
+    """Constants of the skins of all sensors of a class."""
+
+    table: np.ndarray
+    """First column, first taxel, number of taxels, numbers per taxel, and blocks of each sensor, (S, 5)."""
+    weights: list[np.ndarray | None]
+    """Weights of the crosstalk of each sensor with normalised rows, (n, n), or None without crosstalk."""
+    dead: np.ndarray
+    """Which taxels are dead in every env, (N,) bool."""
+    keys: np.ndarray
+    """Random key of each taxel, (N, 2) uint32."""
+
+
+def skin_tables(group: SensorGroup, positions: Sequence[np.ndarray], width: int, blocks: int = 1) -> SkinTables:
+    """Return the constants of the skins of a group, and allocate their parameters.
 
     Args:
         group: the sensors; their options are :class:`TactileRealism`.
@@ -30,51 +43,64 @@ class Skin:
         width: numbers per taxel, in neighbouring columns.
         blocks: number of (n, width) blocks at the start of a sensor's columns; further columns are not changed.
     """
+    counts = [len(rows) for rows in positions]
+    firsts = np.cumsum([0, *counts])
+    table = np.array(
+        [
+            (part.start, first, count, width, blocks)
+            for part, first, count in zip(group.slices, firsts[:-1], counts, strict=True)
+        ],
+        np.int64,
+    )
+    weights = [_crosstalk(sensor.options, rows) for sensor, rows in zip(group.sensors, positions, strict=True)]
+    dead = np.zeros(firsts[-1], np.bool_)
+    keys = []
+    for sensor, first, count in zip(group.sensors, firsts[:-1], counts, strict=True):
+        dead[[first + taxel for taxel in sensor.options.dead_taxels]] = True
+        # elements from 0 are columns, -1 is the timing; taxels have the elements below
+        keys += [formula.key(group.seed, sensor.uuid, -2 - taxel) for taxel in range(count)]
+    for name in PARAMETERS:
+        group.parameters.setdefault(name, torch.zeros(len(group.sensors), group.n_envs, device=group.device))
+    return SkinTables(table, weights, dead, np.asarray(keys, np.uint32))
+
+
+class Skin:
+    """Skins of all sensors of a class on the CPU; for the arguments see :func:`skin_tables`."""
 
     def __init__(self, group: SensorGroup, positions: Sequence[np.ndarray], width: int, blocks: int = 1) -> None:
-        counts = [len(rows) for rows in positions]
-        firsts = np.cumsum([0, *counts])
-        table = np.array(
-            [
-                (part.start, first, count, width, blocks)
-                for part, first, count in zip(group.slices, firsts[:-1], counts, strict=True)
-            ],
-            np.int64,
-        )
-        weights = [_crosstalk(sensor.options, rows) for sensor, rows in zip(group.sensors, positions, strict=True)]
-        dead = np.zeros(firsts[-1], np.bool_)
-        keys = []
-        for sensor, first, count in zip(group.sensors, firsts[:-1], counts, strict=True):
-            dead[[first + taxel for taxel in sensor.options.dead_taxels]] = True
-            # elements from 0 are columns, -1 is the timing; taxels have the elements below
-            keys += [formula.key(group.seed, sensor.uuid, -2 - taxel) for taxel in range(count)]
+        from sensorium.sensors.touch import skin_kernels
+
+        self._kernels, self._group = skin_kernels, group
+        tables = skin_tables(group, positions, width, blocks)
         self._env_ids = group.env_ids.numpy().copy()
-        gain, fate = (np.zeros((len(keys), group.n_envs), np.float32) for _ in range(2))
-        self._draws = (np.asarray(keys, np.uint32), self._env_ids, gain, fate)
+        gain, fate = (np.zeros((len(tables.keys), group.n_envs), np.float32) for _ in range(2))
+        self._draws = (tables.keys, self._env_ids, gain, fate)
         skin_kernels.draw_taxels(*self._draws)
-        for name in PARAMETERS:
-            group.parameters.setdefault(name, torch.zeros(len(group.sensors), group.n_envs))
         fraction, time, spread, dead_fraction = (group.parameters[name].numpy() for name in PARAMETERS)
-        # NaN: the skin has no memory yet, and is at rest under its current load
-        memory = group.state("skin", fill=float("nan")).numpy()
-        mixed = np.zeros(max(counts) * width, np.float32)
-        self._group = group
-        self._respond = (table, *_packed(weights), fraction, time, spread, gain, memory, mixed, group.dt)
-        self._mute = (table, dead, dead_fraction, fate)
+        memory = skin_memory(group).numpy()
+        mixed = np.zeros(max(map(len, positions)) * width, np.float32)
+        crosstalk = _packed(tables.weights)
+        self._respond = (tables.table, *crosstalk, fraction, time, spread, gain, memory, mixed, group.dt)
+        self._mute = (tables.table, tables.dead, dead_fraction, fate)
         self._both = (*self._respond, *self._mute[1:])
 
     def imperfect(self, data: torch.Tensor) -> None:
         """Apply the imperfections of the skin and the generic ones in place on ``data`` (columns, B)."""
-        array = self._group.array(data)
+        array, kernels = self._group.array(data), self._kernels
         if not self._group.advancing and (self._group.env_ids.numpy() != self._env_ids).any():
             self._env_ids[:] = self._group.env_ids.numpy()  # episodes of other envs are made again: with their skins
-            skin_kernels.draw_taxels(*self._draws)
+            kernels.draw_taxels(*self._draws)
         if self._group.is_idle:
-            launch(skin_kernels.respond_and_mute, *self._both, array)
+            launch(kernels.respond_and_mute, *self._both, array)
         else:
-            launch(skin_kernels.respond, *self._respond, array)
+            launch(kernels.respond, *self._respond, array)
             self._group.imperfect(data)
-            launch(skin_kernels.mute, *self._mute, array)
+            launch(kernels.mute, *self._mute, array)
+
+
+def skin_memory(group: SensorGroup) -> torch.Tensor:
+    """Allocate the memory of viscoelastic skins; NaN: the skin has none yet, and is at rest under its current load."""
+    return group.state("skin", fill=float("nan"))
 
 
 def _crosstalk(options: TactileRealism, positions: np.ndarray) -> np.ndarray | None:

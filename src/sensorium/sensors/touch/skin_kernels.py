@@ -10,7 +10,7 @@ import numpy as np
 from sensorium.jit import kernel
 from sensorium.pipeline import kernels
 
-_NEGLIGIBLE = np.float32(1e-20)
+NEGLIGIBLE = np.float32(1e-20)
 """Smaller memories of the skin are set to 0, because arithmetic with denormal numbers is slow."""
 
 
@@ -53,7 +53,7 @@ def respond(
                 z = x if share == 0 or np.isnan(memory[c, env]) else memory[c, env]
                 data[c, env] = x + share * (x - z)
                 z = z + steps[env] * (x - z)  # the dashpot, for a constant load until the next step
-                memory[c, env] = z if abs(z) > _NEGLIGIBLE else np.float32(0)
+                memory[c, env] = z if abs(z) > NEGLIGIBLE else np.float32(0)
         for env in range(data.shape[1]):
             for block in range(blocks):
                 first = start + block * n * width

@@ -11,20 +11,23 @@ from pydantic import Field, model_validator
 
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.imperfections import Spread
-from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.touch.probe_sensor import (
     Point,
-    ProbeSensor,
     Probing,
     check_count,
     check_normals,
     per_probe,
     unit,
 )
-from sensorium.sensors.touch.tactile_array_backend import CpuTactileArray
-from sensorium.sensors.touch.tactile_realism import TactileRealism, realism_parameters
+from sensorium.sensors.touch.skin_sensor import SkinSensor
+from sensorium.sensors.touch.tactile_array_backend import (
+    CpuTactileArray,
+    GpuTactileArray,
+    TactileArrayBackend,
+)
+from sensorium.sensors.touch.tactile_realism import TactileRealism
 from sensorium.worlds import Names, Painter
 
 _WRENCH = sum(
@@ -44,8 +47,9 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
 
     Taxels are a grid in the x-y plane of the sensor's frame, facing along z (``grid`` and ``spacing``), or a list
     (``positions`` and ``normals``). The skin protrudes from the taxels by ``radius``. The load of a taxel depends on
-    its depth: how far a sphere of this radius goes into the nearest surface, as for a
-    :class:`~sensorium.sensors.touch.contact_probe.ContactDepthProbe`.
+    its depth: how far a body reaches behind the surface of the skin, along the taxel's normal. With
+    ``depth="nearest"``, it is that of a :class:`~sensorium.sensors.touch.contact_probe.ContactDepthProbe`: how far a
+    sphere of this radius goes into the nearest surface, times the cosine between both normals.
 
     The depths determine where bodies press, and one of two models determines how hard:
 
@@ -73,6 +77,8 @@ class TactileArray(SimpleSensorOptions, TactileRealism, Probing):
     radius: Spread = 0.001
     """Distance by which the skin protrudes from a taxel, m, one for all taxels or one per taxel; also the radius of the
     taxel's area."""
+    depth: Literal["nearest", "normal"] = "normal"
+    """Which depth: into the nearest surface, or along the taxel's normal."""
     exponent: float = Field(default=1.0, gt=0)
     """Exponent of the depth: 1 for a linear spring, 1.5 for a Hertzian contact."""
     stiffness: float | None = Field(default=None, gt=0)
@@ -129,7 +135,7 @@ class TactileArrayData(NamedTuple):
     """Torque that acts on each taxel about its own position, (B, n, 3) N·m: twist about its normal."""
 
 
-class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
+class TactileArraySensor(SkinSensor[TactileArrayData], options=TactileArray):
     """Tactile array. See :class:`TactileArray`.
 
     Forces of the engine are those of the substep that ended at the reading.
@@ -167,15 +173,15 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
         normals = unit(per_probe(options.normals, count, 3))
         return positions, normals, per_probe(options.radius, count, 1)[:, 0]
 
+    def _rigid_depth(self) -> float | None:
+        return 0.0 if self.options.depth == "normal" else None
+
     def _get_return_format(self) -> Format:
         n = self.options.count
         return {"force": (n, 3), "torque": (n, 3)}
 
     def _channels(self) -> dict[str, slice]:
         return {"": slice(0, 3 * self.options.count)}
-
-    def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
-        return realism_parameters()
 
     def _draw(self, painter: Painter, env: int) -> None:
         """Draw the taxels, and the forces on them with 5 cm per newton."""
@@ -184,22 +190,12 @@ class TactileArraySensor(ProbeSensor[TactileArrayData], options=TactileArray):
             return
         world = self.group.world
         probes = self._probes(world.model)
-        origin, rotation = (world.bind(name)[env, probes.link].numpy() for name in ("xpos", "xmat"))
+        origin, rotation = (world.bind(name)[env, probes.link].double().numpy(force=True) for name in ("xpos", "xmat"))
         rotation = rotation.reshape(3, 3)
-        forces = self._truths.force[env].double().numpy() @ (rotation @ self._frame()[1]).T
+        forces = self._truths.force[env].double().numpy(force=True) @ (rotation @ self._frame()[1]).T
         for position, force in zip(origin + probes.positions @ rotation.T, forces, strict=True):
             painter.arrow(position, 0.05 * force, width=0.002)
 
     @classmethod
-    def _build_group(cls, group: SensorGroup[CpuTactileArray]) -> CpuTactileArray:
-        return CpuTactileArray(group)
-
-    @classmethod
-    @replayable
-    def _update_raw_data(cls, group: SensorGroup[CpuTactileArray], out: torch.Tensor) -> None:
-        group.backend.update(out)
-
-    @classmethod
-    @replayable
-    def _apply_hardware_imperfections(cls, group: SensorGroup[CpuTactileArray], data: torch.Tensor) -> None:
-        group.backend.imperfect(data)
+    def _build_group(cls, group: SensorGroup[TactileArrayBackend]) -> TactileArrayBackend:
+        return GpuTactileArray(group) if group.is_gpu else CpuTactileArray(group)

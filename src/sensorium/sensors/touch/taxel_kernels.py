@@ -11,7 +11,7 @@ import numpy as np
 
 from sensorium.jit import helper, kernel
 
-_PASSES = 16
+PASSES = 16
 """Maximum number of solutions. After them, the loads are scaled to the total force."""
 
 
@@ -56,7 +56,7 @@ def _spread(
     """
     for i in range(first, last):
         loads[i, 1] = loads[i, 0]
-    for _ in range(_PASSES):
+    for _ in range(PASSES):
         total = cx = cy = 0.0
         for i in range(first, last):
             if loads[i, 1] > 0:

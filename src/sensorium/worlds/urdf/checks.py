@@ -127,7 +127,7 @@ def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
     if joint.type in ("revolute", "prismatic") and joint.lower >= joint.upper:
         fix = "; a joint that cannot move is 'fixed'" if joint.lower == joint.upper else ""
         problems.add(
-            joint.limit, f"{named}: lower must be less than upper, got lower={joint.lower} and upper={joint.upper}{fix}"
+            joint.limit, f"{named}: lower must be < upper, got lower={joint.lower} and upper={joint.upper}{fix}"
         )
 
 

@@ -54,7 +54,9 @@ if (d.noisy) {{
         normal[i] = n0;
     }}
 }}
-const float reach = k.intrinsics.data[4 * env] * d.baseline, far = reach < 0.0f ? -reach : reach;
+const float fx = k.intrinsics.data[4 * env], focal = d.focal > 0.0f ? d.focal : fx;
+const float reach = fx * d.baseline;  // disparity times depth, in pixels of the image
+const float far = focal * (d.baseline < 0.0f ? -d.baseline : d.baseline);  // the same in pixels of the imager
 const float square = d.square + (d.disparity_noise > 0.0f ? d.disparity_noise / far : 0.0f);
 for (int i = 0; i < n; ++i) {{
     float* reading = out.data + target + i;

@@ -1,0 +1,181 @@
+"""Checks of a log before a fit: length, clock, missing samples, units, rest and motion. Each problem has a fix."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensorium import units as unit_conversions
+from sensorium.fit.axis_checks import check_axes
+from sensorium.fit.field_names import si_unit, unit_of_ratio
+from sensorium.fit.logs import SensorLog
+from sensorium.fit.pose_checks import check_pose
+from sensorium.fit.problems import Problem
+from sensorium.fit.references import PoseReference, SignalReference
+from sensorium.fit.rest import rest_segments
+
+MIN_DURATION = 10.0
+"""Shortest log that gives useful figures, s."""
+MIN_REST = 5.0
+"""Shortest total rest for bias and noise, s."""
+DRIFT_REST = 60.0
+"""Shortest total rest for the drift of the bias, s."""
+JUMP = 1.0
+"""Step of the time stamps that counts as a jump of the clock rather than as missing samples, s."""
+_G = unit_conversions.STANDARD_GRAVITY
+_EARTH_FIELD = (15e-6, 90e-6)
+"""Magnitude of the Earth's field indoors, T; 22 to 67 µT outdoors."""
+_PRESSURE = (3e4, 1.1e5)
+"""Pressure of the air where robots are, Pa."""
+
+
+def check(log: SensorLog, reference: object = None, kind: str = "imu") -> list[Problem]:
+    """Return what limits a fit of a log, or makes it wrong.
+
+    Nothing is corrected: a wrong unit is named, with the argument that converts it.
+
+    Args:
+        log: the log.
+        reference: a reference, or None.
+        kind: kind of sensor, as in :class:`~sensorium.fit.estimate.Twin`.
+
+    Example:
+        >>> for problem in check(as_log("imu.h5")):
+        ...     print(problem)
+    """
+    problems = list(log.problems) + check_time(log) + check_readings(log)
+    rest = rest_segments(log)
+    if kind in ("imu", "magnetometer"):
+        problems += check_rest(log, rest) + check_units(log, rest) + check_axes(log)
+    if "pressure" in log.channels:
+        problems += _check_pressure(log)
+    if isinstance(reference, PoseReference) and {"gyro", "acc"} & log.channels.keys():
+        problems += reference.problems + check_pose(log, reference)
+    elif isinstance(reference, SignalReference):
+        problems += reference.problems
+    return list({problem.name: problem for problem in problems}.values())  # the later check of a name knows more
+
+
+def check_time(log: SensorLog) -> list[Problem]:
+    """Return problems of the time stamps: length, order, jumps, missing samples, unit."""
+    steps, typical = np.diff(log.time), 1 / log.rate
+    found = []
+    if not 0.05 < log.rate < 1e5:
+        text = f"the time stamps are {typical:.3g} s apart, i.e. {log.rate:.3g} Hz"
+        found.append(Problem("time.units", text, 'pass units={"time": "ms"}, "us" or "ns" if they are not in seconds'))
+    bad = int(np.sum(~np.isfinite(log.time)))
+    if bad:
+        found.append(Problem("time.missing", f"{bad} time stamps are NaN", "log a time stamp with every sample"))
+    back = int(np.sum(steps < 0))
+    repeated = int(np.sum(steps == 0))
+    ahead = steps[steps > max(JUMP, 3 * typical)]
+    if back or len(ahead):
+        worst = float(np.nanmax(np.abs(steps)))
+        text = f"the clock jumps {back} times back and {len(ahead)} times ahead by more than {JUMP:g} s, at most "
+        text += f"{worst:.3g} s"
+        fix = "log a monotonic clock, and fit the parts between the jumps one by one (log.part)"
+        found.append(Problem("time.jumps", text, fix))
+    if repeated:
+        text = f"{repeated} time stamps repeat the one before"
+        found.append(Problem("time.repeats", text, "stamp samples when they are measured, not when a packet arrives"))
+    gaps = steps[(steps > 1.5 * typical) & (steps <= max(JUMP, 3 * typical))]
+    lost = int(np.sum(np.round(gaps / typical) - 1))
+    if lost > 0.001 * len(log):
+        text = f"{lost} samples ({100 * lost / (len(log) + lost):.2g} %) are missing in {len(gaps)} gaps"
+        found.append(Problem("time.gaps", text, "log without loss, or keep the loss: it is estimated as dropout"))
+    if log.duration < MIN_DURATION:
+        text = f"the log is {log.duration:.3g} s long; intervals will be wide"
+        fix = "record at least 1 minute for the noise, and 1 hour at rest for the drift"
+        found.append(Problem("log.short", text, fix))
+    return found
+
+
+def check_readings(log: SensorLog) -> list[Problem]:
+    """Return problems of the readings: missing and constant ones."""
+    found = []
+    for name, values in log.channels.items():
+        if name in ("quat", "pos"):  # the reference reports its own gaps
+            continue
+        missing = float(np.mean(~np.isfinite(values).all(axis=1)))
+        if missing == 1:
+            found.append(Problem(f"{name}.missing", "no reading is complete", "check the field of the log", name))
+        elif missing > 0:
+            text = f"{100 * missing:.2g} % of the readings are NaN; they are not used"
+            found.append(Problem(f"{name}.missing", text, "log every sample, or let lost samples miss in the log"))
+        still = [str(k) for k, column in enumerate(values.T) if bool(np.all(column == column[0]))]
+        if still and name in ("gyro", "acc", "mag", "joint_pos", "force", "distance", "pressure"):
+            text = f"axis {', '.join(still)} never changes"
+            found.append(Problem(f"{name}.constant", text, "check that the sensor is connected"))
+    return found
+
+
+def check_rest(log: SensorLog, rest: list[slice]) -> list[Problem]:
+    """Return problems of the rest segments: none, or too little for the drift."""
+    if not {"gyro", "acc"} & log.channels.keys():
+        return []
+    total = sum(log.time[run.stop - 1] - log.time[run.start] for run in rest)
+    if total < MIN_REST:
+        text = f"the sensor is at rest for {total:.1f} s only; bias and noise cannot be told from motion"
+        fix = "record 1 minute with the sensor lying still, on a table without vibration"
+        return [Problem("rest.missing", text, fix)]
+    if total < DRIFT_REST:
+        text = f"the sensor is at rest for {total:.1f} s; that bounds the drift of the bias but does not identify it"
+        return [Problem("rest.short", text, "record 1 hour or more at rest, at constant temperature")]
+    return []
+
+
+def check_units(log: SensorLog, rest: list[slice]) -> list[Problem]:
+    """Return channels whose magnitude is that of another unit: g, degrees, microtesla."""
+    found = []
+    still = np.r_[tuple(rest)] if rest else np.arange(len(log))
+    known = {name: values for name, values in log.channels.items() if np.isfinite(values).any()}
+    if "acc" in known and known["acc"].shape[1] == 3:
+        size = _median_norm(known["acc"][still])
+        if abs(size / _G - 1) > 0.05:
+            where = "at rest" if rest else "in the median"
+            found.append(_wrong_size(log, "acc", f"reads {size:.4g} m/s² {where}, not {_G:.4g}", size, _G, 0.1))
+    if "mag" in known and known["mag"].shape[1] == 3:
+        size = _median_norm(known["mag"])
+        if not _EARTH_FIELD[0] <= size <= _EARTH_FIELD[1]:
+            text = f"reads a field of {size:.4g} T; the Earth's is 22 to 67 µT"
+            found.append(_wrong_size(log, "mag", text, size, 45e-6, 0.7))
+    if "gyro" in known:
+        fastest = float(np.nanmax(np.abs(known["gyro"])))
+        if fastest > 60:
+            text = f"the gyroscope reads up to {fastest:.4g} rad/s, which is {fastest / 2 / np.pi:.0f} turns per second"
+            fix = 'pass units={"gyro": "deg/s"} if the log is in degrees'
+            found.append(Problem("gyro.units", text, fix, "gyro"))
+        elif rest:
+            bias = np.abs(np.nanmean(known["gyro"][still], axis=0)).max()
+            if bias > 0.3:
+                text = (
+                    f"the gyroscope reads {bias:.3g} rad/s at rest, which is more than the bias of any usual gyroscope"
+                )
+                fix = (
+                    'pass units={"gyro": "deg/s"} if the log is in degrees; or the sensor was turning at constant speed'
+                )
+                found.append(Problem("gyro.units", text, fix, "gyro"))
+    return found
+
+
+def _wrong_size(log: SensorLog, channel: str, text: str, size: float, right: float, tolerance: float) -> Problem:
+    unit = unit_of_ratio(channel, size / right, tolerance)
+    name = {"acc": "the accelerometer", "mag": "the magnetometer"}[channel]
+    if unit is None:
+        fix = f"convert it to {si_unit(channel)}; or calibrate it, if its scale is that wrong"
+        return Problem(f"{channel}.size", f"{name} {text}", fix)
+    stated = f" (it was stated as {log.units[channel]})" if channel in log.units else ""
+    fix = f'pass units={{"{channel}": "{unit}"}}, or --units {channel}={unit}'
+    return Problem(f"{channel}.units", f"{name} {text}: that is a log in {unit}{stated}", fix, channel)
+
+
+def _check_pressure(log: SensorLog) -> list[Problem]:
+    size = float(np.nanmedian(log.channels["pressure"]))
+    if _PRESSURE[0] <= size <= _PRESSURE[1]:
+        return []
+    unit = unit_of_ratio("pressure", size / 1e5, 0.3)
+    fix = f'pass units={{"pressure": "{unit}"}}' if unit else "convert the pressure to Pa"
+    return [Problem("pressure.units", f"the pressure is {size:.4g} Pa; air has about 100000 Pa", fix, "pressure")]
+
+
+def _median_norm(values: np.ndarray) -> float:
+    return float(np.nanmedian(np.linalg.norm(values, axis=1)))

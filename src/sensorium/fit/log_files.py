@@ -1,0 +1,186 @@
+"""Readers of log files: HDF5, NPZ, CSV and MCAP, each to a mapping of field names to arrays and scalars."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sensorium.errors import DatasetError, OptionError
+
+if TYPE_CHECKING:
+    import h5py
+
+Fields = dict[str, np.ndarray]
+"""Name of a field -> array of any shape; attributes are arrays of no dimension."""
+
+
+def read(path: Path) -> Fields:
+    """Return the fields of a log file, by the end of its name.
+
+    Raises:
+        OptionError: there is no such file, or its format is not known.
+        DatasetError: the file cannot be read.
+    """
+    if not path.is_file():
+        raise OptionError(f"there is no log file {str(path)!r}")
+    readers = {".h5": _hdf5, ".hdf5": _hdf5, ".npz": _npz, ".csv": _csv, ".txt": _csv, ".mcap": _mcap}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise OptionError(f"a log file must end in {', '.join(readers)}, got {str(path)!r}")
+    try:
+        fields = reader(path)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise DatasetError(f"cannot read {path}: {error}") from error
+    if not fields:
+        raise DatasetError(f"{path} has no numeric fields")
+    return fields
+
+
+def _hdf5(path: Path) -> Fields:
+    import h5py
+
+    fields: Fields = {}
+
+    def add(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub":
+            fields[name] = item[()]
+            unit = item.attrs.get("units", item.attrs.get("unit"))
+            if unit is not None:
+                text = unit.decode() if isinstance(unit, bytes) else str(unit)
+                fields[f"{name} [{text}]"] = fields.pop(name)
+
+    with h5py.File(path) as file:
+        file.visititems(add)
+        for name, value in file.attrs.items():
+            if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu":
+                fields.setdefault(name, np.asarray(value))
+    return fields
+
+
+def _npz(path: Path) -> Fields:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files if file[name].dtype.kind in "fiub"}
+
+
+def _csv(path: Path) -> Fields:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = _rows(file, path)
+        header = next(rows)
+        if all(_is_number(cell) for cell in header):
+            raise OptionError(f"{path} has no header; its first line must name the columns: time,gyro_x,gyro_y,gyro_z")
+        header = [name.strip() or f"column_{k}" for k, name in enumerate(header)]
+        table = [[_number(cell) for cell in row] for row in rows]
+    wrong = next((k for k, row in enumerate(table) if len(row) != len(header)), None)
+    if wrong is not None:
+        found = len(table[wrong])
+        raise DatasetError(f"{path}: row {wrong + 2} has {found} columns, the header has {len(header)}")
+    values = np.array(table, dtype=np.float64).reshape(-1, len(header))
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DatasetError(f"{path}: two columns are named {twice!r}; rename one")
+    return {name: values[:, k] for k, name in enumerate(header)}
+
+
+def _rows(file: Iterator[str], path: Path) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file; the delimiter is a comma, a semicolon, a tab or spaces, as in the header."""
+    first = next(file, None)
+    if first is None:
+        raise DatasetError(f"{path} is empty")
+    delimiter = max(",;\t", key=first.count)
+    if first.count(delimiter) == 0:
+        delimiter = " "
+    yield next(csv.reader([first], delimiter=delimiter, skipinitialspace=True))
+    for row in csv.reader(file, delimiter=delimiter, skipinitialspace=True):
+        if row and not row[0].startswith("#"):
+            yield row
+
+
+def _is_number(cell: str) -> bool:
+    return not np.isnan(_number(cell)) or cell.strip().lower() == "nan"
+
+
+def _number(cell: str) -> float:
+    """Return the number of a cell; NaN for an empty cell and for text, which is a missing sample."""
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")
+
+
+_MESSAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "Imu": {"gyro": ("angular_velocity",), "acc": ("linear_acceleration",)},
+    "MagneticField": {"mag": ("magnetic_field",)},
+    "PoseStamped": {"quat": ("pose", "orientation"), "pos": ("pose", "position")},
+    "JointState": {"joint_pos": ("position",), "joint_vel": ("velocity",), "joint_torque": ("effort",)},
+    "WrenchStamped": {"force": ("wrench", "force"), "torque": ("wrench", "torque")},
+    "FluidPressure": {"pressure": ("fluid_pressure",)},
+    "Range": {"distance": ("range",)},
+}
+"""ROS 2 message -> channel -> path of its values. MCAP files hold these, encoded as CDR or JSON."""
+
+
+_MCAP, _MCAP_ROS2 = "mcap.reader", "mcap_ros2.decoder"
+"""Modules that read MCAP. They are used if they are installed; no extra of this package declares them yet."""
+
+
+def _mcap(path: Path) -> Fields:
+    """Return the fields of the ROS 2 messages in an MCAP file, named TOPIC/CHANNEL; TOPIC/time is the stamp."""
+    try:
+        reader_of = importlib.import_module(_MCAP).make_reader
+    except ImportError:
+        raise OptionError(
+            f"{path}: reading MCAP needs the packages of the extra ros; install them with "
+            "`pip install mcap mcap-ros2-support`, or convert the log to HDF5, NPZ or CSV"
+        ) from None
+    decoders = []
+    with contextlib.suppress(ImportError):  # messages in JSON need no decoder
+        decoders.append(importlib.import_module(_MCAP_ROS2).DecoderFactory())
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    with open(path, "rb") as file:
+        reader = reader_of(file, decoder_factories=decoders)
+        for schema, channel, message in reader.iter_messages():
+            parts = _MESSAGES.get(schema.name.rsplit("/", 1)[-1].rsplit(".", 1)[-1]) if schema else None
+            if parts is None:
+                continue
+            content = _decode(channel.message_encoding, schema, message, decoders, path)
+            stamp = _get(content, ("header", "stamp"))
+            seconds = _numbers(_get(stamp, ("sec",)))[0] + 1e-9 * _numbers(_get(stamp, ("nanosec",)))[0]
+            rows.setdefault(f"{channel.topic}/time", []).append((seconds,))
+            for name, where in parts.items():
+                rows.setdefault(f"{channel.topic}/{name}", []).append(_numbers(_get(content, where)))
+    return {name.lstrip("/"): np.array(values) for name, values in rows.items() if values and values[0]}
+
+
+def _decode(encoding: str, schema: object, message: object, decoders: list, path: Path) -> object:
+    if encoding == "json":
+        return json.loads(message.data)  # type: ignore[attr-defined]
+    for each in decoders:
+        decode = each.decoder_for(encoding, schema)
+        if decode is not None:
+            return decode(message.data)  # type: ignore[attr-defined]
+    raise OptionError(f"{path}: messages encoded as {encoding} need the package mcap-ros2-support")
+
+
+def _get(content: object, path: tuple[str, ...]) -> object:
+    for name in path:
+        content = content[name] if isinstance(content, Mapping) else getattr(content, name)
+    return content
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    """Return the numbers of a vector, a quaternion (as w, x, y, z), an array or a scalar."""
+    if isinstance(value, int | float):
+        return (float(value),)
+    names = value.keys() if isinstance(value, Mapping) else [name for name in "wxyz" if hasattr(value, name)]
+    if names:
+        return tuple(float(_get(value, (name,))) for name in sorted(names))  # type: ignore[arg-type]
+    return tuple(float(each) for each in value)  # type: ignore[attr-defined]

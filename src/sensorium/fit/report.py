@@ -1,0 +1,228 @@
+"""``report``: one HTML or PDF file about a fitted sensor, with all figures inside; and the figures as PNG files."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sensorium.errors import OptionError
+from sensorium.files import write_whole
+from sensorium.fit import figures
+from sensorium.fit.estimate import Twin
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from sensorium.fit.validation import TwinValidation
+
+_DPI = 110
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; color: #222; }
+h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2em; border-bottom: 1px solid #ccc; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { border-bottom: 1px solid #ddd; padding: 3px 8px; text-align: left; vertical-align: top; }
+td.number { font-variant-numeric: tabular-nums; white-space: pre; }
+tr.unknown { color: #888; } img { max-width: 100%; } figure { margin: 1em 0; }
+.yes { color: #176f2c; font-weight: 600; } .no { color: #a4161a; font-weight: 600; }
+.problem { background: #fff6e0; border-left: 4px solid #e0a000; padding: 4px 10px; margin: 6px 0; }
+code { background: #f3f3f3; padding: 1px 4px; }
+"""
+
+
+def report(twin: Twin, path: str | Path, validation: TwinValidation | None = None, pictures: bool = True) -> list[Path]:
+    """Write a report about a fitted sensor: problems, estimates with intervals, and the comparison with its twin.
+
+    Args:
+        twin: the fitted sensor, with its log.
+        path: file that ends in .html or .pdf. It needs no other file and no network.
+        validation: comparison of the twin with a log (:func:`validate`). Default: none.
+        pictures: whether to write the figures as PNG files too, into a folder beside the report: NAME_figures.
+
+    Returns:
+        The files that were written, the report first.
+
+    Raises:
+        OptionError: the name of the file has another end.
+        DatasetError: a file cannot be written.
+
+    Example:
+        >>> sn.fit.report(twin, "my_imu.html", sn.fit.validate(twin))
+    """
+    file = Path(path)
+    if file.suffix not in (".html", ".pdf"):
+        raise OptionError(f"a report must end in .html or .pdf, got {str(path)!r}")
+    drawn = draw_all(twin, validation)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    images = {name: _png(figure) for name, figure in drawn.items()}
+    if file.suffix == ".html":
+        write_whole(file, page(twin, images, validation).encode())
+    else:
+        write_whole(file, _pdf(twin, drawn, validation))
+    written = [file]
+    if pictures:
+        folder = file.with_name(f"{file.stem}_figures")
+        folder.mkdir(exist_ok=True)
+        for name, data in images.items():
+            write_whole(folder / f"{name}.png", data)
+            written.append(folder / f"{name}.png")
+    return written
+
+
+def draw_all(twin: Twin, validation: TwinValidation | None = None) -> dict[str, Figure]:
+    """Return name -> figure of everything that the twin and its validation have."""
+    drawn: dict[str, Figure | None] = {}
+    if twin.log is not None:
+        known = {name.partition(".")[0] for name in twin.estimates if "." in name}
+        channels = [name for name in twin.log.channels if name in known or (not known and name != "time")]
+        channels.sort(key=lambda name: list(figures.NAMES).index(name) if name in figures.NAMES else 9)
+        channels = channels or [name for name in twin.log.channels if name not in ("quat", "pos")][:3]
+        drawn["log"] = figures.draw_log(twin.log, channels)
+        drawn["estimates"] = figures.draw_estimates(twin, channels)
+        if validation is None:
+            drawn["allan"] = figures.draw_allan(twin.log, channels)
+    if validation is not None:
+        drawn |= {f"{name}_rest": figures.draw_rest(name, found) for name, found in validation.rest.items()}
+        drawn |= {f"{name}_motion": figures.draw_motion(name, found) for name, found in validation.motion.items()}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def page(twin: Twin, images: dict[str, bytes], validation: TwinValidation | None = None) -> str:
+    """Return the HTML page of a report."""
+    quote = html.escape
+    source = "arrays" if twin.log is None else Path(twin.log.source).name
+    parts = [
+        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>",
+        f"<title>{quote(twin.kind)}: {quote(source)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>Sensor twin: {quote(twin.kind)}</h1>",
+        f"<p>{quote(_summary(twin, source))}</p>",
+    ]
+    if twin.problems:
+        parts.append("<h2>Problems of the log</h2>")
+        parts += [
+            f"<div class='problem'><b>{quote(one.name)}</b>: {quote(one.message)}.<br>{quote(_sentence(one.fix))}</div>"
+            for one in twin.problems
+        ]
+    if validation is not None:
+        parts.append("<h2>Does the twin read like the sensor?</h2>")
+        parts.append(
+            f"<p>Fitted on {quote(_short(validation.fitted_on))}, simulated in a scene, and compared with "
+            f"{quote(_short(validation.tested_on))}, which the fit did not use.</p><table>"
+        )
+        parts += [
+            f"<tr><td class='{'yes' if one.holds else 'no'}'>{'yes' if one.holds else 'no'}</td>"
+            f"<td>{quote(figures.title_of(one.channel))}</td><td>{quote(one.subject)}</td><td>{quote(one.text)}</td></tr>"
+            for one in validation.verdicts
+        ]
+        parts.append("</table>")
+    parts += [
+        "<h2>Estimates</h2><p>With 95 % intervals. Grey: the log does not identify it, and why.</p>",
+        _table(twin),
+        "<h2>Figures</h2>",
+    ]
+    parts += [
+        f"<figure><img alt='{quote(name)}' src='data:image/png;base64,{base64.b64encode(data).decode()}'></figure>"
+        for name, data in images.items()
+    ]
+    parts.append("<h2>Preset</h2><p>Options of the simulated sensor, as <code>twin.save(path)</code> writes them:</p>")
+    parts.append(f"<details><summary>options</summary><pre>{quote(_options(twin))}</pre></details></body></html>")
+    return "\n".join(parts)
+
+
+def _summary(twin: Twin, source: str) -> str:
+    if twin.log is None:
+        return f"{source}."
+    log = twin.log
+    known = sum(one.identifiable for one in twin.estimates.values())
+    text = f"{source}: {len(log)} samples in {log.duration:.1f} s at {log.rate:.4g} Hz, SHA-256 {log.hash[:16]}…. "
+    text += f"{known} of {len(twin.estimates)} parameters are identified. "
+    return text + f"Sensorium {twin.provenance.get('version', '')}, {twin.provenance.get('date', '')}."
+
+
+def _table(twin: Twin) -> str:
+    quote = html.escape
+    rows = ["<table><tr><th>parameter</th><th>estimate</th><th>95 % interval</th><th>unit</th><th>note</th></tr>"]
+    for one in twin.estimates.values():
+        value = _lines(one.value)
+        finite = bool(np.isfinite(np.asarray(one.value, float)).all())
+        if not finite:
+            value, interval = ["not known"], [""]
+        else:
+            value = value if one.identifiable else [f"at most {text}" for text in value]
+            low, high = _lines(one.interval[0]), _lines(one.interval[1])
+            same = [
+                " … ".join((a, b)) if np.ndim(one.value) < 2 else f"{a}\n… {b}" for a, b in zip(low, high, strict=True)
+            ]
+            interval = same if one.identifiable else [""]
+        rows.append(
+            f"<tr class='{'known' if one.identifiable else 'unknown'}'><td>{quote(one.name)}</td>"
+            f"<td class='number'>{quote(chr(10).join(value))}</td>"
+            f"<td class='number'>{quote(chr(10).join(interval))}</td>"
+            f"<td>{quote(one.unit)}</td><td>{quote(one.reason)}</td></tr>"
+        )
+    return "\n".join([*rows, "</table>"])
+
+
+def _lines(value: ArrayLike) -> list[str]:
+    """Return one line of text per axis; a row of a matrix is one line."""
+    return ["  ".join(f"{one:.4g}" for one in np.atleast_1d(row)) for row in np.atleast_1d(np.asarray(value, float))]
+
+
+def _options(twin: Twin) -> str:
+    from sensorium.fit.preset_file import text_of
+
+    return text_of(twin).partition("provenance:")[0]
+
+
+def _short(text: str) -> str:
+    """Return a text without the folders of the path at its end."""
+    start, _, path = text.rpartition(" ")
+    return f"{start} {Path(path).name}".strip() if "/" in path else text
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DPI)
+    return buffer.getvalue()
+
+
+def _pdf(twin: Twin, drawn: dict[str, Figure], validation: TwinValidation | None) -> bytes:
+    """Return a PDF file: pages of text, then one page per figure."""
+    import textwrap
+
+    from matplotlib.backends.backend_pdf import PdfPages
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+    source = "arrays" if twin.log is None else Path(twin.log.source).name
+    lines = [f"Sensor twin: {twin.kind}", *textwrap.wrap(_summary(twin, source), 110), ""]
+    for problem in twin.problems:
+        lines += textwrap.wrap(f"! {problem}", 110)
+    if validation is not None:
+        lines += ["", f"fitted on {_short(validation.fitted_on)}, tested on {_short(validation.tested_on)}"]
+        for verdict in validation.verdicts:
+            lines += textwrap.wrap(str(verdict), 110, subsequent_indent="    ")
+    lines.append("")
+    for one in twin.estimates.values():
+        value = "; ".join(_lines(one.value)) if one.identifiable else "not identified"
+        low, high = ("; ".join(_lines(side)) for side in one.interval)
+        text = f"{one.name:24} {value} {one.unit}" + (f"   [{low} … {high}]" if one.identifiable else f": {one.reason}")
+        lines += textwrap.wrap(text, 110, subsequent_indent=" " * 25)
+    buffer = io.BytesIO()
+    with PdfPages(buffer) as pages:
+        for start in range(0, len(lines), 75):
+            sheet = MatplotlibFigure(figsize=(8.3, 11.7))
+            text = "\n".join(lines[start : start + 75])
+            sheet.text(0.05, 0.97, text, family="monospace", fontsize=7, va="top", parse_math=False)
+            pages.savefig(sheet)
+        for figure in drawn.values():
+            pages.savefig(figure)
+    return buffer.getvalue()

@@ -1,0 +1,168 @@
+"""The task and the policy of a dataset: by name, of a training, of an ONNX file, or of your own modules."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium import policies, tasks
+from sensorium.entities import TrainableEntity
+from sensorium.errors import OptionError
+from sensorium.generation.onnx_policy import OnnxPolicy
+from sensorium.policies import FunctionPolicy, Policy
+from sensorium.robots import Manipulator, Robot, make
+from sensorium.tasks import Task
+from sensorium.tasks.shared_task import period_of
+
+if TYPE_CHECKING:
+    from sensorium.generation.options import GenerateOptions
+
+_ROBOTS: dict[str, type[Robot]] = {"Robot": Robot, "Manipulator": Manipulator}
+
+
+def import_modules(modules: Sequence[str]) -> None:
+    """Import modules by name or by file, once per process.
+
+    Args:
+        modules: names ("my_package.tasks") or files ("my_tasks.py"). A file is imported under its name without suffix.
+
+    Raises:
+        OptionError: a module does not exist, or another module has its name. Errors of a module itself are raised as
+            they are.
+    """
+    for each in modules:
+        path = Path(each)
+        name = path.stem if path.suffix == ".py" else each
+        if name in sys.modules:
+            file = getattr(sys.modules[name], "__file__", None)
+            if path.suffix == ".py" and (file is None or Path(file).resolve() != path.resolve()):
+                where = file or "built into Python"
+                raise OptionError(f"modules: {each!r} has the name of a module that is imported ({where}); rename it")
+            continue
+        try:
+            if path.suffix != ".py":
+                importlib.import_module(name)
+                continue
+            spec = importlib.util.spec_from_file_location(name, path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise OptionError(f"modules: there is no file {each!r}")
+            module = sys.modules[name] = importlib.util.module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[name]
+                raise
+        except ImportError as error:
+            raise OptionError(f"modules: cannot import {each!r}: {error}") from error
+
+
+def describe_robot(robot: Robot) -> dict[str, Any]:
+    """Return a robot as plain values, for :func:`make_task`."""
+    kind = next((name for name, cls in _ROBOTS.items() if type(robot) is cls), None)
+    if kind is None:
+        raise OptionError(
+            f"robot: {robot!r} cannot be stored with a dataset; make it with sn.robots.make, or register it in a module"
+        )
+    return {"type": kind, "options": robot.options.model_dump(mode="json")}
+
+
+def make_task(options: GenerateOptions, **changes: object) -> Task[Any]:
+    """Return the task of a dataset.
+
+    Args:
+        options: options of the dataset.
+        **changes: further options of the task, which take precedence.
+    """
+    import_modules(options.modules)
+    robot: str | Robot = options.robot
+    settings = dict(options.options)
+    entity = trained_entity(options.policy)
+    if entity is not None:
+        robot, settings = entity[0].make_robot(), {**entity[1], **settings}
+    elif options.robot_options is not None:
+        cls = _ROBOTS[options.robot_options["type"]]
+        robot = cls(cls.options_type(**options.robot_options["options"]))
+    if options.rig is not None:
+        if entity is not None:
+            raise OptionError("rig: a trained policy has the sensors it was trained with; remove rig")
+        body = robot if isinstance(robot, Robot) else make(robot)
+        robot = type(body)(body.options.model_copy(update={"rig": options.rig}))
+    fixed = {"n_envs": options.envs, "seed": options.seed, "keep_history": False, "autoreset": False}
+    return tasks.make(options.task, robot=robot, **{**settings, **fixed, **changes})
+
+
+def trained_entity(policy: str) -> tuple[TrainableEntity, dict[str, Any]] | None:
+    """Return the entity of a training with its best brain, and the options of its task; None for other policies.
+
+    Raises:
+        DatasetError: the folder holds no training, or the training has no brain yet.
+    """
+    folder = Path(policy)
+    if policy in policies.POLICIES or not folder.is_dir():
+        return None
+    from sensorium.training import TrainOptions, load_brain
+
+    options = TrainOptions.load(folder)
+    return options.entity.make(lambda *spaces: load_brain(folder)), options.task_options
+
+
+class EntityPolicy(Policy):
+    """A policy that lets an entity decide, from its own sensors and without exploration.
+
+    Args:
+        task: a task with a robot of ``entity.make_robot()``.
+        entity: the entity, with a brain.
+
+    Raises:
+        OptionError: the robot has other sensors than the entity, or the entity decides at another rate.
+    """
+
+    def __init__(self, task: Task[Any], entity: TrainableEntity) -> None:
+        super().__init__(task)
+        if entity.rate is not None and period_of("policy", entity, task.config.dt) != 1:
+            raise OptionError(
+                f"policy: the entity decides {entity.rate:g} times per second, but a step of the task takes "
+                f"{task.config.dt:g} s; set dt={1 / entity.rate:g}"
+            )
+        self._entity, self._suite = entity, entity.bind(task.robot, task.n_envs)
+
+    def get_action(self, observation: dict[str, Any]) -> np.ndarray:
+        """Return the decisions of the entity, (B, n)."""
+        return self._entity.decide_batch(self._suite.read(), deterministic=True)
+
+
+def make_policy(options: GenerateOptions, task: Task[Any]) -> Policy:
+    """Return the policy of a dataset for its task.
+
+    ``options.policy`` is a name ("planner", "random"), the folder of a training, an ONNX file, or ``module:name`` of
+    one of your modules: a class derived from ``Policy``, a function from observation to action (B, n), or an entity.
+
+    Raises:
+        OptionError: there is no such policy.
+    """
+    text = options.policy
+    entity = trained_entity(text)
+    if entity is not None:
+        return EntityPolicy(task, entity[0])
+    if text.endswith(".onnx"):
+        if not Path(text).is_file():
+            raise OptionError(f"policy: there is no file {text!r}")
+        return OnnxPolicy(task, Path(text))
+    if ":" not in text:
+        return policies.make(text, task)
+    module, _, name = text.partition(":")
+    import_modules([module])
+    found: object = getattr(sys.modules[Path(module).stem if module.endswith(".py") else module], name, None)
+    if isinstance(found, type) and issubclass(found, Policy):
+        return found(task)
+    if isinstance(found, TrainableEntity):
+        return EntityPolicy(task, found)
+    if callable(found):
+        return FunctionPolicy(task, found)
+    raise OptionError(f"policy: {module} has no policy, function or entity named {name!r}")

@@ -1,0 +1,71 @@
+"""The buffers of a robot's base link that its entity does not have: velocities, and the pose of a base on joints."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from sensorium.robots.robot import Robot
+    from sensorium.tree import Buffer
+    from sensorium.worlds import World
+
+_TOLERANCE = 1e-5
+"""Relative and absolute difference, in SI units, up to which a value counts as that of the physics state."""
+
+
+def update_base(robot: Robot, world: World, is_root: bool) -> None:
+    """Copy velocity and pose of the base link into their buffers.
+
+    Args:
+        robot: the robot, built, with a base link.
+        world: its world.
+        is_root: whether the base link is the root link, whose pose is a buffer of the entity.
+    """
+    for name, value in _current_values(robot, is_root).items():
+        buffer: Buffer = getattr(robot, name)
+        buffer.update(value.clone() if world.is_gpu else value)  # views of the state on a GPU, which is float32 there
+
+
+def write_base(robot: Robot, is_root: bool) -> None:
+    """Write the buffers that were set into the simulation, after the entity wrote its own.
+
+    Velocities can be written if the base link moves freely. Otherwise its pose and velocity follow from joints, and a
+    warning names a buffer that was set by hand.
+    """
+    names = ("linear_velocity", "angular_velocity", *(() if is_root else ("position", "orientation")))
+    buffers: dict[str, Buffer] = {name: getattr(robot, name) for name in names if getattr(robot, name).is_set}
+    if not buffers:
+        return
+    if robot.can_be_placed:  # from the state, which may be newer than what is derived from it
+        current = dict(zip(names, robot.entity.get_velocity(), strict=True))
+    else:
+        current = _current_values(robot, is_root)
+    for name, buffer in buffers.items():
+        value = buffer.value
+        differs = ~torch.isclose(value, current[name], _TOLERANCE, _TOLERANCE, equal_nan=True).all(dim=1)
+        envs = differs.nonzero().flatten()
+        loaded = buffer.loaded
+        buffer.update(value.clone())
+        if not len(envs):
+            continue
+        if robot.can_be_placed:
+            robot.entity.set_velocity(**{name.removesuffix("_velocity"): value[envs]}, envs=envs)
+            robot.entity.note_written(envs.tolist())
+        elif not loaded:
+            joints = "joint_velocities" if name.endswith("velocity") else "joint_positions"
+            warnings.warn(
+                f"write_replay_data: {robot.name}.{name} was set, but the base of {robot.name!r} does not move freely; "
+                f"set its {joints} instead",
+                stacklevel=2,
+            )
+
+
+def _current_values(robot: Robot, is_root: bool) -> dict[str, torch.Tensor]:
+    linear, angular = robot.get_velocity()
+    values = {"linear_velocity": linear, "angular_velocity": angular}
+    if not is_root:
+        values["position"], values["orientation"] = robot.get_pose()
+    return values

@@ -1,0 +1,101 @@
+"""``EpisodeLog``: means over the episodes of a tensor task that ended, kept on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from sensorium.errors import SensoriumError
+
+
+class EpisodeLog:
+    """Sums of rewards and metrics of the running episodes, and their means over those that ended.
+
+    Nothing is read from the device until :meth:`take`.
+
+    Args:
+        n_envs: number of envs, B.
+        device: device of the tensors.
+
+    Attributes:
+        n_diverged: number of envs whose physics diverged so far, as far as the host knows.
+    """
+
+    def __init__(self, n_envs: int, device: torch.device) -> None:
+        self._device = device
+        self._n_envs = n_envs
+        self._names: list[str] = []
+        self._reasons: list[str] = []
+        self._running = self._ended = self._why = self._first_nan = torch.zeros(0)
+        self.n_diverged = 0
+
+    def add(
+        self,
+        values: Mapping[str, torch.Tensor],
+        failures: Mapping[str, torch.Tensor],
+        reward: torch.Tensor,
+        step_count: torch.Tensor,
+        ended: torch.Tensor,
+        diverged: torch.Tensor,
+    ) -> None:
+        """Add a step. Called in a captured function; the names are the same each time."""
+        if not self._names:
+            self._allocate(list(values), [*failures, "diverged"])
+        rows = torch.stack([*values.values(), reward])
+        self._running.add_(rows)
+        new = torch.isnan(rows[:-1]) & (self._first_nan < 0) & ~diverged
+        self._first_nan.copy_(torch.where(new, step_count, self._first_nan))
+        length = step_count.float()
+        each = torch.cat((self._running[:-1] / length, self._running[-1:], length[None], torch.ones_like(length)[None]))
+        self._ended.add_(torch.where(ended, each, 0.0).sum(dim=1))
+        self._why.add_(torch.stack([*failures.values(), diverged]).sum(dim=1))
+        self._running.masked_fill_(ended, 0.0)
+
+    @torch.inference_mode(False)  # otherwise the tensors could not be changed outside of a caller's inference mode
+    def _allocate(self, names: list[str], reasons: list[str]) -> None:
+        self._names, self._reasons = names, reasons
+        self._running = torch.zeros(len(names) + 1, self._n_envs, device=self._device)
+        # sums over episodes of each value, the return, the length, and the number of episodes
+        self._ended = torch.zeros(len(names) + 3, device=self._device)
+        self._why = torch.zeros(len(reasons), device=self._device)
+        self._first_nan = torch.full((len(names), self._n_envs), -1, dtype=torch.int64, device=self._device)
+
+    def take(self) -> dict[str, float]:
+        """Return the means over the episodes that ended since the last call. Waits for the device.
+
+        Returns:
+            ``rewards and metrics`` per step by name, ``return``, ``length`` in steps, the number of ``episodes``, and
+            for each reason of a failure ``ended/REASON``, the number of envs. Only ``episodes`` if none ended.
+
+        Raises:
+            SensoriumError: a term was NaN; names the term, the env and the step.
+        """
+        if not self._names:
+            return {"episodes": 0.0}
+        self.check()
+        *sums, total, length, count = self._ended.tolist()
+        found = {"episodes": count}
+        if count:
+            found |= {name: value / count for name, value in zip(self._names, sums, strict=True)}
+            found |= {"return": total / count, "length": length / count}
+            found |= {f"ended/{reason}": n for reason, n in zip(self._reasons, self._why.tolist(), strict=True)}
+        self._ended.zero_()
+        self._why.zero_()
+        return found
+
+    def check(self) -> None:
+        """Raise SensoriumError if a term was NaN since the last :meth:`clear`. Waits for the device."""
+        bad = (self._first_nan >= 0).nonzero()
+        if len(bad):
+            term, env = bad[0].tolist()
+            raise SensoriumError(
+                f"the term {self._names[term]!r} of the reward was NaN in env {env} at step "
+                f"{int(self._first_nan[term, env])} of its episode, and in {len(bad) - 1} more envs or terms"
+            )
+
+    def clear(self) -> None:
+        """Forget everything, for new episodes in all envs."""
+        for tensor in (self._running, self._ended, self._why):
+            tensor.zero_()
+        self._first_nan.fill_(-1)

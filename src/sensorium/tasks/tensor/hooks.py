@@ -1,0 +1,111 @@
+"""``TensorHooks``: what a tensor task defines, with defaults."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+
+from sensorium.robots import Robot
+from sensorium.tasks.tensor.config import TensorTaskConfig
+from sensorium.tasks.tensor.episode_draws import EpisodeDraws
+from sensorium.worlds import Plane, Scene
+
+ConfigT = TypeVar("ConfigT", bound=TensorTaskConfig)
+
+
+class TensorHooks(Generic[ConfigT]):
+    """The hooks of a tensor task, in the order of their calls.
+
+    ``scene_options``, ``add_scene``, ``add_sensors`` and ``on_build`` are called once. ``begin_episodes`` is called at
+    each reset; ``act`` before each step; ``rewards``, ``failures`` and ``succeeded`` after it; ``observe`` and
+    ``observe_privileged`` at the end, when new episodes have begun.
+
+    Hooks are torch code on tensors of B rows on :attr:`device`. On a GPU those that are called in every step are
+    captured as CUDA graphs: they make the same operations each time, keep state in tensors that they write in place,
+    and read no value from the device (no ``if`` on a tensor, no ``.item()``, no boolean indexing; use ``torch.where``
+    and ``masked_fill_``).
+    """
+
+    name: ClassVar[str] = ""
+    """Name of the task in ``tasks.make``."""
+    config_type: ClassVar[type[TensorTaskConfig]] = TensorTaskConfig
+    """Class of its options."""
+
+    config: ConfigT
+    """The options."""
+    n_envs: int
+    """Number of envs, B."""
+    device: torch.device
+    """Device of all tensors."""
+    scene: Scene
+    """The scene."""
+    robot: Robot
+    """The robot."""
+    draws: EpisodeDraws
+    """Random numbers of the running episodes."""
+    action: torch.Tensor
+    """The action of this step, (B, n)."""
+    last_action: torch.Tensor
+    """The action of the step before, (B, n); 0 at the start of an episode."""
+    step_count: torch.Tensor
+    """Steps of each env's episode so far, (B,) int64."""
+    episode: torch.Tensor
+    """Number of each env's episode, (B,) int64, counted from 0; -1 before the first reset."""
+
+    def scene_options(self) -> dict[str, Any]:
+        """Return options of the scene besides ``dt`` and ``substeps``."""
+        return {"integrator": "implicitfast"}
+
+    def add_scene(self, scene: Scene) -> None:
+        """Add everything except the robot to the scene. Default: a floor."""
+        scene.add_object(Plane(rgba=(0.45, 0.45, 0.45, 1.0)), name="floor")
+
+    def add_sensors(self, scene: Scene) -> None:
+        """Add the sensors that the task itself needs, after the robot was added."""
+
+    def on_build(self) -> None:
+        """Look up ids and allocate state, after the scene was built."""
+
+    def action_limits(self) -> torch.Tensor:
+        """Return the bounds of the action, (n, 2). Default: those of the robot."""
+        return self.robot.action_limits
+
+    def begin_episodes(self, mask: torch.Tensor) -> None:
+        """Write the initial state of the envs in ``mask``, (B,) bool, into the fields of ``scene.world``.
+
+        The robot is in its initial pose already. Use :attr:`draws` for everything random.
+        """
+
+    def act(self) -> None:
+        """Apply :attr:`action`. Default: as the robot's action."""
+        self.robot.act(self.action)
+
+    def rewards(self) -> dict[str, torch.Tensor]:
+        """Return the terms of the reward, each (B,), the same names each time. Their sum is the reward."""
+        raise TypeError(f"{type(self).__name__} must define rewards()")
+
+    def failures(self) -> dict[str, torch.Tensor]:
+        """Return where the episode has failed, by reason: each (B,) bool. These envs terminate."""
+        return {}
+
+    def succeeded(self) -> torch.Tensor:
+        """Return where the goal is reached, (B,) bool. It does not end the episode."""
+        return torch.zeros(self.n_envs, dtype=torch.bool, device=self.device)
+
+    @property
+    def max_return(self) -> float | None:
+        """The maximum return of an episode, or None if it is unknown."""
+        return None
+
+    def metrics(self) -> dict[str, torch.Tensor]:
+        """Return values (B,) of this step whose means over episodes are logged, besides those of the rewards."""
+        return {}
+
+    def observe(self) -> dict[str, torch.Tensor]:
+        """Return what the policy observes besides the robot's sensors, by uuid: (B, ...) tensors."""
+        return {"last_action": self.last_action}
+
+    def observe_privileged(self) -> dict[str, torch.Tensor]:
+        """Return what only critics and teachers observe, by uuid: (B, ...) tensors."""
+        return {}

@@ -1,0 +1,129 @@
+"""``Observations``: the readings of a tensor task in one matrix, and its parts by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+import torch
+
+from sensorium.errors import NameNotFoundError, did_you_mean, shorten
+from sensorium.robots import Robot
+from sensorium.suites.observation import PRIVILEGED
+
+Tensors: TypeAlias = "dict[str, torch.Tensor | dict[str, torch.Tensor]]"
+"""Observations by uuid: a tensor (B, ...), or one for each part of a reading."""
+Source: TypeAlias = Callable[[], Mapping[str, torch.Tensor]]
+"""Returns name -> (B, ...) tensors, the same names and shapes each time."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One tensor of an observation, and its columns."""
+
+    uuid: str
+    part: str
+    shape: tuple[int, ...]
+    columns: slice
+
+
+class Observations:
+    """What the actor and the critic of a task observe, in one matrix (B, columns) float32 that is written in place.
+
+    The actor's columns come first. The critic's columns are the ground truth of the same readings, and what only the
+    simulator knows.
+
+    Args:
+        robot: the robot, in a built scene.
+        patterns: which of its readings are observed; see ``TensorTaskConfig.observe``.
+        ground_truth: whether the actor observes true values.
+        own: further observations of the actor, such as a command. The critic gets them, too.
+        privileged: further observations of the critic.
+
+    Attributes:
+        values: the matrix, (B, n_actor + n_critic).
+        n_actor, n_critic: number of columns of each.
+    """
+
+    def __init__(
+        self, robot: Robot, patterns: Sequence[str], ground_truth: bool, own: Source, privileged: Source
+    ) -> None:
+        self._readings = select_readings(robot, patterns)
+        self._ground_truth, self._own, self._privileged = ground_truth, own, privileged
+        self._parts: list[_Part] = []
+        rows = self._gather()
+        start = 0
+        for uuid, part, value in rows:
+            stop = start + value[0].numel()
+            self._parts.append(_Part(uuid, part, tuple(value.shape[1:]), slice(start, stop)))
+            start = stop
+        n_actor_parts = len(self._actor())
+        self.n_actor = self._parts[n_actor_parts - 1].columns.stop if n_actor_parts else 0
+        self.n_critic = start - self.n_actor
+        first = rows[0][2]
+        self.values = torch.zeros(len(first), start, device=first.device)
+
+    def update(self) -> None:
+        """Write the current readings into :attr:`values`."""
+        rows = [value.reshape(len(self.values), -1).float() for _, _, value in self._gather()]
+        torch.cat(rows, dim=1, out=self.values)
+
+    def by_name(self, values: torch.Tensor) -> Tensors:
+        """Return the parts of a matrix by uuid, as views. Those of the critic begin with "privileged/"."""
+        found: Tensors = {}
+        for part in self._parts:
+            value = values[:, part.columns].view(len(values), *part.shape)
+            if part.part:
+                group = found.setdefault(part.uuid, {})
+                assert isinstance(group, dict)
+                group[part.part] = value
+            else:
+                found[part.uuid] = value
+        return found
+
+    def _gather(self) -> list[tuple[str, str, torch.Tensor]]:
+        return [*self._actor(), *self._critic()]
+
+    def _actor(self) -> list[tuple[str, str, torch.Tensor]]:
+        rows = [(uuid, part, read(self._ground_truth)) for uuid, part, read in self._readings]
+        return [*rows, *((uuid, "", value) for uuid, value in self._own().items())]
+
+    def _critic(self) -> list[tuple[str, str, torch.Tensor]]:
+        rows = [(PRIVILEGED + uuid, part, read(True)) for uuid, part, read in self._readings]
+        extra = {**self._own(), **self._privileged()}
+        return [*rows, *((PRIVILEGED + uuid, "", value) for uuid, value in extra.items())]
+
+
+def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, str, Callable[[bool], torch.Tensor]]]:
+    """Return uuid, part and a function of whether to read ground truth, for each reading that a pattern matches.
+
+    Raises:
+        NameNotFoundError: a pattern matches no reading.
+    """
+    readings: dict[str, tuple[str, str, Callable[[bool], torch.Tensor]]] = {}
+    for uuid in robot.rig.names:
+        sensor = robot.rig[uuid]
+        reading = sensor.read()
+        for part in getattr(reading, "_fields", ("",)):
+            if part and getattr(reading, part) is None:  # switched off by an option, such as the points of a lidar
+                continue
+            readings[f"{uuid}/{part}".rstrip("/")] = uuid, part, _reader(sensor, part)
+    chosen: dict[str, tuple[str, str, Callable[[bool], torch.Tensor]]] = {}
+    for pattern in patterns:
+        found = [key for key in readings if fnmatchcase(key, pattern) or fnmatchcase(key.split("/")[0], pattern)]
+        if not found and not (pattern == "*" and not readings):
+            hint = did_you_mean(pattern, readings) or f"; the robot has {shorten(readings)}"
+            raise NameNotFoundError(f"observe: the pattern {pattern!r} matches no reading of {robot.name!r}{hint}")
+        chosen |= {key: readings[key] for key in found}
+    return [each for key, each in readings.items() if key in chosen]
+
+
+def _reader(sensor: object, part: str) -> Callable[[bool], torch.Tensor]:
+    def read(ground_truth: bool) -> torch.Tensor:
+        value = sensor.read_ground_truth() if ground_truth else sensor.read()  # type: ignore[attr-defined]
+        found: torch.Tensor = getattr(value, part) if part else value
+        return found
+
+    return read

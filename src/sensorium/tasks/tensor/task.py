@@ -1,0 +1,269 @@
+"""``TensorTask``: a task whose episodes run as torch code on the device of the physics, in B envs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
+from sensorium.robots import Robot, make
+from sensorium.tasks import task_cameras
+from sensorium.tasks.tensor.captured import Captured, run_on_device
+from sensorium.tasks.tensor.episode_draws import EpisodeDraws
+from sensorium.tasks.tensor.episode_log import EpisodeLog
+from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
+from sensorium.tasks.tensor.observations import Observations, Tensors
+from sensorium.worlds import Scene
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict
+
+    from sensorium.tasks.tensor.rsl_rl import RslRlEnv
+    from sensorium.tasks.tensor.sb3 import Sb3VecEnv
+
+
+class TensorTask(TensorHooks[ConfigT]):
+    """A robot with a goal, in B envs, on the CPU or on a GPU. :func:`sensorium.tasks.make` makes them.
+
+    To write a task, derive from this class and define the hooks of :class:`~sensorium.tasks.tensor.hooks.TensorHooks`.
+    They are the same code on both devices. An env whose episode ends begins a new one in the same step.
+
+    Everything random in an episode depends only on the seed, the env and the number of its episode: not on the device,
+    nor on the number of envs.
+
+    Attributes:
+        single_action_space, single_observation_space: spaces of one env.
+        reward: (B,) float32, of the last step.
+        terminated, truncated: (B,) bool: whether the last step ended the episode by a failure, or by its length.
+        log: means over the episodes that ended.
+        keep_final: whether each step keeps the last observation of episodes for :meth:`final_actor`. Default: False.
+
+    Example:
+        >>> task = sn.tasks.make("walk", robot="quadruped", n_envs=16)
+        >>> observation, info = task.reset()
+        >>> observation, reward, terminated, truncated, info = task.step(torch.zeros(16, 12))
+    """
+
+    keep_final: bool
+    single_action_space: spaces.Box
+
+    def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
+        self.config, self.n_envs = config, config.n_envs
+        self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **self.scene_options())
+        scene.add_light("directional", direction=(-0.3, 0.2, -1.0))
+        self.add_scene(scene)
+        body = make(config.robot) if robot is None else type(robot)(robot.options)
+        self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
+        self.add_sensors(scene)
+        scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads)
+        self.device = scene.world.device
+        self._allocate()
+        self.on_build()
+        limits = self.action_limits().cpu().float()
+        self.single_action_space = spaces.Box(*limits.numpy().T, dtype=np.float32)
+        self.action, self.last_action = torch.zeros(2, self.n_envs, len(limits), device=self.device)
+        run_on_device(self._prepare, scene.world)
+        self._frames = torch.zeros(self.n_envs, config.history, self._observations.n_actor, device=self.device)
+        self._fresh = torch.zeros_like(self.terminated)
+        scene.world.on_reset = self._start
+        self.keep_final = False
+        self._final = torch.zeros_like(self._frames)
+        self._act, self._finish, self._keep_final, self._sense = (
+            Captured(function, scene.world)
+            for function in (self.act, self._judge, self._update_final, self._update_observations)
+        )
+        one = {name: _space_of(value) for name, value in self._by_name(self._observations.values).items()}
+        self.single_observation_space = spaces.Dict(list(one.items()))  # type: ignore[arg-type]
+
+    def _prepare(self) -> None:
+        """Call the hooks that are captured later, which must have run once."""
+        self._start(torch.zeros_like(self.terminated))
+        observe = self.config.observe, self.config.ground_truth, self.observe, self.observe_privileged
+        self._observations = Observations(self.robot, *observe)
+
+    def _allocate(self) -> None:
+        self.terminated, self.truncated, self._ended = torch.zeros(3, self.n_envs, dtype=torch.bool, device=self.device)
+        self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
+        self.episode.fill_(-1)
+        self.reward = torch.zeros(self.n_envs, device=self.device)
+        self.draws = EpisodeDraws(self.config.seed, self.episode)
+        self._metrics: dict[str, torch.Tensor] = {}
+        self.log = EpisodeLog(self.n_envs, self.device)
+
+    # -- episodes -----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> tuple[Tensors, dict[str, Any]]:
+        """Begin an episode in every env.
+
+        Returns:
+            The observation, by uuid, and info: ``{"episode": (B,)}``.
+        """
+        self.log.clear()
+        self._fresh.fill_(True)
+        self.scene.set_episodes(self.episode + 1)  # sensors draw the numbers of the same episodes
+        self.scene.reset()
+        self._sense()
+        return self._by_name(self._observations.values.clone()), {"episode": self.episode.clone()}
+
+    def step(
+        self, action: torch.Tensor | np.ndarray
+    ) -> tuple[Tensors, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Apply an action for ``dt`` seconds in all envs, and begin new episodes where one ended.
+
+        Args:
+            action: (B, n). Values beyond ``single_action_space`` are clipped.
+
+        Returns:
+            observation by uuid, of the new episode where one began; reward (B,), terminated (B,), truncated (B,); and
+            info. All are tensors on :attr:`device` that later steps do not change.
+
+        Raises:
+            EpisodeOverError: ``reset()`` was not called.
+            OptionError: the action has the wrong shape, or, on the CPU, is not finite.
+        """
+        values = self.step_in_place(action)
+        flags = torch.stack((self.terminated, self.truncated))
+        return self._by_name(values.clone()), self.reward.clone(), flags[0], flags[1], {}
+
+    def step_in_place(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
+        """Make a step as :meth:`step`, and return the observations (B, columns), which the next step overwrites.
+
+        :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too.
+        """
+        self.action.copy_(self._checked(action))
+        self._act()
+        try:
+            self.scene.step()
+        except DivergenceError as error:
+            self.log.n_diverged += len(error.messages)
+        self._finish()
+        if self.keep_final:
+            self._keep_final()
+        if self.scene.world.is_gpu or bool(self._ended.any()):
+            self.scene.reset(self._ended)
+        self._sense()
+        return self._observations.values
+
+    def _checked(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
+        values = torch.as_tensor(action)
+        if tuple(values.shape) != tuple(self.action.shape):
+            raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
+        if not self.scene.world.is_gpu:
+            if not bool(torch.isfinite(values).all()):
+                raise OptionError("action must be finite, got NaN or infinity")
+            if int(self.episode[0]) < 0:
+                raise EpisodeOverError("call reset() before the first step()")
+        return values
+
+    def _start(self, mask: torch.Tensor) -> None:
+        """Begin the episodes of envs; the world calls it in its reset."""
+        self.episode.add_(mask)
+        self.step_count.masked_fill_(mask, 0)
+        self.last_action.masked_fill_(mask[:, None], 0.0)
+        self.begin_episodes(mask)
+
+    def _judge(self) -> None:
+        """Compute rewards and ends of the step."""
+        self.step_count.add_(1)
+        diverged = self.scene.world.diverged != 0
+        terms = self.rewards()
+        total = torch.zeros_like(self.reward)
+        for value in terms.values():
+            total = total + value
+        self.reward.copy_(torch.where(diverged, 0.0, total))
+        failures = self.failures()
+        failed = torch.zeros_like(self.terminated)
+        for value in failures.values():
+            failed = failed | value
+        self.terminated.copy_(failed & ~diverged)
+        self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
+        torch.logical_or(self.terminated, self.truncated, out=self._ended)
+        self._fresh.copy_(self._ended)
+        metrics = self.metrics()
+        if not self._metrics:
+            with torch.inference_mode(False):
+                self._metrics = {name: torch.zeros_like(self.reward) for name in metrics}
+        for name, value in metrics.items():
+            self._metrics[name].copy_(value)
+        self.log.add({**terms, **metrics}, failures, self.reward, self.step_count, self._ended, diverged)
+        self.last_action.copy_(self.action)
+
+    def _update_observations(self) -> None:
+        self._observations.update()
+        frame = self._observations.values[:, None, : self._observations.n_actor]
+        if self.config.history == 1:
+            self._frames.copy_(frame)
+        else:
+            older = torch.where(self._fresh[:, None, None], frame, self._frames[:, :-1])
+            self._frames.copy_(torch.cat((frame, older), dim=1))
+
+    def _update_final(self) -> None:
+        """Keep what the actor observes at the end of the step, before new episodes begin."""
+        self._observations.update()
+        frame = self._observations.values[:, None, : self._observations.n_actor]
+        self._final.copy_(torch.cat((frame, self._frames[:, :-1]), dim=1))
+
+    # -- observations -------------------------------------------------------------------------------------------------
+
+    def _by_name(self, values: torch.Tensor) -> Tensors:
+        return self._observations.by_name(values)
+
+    def groups(self) -> dict[str, torch.Tensor]:
+        """Return copies of the last observations as matrices: "actor" (B, n history), newest first, and "critic"."""
+        values = self._observations.values
+        return {"actor": self._frames.flatten(1).clone(), "critic": values[:, self._observations.n_actor :].clone()}
+
+    def observation(self) -> Tensors:
+        """Return a copy of the last observation by uuid."""
+        return self._by_name(self._observations.values.clone())
+
+    def as_tensordict(self) -> TensorDict:
+        """Return :meth:`groups` as a TensorDict, for the networks of rsl_rl."""
+        from tensordict import TensorDict
+
+        return TensorDict(self.groups(), batch_size=[self.n_envs], device=self.device)
+
+    def last_metrics(self) -> dict[str, torch.Tensor]:
+        """Return the task's metrics of the last step, (B,) each. The next step overwrites them."""
+        return self._metrics
+
+    def final_actor(self) -> torch.Tensor:
+        """Return a copy of the actor's last observation of the episodes that ended in this step, (B, n history).
+
+        Only valid for those envs, and if :attr:`keep_final` is True.
+        """
+        return self._final.flatten(1).clone()
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def as_rsl_rl(self) -> RslRlEnv:
+        """Return the task as a ``VecEnv`` of rsl_rl, with the observation groups "actor" and "critic"."""
+        from sensorium.tasks.tensor.rsl_rl import RslRlEnv
+
+        return RslRlEnv(self)
+
+    def as_sb3(self) -> Sb3VecEnv:
+        """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays."""
+        from sensorium.tasks.tensor.sb3 import Sb3VecEnv
+
+        return Sb3VecEnv(self)
+
+    def render(self, env: int = 0) -> np.ndarray:
+        """Return an image of one env with its robot in view, (480, 640, 3) uint8."""
+        return task_cameras.render_env(self.scene, [self.robot], env)
+
+    def close(self) -> None:
+        """Free the scene."""
+        self.scene.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.n_envs} envs on {self.device}, robot {self.config.robot!r}>"
+
+
+def _space_of(value: torch.Tensor | dict[str, torch.Tensor]) -> spaces.Space[Any]:
+    if isinstance(value, dict):
+        return spaces.Dict([(name, _space_of(each)) for name, each in value.items()])  # type: ignore[arg-type]
+    return spaces.Box(-np.inf, np.inf, tuple(value.shape[1:]), np.float32)

@@ -1,0 +1,222 @@
+"""Walk: a legged robot follows velocity commands."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mujoco
+import torch
+from pydantic import Field
+
+from sensorium.errors import OptionError
+from sensorium.options import Options
+from sensorium.tasks.tensor import rotations
+from sensorium.tasks.tensor.config import TensorTaskConfig
+from sensorium.tasks.tensor.task import TensorTask
+from sensorium.tasks.tensor.walk_randomization import WalkRandomization, WalkRandomizer
+
+_TRACKING = 0.25
+"""Square of the velocity error, in (m/s)² or (rad/s)², at which a tracking term falls to 1/e."""
+
+
+class WalkRewards(Options):
+    """Weights of the terms of the reward, per second."""
+
+    track_velocity: float = 1.5
+    """exp(-error² / 0.25) of the horizontal velocity in m/s."""
+    track_turn: float = 0.75
+    """exp(-error² / 0.25) of the turning rate in rad/s."""
+    bounce: float = -2.0
+    """Square of the vertical velocity, (m/s)²."""
+    wobble: float = -0.05
+    """Square of the roll and pitch rates, (rad/s)²."""
+    tilt: float = -2.0
+    """Square of the sine of the tilt."""
+    torque: float = -1e-4
+    """Sum of the squared motor torques, (N m)²."""
+    joint_speed: float = -5e-4
+    """Sum of the squared joint speeds, (rad/s)²."""
+    action_change: float = -0.02
+    """Sum of the squared changes of the action since the step before."""
+    pose: float = -0.1
+    """Sum of the squared joint angles from the standing pose, rad²."""
+    fall: float = -10.0
+    """1 in the step in which the robot falls."""
+
+
+class WalkConfig(TensorTaskConfig):
+    """Options of :class:`Walk`."""
+
+    robot: str = "quadruped"
+    """Name of the robot, or a model file. Its actuators must be position servos, one for each joint."""
+    observe: tuple[str, ...] = ("imu/ang_vel", "attitude", "joints/*")
+    """Patterns of the robot's readings that the policy observes."""
+    forward: tuple[float, float] = (-1.0, 1.0)
+    """Range of the commanded velocity forward, m/s."""
+    left: tuple[float, float] = (-0.5, 0.5)
+    """Range of the commanded velocity to the left, m/s."""
+    turn: tuple[float, float] = (-1.0, 1.0)
+    """Range of the commanded turning rate, rad/s, counter-clockwise."""
+    standing: float = Field(default=0.1, ge=0, le=1)
+    """Fraction of commands to stand still."""
+    command_time: float = Field(default=5.0, gt=0)
+    """Seconds after which the command changes."""
+    action_scale: float = Field(default=0.3, gt=0)
+    """Change of a joint's target for an action of 1, rad."""
+    fall_tilt: float = Field(default=1.0, gt=0)
+    """Tilt of the torso at which the robot has fallen, rad."""
+    fall_height: float = Field(default=0.5, gt=0, lt=1)
+    """Height of the torso at which the robot has fallen, as a fraction of its initial height."""
+    rewards: WalkRewards = WalkRewards()
+    """Weights of the terms of the reward."""
+    randomize: WalkRandomization = WalkRandomization()
+    """What differs between episodes."""
+
+
+class Walk(TensorTask[WalkConfig]):
+    """Walk with the commanded velocity, in the robot's frame: forward, left (m/s) and turn (rad/s).
+
+    The action is one target angle per joint, from the initial pose, in units of ``action_scale``. The policy observes
+    the robot's sensors, the command and its last action; the critic also the true velocity and height of the torso, the
+    torques and what is randomised. The episode terminates when the robot falls.
+
+    ``log`` has ``tracking``, the mean of exp(-error² / 0.25) of the horizontal velocity: 1 is perfect.
+    """
+
+    name = "walk"
+    config_type = WalkConfig
+
+    def scene_options(self) -> dict[str, Any]:
+        return {"integrator": "implicitfast", "cone": "pyramidal"}
+
+    def on_build(self) -> None:
+        model, world, config = self.scene.model, self.scene.world, self.config
+        base = int(model.body(f"{self.robot.name}/{self.robot.options.base}").id)
+        root = int(model.body_jntadr[base])
+        if root < 0 or model.jnt_type[root] != mujoco.mjtJoint.mjJNT_FREE:
+            raise OptionError(f"the task 'walk' needs a robot whose base moves freely; {config.robot!r} is fixed")
+        self._actuators, joints = servos(model, f"{self.robot.name}/")
+        if not joints:
+            raise OptionError(
+                f"the task 'walk' needs a robot with a position servo per joint; {config.robot!r} has none"
+            )
+        self._q, self._v = int(model.jnt_qposadr[root]), int(model.jnt_dofadr[root])
+        self._joint_q, self._joint_v = (
+            torch.tensor([int(address[joint]) for joint in joints], device=self.device)
+            for address in (model.jnt_qposadr, model.jnt_dofadr)
+        )
+        self._columns = torch.tensor(self._actuators, device=self.device)
+        self._qpos, self._qvel, self._ctrl = (world.bind(field) for field in ("qpos", "qvel", "ctrl"))
+        self._force = world.bind("actuator_force")
+        self._home_q = self._qpos[0, self._joint_q].clone()
+        self._home_ctrl = self._ctrl[0, self._columns].clone()
+        limits = torch.from_numpy(model.actuator_ctrlrange[self._actuators].copy()).to(self._ctrl)
+        self._min, self._max = limits.T.contiguous()
+        self._height = float(self._qpos[0, self._q + 2])
+        self._command_steps = max(1, round(config.command_time / config.dt))
+        self._ranges = torch.tensor([config.forward, config.left, config.turn], device=self.device)
+        self.command = torch.zeros(self.n_envs, 3, device=self.device)
+        self._randomizer = WalkRandomizer(self, base, self._actuators)
+
+    def action_limits(self) -> torch.Tensor:
+        low, high = (((limit - self._home_ctrl) / self.config.action_scale).float() for limit in (self._min, self._max))
+        return torch.stack((low, high), dim=1)
+
+    # -- episodes -----------------------------------------------------------------------------------------------------
+
+    def begin_episodes(self, mask: torch.Tensor) -> None:
+        start, qpos, qvel, here = self.config.randomize, self._qpos, self._qvel, mask[:, None]
+        turned = rotations.about_z(self.draws.uniform("heading", 1, -torch.pi, torch.pi)[:, 0].to(qpos.dtype))
+        quat = qpos[:, self._q + 3 : self._q + 7]
+        quat.copy_(torch.where(here, rotations.multiply(turned, quat), quat))
+        offset = self.draws.uniform("joints", len(self._joint_q), -start.joints, start.joints)
+        qpos[:, self._joint_q] += torch.where(here, offset, 0.0)
+        speed = self.draws.uniform("speed", 6, -start.speed, start.speed)
+        velocity = qvel[:, self._v : self._v + 6]
+        velocity.copy_(torch.where(here, speed, velocity))
+        self._randomizer.begin_episodes(mask)
+        self._draw_command()
+
+    def _draw_command(self) -> None:
+        """Set the command, which depends on the step alone."""
+        draw = self.draws.uniform("command", 4, counter=self.step_count // self._command_steps)
+        low, high = self._ranges.T
+        moving = draw[:, 3:] >= self.config.standing
+        self.command.copy_(torch.where(moving, low + (high - low) * draw[:, :3], 0.0))
+
+    def act(self) -> None:
+        self._randomizer.push()
+        target = self._home_ctrl + self.config.action_scale * self.action
+        self._ctrl[:, self._columns] = torch.clamp(target.to(self._ctrl.dtype), self._min, self._max)
+
+    # -- rewards ------------------------------------------------------------------------------------------------------
+
+    def _motion(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the torso's velocity in m/s, angular velocity in rad/s and direction of up, (B, 3), in its frame."""
+        quat = self._qpos[:, self._q + 3 : self._q + 7].float()
+        velocity = rotations.rotate_back(quat, self._qvel[:, self._v : self._v + 3].float())
+        return velocity, self._qvel[:, self._v + 3 : self._v + 6].float(), rotations.up(quat)
+
+    def _error(self, velocity: torch.Tensor) -> torch.Tensor:
+        """Return the square of the error of the horizontal velocity, (B,) (m/s)²."""
+        return ((self.command[:, :2] - velocity[:, :2]) ** 2).sum(dim=1)
+
+    def rewards(self) -> dict[str, torch.Tensor]:
+        velocity, spin, up = self._motion()
+        joints = self._qpos[:, self._joint_q] - self._home_q
+        values = {
+            "track_velocity": torch.exp(-self._error(velocity) / _TRACKING),
+            "track_turn": torch.exp(-((self.command[:, 2] - spin[:, 2]) ** 2) / _TRACKING),
+            "bounce": velocity[:, 2] ** 2,
+            "wobble": (spin[:, :2] ** 2).sum(dim=1),
+            "tilt": (up[:, :2] ** 2).sum(dim=1),
+            "torque": (self._force[:, self._columns] ** 2).sum(dim=1).float(),
+            "joint_speed": (self._qvel[:, self._joint_v] ** 2).sum(dim=1).float(),
+            "action_change": ((self.action - self.last_action) ** 2).sum(dim=1),
+            "pose": (joints**2).sum(dim=1).float(),
+            "fall": self.failures()["fall"].float() / self.config.dt,
+        }
+        weights = self.config.rewards
+        return {name: getattr(weights, name) * self.config.dt * value for name, value in values.items()}
+
+    def failures(self) -> dict[str, torch.Tensor]:
+        upright = rotations.up(self._qpos[:, self._q + 3 : self._q + 7])[:, 2]
+        low = self._qpos[:, self._q + 2] < self.config.fall_height * self._height
+        return {"fall": (upright < math.cos(self.config.fall_tilt)) | low}
+
+    @property
+    def max_return(self) -> float:
+        """The return of perfect tracking without any penalty."""
+        weights = self.config.rewards
+        return (weights.track_velocity + weights.track_turn) * self.config.dt * self.config.max_steps
+
+    def metrics(self) -> dict[str, torch.Tensor]:
+        return {"tracking": torch.exp(-self._error(self._motion()[0]) / _TRACKING)}
+
+    # -- observations -------------------------------------------------------------------------------------------------
+
+    def observe(self) -> dict[str, torch.Tensor]:
+        self._draw_command()
+        return {"command": self.command, "last_action": self.last_action}
+
+    def observe_privileged(self) -> dict[str, torch.Tensor]:
+        velocity, _, _ = self._motion()
+        return {
+            "velocity": velocity,
+            "height": self._qpos[:, self._q + 2 : self._q + 3].float(),
+            "torques": self._force[:, self._columns].float(),
+            **self._randomizer.observe(),
+        }
+
+
+def servos(model: mujoco.MjModel, prefix: str) -> tuple[list[int], list[int]]:
+    """Return the actuators of an entity that are position servos, and their joints."""
+    actuators, joints = [], []
+    for actuator in range(model.nu):
+        is_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+        is_servo = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+        if is_joint and is_servo and model.actuator(actuator).name.startswith(prefix):
+            actuators.append(actuator)
+            joints.append(int(model.actuator_trnid[actuator, 0]))
+    return actuators, joints

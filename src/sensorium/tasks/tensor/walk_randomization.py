@@ -1,0 +1,99 @@
+"""What differs between episodes of ``walk``: masses, friction, motors, and pushes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field
+
+from sensorium.options import Options
+
+if TYPE_CHECKING:
+    from sensorium.tasks.tensor.walk import Walk
+
+
+class WalkRandomization(Options):
+    """Ranges of what is drawn at the start of each episode of ``walk``."""
+
+    joints: float = Field(default=0.1, ge=0)
+    """Maximum offset of the joints at the start, rad."""
+    speed: float = Field(default=0.3, ge=0)
+    """Maximum velocity of the torso at the start, m/s and rad/s."""
+    payload: tuple[float, float] = (-1.0, 2.0)
+    """Mass that is added to the torso, kg."""
+    friction: tuple[float, float] = (0.5, 1.25)
+    """Factor of the sliding friction of the robot's geoms."""
+    stiffness: tuple[float, float] = (0.9, 1.1)
+    """Factor of the position gain of the servos."""
+    damping: tuple[float, float] = (0.9, 1.1)
+    """Factor of the velocity gain of the servos."""
+    strength: tuple[float, float] = (0.9, 1.1)
+    """Factor of the maximum torque of the servos."""
+    push: float = Field(default=0.5, ge=0)
+    """Maximum change of the horizontal velocity by a push, m/s."""
+    push_time: float = Field(default=4.0, gt=0)
+    """Seconds between pushes."""
+
+
+class WalkRandomizer:
+    """Writes the randomised fields of the model, and pushes the robot.
+
+    The constants that MuJoCo derives from masses for the scaling of constraints stay those of the model.
+
+    Args:
+        task: the task, in a built scene.
+        base: id of the torso.
+        actuators: ids of the servos.
+    """
+
+    def __init__(self, task: Walk, base: int, actuators: list[int]) -> None:
+        self._task, self._ranges = task, task.config.randomize
+        world, model = task.scene.world, task.scene.model
+        self._qvel, self._v = world.bind("qvel"), int(model.jnt_dofadr[model.body_jntadr[base]])
+        self._push_steps = max(1, round(self._ranges.push_time / task.config.dt))
+        tree = [body for body in range(model.nbody) if model.body_rootid[body] == model.body_rootid[base]]
+        geoms = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in tree]
+        columns = torch.tensor(actuators, device=task.device)
+        # name of the draw, field, index of the columns, whether the draw is added instead of a factor
+        table = [
+            ("payload", "body_mass", (slice(None), torch.tensor([base], device=task.device)), True),
+            ("friction", "geom_friction", (slice(None), torch.tensor(geoms, device=task.device), 0), False),
+            ("stiffness", "actuator_gainprm", (slice(None), columns, 0), False),
+            ("stiffness", "actuator_biasprm", (slice(None), columns, 1), False),
+            ("damping", "actuator_biasprm", (slice(None), columns, 2), False),
+            ("strength", "actuator_forcerange", (slice(None), columns), False),
+        ]
+        self._rows = []
+        for name, field, index, added in table:
+            low, high = getattr(self._ranges, name)
+            if (low, high) == ((0.0, 0.0) if added else (1.0, 1.0)):
+                continue
+            values = world.expand(field)
+            self._rows.append((name, values, index, values[index].clone(), added))
+
+    def begin_episodes(self, mask: torch.Tensor) -> None:
+        """Draw the values of new episodes and write them into the model."""
+        for name, values, index, nominal, added in self._rows:
+            drawn = self._drawn(name).to(values.dtype)
+            drawn = drawn.reshape(-1, *[1] * (nominal.dim() - 1))
+            here = mask.reshape(-1, *[1] * (nominal.dim() - 1))
+            new = nominal + drawn if added else nominal * drawn
+            values[index] = torch.where(here, new, values[index])
+
+    def _drawn(self, name: str) -> torch.Tensor:
+        return self._task.draws.uniform(name, 1, *getattr(self._ranges, name))[:, 0]
+
+    def push(self) -> None:
+        """Change the velocity of the torso in the envs whose push is due."""
+        if not self._ranges.push:
+            return
+        steps, limit = self._task.step_count, self._ranges.push
+        change = self._task.draws.uniform("push", 2, -limit, limit, counter=steps // self._push_steps)
+        due = (steps % self._push_steps == 0) & (steps > 0)
+        self._qvel[:, self._v : self._v + 2] += torch.where(due[:, None], change, 0.0)
+
+    def observe(self) -> dict[str, torch.Tensor]:
+        """Return the drawn values of the running episodes, for the critic."""
+        names = dict.fromkeys(row[0] for row in self._rows)
+        return {name: self._drawn(name)[:, None] for name in names}

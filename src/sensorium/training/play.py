@@ -1,0 +1,114 @@
+"""``play``: images of a trained policy at work, with what it senses beside the robot."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorium.tasks.tensor import TensorTask
+from sensorium.tasks.tensor.observations import Tensors
+from sensorium.training.evaluation import SEED
+from sensorium.training.ppo_evaluation import load_policy
+from sensorium.training.ppo_options import PPOOptions
+
+HEIGHT, WIDTH = 480, 640
+"""Size of the robot's image in pixels. The plots beside it are as large."""
+_SHOWN = 3
+"""Components of a reading that are plotted."""
+_SECONDS = 3.0
+"""Time that the plots show."""
+
+
+def play(
+    folder: str | Path, seconds: float = 10.0, which: str = "best", seed: int | None = None, **task_options: object
+) -> Iterator[np.ndarray]:
+    """Yield images of a policy that PPO trained, one per step, on the CPU.
+
+    Args:
+        folder: folder of the training.
+        seconds: simulated time.
+        which: "best" or "last".
+        seed: seed of the episode. Default: one that the training did not use.
+        **task_options: options of the task that replace those of the training.
+
+    Yields:
+        (480, 1280, 3) uint8: the robot, and beside it plots of what it measures (lines) and of the truth (dashed).
+
+    Raises:
+        DatasetError: the folder holds no training, or the training has no such policy yet.
+    """
+    options = PPOOptions.load(Path(folder))
+    options = options.model_copy(update={"task_options": {**options.task_options, **task_options}})
+    task = options.make_task(1, options.seed + 2 * SEED if seed is None else seed, "cpu")
+    try:
+        policy = load_policy(folder, task, which)
+        plots = _Plots(task)
+        observation, _ = task.reset()
+        policy.reset()
+        for _ in range(max(1, round(seconds / task.config.dt))):
+            with torch.inference_mode():
+                action = policy(task.as_tensordict())
+            observation, _, terminated, truncated, _ = task.step(action)
+            policy.reset(terminated | truncated)
+            yield np.concatenate((task.render(0), plots.draw(observation)), axis=1)
+    finally:
+        task.close()
+
+
+class _Plots:
+    """Plots of the last seconds of the readings of one env."""
+
+    def __init__(self, task: TensorTask[Any]) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        observation = task.observation()
+        self._keys = [key for key in _parts(observation) if not key[0].startswith("privileged/")]
+        self._keys = [key for key in self._keys if ("privileged/" + key[0], key[1]) in _parts(observation)][:4]
+        count = max(2, round(_SECONDS / task.config.dt))
+        self._dt, self._rows = task.config.dt, deque[list[np.ndarray]](maxlen=count)
+        figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100, layout="constrained")
+        self._canvas = FigureCanvasAgg(figure)
+        self._axes = figure.subplots(max(1, len(self._keys)), 1, sharex=True, squeeze=False)[:, 0]
+        self._lines = []
+        for (uuid, part), axes in zip(self._keys, self._axes, strict=False):
+            axes.set_title(f"{uuid} {part}".strip(), fontsize=9, loc="left")
+            axes.set_xlim(-_SECONDS, 0)
+            axes.tick_params(labelsize=7)
+            colours = [f"C{number}" for number in range(_SHOWN)]
+            self._lines.append(
+                [(axes.plot([], [], c, lw=1)[0], axes.plot([], [], c, ls="--", lw=1)[0]) for c in colours]
+            )
+        self._axes[-1].set_xlabel("time from now, s", fontsize=8)
+
+    def draw(self, observation: Tensors) -> np.ndarray:
+        """Add a step and return the image, (480, 640, 3) uint8."""
+        parts = _parts(observation)
+        pairs = [(parts[key], parts["privileged/" + key[0], key[1]]) for key in self._keys]
+        self._rows.append([torch.stack(pair)[:, 0].flatten(1)[:, :_SHOWN].numpy() for pair in pairs])
+        times = self._dt * (np.arange(len(self._rows)) - len(self._rows) + 1)
+        for number, (axes, lines) in enumerate(zip(self._axes, self._lines, strict=False)):
+            values = np.stack([row[number] for row in self._rows])
+            for column, pair in enumerate(lines[: values.shape[2]]):
+                for kind, line in enumerate(pair):
+                    line.set_data(times, values[:, kind, column])
+            low, high = float(values.min()), float(values.max())
+            margin = 0.05 * (high - low) + 1e-3
+            axes.set_ylim(low - margin, high + margin)
+        self._canvas.draw()
+        return np.asarray(self._canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def _parts(observation: Tensors) -> dict[tuple[str, str], torch.Tensor]:
+    """Return (uuid, part) -> tensor of the parts of an observation."""
+    found: dict[tuple[str, str], torch.Tensor] = {}
+    for uuid, value in observation.items():
+        found |= (
+            {(uuid, part): each for part, each in value.items()} if isinstance(value, dict) else {(uuid, ""): value}
+        )
+    return found

@@ -1,0 +1,141 @@
+"""``PPOOptions``: options of a training by PPO on a tensor task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from sensorium import __version__, tasks
+from sensorium.errors import DatasetError, OptionError, did_you_mean
+from sensorium.files import write_whole
+from sensorium.options import Options
+from sensorium.tasks.catalogue import TENSOR_TASKS
+from sensorium.tasks.tensor import TensorTask, TensorTaskConfig
+from sensorium.training.options import CONFIG
+
+_FORMAT = "sensorium-training-ppo"
+_FIXED = ("n_envs", "seed", "device")
+
+
+class PPOOptions(Options):
+    """Options of a training by PPO.
+
+    Steps are counted per env: B envs that step once make B steps.
+    """
+
+    task: str = "walk"
+    """Name of a tensor task."""
+    task_options: dict[str, Any] = {}
+    """Options of the task except ``n_envs``, ``seed`` and ``device``."""
+    device: str = "cpu"
+    """Device of the physics and of the networks: "cpu", "cuda", "cuda:1"."""
+    n_envs: int = Field(default=256, ge=1)
+    """Number of envs, B."""
+    steps: int = Field(default=20_000_000, ge=1)
+    """Total number of steps."""
+    horizon: int = Field(default=24, ge=1)
+    """Steps of each env between updates."""
+    epochs: int = Field(default=5, ge=1)
+    """Passes over the steps in each update."""
+    minibatches: int = Field(default=4, ge=1)
+    """Parts into which the steps are divided in each pass."""
+    hidden: tuple[int, ...] = (256, 128, 64)
+    """Widths of the hidden layers of the actor and of the critic."""
+    network: Literal["mlp", "gru", "lstm"] = "mlp"
+    """Kind of the networks; the recurrent ones have a memory of one layer before the hidden layers."""
+    memory: int = Field(default=128, ge=1)
+    """Width of the memory of recurrent networks."""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """Initial step size; it is adapted so that the policy changes by ``desired_kl`` in an update."""
+    desired_kl: float = Field(default=0.01, gt=0)
+    """Kullback-Leibler divergence of the policy per update."""
+    gamma: float = Field(default=0.99, gt=0, le=1)
+    """Discount factor."""
+    lam: float = Field(default=0.95, ge=0, le=1)
+    """Factor of the generalised advantage estimate."""
+    clip: float = Field(default=0.2, gt=0)
+    """Maximum relative change of an action's probability that is rewarded."""
+    entropy: float = Field(default=0.005, ge=0)
+    """Weight of the entropy of the actions."""
+    exploration: float = Field(default=1.0, gt=0)
+    """Initial standard deviation of the actions."""
+    episodes: int = Field(default=64, ge=1)
+    """Episodes per evaluation; at most ``n_envs`` are run."""
+    evaluate_every: int = Field(default=5_000_000, ge=1)
+    """Steps between evaluations. There is always one at the end."""
+    checkpoint_every: int = Field(default=5_000_000, ge=1)
+    """Steps between checkpoints. All envs begin new episodes at an evaluation and at a checkpoint."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of everything random."""
+    threads: int = Field(default=1, ge=1)
+    """Threads of torch on the CPU."""
+
+    def make_config(self) -> TensorTaskConfig:
+        """Return the options of the task, without those that :meth:`make_task` sets.
+
+        Raises:
+            OptionError: the task is no tensor task, or an option of the task cannot be used.
+        """
+        if self.task not in TENSOR_TASKS:
+            hint = did_you_mean(self.task, TENSOR_TASKS) or f"; there are {', '.join(TENSOR_TASKS)}"
+            raise OptionError(f"task: PPO trains tensor tasks, got {self.task!r}{hint}")
+        for name in _FIXED:
+            if name in self.task_options:
+                raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
+        return TENSOR_TASKS[self.task].config_type(**self.task_options)
+
+    def make_task(
+        self, n_envs: int | None = None, seed: int | None = None, device: str | None = None
+    ) -> TensorTask[Any]:
+        """Return the task.
+
+        Args:
+            n_envs, seed, device: values instead of those of the training.
+
+        Raises:
+            OptionError: see :meth:`make_config`.
+        """
+        self.make_config()
+        made = tasks.make(
+            self.task,
+            n_envs=self.n_envs if n_envs is None else n_envs,
+            seed=self.seed if seed is None else seed,
+            device=device or self.device,
+            **self.task_options,
+        )
+        assert isinstance(made, TensorTask)
+        return made
+
+    def save(self, folder: Path) -> None:
+        """Write ``config.json`` to the folder of a training."""
+        config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
+        write_whole(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Return the options in ``config.json`` of the folder of a training.
+
+        Raises:
+            DatasetError: there is no such file, or it is damaged.
+        """
+        try:
+            config = json.loads((folder / CONFIG).read_bytes())
+            if config.pop("format") != _FORMAT or config.pop("version") != 1:
+                raise DatasetError(f"{folder / CONFIG} is not a training by PPO that this version can read")
+            config.pop("sensorium")
+            return cls(**config)
+        except FileNotFoundError:
+            raise DatasetError(f"{folder} holds no training: {CONFIG} is missing") from None
+        except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+            raise DatasetError(f"{folder / CONFIG} is damaged: {error}") from None
+
+
+def is_ppo(folder: Path) -> bool:
+    """Return whether a folder holds a training by PPO."""
+    try:
+        return bool(json.loads((folder / CONFIG).read_bytes())["format"] == _FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,153 @@
+"""``PPOPolicy``: the networks of PPO, by rsl_rl, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sensorium.errors import DatasetError, OptionError
+from sensorium.files import write_whole
+
+if TYPE_CHECKING:
+    from rsl_rl.algorithms import PPO
+    from rsl_rl.models import MLPModel
+    from tensordict import TensorDict
+
+    from sensorium.training.ppo_options import PPOOptions
+
+_FORMAT = "sensorium-ppo-policy"
+
+
+def make_network(options: PPOOptions, observation: TensorDict, group: str, n_outputs: int) -> MLPModel:
+    """Return a network of rsl_rl that sees one group of observations: "actor" or "critic".
+
+    The actor is built from the group "actor" alone, so that it cannot depend on what is privileged.
+    """
+    from rsl_rl.models import MLPModel, RNNModel
+
+    groups = {group: [group]}
+    values: dict[str, Any] = {"hidden_dims": list(options.hidden), "activation": "elu", "obs_normalization": True}
+    if group == "actor":
+        values["distribution_cfg"] = {
+            "class_name": "GaussianDistribution",
+            "init_std": options.exploration,
+            "std_type": "scalar",
+        }
+    if options.network == "mlp":
+        return MLPModel(observation, groups, group, n_outputs, **values)
+    values |= {"rnn_type": options.network, "rnn_hidden_dim": options.memory, "rnn_num_layers": 1}
+    return RNNModel(observation, groups, group, n_outputs, **values)
+
+
+def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PPO:
+    """Return rsl_rl's PPO with new networks."""
+    from rsl_rl.algorithms import PPO
+    from rsl_rl.storage import RolloutStorage
+
+    device = str(observation.device)
+    torch.manual_seed(options.seed)
+    actor = make_network(options, observation, "actor", n_actions)
+    critic = make_network(options, observation, "critic", 1)
+    storage = RolloutStorage("rl", options.n_envs, options.horizon, observation, [n_actions], device)
+    return PPO(
+        actor,
+        critic,
+        storage,
+        num_learning_epochs=options.epochs,
+        num_mini_batches=options.minibatches,
+        clip_param=options.clip,
+        gamma=options.gamma,
+        lam=options.lam,
+        entropy_coef=options.entropy,
+        learning_rate=options.learning_rate,
+        desired_kl=options.desired_kl,
+        device=device,
+    )
+
+
+def save_actor(actor: MLPModel, folder: Path) -> None:
+    """Write ``policy.safetensors`` and ``policy.json``."""
+    from safetensors.torch import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
+    write_whole(folder / "policy.safetensors", save(tensors))
+    header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim}
+    write_whole(folder / "policy.json", json.dumps(header, indent=1).encode())
+
+
+def load_actor(options: PPOOptions, folder: Path, observation: TensorDict, n_actions: int) -> MLPModel:
+    """Return the actor of a folder that :func:`save_actor` wrote, on the device of the observations.
+
+    Raises:
+        DatasetError: the folder holds no policy, or one for other observations or actions.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        header = json.loads((folder / "policy.json").read_bytes())
+        tensors = load_file(folder / "policy.safetensors")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise DatasetError(f"cannot read the policy in {folder}: {error}") from None
+    actor = make_network(options, observation, "actor", n_actions)
+    if header.get("format") != _FORMAT or header["observations"] != actor.obs_dim:
+        raise DatasetError(
+            f"the policy in {folder} takes {header.get('observations')} observations, and the task has {actor.obs_dim}"
+        )
+    try:
+        actor.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise DatasetError(f"the policy in {folder} does not fit the task: {error}") from None
+    return actor.to(observation.device).eval()
+
+
+def to_tensors(algorithm: PPO) -> dict[str, torch.Tensor]:
+    """Return networks, optimizer and random state of a training, by name, on the CPU."""
+    found: dict[str, torch.Tensor] = {}
+    saved = algorithm.save()
+    for part in ("actor", "critic"):
+        found |= {f"{part}/{name}": value for name, value in saved[f"{part}_state_dict"].items()}
+    for number, values in saved["optimizer_state_dict"]["state"].items():
+        found |= {f"optimizer/{number}/{name}": torch.as_tensor(value) for name, value in values.items()}
+    found["random/cpu"] = torch.get_rng_state()
+    if torch.device(algorithm.device).type == "cuda":
+        found["random/cuda"] = torch.cuda.get_rng_state(algorithm.device)
+    return {name: value.detach().cpu().clone().contiguous() for name, value in found.items()}
+
+
+def from_tensors(algorithm: PPO, tensors: Mapping[str, torch.Tensor], learning_rate: float) -> None:
+    """Restore what :func:`to_tensors` returned.
+
+    Raises:
+        OptionError: the networks have other shapes.
+    """
+    parts: dict[str, dict[str, torch.Tensor]] = {"actor": {}, "critic": {}}
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, value in tensors.items():
+        part, _, rest = name.partition("/")
+        if part == "optimizer":
+            number, _, key = rest.partition("/")
+            state.setdefault(int(number), {})[key] = value
+        elif part in parts:
+            parts[part][rest] = value
+    optimizer = algorithm.optimizer.state_dict()
+    optimizer["state"] = state
+    for group in optimizer["param_groups"]:
+        group["lr"] = learning_rate
+    saved = {
+        "actor_state_dict": parts["actor"],
+        "critic_state_dict": parts["critic"],
+        "optimizer_state_dict": optimizer,
+    }
+    try:
+        algorithm.load(saved, None, strict=True)
+    except RuntimeError as error:
+        raise OptionError(f"the checkpoint does not fit the options of the training: {error}") from None
+    torch.set_rng_state(tensors["random/cpu"])
+    if "random/cuda" in tensors and torch.device(algorithm.device).type == "cuda":
+        torch.cuda.set_rng_state(tensors["random/cuda"], algorithm.device)

@@ -1,0 +1,69 @@
+"""``run_folder``: the folder of a training while it runs: checked, made and locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+from sensorium.errors import DatasetError, OptionError, did_you_mean
+from sensorium.files import lock_folder
+from sensorium.options import Options
+from sensorium.training.options import CONFIG
+
+_WHICH = ("best", "last")
+
+
+@contextmanager
+def run_folder(
+    folder: Path, resume: bool, options: Options, load: Callable[[Path], Options], free: Set[str]
+) -> Iterator[None]:
+    """Lock the folder of a training during a block. A new folder is made, and removed if it stays empty.
+
+    Args:
+        folder: a new folder, or with ``resume`` one that holds a training.
+        resume: whether the training continues.
+        options: options of the training.
+        load: returns the options that a folder holds.
+        free: names of options that may change on resume.
+
+    Raises:
+        OptionError: the folder is not empty, or its training has other options.
+        DatasetError: the folder holds no training to resume.
+    """
+    if resume:
+        _check_same(options, load(folder), free)
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if (folder / CONFIG).is_file():
+            raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
+        raise OptionError(f"{folder} is not empty and holds no training; train in a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder):
+        try:
+            yield
+        finally:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def brain_folder(folder: Path, which: str) -> Path:
+    """Return the folder of a training's "best" or "last" brain.
+
+    Raises:
+        OptionError: ``which`` is neither "best" nor "last".
+        DatasetError: the training has no such brain yet.
+    """
+    if which not in _WHICH:
+        raise OptionError(f"which must be 'best' or 'last', got {which!r}{did_you_mean(which, _WHICH)}")
+    path = folder / which
+    other = ", or use the newest brain with --which last" if which == "best" and (folder / "last").is_dir() else ""
+    if not path.is_dir() or not any(path.iterdir()):
+        raise DatasetError(f"{folder} has no {which} brain yet: continue the training with --resume{other}")
+    return path
+
+
+def _check_same(new: Options, old: Options, free: Set[str]) -> None:
+    one, other = (each.model_dump(mode="json", exclude=set(free)) for each in (new, old))
+    for name, value in one.items():
+        if value != other[name]:
+            raise OptionError(f"{name} is {other[name]!r} in this training and cannot change on resume, got {value!r}")

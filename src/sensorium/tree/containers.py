@@ -1,0 +1,92 @@
+"""Components in the attributes of a module: alone, or in lists, tuples, deques and dicts, nested to any depth."""
+
+from __future__ import annotations
+
+import copy
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from sensorium.errors import TreeError
+
+if TYPE_CHECKING:
+    from sensorium.tree.buffer import Buffer
+    from sensorium.tree.module import Module
+
+_SEQUENCES, _SETS = (list, tuple, deque, UserList), (set, frozenset)
+_MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
+CONTAINERS = (*_SEQUENCES, *_MAPPINGS, *_SETS)
+"""Types whose instances may hold components."""
+_LEAVES = frozenset({str, int, float, bool, bytes, type(None)})
+"""Types that are skipped first, since long lists of them are common."""
+
+
+class Component:
+    """Base class of :class:`Module` and :class:`Buffer`."""
+
+    __slots__ = ()
+
+
+def is_component(value: object) -> TypeGuard[Module | Buffer]:
+    """Return whether a value is a module or a buffer."""
+    return isinstance(value, Component)
+
+
+def unpack(name: str, container: Any, outer: tuple[int, ...] = ()) -> Iterator[tuple[str, Module | Buffer]]:
+    """Yield (path, component) of the modules and buffers in a container, also in nested ones.
+
+    Args:
+        name: name of the attribute that holds it.
+        container: an instance of one of ``CONTAINERS``.
+        outer: ids of the containers around it.
+
+    Raises:
+        TreeError: a set contains a component, which has no name there.
+    """
+    if id(container) in outer:  # it contains itself
+        return
+    outer = (*outer, id(container))
+    pairs: Iterable[tuple[object, object]] = (
+        container.items() if isinstance(container, _MAPPINGS) else enumerate(container)
+    )
+    in_set = isinstance(container, _SETS)
+    for key, item in pairs:
+        if type(item) in _LEAVES:
+            continue
+        if is_component(item):
+            found: Iterable[tuple[str, Module | Buffer]] = ((f"{name}.{key}", item),)
+        elif isinstance(item, CONTAINERS):
+            found = unpack(f"{name}.{key}", item, outer)
+        else:
+            continue
+        for path, component in found:
+            if in_set:
+                kinds = f"{type(component).__name__} in a {type(container).__name__}"
+                raise TreeError(
+                    f"the attribute {name!r} has a {kinds}, where it has no name; use a list or a dict, or a name with "
+                    "a leading underscore to keep it out of the tree"
+                )
+            yield path, component
+
+
+def contains(held: object, child: Module | Buffer) -> bool:
+    """Return whether the value of an attribute is a component, or a container that holds it."""
+    return held is child or (isinstance(held, CONTAINERS) and any(one is child for _, one in unpack("", held)))
+
+
+def replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None) -> object:
+    """Return the value of an attribute, with ``child`` replaced by ``other`` in copies of its containers."""
+    if held is child:
+        return other
+    if not contains(held, child):
+        return held
+    if isinstance(held, MappingProxyType):
+        return MappingProxyType({key: replace_in(item, child, other) for key, item in held.items()})
+    if isinstance(held, tuple):
+        items = [replace_in(item, child, other) for item in held]
+        return getattr(held, "_make", type(held))(items)  # a named tuple has _make
+    twin = copy.copy(held)
+    for key, item in held.items() if isinstance(held, _MAPPINGS) else enumerate(held):
+        twin[key] = replace_in(item, child, other)
+    return twin

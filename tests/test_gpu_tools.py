@@ -1,0 +1,67 @@
+"""Plots, snapshots, traces, states, recordings and the viewer of a scene on a GPU."""
+
+import urllib.request
+
+import numpy as np
+import pytest
+import torch
+from conftest import drop_scene
+
+import sensorium as sn
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def built():
+    scene = drop_scene(height=0.3)
+    scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1))
+    scene.add_sensor(sn.FramePose(link="box", uuid="pose", history_length=4))
+    scene.build(n_envs=3, seed=1, device="cuda")
+    scene.step(count=5)
+    yield scene
+    scene.close()
+
+
+def test_plots_and_traces_are_drawn(built, tmp_path):
+    for uuid in ("imu", "pose"):
+        built.sensors[uuid].plot(env=2, path=tmp_path / f"{uuid}.png")
+    trace = sn.Trace(built.sensors["imu"], env=1)
+    for _ in range(3):
+        built.step()
+        trace.take()
+    trace.plot(tmp_path / "trace.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"imu.png", "pose.png", "trace.png"}
+
+
+def test_snapshots_show_the_env(built):
+    before = built.snapshot(env=1, width=64, height=48)
+    built["box"].set_pose(pos=[0.0, 0.0, 1.0], envs=[1])
+    built.forward(envs=[1])
+    after = built.snapshot(env=1, width=64, height=48)
+    assert before.shape == (48, 64, 3)
+    assert not np.array_equal(before, after)
+
+
+def test_states_and_recordings_hold_the_envs(built, tmp_path):
+    state = built.get_state()
+    assert state.shape[0] == 3
+    assert bool(torch.isfinite(state).all())
+    with sn.recording.Recorder(built, tmp_path / "run") as recorder:
+        for _ in range(4):
+            built.step()
+            recorder.step()
+        last = built.sensors["imu"].read().lin_acc.cpu().clone()
+    recording = sn.recording.Recording(tmp_path / "run")
+    assert len(recording) == 4
+    assert np.allclose(recording[3]["imu.measured"][:, :3], last.numpy(), atol=1e-6)
+
+
+def test_the_viewer_serves_the_scene(built):
+    viewer = built.view()
+    try:
+        built.step()
+        with urllib.request.urlopen(viewer.address, timeout=20) as page:
+            assert page.status == 200
+    finally:
+        viewer.close()

@@ -1,0 +1,131 @@
+"""Training by PPO: what the actor sees, resuming, evaluation, and the command line."""
+
+import json
+
+import av
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.training import PPOOptions, evaluate_ppo, load_policy, train_ppo
+
+SMALL = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2}
+SMALL |= {"task_options": {"max_steps": 6}, "evaluate_every": 32, "checkpoint_every": 32}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "walk"
+    seen = []
+    result = train_ppo(PPOOptions(steps=64, **SMALL), folder, progress=seen.append)
+    assert result.finished
+    assert result.steps == 64
+    assert [each.steps for each in seen] == [16, 32, 48, 64]
+    return folder
+
+
+def test_files_of_a_training(trained):
+    assert {path.name for path in trained.iterdir()} >= {
+        *("config.json", "checkpoints", "best", "last", "evaluations.json", "tensorboard")
+    }
+    entries = json.loads((trained / "evaluations.json").read_bytes())
+    assert [entry["steps"] for entry in entries] == [32, 64]
+    assert 0 < entries[0]["tracking"] <= 1
+    assert PPOOptions.load(trained) == PPOOptions(steps=64, **SMALL)
+    assert not list(trained.rglob("*.pkl"))
+    assert not list(trained.rglob("*.pt"))
+
+
+def tensors(folder, steps):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "checkpoints" / f"{steps:012d}" / "training.safetensors")
+
+
+def test_resuming_gives_the_same_networks_as_an_uninterrupted_training(trained, tmp_path):
+    folder = tmp_path / "walk"
+    train_ppo(PPOOptions(steps=32, **SMALL), folder, tensorboard=False)
+    result = train_ppo(PPOOptions(steps=64, **SMALL), folder, resume=True, tensorboard=False)
+    assert result.steps == 64
+    one, other = tensors(trained, 64), tensors(folder, 64)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_actor_does_not_see_what_is_privileged(trained):
+    task = sn.tasks.make("walk", n_envs=3, max_steps=6)
+    task.reset()
+    policy, observation = load_policy(trained, task), task.as_tensordict()
+    action = policy(observation)
+    observation["critic"] += 1.0
+    assert torch.equal(policy(observation), action)
+    observation["actor"] += 1.0
+    assert not torch.equal(policy(observation), action)
+
+
+def test_stop_keeps_a_checkpoint(tmp_path):
+    calls = []
+    result = train_ppo(
+        PPOOptions(steps=64, **SMALL), tmp_path / "a", tensorboard=False, stop=lambda: bool(calls) or calls.append(1)
+    )
+    assert not result.finished
+    assert result.steps == 16
+    assert (tmp_path / "a" / "checkpoints" / "000000000016").is_dir()
+    assert (tmp_path / "a" / "last").is_dir()
+
+
+def test_options_are_checked(trained, tmp_path):
+    with pytest.raises(sn.OptionError, match="horizon is 4 in this training"):
+        train_ppo(PPOOptions(steps=64, **{**SMALL, "horizon": 8}), trained, resume=True)
+    with pytest.raises(sn.OptionError, match="holds a training already"):
+        train_ppo(PPOOptions(steps=64, **SMALL), trained)
+    with pytest.raises(sn.OptionError, match="did you mean 'walk'"):
+        train_ppo(PPOOptions(task="wlak"), tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+    with pytest.raises(sn.OptionError, match="sets 'seed' itself"):
+        train_ppo(PPOOptions(task_options={"seed": 1}), tmp_path / "b")
+    (tmp_path / "c").mkdir()
+    with pytest.raises(sn.errors.DatasetError, match="holds no training"):
+        evaluate_ppo(tmp_path / "c")
+
+
+def test_evaluation_runs_whole_episodes(trained):
+    result = evaluate_ppo(trained, episodes=3, seed=5)
+    assert len(result.returns) == 3
+    assert max(result.lengths) <= 6
+    assert result == evaluate_ppo(trained, 3, 5)
+    assert 0 < result.metrics["tracking"] <= 1
+    assert result.max_return == pytest.approx(2.25 * 0.02 * 6)
+
+
+@pytest.mark.parametrize("network", ["gru", "lstm"])
+def test_recurrent_policies(tmp_path, network):
+    train_ppo(PPOOptions(steps=32, network=network, memory=8, **SMALL), tmp_path / "a", tensorboard=False)
+    assert len(evaluate_ppo(tmp_path / "a", 2).returns) == 2
+
+
+def test_a_policy_for_other_observations_is_refused(trained):
+    task = sn.tasks.make("walk", n_envs=1, history=2)
+    task.reset()
+    with pytest.raises(sn.errors.DatasetError, match="takes 45 observations, and the task has 90"):
+        load_policy(trained, task)
+
+
+def test_command_line(tmp_path, capsys):
+    out = str(tmp_path / "walk")
+    sizes = ["--envs", "4", "--steps", "32", "--option", "max_steps=6", "--brain", "horizon=4", "hidden=[16]"]
+    assert main(["train", "walk", *sizes, "--out", out, "--no-tensorboard"]) == 0
+    assert main(["train", "walk", "--out", out, "--resume", "--steps", "48", "--no-tensorboard"]) == 0
+    assert main(["evaluate", out, "--episodes", "2"]) == 0
+    assert "tracking" in capsys.readouterr().out
+    assert main(["play", out, "--seconds", "0.1", "--out", str(tmp_path / "walk.mp4")]) == 0
+    with av.open(str(tmp_path / "walk.mp4")) as file:
+        frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
+    assert len(frames) == 5
+    assert frames[0].shape == (480, 1280, 3)
+    assert np.abs(frames[0][:, :640].astype(int) - frames[-1][:, :640]).max() > 0
+    assert main(["train", "walk", "--stop-at", "0.5", "--out", str(tmp_path / "b")]) == 2
+    assert main(["train", "balance", "--device", "cuda", "--out", str(tmp_path / "b")]) == 2
+    assert "CPU only" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""``scene.step(reset=...)`` and ``sensor.read_final()``: episodes that end inside a step, on both engines."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from conftest import drop_scene
+
+import sensorium as sn
+
+
+class Built(NamedTuple):
+    scene: sn.Scene
+    imu: sn.sensors.Sensor
+    force: sn.sensors.Sensor
+    height: sn.sensors.Sensor
+
+
+def build(device="cpu"):
+    scene = drop_scene(height=0.4)
+    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=0.3, delay=0.02))
+    force = scene.add_sensor(sn.ContactForce(link="box", noise=0.1, history_length=3))
+    height = scene.add_sensor(sn.FramePose(link="box", pos_noise=0.01))
+    scene.build(n_envs=4, seed=3, device=device)
+    return Built(scene, imu, force, height)
+
+
+def values(sensor):
+    reading = sensor.read()
+    return [reading] if isinstance(reading, torch.Tensor) else [one for one in reading if one is not None]
+
+
+def final(sensor, **options):
+    reading = sensor.read_final(**options)
+    return [reading] if isinstance(reading, torch.Tensor) else [one for one in reading if one is not None]
+
+
+ENGINES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", ENGINES)
+def test_a_step_with_reset_is_a_step_and_a_reset(device):
+    one, other = build(device), build(device)
+    for step in range(30):
+        ended = torch.tensor([step % 7 == 3, False, step % 5 == 0, step == 11], device=one.scene.device)
+        before = {}
+        one.scene.step(reset=ended)
+        other.scene.step()
+        for name, sensor in (("imu", other.imu), ("height", other.height)):
+            before[name] = [value.clone() for value in values(sensor)]
+        other.scene.reset(envs=ended)
+        for ours, theirs in zip(one[1:], other[1:], strict=True):
+            for a, b in zip(values(ours), values(theirs), strict=True):
+                assert torch.allclose(a, b, atol=1e-5), step
+        for name, sensor in (("imu", one.imu), ("height", one.height)):
+            for kept, want in zip(final(sensor), before[name], strict=True):
+                assert torch.allclose(kept[ended], want[ended], atol=1e-5), (step, name)
+    assert torch.equal(one.scene.episodes, other.scene.episodes)
+
+
+@pytest.mark.parametrize("device", ENGINES)
+def test_final_readings_stay_until_the_env_is_reset_again(device):
+    built = build(device)
+    assert all(bool((value == 0).all()) for value in final(built.imu))
+    built.scene.step(count=8)
+    truth = built.force.read_ground_truth(history_length=1)[:, 0].clone()
+    built.scene.step(reset=[1])
+    kept = [value.clone() for value in final(built.imu)]
+    assert all(bool((value[[0, 2, 3]] == 0).all()) for value in kept)
+    assert bool((kept[0][1] != 0).any())
+    built.scene.step(count=5)
+    built.scene.reset()
+    assert all(torch.equal(now, then) for now, then in zip(final(built.imu), kept, strict=True))
+    assert final(built.force, ground_truth=True)[0].shape == truth.shape  # never a history
+    assert torch.equal(final(built.imu, envs=[1, 1])[0], kept[0][[1, 1]])
+
+
+def test_a_function_sees_what_the_step_led_to():
+    built = build()
+    seen = []
+
+    def below():
+        seen.append(built.scene.time.clone())
+        return built.height.read_ground_truth().pos[:, 2] < 0.2
+
+    built.scene.step(reset=below)
+    steps = 1
+    while not bool((built.scene.time == 0).any()):
+        built.scene.step(reset=below)
+        steps += 1
+    # k substeps of 5 ms by the semi-implicit Euler method fall g (5 ms)^2 k (k + 1) / 2: 0.2 m in 40, that is 20 steps
+    assert steps == 20
+    assert torch.allclose(seen[-1], torch.tensor(0.2, dtype=seen[-1].dtype))
+    assert bool((built.scene.time == 0).all())
+    height = built.height.read_final(ground_truth=True).pos[:, 2]
+    assert torch.allclose(height, torch.tensor(0.4 - 9.81 * 0.005**2 * 820), atol=1e-6)
+    built.scene.step(count=50, reset=below)
+    assert built.scene.episodes.tolist() == [3] * 4  # after 20, 40 and 60 steps
+
+
+def test_wrong_envs_are_refused():
+    built = build()
+    with pytest.raises(sn.OptionError, match="reset: the function returned None; return ids or a boolean mask"):
+        built.scene.step(reset=lambda: None)
+    with pytest.raises(sn.OptionError, match=r"envs must be in \[0, 4\), got 4"):
+        built.scene.step(reset=[4])
+    with pytest.raises(sn.OptionError, match=r"mask must have shape \(4,\), got \(3,\)"):
+        built.scene.step(reset=torch.ones(3, dtype=torch.bool))
+
+
+def test_cameras_have_no_final_reading():
+    scene = drop_scene()
+    camera = scene.add_sensor(sn.Camera(link="box", resolution=(8, 8)))
+    scene.build()
+    with pytest.raises(sn.OptionError, match=r"read_final\(\) on .* a Camera keeps no samples"):
+        camera.read_final()

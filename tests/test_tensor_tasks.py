@@ -1,0 +1,411 @@
+"""Tensor tasks: random numbers of episodes, the loop of episodes, observations, and the views for learners."""
+
+import itertools
+import math
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.tasks.tensor import EpisodeDraws, TensorTask, TensorTaskConfig, rotations
+
+QUIET = {"joints": 0.0, "speed": 0.0, "payload": (0, 0), "friction": (1, 1), "push": 0.0}
+QUIET |= {"stiffness": (1, 1), "damping": (1, 1), "strength": (1, 1)}
+
+
+def walk(n_envs=2, **options):
+    task = sn.tasks.make("walk", n_envs=n_envs, **options)
+    task.reset()
+    return task
+
+
+# -- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def test_draws_depend_on_seed_env_episode_name_and_counter_only():
+    def draw(n_envs, seed=0, episode=3, name="a", counter=0):
+        draws = EpisodeDraws(seed, torch.full((n_envs,), episode))
+        return draws.uniform(name, 4, counter=torch.full((n_envs,), counter))
+
+    first = draw(8)
+    assert torch.equal(draw(3), first[:3])
+    for other in (draw(8, seed=1), draw(8, episode=4), draw(8, name="b"), draw(8, counter=1)):
+        assert not (other == first).any()
+    assert len(first.unique()) == first.numel()
+
+
+def test_draws_are_uniform_and_normal():
+    draws = EpisodeDraws(0, torch.zeros(20_000, dtype=torch.int64))
+    values = np.sort(draws.uniform("a", 1, -2.0, 3.0)[:, 0].numpy())
+    assert values[0] >= -2.0
+    assert values[-1] < 3.0
+    expected = (np.arange(20_000) + 0.5) / 20_000
+    assert np.abs((values + 2) / 5 - expected).max() < 1.63 / math.sqrt(20_000)  # Kolmogorov-Smirnov, 1 %
+    normal = draws.normal("b", 1)[:, 0]
+    assert abs(float(normal.mean())) < 0.03
+    assert abs(float(normal.std()) - 1) < 0.03
+
+
+def test_episodes_far_apart_have_different_draws():
+    episode = torch.tensor([0, 1 << 16, 1 << 20, (1 << 27) + 5])
+    env = torch.zeros(4, dtype=torch.int64)
+    draws = EpisodeDraws(0, episode)
+    draws._envs = env
+    assert len(draws.uniform("a", 1).unique()) == 4
+
+
+def test_a_draw_keeps_its_size():
+    draws = EpisodeDraws(0, torch.zeros(2, dtype=torch.int64))
+    draws.uniform("a", 3)
+    with pytest.raises(sn.OptionError, match="'a' has 3 numbers per env and cannot have 2"):
+        draws.uniform("a", 2)
+
+
+def test_rotations_agree_with_mujoco():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 5, 4))
+    a, b = (q / np.linalg.norm(q, axis=1, keepdims=True) for q in (a, b))
+    vector = rng.normal(size=(5, 3))
+    for row in range(5):
+        product, turned, back = np.zeros(4), np.zeros(3), np.zeros(4)
+        mujoco.mju_mulQuat(product, a[row], b[row])
+        mujoco.mju_negQuat(back, a[row])
+        mujoco.mju_rotVecQuat(turned, vector[row], back)
+        one = [torch.from_numpy(each[row : row + 1]) for each in (a, b, vector)]
+        assert np.allclose(rotations.multiply(one[0], one[1])[0], product)
+        assert np.allclose(rotations.rotate_back(one[0], one[2])[0], turned)
+        mujoco.mju_rotVecQuat(turned, np.array([0.0, 0, 1]), back)
+        assert np.allclose(rotations.up(one[0])[0], turned)
+
+
+# -- a task of one's own ----------------------------------------------------------------------------------------------
+
+
+class Slide(TensorTask[TensorTaskConfig]):
+    """A box that the robot "diffdrive" stands beside; its episodes end by rule, so that the loop can be checked."""
+
+    name = "slide"
+
+    def begin_episodes(self, mask):
+        self.begun = getattr(self, "begun", 0) + mask.long()
+
+    def rewards(self):
+        return {"one": torch.ones(self.n_envs), "steps": 0.1 * self.step_count.float()}
+
+    def failures(self):
+        ends = torch.tensor([3, 100]).expand(2)
+        return {"late": self.step_count >= ends}
+
+    def observe(self):
+        return {"count": self.step_count[:, None].float()}
+
+
+def slide(**options):
+    return Slide(TensorTaskConfig(robot="diffdrive", n_envs=2, max_steps=5, **options))
+
+
+def test_loop_of_episodes():
+    task = slide()
+    observation, info = task.reset()
+    assert info["episode"].tolist() == [0, 0]
+    assert observation["count"].tolist() == [[0], [0]]
+    seen = []
+    for _ in range(6):
+        observation, reward, terminated, truncated, _ = task.step(torch.zeros(2, 2))
+        seen.append((observation["count"][:, 0].tolist(), reward.tolist(), terminated.tolist(), truncated.tolist()))
+    # env 0 fails at its third step, env 1 is truncated at its fifth; both begin again in the same step
+    assert [each[0] for each in seen] == [[1, 1], [2, 2], [0, 3], [1, 4], [2, 0], [0, 1]]
+    assert [each[2] for each in seen] == [[i in (2, 5), False] for i in range(6)]
+    assert [each[3] for each in seen] == [[False, i == 4] for i in range(6)]
+    assert np.allclose(seen[2][1], [1.3, 1.3])
+    assert task.episode.tolist() == [2, 1]
+    log = task.log.take()
+    assert log["episodes"] == 3
+    assert log["length"] == pytest.approx(11 / 3)
+    assert log["return"] == pytest.approx((3.6 + 3.6 + 6.5) / 3)
+    assert log["one"] == pytest.approx(1.0)
+    assert log["ended/late"] == 2
+    assert task.log.take()["episodes"] == 0
+
+
+def test_results_of_a_step_do_not_change_later():
+    task = slide()
+    task.reset()
+    first = task.step(torch.zeros(2, 2))
+    kept = [first[0]["count"].clone(), first[1].clone()]
+    task.step(torch.zeros(2, 2))
+    assert torch.equal(first[0]["count"], kept[0])
+    assert torch.equal(first[1], kept[1])
+
+
+def test_final_observation_is_that_of_the_episode_that_ended():
+    task = slide(history=2)
+    task.keep_final = True
+    task.reset()
+    for _ in range(3):
+        task.step(torch.zeros(2, 2))
+    assert task.final_actor()[0].tolist()[-1] == 2.0  # the frame before the last
+    n = task._observations.n_actor
+    assert task.final_actor()[0, n - 1] == 3.0
+    assert task.groups()["actor"][0, [n - 1, -1]].tolist() == [0.0, 0.0]  # a new episode: its first frame twice
+
+
+def test_a_term_that_is_nan_is_named():
+    class Bad(Slide):
+        def rewards(self):
+            bad = torch.where(self.step_count == 2, math.nan, 0.0)
+            return {"good": torch.ones(2), "bad": torch.stack((torch.zeros(()), bad[1]))}
+
+    task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2, max_steps=5))
+    task.reset()
+    for _ in range(4):
+        task.step(torch.zeros(2, 2))
+    with pytest.raises(sn.errors.SensoriumError, match="'bad' of the reward was NaN in env 1 at step 2"):
+        task.log.take()
+
+
+def test_actions_are_checked():
+    task = slide()
+    with pytest.raises(sn.EpisodeOverError, match="reset"):
+        task.step(torch.zeros(2, 2))
+    task.reset()
+    with pytest.raises(sn.OptionError, match=r"shape \(2, 2\), got \(2, 3\)"):
+        task.step(torch.zeros(2, 3))
+    with pytest.raises(sn.OptionError, match="finite"):
+        task.step(torch.full((2, 2), math.nan))
+
+
+def test_observe_patterns():
+    with pytest.raises(sn.errors.NameNotFoundError, match=r"'imu/gyro' matches no reading.*imu/ang_vel"):
+        walk(observe=("imu/gyro",))
+    assert set(walk(observe=("joints/positions",)).observation()) == {
+        *("joints", "command", "last_action", "privileged/joints", "privileged/command", "privileged/last_action"),
+        *(f"privileged/{name}" for name in ("velocity", "height", "torques", "payload", "friction")),
+        *(f"privileged/{name}" for name in ("stiffness", "damping", "strength")),
+    }
+
+
+# -- walk -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_episode_does_not_depend_on_the_number_of_envs():
+    runs = []
+    for n_envs in (2, 5):
+        task = walk(n_envs, seed=7, max_steps=4)
+        for _ in range(6):  # into the second episode
+            task.step(torch.full((n_envs, 12), 0.3))
+        runs.append((task.scene.get_state()[:2], task.groups()["actor"][:2], task.groups()["critic"][:2]))
+    assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
+
+
+def test_the_quadruped_stands():
+    task = walk(randomize=QUIET)
+    for _ in range(100):
+        _, _, terminated, _, _ = task.step(torch.zeros(2, 12))
+        assert not terminated.any()
+    height = task.observation()["privileged/height"]
+    assert torch.allclose(height, torch.tensor(0.31), atol=0.01)
+    model = task.scene.model
+    assert model.body_mass.sum() == pytest.approx(12.9)
+    assert model.nu == 12
+
+
+def test_commands_lie_in_their_ranges_and_some_stand():
+    task = walk(400, seed=1, forward=(0.2, 0.8), left=(0, 0), turn=(-0.5, 0.5), standing=0.25, randomize=QUIET)
+    command = task.observation()["command"]
+    still = (command == 0).all(dim=1)
+    assert 0.15 < float(still.float().mean()) < 0.35
+    moving = command[~still]
+    assert moving[:, 0].min() >= 0.2
+    assert moving[:, 0].max() < 0.8
+    assert (moving[:, 1] == 0).all()
+    assert moving[:, 2].min() < -0.4
+    assert moving[:, 2].max() > 0.4
+
+
+def test_the_command_changes_after_its_time():
+    task = walk(8, command_time=0.1, standing=0.0, randomize=QUIET)
+    seen = [task.observation()["command"], *(task.step(torch.zeros(8, 12))[0]["command"] for _ in range(10))]
+    changed = [bool((a != b).any()) for a, b in itertools.pairwise(seen)]
+    assert changed == [step % 5 == 0 for step in range(1, 11)]
+
+
+def test_velocity_of_the_critic_and_tracking_agree_with_mujoco():
+    task = walk(1, randomize={**QUIET, "speed": 1.0}, seed=5)
+    for _ in range(3):
+        task.step(torch.zeros(1, 12))
+    model, data = task.scene.model, mujoco.MjData(task.scene.model)
+    data.qpos[:], data.qvel[:] = task.scene.world.bind("qpos")[0], task.scene.world.bind("qvel")[0]
+    mujoco.mj_forward(model, data)
+    twist = np.zeros(6)
+    mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, model.body("robot/torso").id, twist, True)
+    observation = task.observation()
+    assert np.allclose(observation["privileged/velocity"][0], twist[3:], atol=1e-5)
+    assert np.allclose(observation["privileged/imu"]["ang_vel"][0], twist[:3], atol=1e-5)
+    error = np.sum((observation["command"][0, :2].numpy() - twist[3:5]) ** 2)
+    assert float(task.last_metrics()["tracking"][0]) == pytest.approx(math.exp(-error / 0.25), abs=1e-5)
+    assert float(task.rewards()["track_velocity"][0]) == pytest.approx(1.5 * 0.02 * math.exp(-error / 0.25), abs=1e-6)
+
+
+def test_randomised_fields_are_what_the_critic_sees():
+    task = walk(16, seed=3)
+    observation, world, model = task.observation(), task.scene.world, task.scene.model
+    torso = model.body("robot/torso").id
+    mass = world.expanded["body_mass"][:, torso]
+    assert torch.allclose(mass.float() - 6.1, observation["privileged/payload"][:, 0], atol=1e-5)
+    assert len(mass.unique()) == 16
+    assert mass.min() >= 5.1
+    assert mass.max() <= 8.1
+    gain = world.expanded["actuator_gainprm"][:, :, 0].float()
+    assert torch.allclose(gain, 30 * observation["privileged/stiffness"].expand(16, 12), rtol=1e-5)
+    force = world.expanded["actuator_forcerange"][:, 0, 1].float()
+    assert torch.allclose(force, 24 * observation["privileged/strength"][:, 0], rtol=1e-5)
+    before = mass.clone()
+    task.reset()
+    assert (mass != before).all()
+
+
+def test_pushes_change_the_velocity_when_they_are_due():
+    pushed, quiet = (walk(4, randomize={**QUIET, "push": push, "push_time": 0.1}) for push in (0.5, 0.0))
+    for step in range(1, 7):
+        for task in (pushed, quiet):
+            task.step(torch.zeros(4, 12))
+        same = torch.equal(pushed.scene.get_state(), quiet.scene.get_state())
+        assert same == (step <= 5)  # the push comes before the sixth step
+    change = pushed.scene.world.bind("qvel")[:, :2] - quiet.scene.world.bind("qvel")[:, :2]
+    assert (change.abs() > 1e-3).all()
+    assert (change.abs() < 0.6).all()
+
+
+def test_a_robot_that_falls_terminates():
+    task = walk(2, randomize=QUIET)
+    qpos = task.scene.world.bind("qpos")
+    qpos[0, 3:7] = torch.tensor([math.cos(0.75), math.sin(0.75), 0.0, 0.0])
+    _, reward, terminated, truncated, _ = task.step(torch.zeros(2, 12))
+    assert terminated.tolist() == [True, False]
+    assert truncated.tolist() == [False, False]
+    assert reward[0] < -9
+    assert reward[1] > 0
+    assert task.episode.tolist() == [1, 0]
+    assert task.step_count.tolist() == [0, 1]
+
+
+def test_an_env_that_diverges_is_truncated_and_begins_again():
+    task = walk(2, randomize=QUIET)
+    task.scene.world.bind("qvel")[1] = 1e12
+    _, reward, terminated, truncated, _ = task.step(torch.zeros(2, 12))
+    assert truncated.tolist() == [False, True]
+    assert not terminated.any()
+    assert reward[1] == 0
+    assert task.log.n_diverged == 1
+    for _ in range(3):
+        observation, _, _, truncated, _ = task.step(torch.zeros(2, 12))
+        assert not truncated.any()
+        assert torch.isfinite(observation["privileged/velocity"]).all()
+
+
+def test_ground_truth_for_the_actor():
+    task = walk(ground_truth=True)
+    observation = task.step(torch.zeros(2, 12))[0]
+    for uuid in ("imu", "joints"):
+        for part, value in observation[uuid].items():
+            assert torch.equal(value, observation[f"privileged/{uuid}"][part])
+    measured = walk().step(torch.zeros(2, 12))[0]
+    assert not torch.equal(measured["joints"]["velocities"], measured["privileged/joints"]["velocities"])
+
+
+def test_tasks_with_planners_refuse_a_gpu():
+    with pytest.raises(sn.OptionError, match=r"'pick' runs on the CPU only.*walk"):
+        sn.tasks.make("pick", device="cuda")
+    with pytest.raises(sn.OptionError, match="fixed"):
+        sn.tasks.make("walk", robot="franka")
+    with pytest.raises(sn.OptionError, match="position servo per joint"):
+        sn.tasks.make("walk", robot="balancer", observe=("*",))
+
+
+# -- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_episodes_are_the_same_on_both_devices():
+    tasks = [sn.tasks.make("walk", n_envs=4, seed=3, device=device, max_steps=4) for device in ("cpu", "cuda")]
+    for task in tasks:
+        task.reset()
+        for _ in range(6):  # captured from the second step on; into the second episode
+            task.step(torch.full((4, 12), 0.2, device=task.device))
+    one, other = (flat(task.observation()) for task in tasks)
+    assert one.keys() == other.keys()
+    for name in ("command", "privileged/payload", "privileged/friction", "privileged/strength"):
+        assert torch.equal(one[name], other[name]), name
+    for name in ("privileged/height", "privileged/velocity", "privileged/joints/positions", "attitude"):
+        assert torch.allclose(one[name], other[name], atol=2e-3), name
+    assert tasks[0].step_count.tolist() == tasks[1].step_count.tolist() == [2] * 4
+    assert tasks[1].episode.tolist() == [1] * 4
+
+
+@pytest.mark.gpu
+def test_loop_of_episodes_on_a_gpu():
+    runs = []
+    for device in ("cpu", "cuda"):
+        task = sn.tasks.make("walk", n_envs=3, device=device, max_steps=3, randomize=QUIET)
+        task.reset()
+        rows = []
+        for _ in range(7):
+            observation, reward, terminated, truncated, _ = task.step(torch.zeros(3, 12, device=task.device))
+            assert observation["command"].device == task.device
+            rows.append([terminated.tolist(), truncated.tolist(), task.step_count.tolist(), task.episode.tolist()])
+            assert torch.isfinite(reward).all()
+        runs.append((rows, task.log.take()))
+    assert runs[0][0] == runs[1][0]
+    assert runs[0][1].keys() == runs[1][1].keys()
+    for name, value in runs[0][1].items():
+        assert runs[1][1][name] == pytest.approx(value, rel=0.02, abs=2e-3), name
+
+
+def flat(observation):
+    """Return "uuid/part" -> tensor on the CPU."""
+    found = {}
+    for uuid, value in observation.items():
+        parts = {f"{uuid}/{part}": each for part, each in value.items()} if isinstance(value, dict) else {uuid: value}
+        found |= {name: each.cpu() for name, each in parts.items()}
+    return found
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
+def test_rsl_rl_view():
+    env = walk(3, max_steps=2).as_rsl_rl()
+    groups = env.get_observations()
+    assert set(groups.keys()) == {"actor", "critic"}
+    assert groups["actor"].shape == (3, 45)
+    assert groups["critic"].shape[1] > 45
+    for _ in range(2):
+        groups, reward, dones, extras = env.step(torch.zeros(3, 12))
+    assert dones.tolist() == [1, 1, 1]
+    assert extras["time_outs"].all()
+    assert reward.shape == (3,)
+    assert env.episode_length_buf.tolist() == [0, 0, 0]
+
+
+def test_stable_baselines3_learns_in_the_view():
+    from stable_baselines3 import PPO
+
+    env = walk(4, max_steps=6).as_sb3()
+    observation = env.reset()
+    assert observation.shape == (4, 45)
+    assert env.observation_space.contains(observation[0])
+    for _ in range(6):
+        before, (observation, _, done, infos) = observation, env.step(np.zeros((4, 12), np.float32))
+    assert done.all()
+    assert all(info["TimeLimit.truncated"] for info in infos)
+    final = infos[0]["terminal_observation"]
+    assert not np.array_equal(final, observation[0])
+    assert not np.array_equal(final, before[0])
+    assert infos[0]["episode"]["l"] == 6
+    model = PPO("MlpPolicy", env, n_steps=8, batch_size=16, n_epochs=1, seed=0, device="cpu")
+    weights = [each.clone() for each in model.policy.parameters()]
+    model.learn(64)
+    assert any(not torch.equal(a, b) for a, b in zip(weights, model.policy.parameters(), strict=True))
