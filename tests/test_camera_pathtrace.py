@@ -308,6 +308,7 @@ def test_denoising_reduces_the_error(denoiser, variant):
     assert f"denoised by {name}" in clean.renderer_choice.why
 
 
+@pytest.mark.slow
 def test_denoise_true_uses_atrous_without_open_image_denoise(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(

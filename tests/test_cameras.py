@@ -286,6 +286,7 @@ def test_close_frees_threads_and_later_reads_raise():
         camera.read()
 
 
+@pytest.mark.slow
 def test_garbage_collection_frees_threads():
     before = n_threads()
     scene, camera = build_room(front())
@@ -295,6 +296,7 @@ def test_garbage_collection_frees_threads():
     assert n_threads() == before
 
 
+@pytest.mark.slow
 def test_process_exit_with_open_cameras_prints_nothing():
     code = """
 import sensorium as sn

@@ -170,6 +170,7 @@ def test_open_returns_what_the_folder_holds(tmp_path):
     assert isinstance(sn.datasets.open(tmp_path / "data"), sn.datasets.Dataset)
 
 
+@pytest.mark.slow
 def test_view_command_shows_a_model(tmp_path):
     model = tmp_path / "arm.xml"
     model.write_text(ARM)

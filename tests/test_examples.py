@@ -22,7 +22,7 @@ RUNS = {
 }
 """Example -> arguments besides --out, a text that it prints, and the figure that --out names."""
 NO_OUT = ("gpu_scene", "gymnasium_sb3")
-SLOW = ("imitate", "pick", "dataset_to_lerobot")
+SLOW = ("imitate", "pick", "dataset_to_lerobot", "training", "rover", "gymnasium_sb3")
 
 
 def test_every_example_is_run():

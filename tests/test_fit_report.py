@@ -64,6 +64,7 @@ def test_without_validation_the_allan_deviation_of_the_log_is_drawn(fitted, tmp_
     assert "Does the twin" not in written[0].read_text()
 
 
+@pytest.mark.slow
 def test_pdf(fitted, tmp_path):
     (path, *_) = report(fitted[0], tmp_path / "r.pdf", fitted[1], pictures=False)
     data = path.read_bytes()

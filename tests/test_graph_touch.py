@@ -130,6 +130,7 @@ def test_random_numbers_have_the_bits_of_the_cpu(monkeypatch):
         assert torch.equal(*near), f"near at step {step}"
 
 
+@pytest.mark.slow
 def test_shared_wrenches_agree_with_the_cpu(monkeypatch):
     plain, graph = build_both(lambda: press_scene(n_envs=4, sensors=PRESSES), monkeypatch)
     assert "after the graph" not in graph.describe()

@@ -67,6 +67,7 @@ def test_noise_density_can_be_set_and_excludes_noise():
         sensor.set(noise=0.1, noise_density=0.1)
 
 
+@pytest.mark.slow
 def test_gauss_markov_drift_is_stationary_and_correlated():
     sigma, tau = 0.5, 0.2
     error = errors(600, n_envs=300, drift=sigma, drift_time=tau)

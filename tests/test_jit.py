@@ -78,6 +78,7 @@ def test_edits_in_any_file_invalidate_cached_kernels(copied):
     assert copied() == (first, False)  # the old code has its old file name
 
 
+@pytest.mark.slow
 def test_kernels_are_cached_in_the_user_folder_if_the_package_is_read_only(copied):
     robots = copied.folder / "sensorium" / "robots"
     (robots / "__pycache__").write_text("in the way")  # a file, so that even root cannot create a folder here

@@ -360,6 +360,7 @@ def test_interrupted_write_is_never_read():
         assert held_ids(memory) == set(range(12, 28))
 
 
+@pytest.mark.slow
 def test_another_process_attaches_by_name_and_does_not_remove_it():
     code = (
         "import sys, numpy as np\n"

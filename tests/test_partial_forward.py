@@ -113,6 +113,7 @@ def test_the_flags_say_how_many_envs_are_selected(count, flags):
             assert [int(flag.numpy()[0]) for flag in (partial.any, partial.few, partial.many)] == flags
 
 
+@pytest.mark.slow
 def test_repeated_passes_do_not_fill_the_list_of_contacts():
     with wp.ScopedDevice("cpu"):
         model = mujoco.MjModel.from_xml_string(MODEL)

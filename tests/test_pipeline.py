@@ -339,6 +339,7 @@ def test_custom_delay_hook():
     torch.testing.assert_close(mean.read()[:, 1], truth[-2] + truth[-3])
 
 
+@pytest.mark.slow
 def test_steps_and_reads_do_not_leak_memory():
     """Memory does not grow over many steps, reads, sets and resets."""
     import tracemalloc

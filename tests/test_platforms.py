@@ -186,6 +186,7 @@ def report(request, run):
     return request.param, json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_all_modules_import_and_a_scene_steps(report):
     assert report[1]["threads"] == os.cpu_count()
 

@@ -113,6 +113,7 @@ def test_a_policy_for_other_observations_is_refused(trained):
         load_policy(trained, task)
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path, capsys):
     out = str(tmp_path / "walk")
     sizes = ["--envs", "4", "--steps", "32", "--option", "max_steps=6", "--brain", "horizon=4", "hidden=[16]"]

@@ -20,6 +20,7 @@ from sensorium.testing import SensorContract, flat, same
 # -- divergence, noise and lost returns --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_diverging_beam_reads_the_nearest_surface_in_its_cone():
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))
     scene.add_object(sn.Box(size=(0.2, 10, 10), collide=False), pos=(4.1, 0, 0))

@@ -191,6 +191,7 @@ PARTS = """<mujoco><worldbody><body name="stone" pos="0.123456789012345 0 0.5"><
 <geom type="mesh" mesh="stone"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_scene_is_rebuilt_from_the_folder_alone(tmp_path):
     models = tmp_path / "models"
     (models / "meshes").mkdir(parents=True)

@@ -33,6 +33,7 @@ with sn.recording.Recorder(scene, sys.argv[1], chunk_bytes=100_000) as recorder:
 
 
 @pytest.mark.parametrize("moment", [3, 38, 77])
+@pytest.mark.slow
 def test_killed_process_loses_at_most_the_step_in_flight(tmp_path, moment):
     """A chunk has 39 steps: kill in the first chunk, and where the second and the third begin."""
     command = [sys.executable, "-c", KILLED, str(tmp_path / "a")]
@@ -228,6 +229,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("steps", ["none", "one"])
+@pytest.mark.slow
 def test_kill_while_replacing_a_recording(tmp_path, steps):
     record(tmp_path / "a", n_steps=3)
     earlier = whole_folder(tmp_path / "a")

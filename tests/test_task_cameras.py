@@ -148,6 +148,7 @@ def test_recorded_task_keeps_and_replays_the_profile(tmp_path):
     scene.close()
 
 
+@pytest.mark.slow
 def test_camera_files_and_command_line(tmp_path, capsys):
     file = tmp_path / "cameras.yaml"
     file.write_text(

@@ -85,6 +85,7 @@ def test_tensorboard_log_has_the_evaluations(whole):
 
 
 @pytest.mark.parametrize("kill_at", [200, 320])
+@pytest.mark.slow
 def test_killed_and_resumed_training_is_bit_identical(whole, tmp_path, kill_at):
     options = recipe("balance", **QUICK)
     with pytest.raises(KilledError):
@@ -98,6 +99,7 @@ def test_killed_and_resumed_training_is_bit_identical(whole, tmp_path, kill_at):
     assert (tmp_path / "run" / "evaluations.json").read_bytes() == (whole / "evaluations.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_resume_with_more_steps_matches_a_longer_training(whole, tmp_path):
     short = recipe("balance", **{**QUICK, "steps": 320})
     train(short, tmp_path / "run", tensorboard=False)

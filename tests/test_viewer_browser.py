@@ -58,6 +58,7 @@ def press(page, name):
     page.get_by_role("button", name=name, exact=True).click()
 
 
+@pytest.mark.slow
 def test_scene_is_drawn_and_moves(shown):
     scene, _, page = shown
     assert patiently(page, lambda: red_pixels(page).sum() > 100)

@@ -62,7 +62,7 @@ def _check_axes(
     gyro: np.ndarray, rate: np.ndarray, reference: PoseReference, grid: np.ndarray, lag: float
 ) -> list[Problem]:
     matrix, explained = _matrix(gyro, rate)
-    wrong = _wrong_order(gyro, reference, grid, lag, explained)
+    wrong = _wrong_order(gyro, reference, grid, lag, matrix, explained)
     if wrong is not None:
         return [wrong]
     found = []
@@ -91,10 +91,11 @@ def _check_axes(
 
 
 def _wrong_order(
-    gyro: np.ndarray, reference: PoseReference, grid: np.ndarray, lag: float, explained: float
+    gyro: np.ndarray, reference: PoseReference, grid: np.ndarray, lag: float, matrix: np.ndarray, explained: float
 ) -> Problem | None:
     """Return why the rates do not agree: the order of the quaternions, their direction, or an unknown reason."""
-    if explained > _PERFECT_FIT:
+    mirrored = float(np.linalg.det(matrix)) < 0
+    if explained > _PERFECT_FIT and not mirrored:
         return None
     turns = reference.orientation(grid)
     other = "xyzw" if reference.quat_order == "wxyz" else "wxyz"
@@ -108,7 +109,9 @@ def _wrong_order(
     best = min(1 - share for _, share in fits.values())
     good = [kind for kind, (_, share) in fits.items() if 1 - share <= 2 * best + 1e-3]
     kind = max(good, key=lambda name: float(np.trace(fits[name][0])))
-    if best < 1 - _GOOD_FIT and best < (1 - explained) / 3:
+    # if the sensor turns little, a wrong reading of the quaternions agrees almost as well, with mirrored axes
+    explains_mirror = mirrored and best < 1 - explained and _is_upright(fits[kind][0])
+    if best < 1 - _GOOD_FIT and (best < (1 - explained) / 3 or explains_mirror):
         if kind == "order":
             text = f"the quaternions are in the order {other}, not {reference.quat_order}"
             return Problem("reference.order", text, f'pass quat_order="{other}", or --quat-order {other}', "reference")
@@ -119,6 +122,12 @@ def _wrong_order(
     text = f"the reference explains {100 * max(0.0, explained):.0f} % of the motion that the gyroscope measured"
     fix = "check that log and reference are of one run and one body, and the frame of the quaternions"
     return Problem("reference.mismatch", text, fix, "reference")
+
+
+def _is_upright(matrix: np.ndarray) -> bool:
+    """Return whether a matrix keeps every axis within about 10° of its direction."""
+    left, _, right = np.linalg.svd(matrix)
+    return bool(np.trace(left @ right) > 2.95)
 
 
 def _check_gravity(log: SensorLog, reference: PoseReference) -> list[Problem]:

@@ -18,7 +18,7 @@ class TensorHooks(Generic[ConfigT]):
     """The hooks of a tensor task, in the order of their calls.
 
     ``scene_options``, ``add_scene``, ``add_sensors`` and ``on_build`` are called once. ``begin_episodes`` is called at
-    each reset; ``act`` before each step; ``rewards``, ``failures`` and ``succeeded`` after it; ``observe`` and
+    each reset; ``act`` before each step; ``failures``, ``rewards`` and ``metrics`` after it; ``observe`` and
     ``observe_privileged`` at the end, when new episodes have begun.
 
     Hooks are torch code on tensors of B rows on :attr:`device`. On a GPU those that are called in every step are
@@ -48,6 +48,8 @@ class TensorHooks(Generic[ConfigT]):
     """The action of this step, (B, n)."""
     last_action: torch.Tensor
     """The action of the step before, (B, n); 0 at the start of an episode."""
+    failed: torch.Tensor
+    """Where a reason of :meth:`failures` holds, (B,) bool. Written before :meth:`rewards` is called."""
     step_count: torch.Tensor
     """Steps of each env's episode so far, (B,) int64."""
     episode: torch.Tensor
@@ -88,10 +90,6 @@ class TensorHooks(Generic[ConfigT]):
     def failures(self) -> dict[str, torch.Tensor]:
         """Return where the episode has failed, by reason: each (B,) bool. These envs terminate."""
         return {}
-
-    def succeeded(self) -> torch.Tensor:
-        """Return where the goal is reached, (B,) bool. It does not end the episode."""
-        return torch.zeros(self.n_envs, dtype=torch.bool, device=self.device)
 
     @property
     def max_return(self) -> float | None:

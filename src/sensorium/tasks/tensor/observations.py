@@ -18,6 +18,9 @@ Tensors: TypeAlias = "dict[str, torch.Tensor | dict[str, torch.Tensor]]"
 Source: TypeAlias = Callable[[], Mapping[str, torch.Tensor]]
 """Returns name -> (B, ...) tensors, the same names and shapes each time."""
 
+_Row: TypeAlias = tuple[str, str, torch.Tensor]
+"""uuid, part and value (B, ...) of an observation."""
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -53,21 +56,22 @@ class Observations:
         self._readings = select_readings(robot, patterns)
         self._ground_truth, self._own, self._privileged = ground_truth, own, privileged
         self._parts: list[_Part] = []
-        rows = self._gather()
+        actor, critic = self._gather()
+        rows = [*actor, *critic]
         start = 0
         for uuid, part, value in rows:
             stop = start + value[0].numel()
             self._parts.append(_Part(uuid, part, tuple(value.shape[1:]), slice(start, stop)))
             start = stop
-        n_actor_parts = len(self._actor())
-        self.n_actor = self._parts[n_actor_parts - 1].columns.stop if n_actor_parts else 0
+        self.n_actor = self._parts[len(actor) - 1].columns.stop if actor else 0
         self.n_critic = start - self.n_actor
         first = rows[0][2]
         self.values = torch.zeros(len(first), start, device=first.device)
 
     def update(self) -> None:
         """Write the current readings into :attr:`values`."""
-        rows = [value.reshape(len(self.values), -1).float() for _, _, value in self._gather()]
+        actor, critic = self._gather()
+        rows = [value.reshape(len(self.values), -1).float() for _, _, value in (*actor, *critic)]
         torch.cat(rows, dim=1, out=self.values)
 
     def by_name(self, values: torch.Tensor) -> Tensors:
@@ -83,17 +87,14 @@ class Observations:
                 found[part.uuid] = value
         return found
 
-    def _gather(self) -> list[tuple[str, str, torch.Tensor]]:
-        return [*self._actor(), *self._critic()]
-
-    def _actor(self) -> list[tuple[str, str, torch.Tensor]]:
-        rows = [(uuid, part, read(self._ground_truth)) for uuid, part, read in self._readings]
-        return [*rows, *((uuid, "", value) for uuid, value in self._own().items())]
-
-    def _critic(self) -> list[tuple[str, str, torch.Tensor]]:
-        rows = [(PRIVILEGED + uuid, part, read(True)) for uuid, part, read in self._readings]
-        extra = {**self._own(), **self._privileged()}
-        return [*rows, *((PRIVILEGED + uuid, "", value) for uuid, value in extra.items())]
+    def _gather(self) -> tuple[list[_Row], list[_Row]]:
+        """Return what the actor and what the critic observes."""
+        own = self._own()
+        actor = [(uuid, part, read(self._ground_truth)) for uuid, part, read in self._readings]
+        actor += [(uuid, "", value) for uuid, value in own.items()]
+        critic = [(PRIVILEGED + uuid, part, read(True)) for uuid, part, read in self._readings]
+        critic += [(PRIVILEGED + uuid, "", value) for uuid, value in {**own, **self._privileged()}.items()]
+        return actor, critic
 
 
 def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, str, Callable[[bool], torch.Tensor]]]:

@@ -88,6 +88,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.terminated, self.truncated, self._ended = torch.zeros(3, self.n_envs, dtype=torch.bool, device=self.device)
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
+        self.failed = torch.zeros_like(self.terminated)
         self.reward = torch.zeros(self.n_envs, device=self.device)
         self.draws = EpisodeDraws(self.config.seed, self.episode)
         self._metrics: dict[str, torch.Tensor] = {}
@@ -169,16 +170,16 @@ class TensorTask(TensorHooks[ConfigT]):
         """Compute rewards and ends of the step."""
         self.step_count.add_(1)
         diverged = self.scene.world.diverged != 0
+        failures = self.failures()
+        self.failed.zero_()
+        for value in failures.values():
+            self.failed.logical_or_(value)
         terms = self.rewards()
         total = torch.zeros_like(self.reward)
         for value in terms.values():
             total = total + value
         self.reward.copy_(torch.where(diverged, 0.0, total))
-        failures = self.failures()
-        failed = torch.zeros_like(self.terminated)
-        for value in failures.values():
-            failed = failed | value
-        self.terminated.copy_(failed & ~diverged)
+        self.terminated.copy_(self.failed & ~diverged)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
         torch.logical_or(self.terminated, self.truncated, out=self._ended)
         self._fresh.copy_(self._ended)

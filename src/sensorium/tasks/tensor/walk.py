@@ -136,7 +136,6 @@ class Walk(TensorTask[WalkConfig]):
         velocity = qvel[:, self._v : self._v + 6]
         velocity.copy_(torch.where(here, speed, velocity))
         self._randomizer.begin_episodes(mask)
-        self._draw_command()
 
     def _draw_command(self) -> None:
         """Set the command, which depends on the step alone."""
@@ -158,15 +157,12 @@ class Walk(TensorTask[WalkConfig]):
         velocity = rotations.rotate_back(quat, self._qvel[:, self._v : self._v + 3].float())
         return velocity, self._qvel[:, self._v + 3 : self._v + 6].float(), rotations.up(quat)
 
-    def _error(self, velocity: torch.Tensor) -> torch.Tensor:
-        """Return the square of the error of the horizontal velocity, (B,) (m/s)²."""
-        return ((self.command[:, :2] - velocity[:, :2]) ** 2).sum(dim=1)
-
     def rewards(self) -> dict[str, torch.Tensor]:
         velocity, spin, up = self._motion()
         joints = self._qpos[:, self._joint_q] - self._home_q
+        self._tracking = torch.exp(-((self.command[:, :2] - velocity[:, :2]) ** 2).sum(dim=1) / _TRACKING)
         values = {
-            "track_velocity": torch.exp(-self._error(velocity) / _TRACKING),
+            "track_velocity": self._tracking,
             "track_turn": torch.exp(-((self.command[:, 2] - spin[:, 2]) ** 2) / _TRACKING),
             "bounce": velocity[:, 2] ** 2,
             "wobble": (spin[:, :2] ** 2).sum(dim=1),
@@ -175,7 +171,7 @@ class Walk(TensorTask[WalkConfig]):
             "joint_speed": (self._qvel[:, self._joint_v] ** 2).sum(dim=1).float(),
             "action_change": ((self.action - self.last_action) ** 2).sum(dim=1),
             "pose": (joints**2).sum(dim=1).float(),
-            "fall": self.failures()["fall"].float() / self.config.dt,
+            "fall": self.failed.float() / self.config.dt,
         }
         weights = self.config.rewards
         return {name: getattr(weights, name) * self.config.dt * value for name, value in values.items()}
@@ -192,7 +188,7 @@ class Walk(TensorTask[WalkConfig]):
         return (weights.track_velocity + weights.track_turn) * self.config.dt * self.config.max_steps
 
     def metrics(self) -> dict[str, torch.Tensor]:
-        return {"tracking": torch.exp(-self._error(self._motion()[0]) / _TRACKING)}
+        return {"tracking": self._tracking}
 
     # -- observations -------------------------------------------------------------------------------------------------
 

@@ -65,24 +65,25 @@ class WalkRandomizer:
             ("strength", "actuator_forcerange", (slice(None), columns), False),
         ]
         self._rows = []
+        self._drawn: dict[str, torch.Tensor] = {}
         for name, field, index, added in table:
             low, high = getattr(self._ranges, name)
             if (low, high) == ((0.0, 0.0) if added else (1.0, 1.0)):
                 continue
             values = world.expand(field)
             self._rows.append((name, values, index, values[index].clone(), added))
+            self._drawn[name] = torch.zeros(task.n_envs, 1, device=task.device)
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         """Draw the values of new episodes and write them into the model."""
+        for name, drawn in self._drawn.items():
+            new = self._task.draws.uniform(name, 1, *getattr(self._ranges, name))
+            drawn.copy_(torch.where(mask[:, None], new, drawn))
         for name, values, index, nominal, added in self._rows:
-            drawn = self._drawn(name).to(values.dtype)
-            drawn = drawn.reshape(-1, *[1] * (nominal.dim() - 1))
+            drawn = self._drawn[name].to(values.dtype).reshape(-1, *[1] * (nominal.dim() - 1))
             here = mask.reshape(-1, *[1] * (nominal.dim() - 1))
             new = nominal + drawn if added else nominal * drawn
             values[index] = torch.where(here, new, values[index])
-
-    def _drawn(self, name: str) -> torch.Tensor:
-        return self._task.draws.uniform(name, 1, *getattr(self._ranges, name))[:, 0]
 
     def push(self) -> None:
         """Change the velocity of the torso in the envs whose push is due."""
@@ -95,5 +96,4 @@ class WalkRandomizer:
 
     def observe(self) -> dict[str, torch.Tensor]:
         """Return the drawn values of the running episodes, for the critic."""
-        names = dict.fromkeys(row[0] for row in self._rows)
-        return {name: self._drawn(name)[:, None] for name in names}
+        return self._drawn
