@@ -9,7 +9,7 @@ import torch
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.training import PPOOptions, evaluate_ppo, load_policy, train_ppo
+from sensorium.training import PPOOptions, evaluate_ppo, load_policy, ppo_policy, train_ppo
 
 SMALL = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2}
 SMALL |= {"task_options": {"max_steps": 6}, "evaluate_every": 32, "checkpoint_every": 32}
@@ -52,6 +52,42 @@ def test_resuming_gives_the_same_networks_as_an_uninterrupted_training(trained, 
     one, other = tensors(trained, 64), tensors(folder, 64)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_updates_are_those_of_rsl_rl():
+    """The update that is captured on a GPU, run on the CPU, beside rsl_rl's own on the same steps."""
+    from rsl_rl.algorithms import PPO
+
+    options = PPOOptions(**{**SMALL, "n_envs": 8, "epochs": 3, "minibatches": 2, "learning_rate": 3e-3})
+    env = options.make_task().as_rsl_rl()
+    ours, theirs = (ppo_policy.make_ppo(options, env.get_observations(), env.num_actions) for _ in range(2))
+    theirs.update = lambda: PPO.update(theirs)
+    for round_ in range(3):
+        observation = env.get_observations()
+        with torch.inference_mode():
+            for _ in range(options.horizon):
+                torch.manual_seed(round_)
+                action = ours.act(observation)
+                torch.manual_seed(round_)
+                assert torch.allclose(theirs.act(observation), action, atol=1e-4)
+                theirs.transition.actions = action
+                theirs.transition.actions_log_prob = theirs.actor.get_output_log_prob(action)
+                observation, reward, dones, extras = env.step(action)
+                for one in (ours, theirs):
+                    one.process_env_step(observation, reward, dones, extras)
+            for one in (ours, theirs):
+                one.compute_returns(observation)
+        losses = []
+        for one in (ours, theirs):
+            torch.manual_seed(100 + round_)
+            losses.append(one.update())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-5)
+        assert ours.learning_rate == pytest.approx(theirs.learning_rate)
+        assert ours.learning_rate != options.learning_rate
+        for network in ("actor", "critic"):
+            expected = dict(getattr(theirs, network).named_parameters())
+            for name, value in getattr(ours, network).named_parameters():
+                torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=f"{network} {name}")
 
 
 def test_the_actor_does_not_see_what_is_privileged(trained):

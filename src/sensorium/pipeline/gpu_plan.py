@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,13 +26,16 @@ class GpuPlan:
     Args:
         world: the GPU engine.
         pipelines: the pipeline of substeps, if there is one, and that of steps.
+        begin: begins the next episode of the envs of a mask, (B,) bool.
 
     Raises:
         OptionError: a class cannot be captured, and some of its sensors are captured at substeps.
     """
 
-    def __init__(self, world: GpuWorld, pipelines: Sequence[TickPipeline]) -> None:
-        self._world, self._pipelines = world, list(pipelines)
+    def __init__(
+        self, world: GpuWorld, pipelines: Sequence[TickPipeline], begin: Callable[[torch.Tensor], None]
+    ) -> None:
+        self._world, self._pipelines, self._begin = world, list(pipelines), begin
         self._fast = next((one for one in pipelines if one.ticks.per_step > 1), None)
         self._captured: list[Group] = []
         self._eager: list[Group] = []
@@ -59,7 +62,7 @@ class GpuPlan:
             self._captured = captured
             self._eager = [group for group in hook_groups if group not in captured]
             on_substep = None if self._fast is None else self._substep
-            restart = (self._restart, self._after_restart)
+            restart = (self._begin, self._restart, self._after_restart)
             self._world.attach(self._step, self._after_step, *restart, on_substep, self._only_engine_signals())
             try:
                 self._world.capture()

@@ -129,7 +129,7 @@ class SensorManager:
             self._pipelines.insert(0, TickPipeline(fast, self.world, self.seed, Ticks(self.dt / substeps, substeps)))
         self._of = {sensor.uuid: one for one in self._pipelines for group in one.groups for sensor in group.sensors}
         if self.world.is_gpu:
-            self._plan = GpuPlan(cast(GpuWorld, self.world), self._pipelines)
+            self._plan = GpuPlan(cast(GpuWorld, self.world), self._pipelines, self._begin)
         else:
             self._plan = CpuPlans(cast(CpuWorld, self.world), self._pipelines)
 
@@ -166,8 +166,13 @@ class SensorManager:
         return torch.zeros_like(rows) if self._final is None else self._final.of(rows)
 
     def begin_episodes(self, envs: Envs) -> None:
-        """Begin the next episode of some envs, on which the random numbers depend. Call it before their reset."""
-        begun = env_mask(envs, self.world.n_envs, self.world.device)
+        """Begin the next episode of some envs, on which the random numbers depend. Call it before their reset.
+
+        On a GPU the world's reset begins it by itself.
+        """
+        self._begin(env_mask(envs, self.world.n_envs, self.world.device))
+
+    def _begin(self, begun: torch.Tensor) -> None:
         for pipeline in self._pipelines:
             timing = pipeline.layout.timing
             torch.where(begun, self._next_episode, timing.episode, out=timing.episode)

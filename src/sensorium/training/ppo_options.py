@@ -52,8 +52,8 @@ class PPOOptions(Options):
     """Initial step size; it is adapted so that the policy changes by ``desired_kl`` in an update."""
     desired_kl: float = Field(default=0.01, gt=0)
     """Kullback-Leibler divergence of the policy per update."""
-    gamma: float = Field(default=0.99, gt=0, le=1)
-    """Discount factor."""
+    gamma: float = Field(default=0.98, gt=0, le=1)
+    """Discount factor. At 50 steps per second, 0.98 looks one second ahead; it learned faster than 0.99 to walk."""
     lam: float = Field(default=0.95, ge=0, le=1)
     """Factor of the generalised advantage estimate."""
     clip: float = Field(default=0.2, gt=0)

@@ -44,16 +44,17 @@ def make_network(options: PPOOptions, observation: TensorDict, group: str, n_out
 
 
 def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PPO:
-    """Return rsl_rl's PPO with new networks."""
-    from rsl_rl.algorithms import PPO
+    """Return PPO with new networks."""
     from rsl_rl.storage import RolloutStorage
+
+    from sensorium.training.ppo_graph import GraphPPO
 
     device = str(observation.device)
     torch.manual_seed(options.seed)
     actor = make_network(options, observation, "actor", n_actions)
     critic = make_network(options, observation, "critic", 1)
     storage = RolloutStorage("rl", options.n_envs, options.horizon, observation, [n_actions], device)
-    return PPO(
+    return GraphPPO(
         actor,
         critic,
         storage,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 
 import mujoco
+import numpy as np
 import torch
 import warp as wp
 
@@ -51,18 +52,18 @@ class PartialForward:
         self._count = wp.zeros(1, dtype=int)
         self._ids = wp.zeros(n_rows, dtype=wp.int64)
         self.any, self.few, self.many = (wp.zeros(1, dtype=int) for _ in range(3))
-        self._index = wp.to_torch(self._ids)
         self._n_free, self._n_taken = (wp.zeros(1, dtype=int) for _ in range(2))
         self._free = wp.zeros(d.naconmax, dtype=int)
         self._n_contacts, self._contact_env = wp.zeros_like(d.nacon), wp.zeros_like(d.contact.worldid)
         self._m = copy.copy(m)
         self._m.opt = copy.copy(m.opt)
-        self._gathered = [_pair(d, self._rows, name) for name in STATE if _has_rows(d, name, d.nworld)]
+        state = [_pair(d, self._rows, name) for name in STATE if _has_rows(d, name, d.nworld)]
         for full, small in ((m, self._m), (m.opt, self._m.opt)):
-            self._gathered += self._rows_of_fields(full, small)
+            state += self._rows_of_fields(full, small)
+        self._gathered = _Rows(state, self._ids)
         names = [name for name in vars(d) if _has_rows(d, name, d.nworld) and _has_rows(self._rows, name, n_rows)]
-        self._scattered = [_pair(d, self._rows, name) for name in names if name != "overflow"]
-        self._scattered.append(_pair(d.efc, self._rows.efc, "force"))
+        results = [_pair(d, self._rows, name) for name in names if name != "overflow"]
+        self._scattered = _Rows([*results, _pair(d.efc, self._rows.efc, "force")], self._ids)
 
     def _rows_of_fields(self, full: object, small: object) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Give the small model rows of its own for the fields that differ per env."""
@@ -100,11 +101,9 @@ class PartialForward:
         Args:
             mask: (B,) bool, as selected.
         """
-        for full, rows in self._gathered:
-            torch.index_select(full, 0, self._index, out=rows)
+        self._gathered.copy(gather=True)
         mjw.forward(self._m, self._rows)
-        for full, rows in self._scattered:
-            full.index_copy_(0, self._index, rows)
+        self._scattered.copy(gather=False)
         self._replace_contacts(mask)
 
     def _replace_contacts(self, mask: wp.array) -> None:
@@ -127,6 +126,42 @@ class PartialForward:
             inputs=[self._count, self._ids, rows.nacon, rows.ncollision, d.naconmax, *free, *old],
             outputs=[self._n_taken, d.nacon, *new],
         )
+
+
+class _Rows:
+    """Copies the rows of the selected envs, of many fields in one launch.
+
+    Args:
+        pairs: each field with a row per env, and with a row per selected env.
+        ids: the selected envs.
+    """
+
+    def __init__(self, pairs: list[tuple[torch.Tensor, torch.Tensor]], ids: wp.array) -> None:
+        self._ids, self._index = ids, wp.to_torch(ids)
+        self._strided = [pair for pair in pairs if not all(_is_words(tensor) for tensor in pair)]
+        self._pairs = [pair for pair in pairs if all(_is_words(tensor) for tensor in pair)]  # keeps the memory
+        widths = [rows[0].numel() * rows.element_size() // 4 for _, rows in self._pairs]
+        self._n_words = sum(widths)
+        numbers = np.repeat(np.arange(len(widths)), widths), np.concatenate([np.arange(n) for n in [0, *widths]])
+        self._where = [wp.array(each.astype(np.int32), dtype=int) for each in (*numbers, np.array(widths))]
+        for side in zip(*self._pairs, strict=True):
+            self._where.append(wp.array([tensor.data_ptr() for tensor in side], dtype=wp.uint64))
+
+    def copy(self, gather: bool) -> None:
+        """Copy from the fields of all envs to the rows, or back."""
+        if self._pairs:
+            shape = (self._ids.shape[0], self._n_words)
+            wp.launch(kernels.copy_rows, dim=shape, inputs=[*self._where, self._ids, gather])
+        for full, rows in self._strided:
+            if gather:
+                torch.index_select(full, 0, self._index, out=rows)
+            else:
+                full.index_copy_(0, self._index, rows)
+
+
+def _is_words(tensor: torch.Tensor) -> bool:
+    """Return whether the rows of a tensor lie one after another, in whole words of 32 bits."""
+    return tensor.is_contiguous() and tensor[0].numel() * tensor.element_size() % 4 == 0
 
 
 def _has_rows(owner: object, name: str, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""Warp kernels of ``partial_forward.py``: which envs restart, and their contacts."""
+"""Warp kernels of ``partial_forward.py``: which envs restart, copies of their rows, and their contacts."""
 
 from __future__ import annotations
 
@@ -54,6 +54,35 @@ def fill_up(
         some[0] = wp.where(n > 0, 1, 0)
         few[0] = wp.where(n > 0 and n <= ids.shape[0], 1, 0)
         many[0] = wp.where(n > ids.shape[0], 1, 0)
+
+
+@wp.func_native("((wp::uint32*)target)[0] = ((const wp::uint32*)source)[0];")
+def _copy_word(target: wp.uint64, source: wp.uint64): ...
+
+
+@wp.kernel(enable_backward=False)
+def copy_rows(
+    field: wp.array(dtype=int),
+    word: wp.array(dtype=int),
+    width: wp.array(dtype=int),
+    full: wp.array(dtype=wp.uint64),
+    rows: wp.array(dtype=wp.uint64),
+    ids: wp.array(dtype=wp.int64),
+    gather: bool,
+):
+    """Copy rows of many fields, 32 bits per thread: from the envs ``ids`` to the first rows, or back.
+
+    ``field`` and ``word`` are the field of each thread and its place in a row of it; ``width`` the words in a row of
+    each field; ``full`` and ``rows`` the addresses of the fields.
+    """
+    row, i = wp.tid()
+    f = field[i]
+    small = rows[f] + wp.uint64(4) * wp.uint64(row * width[f] + word[i])
+    large = full[f] + wp.uint64(4) * (wp.uint64(ids[row]) * wp.uint64(width[f]) + wp.uint64(word[i]))
+    if gather:
+        _copy_word(small, large)
+    else:
+        _copy_word(large, small)
 
 
 @wp.kernel(enable_backward=False)

@@ -142,7 +142,7 @@ class Simulation(Contacts):
 
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
-        if call == "reset" and self._sensing is not None:
+        if call == "reset" and self._sensing is not None and not world.is_gpu:
             self._sensing.begin_episodes(envs)
         self._note_restart(envs, None if call == "reset" else world.get_state)
         failed = getattr(world, call)(envs)

@@ -48,6 +48,7 @@ class WarpLaunches:
     _delays_substeps: bool
     _on_step: Callable[[], None]
     _after_step: Callable[[], None]
+    _on_begin: Callable[[torch.Tensor], None]
     _on_restart: Callable[[torch.Tensor], None]
     _after_restart: Callable[[torch.Tensor], None]
     _on_substep: Callable[[], None] | None
@@ -140,6 +141,7 @@ class WarpLaunches:
         if fresh:
             mjw.reset_data(self.m, self.d, self._mask_wp)
             write_initial(self.model, self.m, self.d, self._mask_wp)
+            self._on_begin(self.mask)
             if self._write_start is not None:
                 self._write_start(self.mask)
         wp.capture_if(self._partial.few, lambda: self._partial.run(self._mask_wp))

@@ -95,6 +95,7 @@ class WarpWorld(WarpLaunches, WarpState):
         self._wp_device = wp.device_from_torch(self.device)
         self._on_step: Callable[[], None] = _nothing
         self._after_step: Callable[[], None] = _nothing
+        self._on_begin: Callable[[torch.Tensor], None] = _nothing
         self._on_restart: Callable[[torch.Tensor], None] = _nothing
         self._after_restart: Callable[[torch.Tensor], None] = _nothing
         self._on_substep: Callable[[], None] | None = None
@@ -146,6 +147,7 @@ class WarpWorld(WarpLaunches, WarpState):
         self,
         on_step: Callable[[], None],
         after_step: Callable[[], None],
+        on_begin: Callable[[torch.Tensor], None],
         on_restart: Callable[[torch.Tensor], None],
         after_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
@@ -159,6 +161,7 @@ class WarpWorld(WarpLaunches, WarpState):
             on_step: runs after the physics of every step.
             after_step: runs after ``on_step``, outside conditional nodes. Launches whose capture may fail belong here:
                 torch does not recover from a failure within a conditional node.
+            on_begin: runs when envs were reset, if any, before their forward pass; takes their mask, (B,) bool.
             on_restart: runs after envs were restarted, if any; takes their mask, (B,) bool.
             after_restart: runs after ``on_restart``, even if no env was restarted, outside conditional nodes.
             on_substep: runs after every substep but the last. Without it, the engine's sensors are off there.
@@ -166,7 +169,7 @@ class WarpWorld(WarpLaunches, WarpState):
                 sees :attr:`substep_sensed` as it should be, but not the other fields of the engine.
         """
         self._on_step, self._after_step = on_step, after_step
-        self._on_restart, self._after_restart = on_restart, after_restart
+        self._on_begin, self._on_restart, self._after_restart = on_begin, on_restart, after_restart
         self._on_substep, self._delays_substeps = on_substep, delays_substeps and self._exact
         self._graphs.clear()
 
@@ -346,7 +349,8 @@ class WarpWorld(WarpLaunches, WarpState):
         """Free graphs and tensors."""
         self._graphs.clear()
         self._bound.clear()
-        self._on_step = self._after_step = self._on_restart = self._after_restart = _nothing
+        self._on_step = self._after_step = _nothing
+        self._on_begin = self._on_restart = self._after_restart = _nothing
 
 
 def _nothing(*_: object) -> None:

@@ -195,12 +195,13 @@ class GpuWorld(World, Protocol):
         self,
         on_step: Callable[[], None],
         after_step: Callable[[], None],
+        on_begin: Callable[[torch.Tensor], None],
         on_restart: Callable[[torch.Tensor], None],
         after_restart: Callable[[torch.Tensor], None],
         on_substep: Callable[[], None] | None = None,
         delays_substeps: bool = False,
     ) -> None:
-        """Capture callbacks in the graphs: two after the physics of each step, one that takes :attr:`mask`, and one
+        """Capture callbacks in the graphs: two after the physics of each step, three that take :attr:`mask`, and one
         after every substep but the last."""
         ...
 

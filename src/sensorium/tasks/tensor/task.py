@@ -175,9 +175,7 @@ class TensorTask(TensorHooks[ConfigT]):
         for value in failures.values():
             self.failed.logical_or_(value)
         terms = self.rewards()
-        total = torch.zeros_like(self.reward)
-        for value in terms.values():
-            total = total + value
+        total = torch.stack(list(terms.values())).sum(dim=0)
         self.reward.copy_(torch.where(diverged, 0.0, total))
         self.terminated.copy_(self.failed & ~diverged)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))

@@ -27,21 +27,23 @@ class WalkRewards(Options):
     """exp(-error² / 0.25) of the horizontal velocity in m/s."""
     track_turn: float = 0.75
     """exp(-error² / 0.25) of the turning rate in rad/s."""
-    bounce: float = -2.0
+    velocity_error: float = -1.0
+    """Magnitude of the error of the horizontal velocity, m/s. Unlike the tracking terms it has a slope far from 0."""
+    bounce: float = -1.0
     """Square of the vertical velocity, (m/s)²."""
     wobble: float = -0.05
     """Square of the roll and pitch rates, (rad/s)²."""
-    tilt: float = -2.0
+    tilt: float = -1.0
     """Square of the sine of the tilt."""
     torque: float = -1e-4
     """Sum of the squared motor torques, (N m)²."""
     joint_speed: float = -5e-4
     """Sum of the squared joint speeds, (rad/s)²."""
-    action_change: float = -0.02
+    action_change: float = -0.005
     """Sum of the squared changes of the action since the step before."""
-    pose: float = -0.1
+    pose: float = -0.05
     """Sum of the squared joint angles from the standing pose, rad²."""
-    fall: float = -10.0
+    fall: float = -2.0
     """1 in the step in which the robot falls."""
 
 
@@ -62,7 +64,7 @@ class WalkConfig(TensorTaskConfig):
     """Fraction of commands to stand still."""
     command_time: float = Field(default=5.0, gt=0)
     """Seconds after which the command changes."""
-    action_scale: float = Field(default=0.3, gt=0)
+    action_scale: float = Field(default=0.5, gt=0)
     """Change of a joint's target for an action of 1, rad."""
     fall_tilt: float = Field(default=1.0, gt=0)
     """Tilt of the torso at which the robot has fallen, rad."""
@@ -117,6 +119,8 @@ class Walk(TensorTask[WalkConfig]):
         self._command_steps = max(1, round(config.command_time / config.dt))
         self._ranges = torch.tensor([config.forward, config.left, config.turn], device=self.device)
         self.command = torch.zeros(self.n_envs, 3, device=self.device)
+        weights = torch.tensor([getattr(config.rewards, name) for name in WalkRewards.model_fields], device=self.device)
+        self._weights = weights[:, None] * config.dt
         self._randomizer = WalkRandomizer(self, base, self._actuators)
 
     def action_limits(self) -> torch.Tensor:
@@ -127,14 +131,13 @@ class Walk(TensorTask[WalkConfig]):
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         start, qpos, qvel, here = self.config.randomize, self._qpos, self._qvel, mask[:, None]
-        turned = rotations.about_z(self.draws.uniform("heading", 1, -torch.pi, torch.pi)[:, 0].to(qpos.dtype))
+        draw = self.draws.uniform("start", 7 + len(self._joint_q), -1.0, 1.0)
+        turned = rotations.about_z((torch.pi * draw[:, 0]).to(qpos.dtype))
         quat = qpos[:, self._q + 3 : self._q + 7]
         quat.copy_(torch.where(here, rotations.multiply(turned, quat), quat))
-        offset = self.draws.uniform("joints", len(self._joint_q), -start.joints, start.joints)
-        qpos[:, self._joint_q] += torch.where(here, offset, 0.0)
-        speed = self.draws.uniform("speed", 6, -start.speed, start.speed)
+        qpos[:, self._joint_q] += torch.where(here, start.joints * draw[:, 7:], 0.0)
         velocity = qvel[:, self._v : self._v + 6]
-        velocity.copy_(torch.where(here, speed, velocity))
+        velocity.copy_(torch.where(here, start.speed * draw[:, 1:7], velocity))
         self._randomizer.begin_episodes(mask)
 
     def _draw_command(self) -> None:
@@ -160,10 +163,12 @@ class Walk(TensorTask[WalkConfig]):
     def rewards(self) -> dict[str, torch.Tensor]:
         velocity, spin, up = self._motion()
         joints = self._qpos[:, self._joint_q] - self._home_q
-        self._tracking = torch.exp(-((self.command[:, :2] - velocity[:, :2]) ** 2).sum(dim=1) / _TRACKING)
+        error = ((self.command[:, :2] - velocity[:, :2]) ** 2).sum(dim=1)
+        self._tracking = torch.exp(-error / _TRACKING)
         values = {
             "track_velocity": self._tracking,
             "track_turn": torch.exp(-((self.command[:, 2] - spin[:, 2]) ** 2) / _TRACKING),
+            "velocity_error": error.sqrt(),
             "bounce": velocity[:, 2] ** 2,
             "wobble": (spin[:, :2] ** 2).sum(dim=1),
             "tilt": (up[:, :2] ** 2).sum(dim=1),
@@ -173,8 +178,8 @@ class Walk(TensorTask[WalkConfig]):
             "pose": (joints**2).sum(dim=1).float(),
             "fall": self.failed.float() / self.config.dt,
         }
-        weights = self.config.rewards
-        return {name: getattr(weights, name) * self.config.dt * value for name, value in values.items()}
+        weighted = torch.stack([values[name] for name in WalkRewards.model_fields]) * self._weights
+        return dict(zip(WalkRewards.model_fields, weighted, strict=True))
 
     def failures(self) -> dict[str, torch.Tensor]:
         upright = rotations.up(self._qpos[:, self._q + 3 : self._q + 7])[:, 2]

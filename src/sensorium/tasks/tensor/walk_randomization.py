@@ -65,22 +65,28 @@ class WalkRandomizer:
             ("strength", "actuator_forcerange", (slice(None), columns), False),
         ]
         self._rows = []
-        self._drawn: dict[str, torch.Tensor] = {}
+        names: list[str] = []
         for name, field, index, added in table:
             low, high = getattr(self._ranges, name)
             if (low, high) == ((0.0, 0.0) if added else (1.0, 1.0)):
                 continue
             values = world.expand(field)
             self._rows.append((name, values, index, values[index].clone(), added))
-            self._drawn[name] = torch.zeros(task.n_envs, 1, device=task.device)
+            names += [name] if name not in names else []
+        limits = torch.tensor([getattr(self._ranges, name) for name in names], device=task.device).reshape(-1, 2)
+        self._low, self._span = limits[:, 0], limits[:, 1] - limits[:, 0]
+        self._drawn = torch.zeros(task.n_envs, len(names), device=task.device)
+        self._columns = {name: self._drawn[:, column : column + 1] for column, name in enumerate(names)}
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         """Draw the values of new episodes and write them into the model."""
-        for name, drawn in self._drawn.items():
-            new = self._task.draws.uniform(name, 1, *getattr(self._ranges, name))
-            drawn.copy_(torch.where(mask[:, None], new, drawn))
+        if not self._rows:
+            return
+        # one draw for all: each draw is about ten kernels on a GPU
+        new = self._low + self._span * self._task.draws.uniform("model", len(self._columns))
+        self._drawn.copy_(torch.where(mask[:, None], new, self._drawn))
         for name, values, index, nominal, added in self._rows:
-            drawn = self._drawn[name].to(values.dtype).reshape(-1, *[1] * (nominal.dim() - 1))
+            drawn = self._columns[name].to(values.dtype).reshape(-1, *[1] * (nominal.dim() - 1))
             here = mask.reshape(-1, *[1] * (nominal.dim() - 1))
             new = nominal + drawn if added else nominal * drawn
             values[index] = torch.where(here, new, values[index])
@@ -96,4 +102,4 @@ class WalkRandomizer:
 
     def observe(self) -> dict[str, torch.Tensor]:
         """Return the drawn values of the running episodes, for the critic."""
-        return self._drawn
+        return self._columns

@@ -1,0 +1,152 @@
+"""``GraphPPO``: rsl_rl's PPO with updates that a GPU runs as one CUDA graph per minibatch.
+
+rsl_rl launches each operation of an update by itself and reads several numbers from the device per minibatch. With
+small networks the GPU then waits for the host most of the time. Here a minibatch is captured once and replayed, and
+its learning rate is adapted on the device. The losses and the order of operations are those of rsl_rl 5.5.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rsl_rl.algorithms import PPO
+from torch import nn
+
+if TYPE_CHECKING:
+    from rsl_rl.models import MLPModel
+    from rsl_rl.storage import RolloutStorage
+
+_MIN_RATE, _MAX_RATE, _RATE_FACTOR = 1e-5, 1e-2, 1.5
+"""Limits of the adapted learning rate, and the factor of one adaptation."""
+
+
+class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
+    """PPO of networks without memory; recurrent ones are updated by rsl_rl itself.
+
+    Args:
+        actor, critic, storage: as rsl_rl's PPO takes them.
+        **options: its options. ``learning_rate``, ``device`` and ``desired_kl`` must be given.
+    """
+
+    def __init__(self, actor: MLPModel, critic: MLPModel, storage: RolloutStorage, **options: Any) -> None:
+        self._on_gpu = torch.device(options["device"]).type == "cuda"
+        self._rate = torch.tensor(float(options["learning_rate"]), device=options["device"])
+        super().__init__(actor, critic, storage, **options)
+        self._is_graph = not (actor.is_recurrent or critic.is_recurrent)
+        if self._is_graph and self._on_gpu:
+            parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
+            self.optimizer = torch.optim.Adam(parameters, lr=self._rate, capturable=True)
+        self._data = self._rows = self._sums = torch.zeros(0)
+        self._widths: list[int] = []
+        self._updates = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def learning_rate(self) -> float:
+        """Current step size. Waits for the device."""
+        return float(self._rate)
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._rate.fill_(value)
+
+    def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
+        """Load what :meth:`save` returned; see rsl_rl."""
+        result = bool(super().load(loaded_dict, load_cfg, strict))
+        self._graph, self._updates = None, 0  # the optimizer has other tensors now
+        if self._is_graph and self._on_gpu:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._rate
+        return result
+
+    def update(self) -> dict[str, float]:
+        """Run all epochs over the stored steps and return mean losses."""
+        if not self._is_graph:
+            return dict(super().update())
+        self._gather()
+        self._updates += 1
+        n_rows, count = len(self._data), self.num_mini_batches
+        size = n_rows // count
+        order = torch.randperm(count * size, device=self.device)
+        if len(self._rows) != size:
+            self._rows = torch.zeros_like(order[:size])
+        for _ in range(self.num_learning_epochs):
+            for part in order.split(size):
+                self._rows.copy_(part)
+                self._run()
+        observations = self.storage.observations.flatten(0, 1)
+        self.actor.update_normalization(observations)
+        self.critic.update_normalization(observations)
+        self.storage.clear()
+        means = (self._sums / (self.num_learning_epochs * count)).tolist()
+        return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
+
+    def _gather(self) -> None:
+        """Collect what minibatches need in one matrix, a row per step. Normalised once: the statistics stay the same."""
+        stored = self.storage
+        observations = stored.observations.flatten(0, 1)
+        with torch.no_grad():
+            parts = [network.get_latent(observations) for network in (self.actor, self.critic)]
+            parts += [each.flatten(0, 1) for each in (stored.actions, *stored.distribution_params)]
+            singles = (stored.values, stored.returns, stored.advantages, stored.actions_log_prob)
+            parts += [each.flatten(0, 1) for each in singles]
+            if not len(self._data):
+                self._widths = [part.shape[1] for part in parts]
+                self._data = torch.cat(parts, dim=1)
+                self._sums = torch.zeros(3, device=self.device)
+            torch.cat(parts, dim=1, out=self._data)
+        self._sums.zero_()
+
+    def _run(self) -> None:
+        """Update with one minibatch."""
+        if not self._on_gpu:
+            self._minibatch()
+        elif self._graph is not None:
+            self._graph.replay()
+        elif self._updates == 1:  # torch allocates what it needs, on another stream as it asks for before a capture
+            side, main = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+            side.wait_stream(main)
+            with torch.cuda.stream(side):
+                self._minibatch()
+            main.wait_stream(side)
+        else:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._minibatch()
+            self._graph.replay()
+
+    def _minibatch(self) -> None:
+        rows = self._data.index_select(0, self._rows)
+        seen, known, actions, *old, values, returns, advantages, old_log_prob = rows.split(self._widths, dim=1)
+        distribution = self.actor.distribution
+        distribution.update(self.actor.mlp(seen))
+        log_prob = distribution.log_prob(actions)
+        estimates = self.critic.mlp(known)
+        entropy = distribution.entropy.mean()
+        with torch.no_grad():
+            self._adapt(distribution.kl_divergence(tuple(old), distribution.params).mean())
+        ratio = torch.exp(log_prob - old_log_prob[:, 0])
+        limited = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
+        surrogate = torch.max(-advantages[:, 0] * ratio, -advantages[:, 0] * limited).mean()
+        clipped = values + (estimates - values).clamp(-self.clip_param, self.clip_param)
+        value_loss = torch.max((estimates - returns).pow(2), (clipped - returns).pow(2)).mean()
+        loss = surrogate + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        self.optimizer.zero_grad()
+        loss.backward()
+        for network in (self.actor, self.critic):
+            nn.utils.clip_grad_norm_(network.parameters(), self.max_grad_norm)
+        self.optimizer.step()
+        self._sums.add_(torch.stack((value_loss.detach(), surrogate.detach(), entropy.detach())))
+
+    def _adapt(self, divergence: torch.Tensor) -> None:
+        """Adapt the learning rate to the change of the policy so far."""
+        slower = (self._rate / _RATE_FACTOR).clamp(min=_MIN_RATE)
+        faster = (self._rate * _RATE_FACTOR).clamp(max=_MAX_RATE)
+        is_small = (divergence < self.desired_kl / 2) & (divergence > 0)
+        rate = torch.where(divergence > 2 * self.desired_kl, slower, torch.where(is_small, faster, self._rate))
+        self._rate.copy_(rate)
+        if not self._on_gpu:
+            for group in self.optimizer.param_groups:
+                group["lr"] = float(rate)
