@@ -121,7 +121,8 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         rows = self._data.index_select(0, self._rows)
         seen, known, actions, *old, values, returns, advantages, old_log_prob = rows.split(self._widths, dim=1)
         distribution = self.actor.distribution
-        distribution.update(self.actor.mlp(seen))
+        mean = self.actor.mlp(seen)
+        distribution.update(mean)
         log_prob = distribution.log_prob(actions)
         estimates = self.critic.mlp(known)
         entropy = distribution.entropy.mean()
@@ -138,7 +139,9 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         for network in (self.actor, self.critic):
             nn.utils.clip_grad_norm_(network.parameters(), self.max_grad_norm)
         self.optimizer.step()
-        self._sums.add_(torch.stack((value_loss.detach(), surrogate.detach(), entropy.detach())))
+        with torch.no_grad():
+            self._sums.add_(torch.stack((value_loss, surrogate, entropy)))
+            distribution.update(mean.detach())  # otherwise it would keep the gradients of this minibatch alive
 
     def _adapt(self, divergence: torch.Tensor) -> None:
         """Adapt the learning rate to the change of the policy so far."""

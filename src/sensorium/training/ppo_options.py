@@ -54,7 +54,7 @@ class PPOOptions(Options):
     """Kullback-Leibler divergence of the policy per update."""
     gamma: float = Field(default=0.98, gt=0, le=1)
     """Discount factor. At 50 steps per second, 0.98 looks one second ahead; it learned faster than 0.99 to walk."""
-    lam: float = Field(default=0.95, ge=0, le=1)
+    lam: float = Field(default=0.9, ge=0, le=1)
     """Factor of the generalised advantage estimate."""
     clip: float = Field(default=0.2, gt=0)
     """Maximum relative change of an action's probability that is rewarded."""

@@ -60,7 +60,8 @@ class MeshTrees:
             points = wp.array(model.mesh_vert[first : first + count], dtype=wp.vec3, device=device)
             first, count = model.mesh_faceadr[mesh], model.mesh_facenum[mesh]
             faces = wp.array(model.mesh_face[first : first + count].ravel(), dtype=wp.int32, device=device)
-            self._meshes.append(wp.Mesh(points=points, indices=faces))
+            # the geometry of a mesh never changes: a tree that takes long to build and is fast to search
+            self._meshes.append(wp.Mesh(points=points, indices=faces, bvh_constructor="sah"))
         ids = np.array([mesh.id for mesh in self._meshes] or [0], np.uint64)
         self.ids = wp.array(ids, dtype=wp.uint64, device=device)
 
