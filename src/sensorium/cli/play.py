@@ -41,6 +41,7 @@ class Play:
         from sensorium.datasets.video_streams import VideoStream
         from sensorium.errors import OptionError
         from sensorium.training import PPOOptions, play
+        from sensorium.training.play import steps_per_image
         from sensorium.training.ppo_options import is_ppo
 
         check_min("seconds", self.seconds, 0.0)
@@ -49,14 +50,15 @@ class Play:
         if not is_ppo(self.folder):
             raise OptionError(f"{self.folder} holds no training by PPO; train one with `sensorium train walk`")
         dt = float(PPOOptions.load(self.folder).make_config().dt)
+        between = steps_per_image(dt) * dt
         self.out.parent.mkdir(parents=True, exist_ok=True)
         stream: VideoStream | None = None
         try:
-            with progress("steps", max(1, round(self.seconds / dt)), "steps") as advance:
+            with progress("images", max(1, round(self.seconds / between)), "images") as advance:
                 for image in play(self.folder, self.seconds, self.which, self.seed):
                     if stream is None:
                         form = ImageEncoding.of_kind("rgb", *image.shape[:2])
-                        stream = VideoStream(self.out, form, Fraction(round(1 / dt * 1000), 1000))
+                        stream = VideoStream(self.out, form, Fraction(round(1000 / between), 1000))
                     stream.write(image)
                     advance(1)
             assert stream is not None
@@ -65,5 +67,5 @@ class Play:
             if stream is not None:
                 stream.drop()
             raise
-        print(f"{self.out}: {stream.count} images, {stream.count * dt:.1f} s")
+        print(f"{self.out}: {stream.count} images, {stream.count * between:.1f} s")
         return 0

@@ -101,6 +101,11 @@ def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Seq
 
 def render_env(scene: Scene, robots: Sequence[Robot], env: int) -> np.ndarray:
     """Return an image of one env with its robots in view, (480, 640, 3) uint8."""
+    return scene.snapshot(env, camera=view_of(robots, env))
+
+
+def view_of(robots: Sequence[Robot], env: int) -> mujoco.MjvCamera:
+    """Return a free camera that shows the robots of one env."""
     places = np.array([robot.base_pose()[env, :3] for robot in robots])
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultCamera(view)
@@ -108,7 +113,7 @@ def render_env(scene: Scene, robots: Sequence[Robot], env: int) -> np.ndarray:
     spread = float(np.linalg.norm(places - places.mean(axis=0), axis=1).max())
     view.distance = 0.6 + 3.0 * max(robot.radius for robot in robots) + 2.2 * spread
     view.azimuth, view.elevation = 150.0, -20.0
-    return scene.snapshot(env, camera=view)
+    return view
 
 
 def sees(scene: Scene, camera: CameraSensor, points: np.ndarray) -> np.ndarray:

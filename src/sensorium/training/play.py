@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from sensorium.tasks.task_cameras import view_of
 from sensorium.tasks.tensor import TensorTask
 from sensorium.tasks.tensor.observations import Tensors
 from sensorium.training.evaluation import SEED
 from sensorium.training.ppo_evaluation import load_policy
 from sensorium.training.ppo_options import PPOOptions
+from sensorium.worlds.snapshot import SnapshotRenderer
 
 HEIGHT, WIDTH = 480, 640
 """Size of the robot's image in pixels. The plots beside it are as large."""
@@ -27,7 +30,7 @@ _SECONDS = 3.0
 def play(
     folder: str | Path, seconds: float = 10.0, which: str = "best", seed: int | None = None, **task_options: object
 ) -> Iterator[np.ndarray]:
-    """Yield images of a policy that PPO trained, one per step, on the CPU.
+    """Yield images of a policy that PPO trained, 25 per second of simulated time or one per step, on the CPU.
 
     Args:
         folder: folder of the training.
@@ -50,14 +53,23 @@ def play(
         plots = _Plots(task)
         observation, _ = task.reset()
         policy.reset()
-        for _ in range(max(1, round(seconds / task.config.dt))):
-            with torch.inference_mode():
-                action = policy(task.as_tensordict())
-            observation, _, terminated, truncated, _ = task.step(action)
-            policy.reset(terminated | truncated)
-            yield np.concatenate((task.render(0), plots.draw(observation)), axis=1)
+        every = steps_per_image(task.config.dt)
+        with closing(SnapshotRenderer(task.scene.world, 0, WIDTH, HEIGHT)) as renderer:
+            for step in range(max(1, round(seconds / task.config.dt))):
+                with torch.inference_mode():
+                    action = policy(task.as_tensordict())
+                observation, _, terminated, truncated, _ = task.step(action)
+                policy.reset(terminated | truncated)
+                plots.add(observation)
+                if step % every == 0:
+                    yield np.concatenate((renderer.render(view_of([task.robot], 0)), plots.draw()), axis=1)
     finally:
         task.close()
+
+
+def steps_per_image(dt: float) -> int:
+    """Return the steps of ``dt`` seconds between images: for 25 images per second, or one."""
+    return max(1, round(0.04 / dt))
 
 
 class _Plots:
@@ -85,12 +97,17 @@ class _Plots:
                 [(axes.plot([], [], c, lw=1)[0], axes.plot([], [], c, ls="--", lw=1)[0]) for c in colours]
             )
         self._axes[-1].set_xlabel("time from now, s", fontsize=8)
+        self._canvas.draw()
+        figure.set_layout_engine("none")  # which is found once; it takes longer than all the rest
 
-    def draw(self, observation: Tensors) -> np.ndarray:
-        """Add a step and return the image, (480, 640, 3) uint8."""
+    def add(self, observation: Tensors) -> None:
+        """Add the readings of a step."""
         parts = _parts(observation)
         pairs = [(parts[key], parts["privileged/" + key[0], key[1]]) for key in self._keys]
         self._rows.append([torch.stack(pair)[:, 0].flatten(1)[:, :_SHOWN].numpy() for pair in pairs])
+
+    def draw(self) -> np.ndarray:
+        """Return the plots as an image, (480, 640, 3) uint8."""
         times = self._dt * (np.arange(len(self._rows)) - len(self._rows) + 1)
         for number, (axes, lines) in enumerate(zip(self._axes, self._lines, strict=False)):
             values = np.stack([row[number] for row in self._rows])

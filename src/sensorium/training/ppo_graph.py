@@ -84,7 +84,7 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
 
     def _gather(self) -> None:
-        """Collect what minibatches need in one matrix, a row per step. Normalised once: the statistics stay the same."""
+        """Collect what minibatches need in one matrix, a row per step, with normalised observations."""
         stored = self.storage
         observations = stored.observations.flatten(0, 1)
         with torch.no_grad():

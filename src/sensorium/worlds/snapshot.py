@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
@@ -42,31 +43,59 @@ def save_image(image: np.ndarray, path: str | Path) -> None:
 
 def snapshot(world: World, env: int, painter: Painter, width: int, height: int, camera: CameraChoice) -> np.ndarray:
     """Render the current state of one env, with the shapes of ``painter``, as (height, width, 3) uint8."""
-    model = model_of_env(world, env)
-    data = mujoco.MjData(model)
-    viewpoint = _viewpoint(model, camera)
-    state = world.get_state()[env].double().numpy(force=True)
-    mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
-    mujoco.mj_forward(model, data)
-    scene, (context, _) = mujoco.MjvScene(model, _MAX_SHAPES), make_context(width, height)
-    try:
-        pixels = mujoco.MjrContext(model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
-        show_environment(pixels, model, environment_textures(model))
-        mujoco.mjr_resizeOffscreen(width, height, pixels)
-        mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), pixels)
+    with closing(SnapshotRenderer(world, env, width, height)) as renderer:
+        return renderer.render(camera, painter)
+
+
+class SnapshotRenderer:
+    """Renders one env many times, with one OpenGL context. The colours and lights stay those at its creation.
+
+    Args:
+        world: the engine.
+        env: which env.
+        width, height: size of the images in pixels.
+    """
+
+    def __init__(self, world: World, env: int, width: int, height: int) -> None:
+        self._world, self._env = world, env
+        self._model = model_of_env(world, env)
+        self._data = mujoco.MjData(self._model)
+        self._area = mujoco.MjrRect(0, 0, width, height)
+        self._scene = mujoco.MjvScene(self._model, _MAX_SHAPES)
+        self._context, _ = make_context(width, height)
+        try:
+            self._pixels = mujoco.MjrContext(self._model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
+            show_environment(self._pixels, self._model, environment_textures(self._model))
+            mujoco.mjr_resizeOffscreen(width, height, self._pixels)
+            mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._pixels)
+        except BaseException:
+            self._context.free()
+            raise
+
+    def render(self, camera: CameraChoice = -1, painter: Painter | None = None) -> np.ndarray:
+        """Return an image of the current state, (height, width, 3) uint8, with the shapes of ``painter``."""
+        model, data, scene = self._model, self._data, self._scene
+        viewpoint = _viewpoint(model, camera)
+        state = self._world.get_state()[self._env].double().numpy(force=True)
+        mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
+        mujoco.mj_forward(model, data)
         everything = int(mujoco.mjtCatBit.mjCAT_ALL)
         option = mujoco.MjvOption()
-        option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = len(painter) > 0  # shapes may lie inside bodies
+        # shapes may lie inside bodies
+        option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = painter is not None and len(painter) > 0
         mujoco.mjv_updateCamera(model, data, viewpoint, scene)  # infinite planes are centred on it
         mujoco.mjv_updateScene(model, data, option, None, viewpoint, everything, scene)
-        painter.add_to(scene)
-        image, area = np.empty((height, width, 3), np.uint8), mujoco.MjrRect(0, 0, width, height)
-        mujoco.mjr_render(area, scene, pixels)
-        mujoco.mjr_readPixels(image, None, area, pixels)
-        pixels.free()
-    finally:
-        context.free()
-    return np.ascontiguousarray(image[::-1])
+        if painter is not None:
+            painter.add_to(scene)
+        image = np.empty((self._area.height, self._area.width, 3), np.uint8)
+        mujoco.mjr_render(self._area, scene, self._pixels)
+        mujoco.mjr_readPixels(image, None, self._area, self._pixels)
+        return np.ascontiguousarray(image[::-1])
+
+    def close(self) -> None:
+        """Free the OpenGL context."""
+        self._pixels.free()
+        self._context.free()
 
 
 def _viewpoint(model: mujoco.MjModel, camera: CameraChoice) -> mujoco.MjvCamera:

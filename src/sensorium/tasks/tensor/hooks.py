@@ -9,7 +9,18 @@ import torch
 from sensorium.robots import Robot
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
-from sensorium.worlds import Plane, Scene
+from sensorium.worlds import Scene
+
+_FLOOR = """
+<mujoco model="floor">
+  <asset>
+    <texture name="tiles" type="2d" builtin="checker" width="256" height="256" rgb1=".62 .64 .66" rgb2=".5 .52 .55"/>
+    <material name="tiles" texture="tiles" texuniform="true" texrepeat="1 1"/>
+  </asset>
+  <worldbody><geom name="floor" type="plane" size="0 0 0.05" material="tiles"/></worldbody>
+</mujoco>
+"""
+"""An unbounded plane with tiles of 0.5 m."""
 
 ConfigT = TypeVar("ConfigT", bound=TensorTaskConfig)
 
@@ -60,8 +71,8 @@ class TensorHooks(Generic[ConfigT]):
         return {"integrator": "implicitfast"}
 
     def add_scene(self, scene: Scene) -> None:
-        """Add everything except the robot to the scene. Default: a floor."""
-        scene.add_object(Plane(rgba=(0.45, 0.45, 0.45, 1.0)), name="floor")
+        """Add everything except the robot to the scene. Default: a floor with tiles of 0.5 m."""
+        scene.add_object(_FLOOR, name="floor")
 
     def add_sensors(self, scene: Scene) -> None:
         """Add the sensors that the task itself needs, after the robot was added."""
