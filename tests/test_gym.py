@@ -1,5 +1,8 @@
 """Gymnasium views of tasks: Gymnasium's checkers, seeds, and the final observations."""
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 
 import sensorium as sn
+from sensorium import gymnasium_ids
 from sensorium.errors import EpisodeOverError
 from sensorium.suites import pick_env
 
@@ -115,6 +119,27 @@ def test_flattened_observation_concatenates_the_arrays():
     assert obs.dtype == np.float32
     assert env.single_observation_space.shape == (10,)
     assert obs in env.observation_space
+
+
+@pytest.mark.parametrize(
+    ("imports", "env_id"),
+    [
+        ("gymnasium, sensorium", "sensorium/Reach-v0"),
+        ("sensorium.tasks, gymnasium", "sensorium/Reach-v0"),
+        ("gymnasium", "sensorium.tasks:sensorium/Reach-v0"),
+    ],
+)
+def test_tasks_are_registered_by_imports(imports, env_id):
+    code = f"import {imports}; print(gymnasium.make({env_id!r}).reset(seed=0)[0]['qpos'].keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "arm" in done.stdout
+
+
+def test_ids_are_those_of_the_tasks():
+    ids = [env_id for name, env_id in gymnasium_ids.IDS.items() if name in sn.tasks.TASKS]
+    assert ids == [f"sensorium/{cls.__name__}-v0" for name, cls in sn.tasks.TASKS.items() if name in gymnasium_ids.IDS]
+    assert set(gymnasium_ids.IDS) <= set(sn.tasks.TASKS)
 
 
 def test_tasks_are_registered_with_gymnasium():

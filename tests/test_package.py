@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "poses": set(),
     "units": {"errors"},
     "yaml_files": set(),
+    "gymnasium_ids": set(),
     "_viewing": set(),
     "_jit_worker": {"jit"},
     "_system": {"errors"},
@@ -70,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "suites": SENSING,
     "robots": SENSING | {"suites"},
     "scenarios": SENSING | {"suites", "robots"},
-    "tasks": SENSING | {"suites", "robots", "scenarios"},
+    "tasks": SENSING | {"suites", "robots", "scenarios", "gymnasium_ids"},
     "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"suites", "robots"},
     "datasets": SENSING | {"suites", "robots", "recording"},
@@ -90,6 +91,7 @@ FACADE_USERS = {
 }
 """Packages that may import ``sensorium`` itself, which exports names of all layers -> why."""
 HOOKS = {
+    ("gymnasium_ids", "tasks"): "Gymnasium imports a task at its first use, by its name as text",
     ("_viewing", "viewer"): "scene.view() and datasets.view() open windows of a layer above them",
     ("worlds", "robots"): "scene.add_robot(model) returns a robot: worlds/scene_robot.py names its class by text",
 }

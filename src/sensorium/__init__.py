@@ -7,9 +7,10 @@ The root has what users type daily: scenes, sensors, cameras, entities and the e
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
-from sensorium import errors, presets, sensors, units
+from sensorium import errors, gymnasium_ids, presets, sensors, units
 from sensorium.errors import (
     CapacityError,
     DatasetError,
@@ -124,6 +125,9 @@ _PACKAGES = (
     "training",
 )
 """Packages that are imported at their first use."""
+
+if "gymnasium" in sys.modules:  # otherwise when sn.tasks is imported, which imports Gymnasium
+    gymnasium_ids.register()
 
 __all__ = [
     "GPS",

@@ -23,6 +23,8 @@ from sensorium.tasks.task import Task
 from sensorium.tasks.task_camera import TaskCamera
 from sensorium.tasks.tensor import TensorTask, TensorTaskConfig, Walk, WalkConfig
 
+register()
+
 __all__ = [
     "CAMERA_VIEWS",
     "FURNITURE",

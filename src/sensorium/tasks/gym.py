@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from sensorium import gymnasium_ids
 from sensorium.errors import OptionError
 from sensorium.suites import pick_env
 from sensorium.tasks.catalogue import TASKS, make
@@ -208,25 +209,19 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
 def register() -> list[str]:
     """Register the tasks with Gymnasium, and return their ids: "sensorium/Pick-v0", "sensorium/NavToObj-v0", ...
 
+    The tasks of the package are registered when ``sensorium`` is imported after Gymnasium, and when ``sn.tasks`` is
+    imported. Call it for tasks of your own, in ``sn.tasks.TASKS``.
+
     ``gymnasium.make(id, ...)`` and ``gymnasium.make_vec(id, num_envs=..., ...)`` take the task's options, ``robot``,
     ``keys`` and ``flatten``. The multi task can only be made as a vector.
 
     Example:
-        >>> sn.tasks.register()
         >>> env = gymnasium.make("sensorium/Pick-v0", keys=("qpos", "object_poses"), flatten=True)
         >>> envs = gymnasium.make_vec("sensorium/NavToObj-v0", num_envs=8, robot="holonomic")
     """
-    ids = []
-    for name, cls in TASKS.items():
-        ids.append(f"sensorium/{cls.__name__}-v0")
-        if ids[-1] not in gymnasium.registry:
-            gymnasium.register(
-                id=ids[-1],
-                entry_point=None if name == "multi" else "sensorium.tasks.gym:make_gym",
-                vector_entry_point="sensorium.tasks.gym:make_vector",
-                kwargs={"task": name},
-            )
-    return ids
+    ids = {name: f"sensorium/{cls.__name__}-v0" for name, cls in TASKS.items()}
+    gymnasium_ids.register(ids)
+    return list(ids.values())
 
 
 def make_gym(

@@ -1,4 +1,4 @@
-"""``PPOPolicy``: the networks of PPO, by rsl_rl, and their files."""
+"""The networks of PPO, by rsl_rl, and their files."""
 
 from __future__ import annotations
 
