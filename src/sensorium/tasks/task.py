@@ -20,6 +20,7 @@ from sensorium.worlds import Scene
 
 if TYPE_CHECKING:
     from sensorium.tasks.gym import GymView, VectorView
+    from sensorium.tasks.sb3 import TaskVecEnv
 
 
 class Task(EpisodeLoop[ConfigT]):
@@ -219,6 +220,28 @@ class Task(EpisodeLoop[ConfigT]):
         if output != "numpy":
             raise OptionError(f"output is an option of vector views, got output={output!r} with vector=False")
         return as_gym(self, keys, flatten, render_mode)
+
+    def as_sb3(self, keys: Sequence[str] | None = None, flatten: bool = True) -> TaskVecEnv:
+        """Return the task as a ``VecEnv`` of Stable-Baselines3 with B envs, which are reset when they are done.
+
+        Args:
+            keys: uuids to observe, in order. Default: all that read as arrays; if ``flatten``, without images.
+            flatten: True for one float32 array per env ("MlpPolicy"); False for a dict with one array per uuid
+                ("MultiInputPolicy", also for images).
+
+        Raises:
+            OptionError: Stable-Baselines3 is not installed, or the keys cannot be used.
+            NameNotFoundError: a key is not in the suite.
+
+        Example:
+            >>> env = sn.tasks.make("reach", n_envs=8, keep_history=False).as_sb3()
+            >>> PPO("MlpPolicy", env).learn(100_000)
+        """
+        try:
+            from sensorium.tasks.sb3 import TaskVecEnv
+        except ImportError:
+            raise OptionError("as_sb3 needs Stable-Baselines3: pip install 'sensorium[train]'") from None
+        return TaskVecEnv(self, keys, flatten)
 
     def render(self, env: int = 0) -> np.ndarray:
         """Return an image of one env with its robot in view, (480, 640, 3) uint8."""

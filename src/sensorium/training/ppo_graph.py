@@ -27,13 +27,24 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
 
     Args:
         actor, critic, storage: as rsl_rl's PPO takes them.
-        **options: its options. ``learning_rate``, ``device`` and ``desired_kl`` must be given.
+        learning_rate: initial step size.
+        device: device of the networks.
+        **options: further options of rsl_rl's PPO.
     """
 
-    def __init__(self, actor: MLPModel, critic: MLPModel, storage: RolloutStorage, **options: Any) -> None:
-        self._on_gpu = torch.device(options["device"]).type == "cuda"
-        self._rate = torch.tensor(float(options["learning_rate"]), device=options["device"])
-        super().__init__(actor, critic, storage, **options)
+    def __init__(
+        self,
+        actor: MLPModel,
+        critic: MLPModel,
+        storage: RolloutStorage,
+        *,
+        learning_rate: float,
+        device: str,
+        **options: object,
+    ) -> None:
+        self._on_gpu = torch.device(device).type == "cuda"
+        self._rate = torch.tensor(float(learning_rate), device=device)
+        super().__init__(actor, critic, storage, learning_rate=learning_rate, device=device, **options)
         self._is_graph = not (actor.is_recurrent or critic.is_recurrent)
         if self._is_graph and self._on_gpu:
             parameters = list(chain(self.actor.parameters(), self.critic.parameters()))

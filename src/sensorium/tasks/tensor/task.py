@@ -247,8 +247,10 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def as_sb3(self) -> Sb3VecEnv:
         """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays."""
-        from sensorium.tasks.tensor.sb3 import Sb3VecEnv
-
+        try:
+            from sensorium.tasks.tensor.sb3 import Sb3VecEnv
+        except ImportError:
+            raise OptionError("as_sb3 needs Stable-Baselines3: pip install 'sensorium[train]'") from None
         return Sb3VecEnv(self)
 
     def render(self, env: int = 0) -> np.ndarray:

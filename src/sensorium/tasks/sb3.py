@@ -1,0 +1,166 @@
+"""Tasks as the ``VecEnv`` of Stable-Baselines3: B envs in one process, without a copy of the task per env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs
+
+from sensorium.errors import OptionError
+from sensorium.suites import flatten_reading
+from sensorium.suites.observation import Arrays
+
+if TYPE_CHECKING:
+    from sensorium.tasks.task import Task
+    from sensorium.tasks.tensor import TensorTask
+
+Final: TypeAlias = Callable[[int], Any]
+"""Returns the last observation of an env whose episode has ended."""
+
+
+class BatchedVecEnv(VecEnv):
+    """A task of B envs for the algorithms of Stable-Baselines3.
+
+    Args:
+        task: the task.
+        observed: space of the observation of one env.
+    """
+
+    def __init__(self, task: Task[Any] | TensorTask[Any], observed: spaces.Space[Any]) -> None:
+        self.task = task
+        super().__init__(task.n_envs, observed, task.single_action_space)
+        self._action = np.zeros((task.n_envs, *(task.single_action_space.shape or ())), np.float32)
+        self._length = np.zeros(task.n_envs, np.int64)
+        self._return = np.zeros(task.n_envs)
+
+    def _begin(self) -> VecEnvObs:
+        """Begin an episode in every env, and return the observation."""
+        raise NotImplementedError
+
+    def _step(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, np.ndarray, Final]:
+        """Make a step with ``self._action``.
+
+        Returns:
+            The observation, of new episodes where one ended; reward, terminated and truncated, (B,); and the function
+            :data:`Final`.
+        """
+        raise NotImplementedError
+
+    def reset(self) -> VecEnvObs:
+        """Begin an episode in every env."""
+        self._length[:], self._return[:] = 0, 0.0
+        return self._begin()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Store the actions of the next step."""
+        self._action = np.asarray(actions, np.float32)
+
+    def step_wait(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Make the step, and return observations, rewards, ends and one info per env."""
+        observation, reward, terminated, truncated, final = self._step()
+        done = terminated | truncated
+        self._length += 1
+        self._return += reward
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for env in np.flatnonzero(done).tolist():
+            infos[env] = {
+                "terminal_observation": final(env),
+                "TimeLimit.truncated": bool(truncated[env]),
+                "episode": {"r": float(self._return[env]), "l": int(self._length[env])},
+            }
+        self._length[done], self._return[done] = 0, 0.0
+        return observation, reward, done, infos
+
+    def close(self) -> None:
+        """Free the task's scene."""
+        self.task.close()
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Return an attribute of the task, once per env."""
+        value = "rgb_array" if attr_name == "render_mode" else getattr(self.task, attr_name)
+        return [value] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: object, indices: VecEnvIndices = None) -> None:
+        """Refuse: all envs are one task."""
+        raise OptionError(f"set_attr: all envs are one task; set {attr_name!r} of env.task instead")
+
+    def env_method(self, method_name: str, *args: object, indices: VecEnvIndices = None, **kwargs: object) -> list[Any]:
+        """Call a method of the task once, and return its result once per env."""
+        result = getattr(self.task, method_name)(*args, **kwargs)
+        return [result] * len(list(self._get_indices(indices)))
+
+    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
+        """Return False for every env."""
+        return [False] * len(list(self._get_indices(indices)))
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """Return an image of each env."""
+        return [self.task.render(env) for env in range(self.num_envs)]
+
+
+class TaskVecEnv(BatchedVecEnv):
+    """A task as a ``VecEnv``. Envs that are done are reset in the same step; see ``task.as_sb3``.
+
+    Args:
+        task: the task.
+        keys: uuids to observe, in order. Default: all that read as arrays; if ``flatten``, without images.
+        flatten: whether the observation of an env is one float32 array, or a dict with one array per uuid.
+    """
+
+    def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool) -> None:
+        from sensorium.tasks.gym import as_vector
+
+        self._view = as_vector(task, keys, flatten)
+        self._seed: int | None = None
+        space = self._view.single_observation_space
+        if isinstance(space, spaces.Dict):  # Stable-Baselines3 has no nested dicts
+            space = spaces.Dict([(uuid, _flat_space(each)) for uuid, each in space.items()])  # type: ignore[arg-type]
+        super().__init__(task, space)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Begin the first episodes of a seed at the next reset."""
+        self._seed = seed
+        return [seed] * self.num_envs
+
+    def _begin(self) -> VecEnvObs:
+        observation, _ = self._view.reset(seed=self._seed)
+        self._seed = None
+        return _flat(observation, 1)
+
+    def _step(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, np.ndarray, Final]:
+        observation, reward, terminated, truncated, info = self._view.step(self._action)
+        return _flat(observation, 1), reward, terminated, truncated, lambda env: _flat(info["final_obs"][env], 0)
+
+
+def _flat_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return the space of a nested reading as one array."""
+    if not isinstance(space, spaces.Dict):
+        return space
+    sample = flatten_reading(_with_batch(space.sample()))
+    return spaces.Box(-np.inf, np.inf, (sample.shape[1],), np.float32)
+
+
+def _flat(observation: dict[str, Any] | np.ndarray, batch_dims: int) -> VecEnvObs:
+    """Return an observation whose nested readings are one array each."""
+    if not isinstance(observation, dict):
+        return observation
+    return {uuid: _flat_reading(value, batch_dims) for uuid, value in observation.items()}
+
+
+def _flat_reading(value: Arrays, batch_dims: int) -> np.ndarray:
+    if not isinstance(value, dict):
+        return np.asarray(value)
+    if batch_dims:
+        return flatten_reading(value)
+    return flatten_reading(_with_batch(value))[0]
+
+
+def _with_batch(value: Arrays) -> Arrays:
+    """Return a reading of one env as that of a batch of one."""
+    if isinstance(value, dict):
+        return {name: _with_batch(each) for name, each in value.items()}
+    return np.asarray(value)[None]
