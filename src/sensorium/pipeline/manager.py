@@ -209,6 +209,13 @@ class SensorManager:
         self._note_timing(sensor, values, index)
         self._plan.update()
 
+    def bind(self, sensor: GroupSensor, kind: str, part: slice) -> torch.Tensor:
+        """Return the live values of one of ``LIVE_PARAMETERS`` of some columns of a sensor, (B, columns)."""
+        parameters = self._of[sensor.uuid].layout.block(sensor.group).parameters
+        live = parameters.live(kind, _block_columns(sensor, part))
+        self._plan.update()
+        return live.T
+
     def _note_timing(self, sensor: GroupSensor, values: Mapping[str, object], index: torch.Tensor | None) -> None:
         layout = self._of[sensor.uuid].layout
         values = {name: self._timing_value(sensor, name, value) for name, value in values.items()}

@@ -46,6 +46,8 @@ _BITS = {
     "low": SATURATION,
     "high": SATURATION,
 }
+LIVE_PARAMETERS = ("noise", "bias", "resolution", "deadband")
+"""Parameters whose stored values are those of the options."""
 _NEUTRAL = {"low": -np.inf, "high": np.inf}
 _EXTRA_BITS = {
     "scale_error": SCALE,
@@ -227,6 +229,20 @@ class ColumnParameters:
         if name == "random_walk":
             values = values * self._dt**0.5
         return [self._write(name, values, rows, envs)]
+
+    def live(self, name: str, rows: slice) -> torch.Tensor:
+        """Return the live values of a parameter of columns ``rows``, (columns, B), which may be written in place.
+
+        From then on the kernels assume that they differ per env and are not 0.
+
+        Args:
+            name: one of :data:`LIVE_PARAMETERS`.
+            rows: columns of the block.
+        """
+        self._uniform[name][rows] = False
+        self._active[name][rows] = True
+        self._refresh(rows)
+        return self._store.parameter(name)[rows]
 
     def extra_writes(
         self, name: str, option: str, value: object, rows: slice, envs: torch.Tensor | None, order: int

@@ -209,6 +209,27 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         changed = self._parameters.set(manager, envs, parameters)
         manager.on_change(self.uuid, "set", {"envs": envs, **changed})
 
+    def bind(self, parameter: str) -> torch.Tensor:
+        """Return live values of a parameter per env, which may be written in place on the device, without checks.
+
+        For randomisation at resets, also in CUDA graphs. Recordings do not contain such writes, and :meth:`set` of the
+        same parameter ends the binding.
+
+        Args:
+            parameter: noise, bias, resolution or deadband of a channel, by its name as an option: "gyro_noise".
+
+        Returns:
+            (B, columns), float32.
+
+        Raises:
+            OptionError: there is no such parameter, or it cannot be bound.
+
+        Example:
+            >>> noise = imu.bind("gyro_noise")
+            >>> noise[:] = torch.rand(len(noise), 1) * 0.1
+        """
+        return self._parameters.bind(self._manager or self._unbuilt("bind"), parameter)
+
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
         """Plot the current reading of one env beside ground truth: its history if it keeps one, else values or images.
 

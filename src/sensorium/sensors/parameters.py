@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import TWINS, Imperfections
-from sensorium.pipeline.parameters import EXTRA_OPTIONS
+from sensorium.pipeline.parameters import EXTRA_OPTIONS, LIVE_PARAMETERS
 from sensorium.pipeline.storage import EXACT_DTYPES
 from sensorium.sensors.channels import channels, short_forms, unfold
 from sensorium.sensors.class_checks import check_custom_parameters, no_imperfections
@@ -14,6 +14,8 @@ from sensorium.sensors.data_sheet import FIELDS, Channel, DataSheet
 from sensorium.worlds import Envs, env_index
 
 if TYPE_CHECKING:
+    import torch
+
     from sensorium.pipeline import SensorManager
     from sensorium.sensors.base import Sensor
 
@@ -101,6 +103,16 @@ class SensorParameters:
         manager.set(self._sensor, values, envs)
         self._data_sheet = data_sheet
         return given
+
+    def bind(self, manager: SensorManager, name: str) -> torch.Tensor:
+        """Return the live values of an option, (B, columns)."""
+        kind, columns = self.target(name)
+        if kind not in LIVE_PARAMETERS or self._sensor._translate(name, 1.0) != (name, 1.0):
+            bindable = [each for each in self.names if self.target(each).kind in LIVE_PARAMETERS]
+            raise OptionError(
+                f"{self._options.__name__}.{name} cannot be bound; these can: {', '.join(bindable)}. Use set() instead"
+            )
+        return manager.bind(self._sensor, kind, columns)
 
     def _new_data_sheet(self, manager: SensorManager) -> DataSheet:
         """Return the state before any option is set."""

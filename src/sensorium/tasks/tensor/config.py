@@ -26,6 +26,9 @@ class TensorTaskConfig(Options):
     """Steps after which an episode is truncated."""
     observe: tuple[str, ...] = ("*",)
     """Patterns of the robot's readings that the policy observes: ``"imu"``, ``"imu/ang_vel"``, ``"joints/*"``."""
+    randomize_sensors: dict[str, tuple[float, float]] = {}
+    """Ranges of noise, bias, resolution and deadband of the robot's sensors, drawn for each axis at the start of each
+    episode: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. The critic observes the values."""
     ground_truth: bool = False
     """Whether the policy observes true values instead of measured ones, for comparison."""
     history: int = Field(default=1, ge=1)

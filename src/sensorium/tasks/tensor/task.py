@@ -16,6 +16,7 @@ from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
 from sensorium.tasks.tensor.observations import Observations, Tensors
+from sensorium.tasks.tensor.sensor_randomization import SensorRandomizer
 from sensorium.worlds import Scene
 
 if TYPE_CHECKING:
@@ -81,9 +82,13 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def _prepare(self) -> None:
         """Call the hooks that are captured later, which must have run once."""
+        self._sensor_randomizer = SensorRandomizer(self.robot, self.config.randomize_sensors, self.draws)
         self._start(torch.zeros_like(self.terminated))
-        observe = self.config.observe, self.config.ground_truth, self.observe, self.observe_privileged
+        observe = self.config.observe, self.config.ground_truth, self.observe, self._observe_privileged
         self._observations = Observations(self.robot, *observe)
+
+    def _observe_privileged(self) -> dict[str, torch.Tensor]:
+        return {**self.observe_privileged(), **self._sensor_randomizer.observe()}
 
     def _allocate(self) -> None:
         self.terminated, self.truncated, self._ended = torch.zeros(3, self.n_envs, dtype=torch.bool, device=self.device)
@@ -165,6 +170,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.episode.add_(mask)
         self.step_count.masked_fill_(mask, 0)
         self.last_action.masked_fill_(mask[:, None], 0.0)
+        self._sensor_randomizer.begin_episodes(mask)
         self.begin_episodes(mask)
 
     def _judge(self) -> None:

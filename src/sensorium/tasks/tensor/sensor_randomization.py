@@ -1,0 +1,61 @@
+"""``SensorRandomizer``: imperfections of sensors that differ per env and episode, drawn on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.robots import Robot
+from sensorium.tasks.tensor.episode_draws import EpisodeDraws
+
+
+class SensorRandomizer:
+    """Draws parameters of a robot's sensors at the start of each episode, one value for each axis.
+
+    Args:
+        robot: the robot, in a built scene.
+        ranges: "SENSOR.OPTION" -> (low, high); see ``TensorTaskConfig.randomize_sensors``.
+        draws: random numbers of the episodes.
+
+    Raises:
+        NameNotFoundError: the robot has no such sensor.
+        OptionError: an option cannot differ per env at each reset, or a range is out of order.
+    """
+
+    def __init__(self, robot: Robot, ranges: Mapping[str, tuple[float, float]], draws: EpisodeDraws) -> None:
+        self._draws = draws
+        self._bound: list[tuple[torch.Tensor, slice]] = []
+        low: list[float] = []
+        high: list[float] = []
+        for key, (smallest, largest) in ranges.items():
+            uuid, _, option = key.partition(".")
+            if uuid not in robot.rig.names:
+                hint = did_you_mean(uuid, robot.rig.names) or f"; {robot.name!r} has {shorten(robot.rig.names)}"
+                raise NameNotFoundError(f"randomize_sensors: there is no sensor {uuid!r}{hint}")
+            if smallest > largest:
+                raise OptionError(f"randomize_sensors: {key!r} must be (low, high) with low <= high, got {ranges[key]}")
+            values = robot.rig[uuid].bind(option)
+            columns = slice(len(low), len(low) + values.shape[1])
+            self._bound.append((values, columns))
+            low += [smallest] * values.shape[1]
+            high += [largest] * values.shape[1]
+        if self._bound:
+            device = self._bound[0][0].device
+            self._low, self._span = torch.tensor(low, device=device), torch.tensor(high, device=device)
+            self._span -= self._low
+            self.drawn = torch.zeros(len(self._bound[0][0]), len(low), device=device)
+
+    def begin_episodes(self, mask: torch.Tensor) -> None:
+        """Draw the values of new episodes, in the envs of a mask (B,) bool."""
+        if not self._bound:
+            return
+        new = self._low + self._span * self._draws.uniform("sensors", len(self._low))
+        self.drawn.copy_(torch.where(mask[:, None], new, self.drawn))
+        for values, columns in self._bound:
+            values.copy_(torch.where(mask[:, None], self.drawn[:, columns].to(values.dtype), values))
+
+    def observe(self) -> dict[str, torch.Tensor]:
+        """Return the drawn values for the critic: ``{"sensor_parameters": (B, n)}``, or nothing."""
+        return {"sensor_parameters": self.drawn} if self._bound else {}
