@@ -470,7 +470,7 @@ def test_a_robot_without_a_scene_cannot_act():
 
 def test_the_catalogue_lists_robots_whose_options_have_a_json_form():
     arms = ["franka", "mobile_franka", "floating_gripper", "bimanual", "yam", "rby1"]
-    assert names() == ["diffdrive", "holonomic", "balancer", "quadruped", *arms]
+    assert names() == ["diffdrive", "holonomic", "balancer", "quadruped", "humanoid", *arms]
     for name in names():
         options = make(name).options
         assert type(options)(**json.loads(json.dumps(options.model_dump(mode="json")))) == options

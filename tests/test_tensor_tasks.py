@@ -200,16 +200,18 @@ def test_an_episode_does_not_depend_on_the_number_of_envs():
     assert all(torch.equal(*pair) for pair in zip(*runs, strict=True))
 
 
-def test_the_quadruped_stands():
-    task = walk(randomize=QUIET)
+@pytest.mark.parametrize(
+    ("robot", "n_joints", "height", "mass"), [("quadruped", 12, 0.31, 12.9), ("humanoid", 19, 0.645, 34.8)]
+)
+def test_robots_stand_without_actions(robot, n_joints, height, mass):
+    task = walk(robot=robot, randomize=QUIET)
     for _ in range(100):
-        _, _, terminated, _, _ = task.step(torch.zeros(2, 12))
+        _, _, terminated, _, _ = task.step(torch.zeros(2, n_joints))
         assert not terminated.any()
-    height = task.observation()["privileged/height"]
-    assert torch.allclose(height, torch.tensor(0.31), atol=0.01)
+    assert torch.allclose(task.observation()["privileged/height"], torch.tensor(height), atol=0.01)
     model = task.scene.model
-    assert model.body_mass.sum() == pytest.approx(12.9)
-    assert model.nu == 12
+    assert model.body_mass.sum() == pytest.approx(mass)
+    assert model.nu == n_joints
 
 
 def test_commands_lie_in_their_ranges_and_some_stand():

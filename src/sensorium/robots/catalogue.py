@@ -83,11 +83,27 @@ def _quadruped() -> dict[str, Any]:
     }
 
 
+def _humanoid() -> dict[str, Any]:
+    """A humanoid with 19 joints. Its actions are joint positions in rad, 0 in the standing pose."""
+    leg = {"hip_yaw": (-0.8, 0.8), "hip_roll": (-0.5, 0.5), "hip_pitch": (-1.5, 1.0), "knee": (-0.6, 1.6)}
+    leg |= {"ankle_pitch": (-0.6, 0.8), "ankle_roll": (-0.3, 0.3)}
+    arm = {"shoulder_pitch": (-1.5, 1.5), "shoulder_roll": (-1.5, 1.5), "elbow": (-1.2, 0.6)}
+    joints = {"waist": (-1.2, 1.2)}
+    for limb in (leg, arm):
+        joints |= {f"{side}_{joint}": limits for side in ("left", "right") for joint, limits in limb.items()}
+    return {
+        "base": "torso",
+        "radius": 0.4,
+        "actions": tuple(Action(name=name, limits=each, actuators={name: 1.0}) for name, each in joints.items()),
+    }
+
+
 CATALOGUE: dict[str, Callable[[], dict[str, Any]]] = {
     "diffdrive": _diffdrive,
     "holonomic": _holonomic,
     "balancer": _balancer,
     "quadruped": _quadruped,
+    "humanoid": _humanoid,
     **ARMS,
 }
 """Name -> function that returns the options of the robot."""
