@@ -244,7 +244,9 @@ def test_brain_handles_infinite_and_nan_readings():
     brain = sn.SACMLPBrain(robot.observation_space["imu"], robot.action_space, hidden=(16,))
     for each in seen:
         brain.observe({"lin_acc": each, "ang_vel": each, "mag": each})
-    np.testing.assert_allclose(brain._normalizer.mean.reshape(3, 3), np.tile(seen.mean(axis=(0, 1)), (3, 1)), rtol=1e-4)
+    np.testing.assert_allclose(
+        brain._inputs.normalizers["vector"].mean.reshape(3, 3), np.tile(seen.mean(axis=(0, 1)), (3, 1)), rtol=1e-4
+    )
 
 
 def test_unsupported_images_and_devices_raise():

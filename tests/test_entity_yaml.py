@@ -190,7 +190,7 @@ def test_robot_options_and_landmarks_round_trip():
 robot: franka
 robot_options: {controllers: {arm: ee_pose}}
 sensors:
-  - FramePose: {link: target, relative_to: hand}
+  - FramePose: {link: target, relative_to: hand, pos_noise: 0.002}
 landmarks: [target]
 """
     robot = sn.TrainableEntity.from_yaml(text)

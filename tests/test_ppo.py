@@ -30,7 +30,7 @@ def trained(tmp_path_factory):
 
 def test_files_of_a_training(trained):
     assert {path.name for path in trained.iterdir()} >= {
-        *("config.json", "checkpoints", "best", "last", "evaluations.json", "tensorboard")
+        *("config.json", "checkpoints", "best", "last", "evaluations.json", "curve.png", "tensorboard")
     }
     entries = json.loads((trained / "evaluations.json").read_bytes())
     assert [entry["steps"] for entry in entries] == [32, 64]

@@ -61,6 +61,7 @@ def test_training_writes_all_files(whole):
         "best",
         "checkpoints",
         "config.json",
+        "curve.png",
         "evaluations.json",
         "last",
         "tensorboard",

@@ -15,7 +15,7 @@ from sensorium.cli.arguments import default, parse_pair
 from sensorium.cli.progress import status_progress
 
 if TYPE_CHECKING:
-    from sensorium.training import Evaluation, PPOOptions, Progress, TrainOptions
+    from sensorium.training import PPOOptions, Progress, TrainOptions
 
 _RECIPE = "as in the task's recipe"
 
@@ -68,24 +68,30 @@ class Train:
     """Fraction of the maximum return at which training ends early, 0 to 1."""
     tensorboard: bool = True
     """Write logs for TensorBoard: tensorboard --logdir OUT."""
+    progress_every: float = 10.0
+    """Seconds between lines of progress if stderr is not a terminal; a terminal shows a bar."""
 
     def run(self) -> int:
-        """Train with a progress bar."""
+        """Train with a progress bar, or lines of progress without a terminal."""
         from sensorium import training
+        from sensorium.errors import OptionError
         from sensorium.tasks.catalogue import TENSOR_TASKS
+        from sensorium.training.progress_lines import score
 
+        if not self.progress_every > 0:
+            raise OptionError(f"--progress-every must be > 0, got {self.progress_every}")
         how: dict[str, Any] = {"resume": self.resume, "tensorboard": self.tensorboard}
         if self.task in TENSOR_TASKS:
             options: PPOOptions | TrainOptions = self._ppo_options()
         else:
             options = self._stored_options() if self.resume else self._new_options()
-        with _stop_request() as stop, status_progress("steps", options.steps) as show:
-            how |= {"progress": lambda now: show(now.steps, _status(now)), "stop": stop}
+        with _stop_request() as stop, _shown_progress(options.steps, self.progress_every) as show:
+            how |= {"progress": show, "stop": stop}
             if isinstance(options, training.PPOOptions):
                 trained = training.train_ppo(options, self.out, **how)
             else:
                 trained = training.train(options, self.out, **how)
-        best = "" if trained.best is None else f"; best evaluation: {_score(trained.best)}"
+        best = "" if trained.best is None else f"; best evaluation: {score(trained.best)}"
         print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s in this run{best}")
         if not trained.finished:
             saved = " and saved" if trained.steps else ""
@@ -159,19 +165,27 @@ class Train:
         return TrainOptions(**{**values, **self._given()})
 
 
-def _status(progress: Progress) -> str:
-    """Return the text beside the bar: recent return, speed and last evaluation."""
-    text = f"{progress.rate:,.0f} steps/s"
-    if progress.recent is not None:
-        text = f"return {progress.recent:.1f}  {text}"
-    if progress.evaluation is not None:
-        text = f"{text}  evaluated: {_score(progress.evaluation)}"
-    return text
+@contextmanager
+def _shown_progress(total: int, every: float) -> Iterator[Callable[[Progress], None]]:
+    """Show a progress bar on a terminal, and lines every few seconds elsewhere, on stderr.
 
+    Args:
+        total: total number of steps.
+        every: seconds between lines.
 
-def _score(evaluation: Evaluation) -> str:
-    part = "" if evaluation.fraction is None else f" ({evaluation.fraction:.0%} of the maximum)"
-    return f"{evaluation.mean:.1f}{part}"
+    Yields:
+        A function that is called with the progress of the training.
+    """
+    from rich.console import Console
+
+    from sensorium.training.progress_lines import progress_lines, status
+
+    if Console(stderr=True).is_terminal:
+        with status_progress("steps", total) as show:
+            yield lambda now: show(now.steps, status(now))
+    else:
+        with progress_lines(every) as show_line:
+            yield show_line
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from sensorium.entities import entity_yaml
 from sensorium.entities.brain import Brain, check_brain, flat_space
+from sensorium.entities.landmarks import warn_of_exact_landmarks
 from sensorium.entities.memory import Memory
 from sensorium.entities.rig_options import rig_of
 from sensorium.entities.transition_builder import TransitionBuilder
@@ -37,9 +38,11 @@ class TrainableEntity:
             looks forward. Or a rig, or the YAML file of a rig.
         brain: class or function that makes the brain from (observation space, action space, **brain_options); None for
             an entity that is controlled from outside.
-        privileged: sensors whose ground truth is also in the suite, under "privileged/NAME", for critics and teachers.
+        privileged: sensors whose ground truth is also in the suite, under "privileged/NAME", for critics and teachers;
+            or a rig of them.
         robot_options: further options of the robot, for example ``{"controllers": {"arm": "joint_velocity"}}``.
-        landmarks: names of entities besides the robot that its sensors refer to. The task must have them.
+        landmarks: names of entities besides the robot that its sensors refer to. The task must have them. A sensor
+            that reads the exact pose of one causes a warning, unless it is privileged.
         brain_options: further arguments of ``brain``.
         rate: decisions per second. Its action is held in between. Default: one decision in every step of its task.
         memory: capacity of its memory in transitions, over all envs; None for no memory.
@@ -69,7 +72,7 @@ class TrainableEntity:
         sensors: Sequence[SensorOptions] | SensorRig | str | Path = (),
         brain: Callable[..., Brain] | None = None,
         *,
-        privileged: Sequence[SensorOptions] = (),
+        privileged: Sequence[SensorOptions] | SensorRig = (),
         robot_options: Mapping[str, Any] | None = None,
         landmarks: Sequence[str] = (),
         brain_options: Mapping[str, Any] | None = None,
@@ -84,6 +87,7 @@ class TrainableEntity:
         self._brain_type, self._brain_options = brain, dict(brain_options or {})
         check_brain(brain, self._brain_options)
         own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else rig_of(sensors)
+        warn_of_exact_landmarks(self.robot_name, own, self._landmarks)
         extra = rig_of(privileged, taken=[sensor.name for sensor in own.sensors])
         self._rig = SensorRig(sensors=(*own.sensors, *extra.sensors))
         self._privileged = [sensor.name for sensor in extra.sensors]

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium.entities.brain import TransitionSource, flat_observation, flat_space
+from sensorium.entities.brain import TransitionSource, flat_observation
 from sensorium.entities.device import usable_device
-from sensorium.entities.normalizer import MAX_NORMALIZED, RunningNormalizer
+from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
 from sensorium.entities.sac_options import SACOptions
 from sensorium.entities.sb3_adapters import NormedReLU, ReplayAdapter, SpacesEnv
-from sensorium.errors import DatasetError, OptionError, shorten
+from sensorium.errors import DatasetError, OptionError
 from sensorium.files import write_whole
+from sensorium.suites.observation import PRIVILEGED
 
 _FORMAT = "sensorium-sac"
-_VECTOR = "vector"
-"""Key of all observations that are not images, in the input of the networks."""
-_MIN_PIXELS = 36
-"""Minimum size of an image along its shorter side, pixels: the CNN needs it."""
+_VERSIONS = (2, 3, 4)
+_STATISTICS = {"": VECTOR, PRIVILEGED: PRIVILEGED + VECTOR}
+"""Prefix of the names of running statistics in files -> input of the networks."""
 
 
 class SACMLPBrain:
@@ -31,7 +31,12 @@ class SACMLPBrain:
 
     Vector observations are normalised by their running mean and standard deviation, clipped at 10 standard deviations
     (so an infinite reading counts as far away) and concatenated; NaN counts as the mean. Images (H, W, C) uint8 go
-    through a small CNN. Only ``terminated`` ends the return of a transition; ``truncated`` does not.
+    through a small CNN, and so do float images of at least 36 x 36 pixels such as depth, scaled by
+    ``x / (1 + abs(x))``. Only ``terminated`` ends the return of a transition; ``truncated`` does not.
+
+    The actor is built without privileged observations: it cannot depend on them, and decides without them. The critics
+    receive everything. Keys of the purpose "privileged" are privileged, for example those that begin with
+    "privileged/".
 
     Args:
         observation_space: Dict of Boxes that may nest, the space of one env.
@@ -46,6 +51,7 @@ class SACMLPBrain:
         batch_size: transitions per gradient step.
         target_entropy: target entropy of the policy, nats. Lower values explore less. Default: minus the number of
             actions.
+        privileged: patterns of further keys of the observation space that only the critics receive.
         device: "cpu" or "cuda".
 
     Raises:
@@ -70,17 +76,24 @@ class SACMLPBrain:
         tau: float = 0.005,
         batch_size: int = 256,
         target_entropy: float | None = None,
+        privileged: Sequence[str] = (),
         device: str = "cpu",
     ) -> None:
         try:
             from stable_baselines3 import SAC
             from stable_baselines3.common.logger import Logger
+
+            from sensorium.entities.sac_policy import AsymmetricPolicy, InputExtractor
         except ImportError:
             raise OptionError(
                 "SACMLPBrain needs Stable-Baselines3, which is not installed: pip install 'sensorium[train]'"
             ) from None
         if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
             raise OptionError(f"action_space must be bounded, got {action_space}")
+        if len(action_space.shape) != 1:
+            raise OptionError(
+                f"action_space must be the space of one env, (n,), got {action_space}; pass entity.action_space"
+            )
         self.observation_space, self.action_space = observation_space, action_space
         options = SACOptions(
             seed=seed,
@@ -91,31 +104,16 @@ class SACMLPBrain:
             tau=tau,
             batch_size=batch_size,
             target_entropy=target_entropy,
+            privileged=privileged,  # type: ignore[arg-type]
         )
         self._options = options
         self.device = usable_device(device)
-        self._boxes = flat_space(observation_space)
-        self._images = [name for name, box in self._boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8]
-        for name in self._images:
-            height, width = self._boxes[name].shape[:2]
-            if min(height, width) < _MIN_PIXELS:
-                raise OptionError(
-                    f"{name} has {width} x {height} pixels, and the network needs at least {_MIN_PIXELS} x "
-                    f"{_MIN_PIXELS}; raise the camera's resolution"
-                )
-        self._vectors = [name for name in self._boxes if name not in self._images]
-        if not self._boxes:
-            raise OptionError("observation_space is empty: the entity has no sensors; give it some")
-        inputs = {name.replace(".", "_"): self._boxes[name] for name in self._images}
-        width = sum(_size(self._boxes[name]) for name in self._vectors)
-        if width:
-            inputs[_VECTOR] = spaces.Box(-MAX_NORMALIZED, MAX_NORMALIZED, (width,), np.float32)
-        self._normalizer = RunningNormalizer(width, self.device)
+        self._inputs = NetworkInputs(observation_space, options.privileged, self.device)
         low, high = (torch.from_numpy(each).to(self.device) for each in (action_space.low, action_space.high))
         self._action_centre, self._action_half = (high + low) / 2, (high - low) / 2
         self._sac: Any = SAC(
-            "MultiInputPolicy",
-            SpacesEnv(spaces.Dict(list(inputs.items())), action_space),
+            AsymmetricPolicy,
+            SpacesEnv(self._inputs.space, action_space),
             learning_rate=options.learning_rate,
             buffer_size=1,
             gamma=options.gamma,
@@ -126,6 +124,7 @@ class SACMLPBrain:
                 "net_arch": list(options.hidden),
                 "activation_fn": NormedReLU if options.layer_norm else torch.nn.ReLU,
                 "optimizer_kwargs": {"fused": True},
+                "features_extractor_class": InputExtractor,
             },
             seed=options.seed,
             device=device,
@@ -139,7 +138,7 @@ class SACMLPBrain:
         """Return the action (n,) for the observation of one env.
 
         Args:
-            observation: nested as the observation space.
+            observation: nested as the observation space. What is privileged may be missing.
             deterministic: whether to act without exploration.
         """
         one = {name: value[None] for name, value in flat_observation(observation).items()}
@@ -154,9 +153,9 @@ class SACMLPBrain:
         policy.set_training_mode(False)
         with torch.no_grad():
             try:
-                inputs = self._inputs({name: torch.as_tensor(value) for name, value in observation.items()})
+                inputs = self._inputs.of_actor({name: torch.as_tensor(value) for name, value in observation.items()})
             except (KeyError, RuntimeError) as error:
-                raise OptionError(self._mismatch(observation) or str(error)) from error
+                raise OptionError(self._inputs.mismatch(observation) or str(error)) from error
             mean, log_std, _ = policy.actor.get_action_dist_params(inputs)
             if not deterministic:
                 noise = torch.randn(mean.shape, generator=self._rng).to(mean)
@@ -164,45 +163,19 @@ class SACMLPBrain:
             action: np.ndarray = torch.addcmul(self._action_centre, torch.tanh(mean), self._action_half).cpu().numpy()
         return action.clip(self.action_space.low, self.action_space.high)
 
-    def _inputs(self, observation: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return the inputs of the networks: images, and all other observations as one normalised vector."""
-        inputs = {
-            name.replace(".", "_"): observation[name].to(self.device).permute(0, 3, 1, 2) for name in self._images
-        }
-        if self._vectors:
-            flat = torch.cat([observation[name].flatten(1) for name in self._vectors], dim=1)
-            inputs[_VECTOR] = self._normalizer.normalize(flat)
-        return inputs
-
     def _normalized_actions(self, action: torch.Tensor) -> torch.Tensor:
         """Return actions (n, ...) scaled to [-1, 1], on the device."""
         return (action.to(self.device) - self._action_centre) / self._action_half
-
-    def _mismatch(self, observation: Mapping[str, np.ndarray]) -> str:
-        """Return what is wrong with the observation of several envs."""
-        for name, box in self._boxes.items():
-            if name not in observation:
-                return f"the observation lacks {name!r}; it has {shorten(observation)}"
-            if observation[name].shape[1:] != box.shape:
-                shape = observation[name].shape[1:]
-                return (
-                    f"{name!r} must have shape {box.shape} in each env, got {shape}; use decide_batch for several envs"
-                )
-        return ""
 
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def observe(self, observation: Mapping[str, Any]) -> None:
         """Update the running mean and standard deviation with the observations of B envs."""
-        if not self._vectors:
-            return
-        flat = flat_observation(observation)
-        values = np.concatenate([flat[name].reshape(len(flat[name]), -1) for name in self._vectors], axis=1)
-        self._normalizer.update(values)
+        self._inputs.observe(flat_observation(observation))
 
     def learn(self, memory: TransitionSource, gradient_steps: int) -> dict[str, float]:
         """Take gradient steps on batches of a memory, and return the losses and the temperature."""
-        self._sac.replay_buffer = ReplayAdapter(memory, self._inputs, self._normalized_actions)
+        self._sac.replay_buffer = ReplayAdapter(memory, self._inputs.of_all, self._normalized_actions)
         with torch.random.fork_rng():  # Stable-Baselines3 draws from torch's global generator: restore it afterwards
             torch.manual_seed(self._options.seed * 1_000_003 + self._sac._n_updates)
             self._sac.train(gradient_steps, self._options.batch_size)
@@ -219,13 +192,23 @@ class SACMLPBrain:
         write_whole(folder / "brain.safetensors", save(self._tensors()))
         header = {
             "format": _FORMAT,
-            "version": 3 if self._options.layer_norm else 2,  # older programs read version 2, without layer_norm
-            "options": self._options.model_dump(mode="json"),
-            "observed": self._normalizer.count,
-            "spaces": {name: list(box.shape) for name, box in self._boxes.items()},
+            "version": self._version(),
+            "options": self._options.model_dump(
+                mode="json", exclude=None if self._options.privileged else {"privileged"}
+            ),
+            "observed": next((each.count for each in self._inputs.normalizers.values()), 0.0),
+            "spaces": {name: list(box.shape) for name, box in self._inputs.boxes.items()},
             "updates": self._sac._n_updates,
         }
+        if header["version"] == 4:
+            header |= {"actor": self._inputs.actor_names, "float_images": self._inputs.float_images}
         write_whole(folder / "brain.json", json.dumps(header, indent=1).encode())
+
+    def _version(self) -> int:
+        """Return the oldest version of the format that describes this brain, so that older programs can read it."""
+        if len(self._inputs.actor_names) < len(self._inputs.boxes) or self._inputs.float_images:
+            return 4
+        return 3 if self._options.layer_norm else 2
 
     def restore(self, folder: str | Path) -> None:
         """Restore a saved brain.
@@ -243,9 +226,10 @@ class SACMLPBrain:
             tensors = load_file(folder / "brain.safetensors", device=str(self.device))
         except (OSError, SafetensorError) as error:
             raise DatasetError(f"cannot read brain.safetensors in {folder}: {error}") from None
-        own = {name: list(box.shape) for name, box in self._boxes.items()}
+        own = {name: list(box.shape) for name, box in self._inputs.boxes.items()}
         if header["spaces"] != own:
             raise DatasetError(f"the brain in {folder} observes {header['spaces']}, and this one {own}")
+        self._check_inputs(folder, header)
         shapes = {f"policy/{name}": value.shape for name, value in self._sac.policy.state_dict().items()}
         saved_shapes = {name: value.shape for name, value in tensors.items() if name.startswith("policy/")}
         saved, own_options = (
@@ -261,6 +245,20 @@ class SACMLPBrain:
             )
         self._load_tensors(tensors, float(header["observed"]))
         self._sac._n_updates = int(header["updates"])
+
+    def _check_inputs(self, folder: Path, header: dict[str, Any]) -> None:
+        """Raise ``DatasetError`` if a saved actor has other inputs. Before version 4 it received everything."""
+        saved, own = (sorted(names) for names in (header.get("actor", header["spaces"]), self._inputs.actor_names))
+        if saved != own:
+            raise DatasetError(
+                f"the actor in {folder} observes {saved}, and this one {own}: since version 4 of the format, actors do "
+                "not receive privileged observations; train it again"
+            )
+        saved, own = (sorted(names) for names in (header.get("float_images", ()), self._inputs.float_images))
+        if saved != own:
+            raise DatasetError(
+                f"the brain in {folder} has a CNN for the float images {saved}, and this one for {own}; train it again"
+            )
 
     @classmethod
     def load(
@@ -283,20 +281,32 @@ class SACMLPBrain:
         tensors = {f"policy/{name}": value for name, value in self._sac.policy.state_dict().items()}
         tensors["log_temperature"] = self._sac.log_ent_coef.detach()
         tensors["random"] = self._rng.get_state()
-        tensors["mean"] = torch.from_numpy(self._normalizer.mean)
-        tensors["variance"] = torch.from_numpy(self._normalizer.variance)
+        for prefix, mean, variance in self._statistics():
+            tensors |= {f"{prefix}mean": torch.from_numpy(mean), f"{prefix}variance": torch.from_numpy(variance)}
         for kind, optimizer in self._optimizers().items():
             for number, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{kind}/{number}/{name}": value for name, value in state.items()}
         return {name: value.contiguous().clone() for name, value in tensors.items()}
+
+    def _statistics(self) -> list[tuple[str, np.ndarray, np.ndarray]]:
+        """Return the prefix of the name in files, mean and variance of each vector. The first one may be empty."""
+        found = [(prefix, self._inputs.normalizers.get(key)) for prefix, key in _STATISTICS.items()]
+        empty = np.zeros(0)
+        return [
+            (prefix, *((empty, empty) if each is None else (each.mean, each.variance)))
+            for prefix, each in found
+            if each is not None or not prefix
+        ]
 
     def _load_tensors(self, tensors: dict[str, torch.Tensor], observed: float) -> None:
         start = "policy/"
         self._sac.policy.load_state_dict({n[len(start) :]: v for n, v in tensors.items() if n.startswith(start)})
         self._sac.log_ent_coef.data.copy_(tensors["log_temperature"])
         self._rng.set_state(tensors["random"].cpu())
-        mean, variance = (tensors[name].cpu().numpy() for name in ("mean", "variance"))
-        self._normalizer.restore(observed, mean, variance)
+        for prefix, key in _STATISTICS.items():
+            if key in self._inputs.normalizers:
+                mean, variance = (tensors[prefix + name].cpu().numpy() for name in ("mean", "variance"))
+                self._inputs.normalizers[key].restore(observed, mean, variance)
         for kind, optimizer in self._optimizers().items():
             state = optimizer.state_dict()
             state["state"] = {}
@@ -317,11 +327,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
     required = ("options", "spaces", "observed", "updates")
-    known = isinstance(header, dict) and header.get("format") == _FORMAT and header.get("version") in (2, 3)
+    known = isinstance(header, dict) and header.get("format") == _FORMAT and header.get("version") in _VERSIONS
     if not known or any(name not in header for name in required) or not isinstance(header["options"], dict):
         raise DatasetError(f"{path} is not a brain that this version can read")
     return header
-
-
-def _size(box: spaces.Box) -> int:
-    return int(np.prod(box.shape))

@@ -28,3 +28,5 @@ class SACOptions(Options):
     """Transitions per gradient step."""
     target_entropy: float | None = None
     """Target entropy of the policy, nats. Default: minus the number of actions."""
+    privileged: tuple[str, ...] = ()
+    """Patterns of keys of the observation space that only the critics receive, besides those of that purpose."""

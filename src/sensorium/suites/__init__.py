@@ -14,13 +14,14 @@ from sensorium.suites.observation import (
 )
 from sensorium.suites.protocols import MoveGroupLike, RobotLike
 from sensorium.suites.state import BodyStates, env_states, robot_state, tcp_poses
-from sensorium.suites.suite import SensorSuite, flatten_reading, pick_env
+from sensorium.suites.suite import BatchedDict, SensorSuite, flatten_reading, pick_env
 from sensorium.suites.text import JsonSpace, decode, encode
 
 __all__ = [
     "ActionRecord",
     "ArraySensor",
     "Arrays",
+    "BatchedDict",
     "BodyStates",
     "DictSensor",
     "JsonSpace",

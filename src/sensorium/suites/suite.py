@@ -18,6 +18,13 @@ from sensorium.worlds import Envs
 DefaultT = TypeVar("DefaultT")
 
 
+class BatchedDict(spaces.Dict):
+    """The space of the observations of B envs at once, which is not that of one env."""
+
+    n_envs = 0
+    """Number of envs, B."""
+
+
 class SensorSuite(Mapping[str, ObservationSensor]):
     """An ordered mapping from uuid to observation sensor.
 
@@ -85,7 +92,7 @@ class SensorSuite(Mapping[str, ObservationSensor]):
             new[sensor.uuid] = PipelineSensor(sensor) if isinstance(sensor, Sensor) else sensor
         self._sensors |= new
         self._owners |= dict.fromkeys(new, owner)
-        self._space: spaces.Dict | None = None
+        self._space: BatchedDict | None = None
 
     def owner(self, uuid: str) -> str:
         """Return who contributed a sensor."""
@@ -125,9 +132,9 @@ class SensorSuite(Mapping[str, ObservationSensor]):
     def space(self) -> spaces.Dict:
         """The space of :meth:`read`, for B envs, one key per uuid. A dict sensor has a tuple of B spaces."""
         if self._space is None:
-            self._space = _ordered_dict_space(
-                {uuid: batch_space(sensor.space, self.n_envs) for uuid, sensor in self._sensors.items()}
-            )
+            batched = ((uuid, batch_space(sensor.space, self.n_envs)) for uuid, sensor in self._sensors.items())
+            self._space = BatchedDict(list(batched))  # type: ignore[arg-type]
+            self._space.n_envs = self.n_envs
         return self._space
 
     def read(self) -> dict[str, Any]:

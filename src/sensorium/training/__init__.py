@@ -6,6 +6,7 @@ from sensorium.training.play import play
 from sensorium.training.ppo import PPOTrainer, train_ppo
 from sensorium.training.ppo_evaluation import evaluate_ppo, load_policy
 from sensorium.training.ppo_options import PPOOptions
+from sensorium.training.progress_lines import progress_lines
 from sensorium.training.recipes import RECIPES, recipe
 from sensorium.training.trainer import Progress, Trainer, TrainResult, train
 
@@ -25,6 +26,7 @@ __all__ = [
     "load_brain",
     "load_policy",
     "play",
+    "progress_lines",
     "recipe",
     "train",
     "train_ppo",

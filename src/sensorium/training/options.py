@@ -34,6 +34,8 @@ class EntityOptions(Options):
     """Further options of the robot, for example ``{"controllers": {"arm": "joint_velocity"}}``."""
     sensors: SensorRig
     """Its sensors."""
+    privileged: SensorRig = SensorRig(sensors=())
+    """Sensors whose ground truth only the critics receive."""
     landmarks: tuple[str, ...] = ()
     """Names of entities of the task that its sensors refer to."""
 
@@ -43,6 +45,7 @@ class EntityOptions(Options):
             self.robot,
             self.sensors,
             brain,
+            privileged=self.privileged,
             robot_options=self.robot_options,
             landmarks=self.landmarks,
             brain_options=brain_options,

@@ -7,6 +7,7 @@
     DIR/best/                 the policy of the best evaluation
     DIR/last/                 the policy of the last checkpoint
     DIR/evaluations.json      all evaluations
+    DIR/curve.png             the learning curve: evaluations over steps
     DIR/tensorboard/          scalars over steps
 
 All envs begin new episodes after an evaluation or a checkpoint, so that what follows depends only on the contents of
@@ -25,8 +26,8 @@ from typing import Any
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.files import write_whole
 from sensorium.training import checkpoints, ppo_policy
+from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import Evaluation
 from sensorium.training.log import Log
 from sensorium.training.ppo_evaluation import run_episodes
@@ -123,7 +124,7 @@ class PPOTrainer:
         self.algorithm.eval_mode()
         result = run_episodes(self.task, self.algorithm.get_policy(), self.options.episodes)
         self.evaluations.append({"steps": self.steps, **result.summary(), "episodes": result.model_dump(mode="json")})
-        write_whole(self.folder / "evaluations.json", json.dumps(self.evaluations, indent=1).encode())
+        write_evaluations(self.folder, self.evaluations)
         scalars = {f"evaluation/{name}": value for name, value in result.metrics.items()}
         self._log.add(self.steps, {"evaluation/return": result.mean, **scalars})
         if self.best is None or result.mean > self.best.mean:

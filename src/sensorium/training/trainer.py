@@ -7,6 +7,7 @@
     DIR/best/                 the brain of the best evaluation
     DIR/last/                 the brain of the last checkpoint
     DIR/evaluations.json      all evaluations
+    DIR/curve.png             the learning curve: evaluations over steps
     DIR/tensorboard/          scalars over steps
 
 All envs begin new episodes after a checkpoint, so that what follows depends only on the contents of the checkpoint. A
@@ -31,8 +32,8 @@ from gymnasium import spaces
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.errors import OptionError
-from sensorium.files import write_whole
 from sensorium.training import checkpoints
+from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
 from sensorium.training.log import Log
 from sensorium.training.options import TrainOptions
@@ -193,7 +194,7 @@ class Trainer:
         result = self._evaluator.run()
         entry = {"steps": self.steps, **result.summary(), "episodes": result.model_dump(mode="json")}
         self.evaluations.append(entry)
-        write_whole(self.folder / "evaluations.json", json.dumps(self.evaluations, indent=1).encode())
+        write_evaluations(self.folder, self.evaluations)
         self._log.add(self.steps, {"evaluation/return": result.mean, "evaluation/success": result.success})
         if self.best is None or result.mean > self.best.mean:
             self.best = result

@@ -1,0 +1,42 @@
+"""A warning about sensors through which a policy reads the exact pose of an object."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from sensorium.robots import RigSensor, SensorRig
+
+_warned: set[tuple[str, str]] = set()
+"""(robot, sensor) of the warnings so far. A training makes the same entity several times."""
+
+
+def warn_of_exact_landmarks(robot: str, rig: SensorRig, landmarks: Sequence[str]) -> None:
+    """Warn, once per robot and sensor, if a sensor reads the exact pose of a landmark.
+
+    Args:
+        robot: name of the robot.
+        rig: the sensors that its actor receives.
+        landmarks: names of entities besides the robot.
+    """
+    for sensor in rig.sensors:
+        if (robot, sensor.name) in _warned or not _is_exact(sensor, landmarks):
+            continue
+        _warned.add((robot, sensor.name))
+        warnings.warn(
+            f"the sensor {sensor.name!r} gives the actor the exact pose of the landmark {_link(sensor)!r}, which a "
+            "real robot does not know; list it in privileged=[...] so that only critics receive it, or make it a "
+            "tracker, for example with pos_noise=0.002 and delay=0.04",
+            stacklevel=3,
+        )
+
+
+def _is_exact(sensor: RigSensor, landmarks: Sequence[str]) -> bool:
+    """Return whether a sensor is a FramePose of a landmark, without delay and without imperfections of the position."""
+    if sensor.type != "FramePose" or _link(sensor) not in landmarks:
+        return False
+    return not any(value for name, value in sensor.options.items() if name == "delay" or name.startswith("pos"))
+
+
+def _link(sensor: RigSensor) -> object:
+    return sensor.options.get("link") or sensor.mount.link
