@@ -4,13 +4,11 @@ A sensor is two classes in one module: its options (what users write, ``sn.IMU(l
 (``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run in every step are class
 methods: each runs once per step, for all sensors of the class (a :class:`~sensorium.pipeline.SensorGroup`) and all
 envs, on tensors of shape (columns, B).
-
 The hooks are those of :class:`~sensorium.sensors.hooks.SensorHooks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast
 
@@ -22,7 +20,7 @@ from sensorium.errors import NotBuiltError, OptionError
 from sensorium.options import snake_case
 from sensorium.pipeline import SensorGroup, SensorManager, Slots
 from sensorium.pipeline.launch import replayable
-from sensorium.pipeline.parameters import Write, broadcast, check
+from sensorium.pipeline.parameters import Write
 from sensorium.pipeline.run_hook import run_hook
 from sensorium.sensors.class_checks import check_class, check_format, check_options
 from sensorium.sensors.hooks import SensorHooks
@@ -212,21 +210,14 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
     def bind(self, parameter: str) -> torch.Tensor:
         """Return live values of a parameter per env, which may be written in place on the device, without checks.
 
-        For randomisation at resets, also in CUDA graphs. Recordings do not contain such writes, and :meth:`set` of the
-        same parameter ends the binding.
+        For randomisation at resets, also in CUDA graphs: ``imu.bind("gyro_noise")[:] = 0.1 * torch.rand(B, 1)``.
+        Recordings do not contain such writes, and :meth:`set` of the same parameter ends the binding.
 
         Args:
-            parameter: noise, bias, resolution or deadband of a channel, by its name as an option: "gyro_noise".
+            parameter: noise, bias, resolution or deadband of a channel, by its name as an option.
 
         Returns:
-            (B, columns), float32.
-
-        Raises:
-            OptionError: there is no such parameter, or it cannot be bound.
-
-        Example:
-            >>> noise = imu.bind("gyro_noise")
-            >>> noise[:] = torch.rand(len(noise), 1) * 0.1
+            (B, columns) float32.
         """
         return self._parameters.bind(self._manager or self._unbuilt("bind"), parameter)
 
@@ -303,25 +294,14 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
 
     def _custom_writes(self, name: str, option: str, value: Any, index: torch.Tensor | None) -> list[Write]:
         """Return the write of a parameter of the class's own, stored in ``group.parameters[name]`` (values, B)."""
-        group, slices = self.group, self.group.parameter_slices(name)
-        target = group.parameters.setdefault(name, torch.zeros(slices[-1].stop, group.n_envs, device=group.device))
-        n_envs = group.n_envs if index is None else len(index)
-        rows = slices[self._position]
-        values = check(option, broadcast(option, value, rows.stop - rows.start, n_envs))
-        if values.device.type == "cpu":  # the option's own constraints hold for every value
-            given = {each: getattr(self.options, each) for each in self.options.model_fields_set}
-            is_vector = isinstance(getattr(self.options, name), Iterable)
-            for bounds in (values.amin(1).tolist(), values.amax(1).tolist()):
-                type(self.options)(**(given | {name: tuple(bounds) if is_vector else bounds[0]}))
-        return [Write(target, rows, index, values, lambda: None)]
+        return self._parameters.custom_writes(self.group, self._position, name, option, value, index)
 
     def _bulk_rows(self, history_length: int | None, ground_truth: bool) -> torch.Tensor:
         """Return storage of the readings, (columns, B), or (history_length, columns, B) newest first."""
         branch = self._true_branch if ground_truth else self._measured_branch
         assert branch is not None
-        return (
-            branch.rows if history_length is None else branch.window(history_length, f"read_sensors on {self.uuid!r}")
-        )
+        call = f"read_sensors on {self.uuid!r}"
+        return branch.rows if history_length is None else branch.window(history_length, call)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

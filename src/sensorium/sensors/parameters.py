@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import TWINS, Imperfections
-from sensorium.pipeline.parameters import EXTRA_OPTIONS, LIVE_PARAMETERS
+from sensorium.pipeline.parameters import EXTRA_OPTIONS, LIVE_PARAMETERS, Write, broadcast, check
 from sensorium.pipeline.storage import EXACT_DTYPES
 from sensorium.sensors.channels import channels, short_forms, unfold
 from sensorium.sensors.class_checks import check_custom_parameters, no_imperfections
@@ -14,9 +17,7 @@ from sensorium.sensors.data_sheet import FIELDS, Channel, DataSheet
 from sensorium.worlds import Envs, env_index
 
 if TYPE_CHECKING:
-    import torch
-
-    from sensorium.pipeline import SensorManager
+    from sensorium.pipeline import SensorGroup, SensorManager
     from sensorium.sensors.base import Sensor
 
 _TIMING = ("rate", "delay", "jitter", "dropout", "stuck")
@@ -103,6 +104,36 @@ class SensorParameters:
         manager.set(self._sensor, values, envs)
         self._data_sheet = data_sheet
         return given
+
+    def custom_writes(
+        self,
+        group: SensorGroup[Any],
+        position: int,
+        name: str,
+        option: str,
+        value: object,
+        index: torch.Tensor | None,
+    ) -> list[Write]:
+        """Return the write of a parameter of the class's own, stored in ``group.parameters[name]`` (values, B).
+
+        Args:
+            group: the group of the sensor.
+            position: number of the sensor in it.
+            name, option: name of the parameter, and how messages call it.
+            value: see ``broadcast``.
+            index: ids of the envs; None for all.
+        """
+        slices, options = group.parameter_slices(name), self._sensor.options
+        target = group.parameters.setdefault(name, torch.zeros(slices[-1].stop, group.n_envs, device=group.device))
+        n_envs = group.n_envs if index is None else len(index)
+        rows = slices[position]
+        values = check(option, broadcast(option, value, rows.stop - rows.start, n_envs))
+        if values.device.type == "cpu":  # the option's own constraints hold for every value
+            given = {each: getattr(options, each) for each in options.model_fields_set}
+            is_vector = isinstance(getattr(options, name), Iterable)
+            for bounds in (values.amin(1).tolist(), values.amax(1).tolist()):
+                type(options)(**(given | {name: tuple(bounds) if is_vector else bounds[0]}))
+        return [Write(target, rows, index, values, lambda: None)]
 
     def bind(self, manager: SensorManager, name: str) -> torch.Tensor:
         """Return the live values of an option, (B, columns)."""
