@@ -507,6 +507,27 @@ def test_arrays_missing_in_an_episode_are_skipped_and_listed(data, tmp_path):
         assert "front_image" not in file["data/demo_0/obs"]
 
 
+def test_lerobot_skips_depth_that_hevc_cannot_store(data, tmp_path):
+    folder = shutil.copytree(data.folder, tmp_path / "data")
+    for path in sorted(folder.glob("*.h5")):
+        number = int(path.stem.removeprefix("episode_"))
+        with h5py.File(path, "r+") as file:
+            group = file[f"traj_{number}"]
+            suite = json.loads(group["suite"][()])
+            images = [np.full((8, 8), 1.5, np.float32)] * (len(group["rewards"]) + 1)
+            encode(folder / f"{path.stem}_tof_depth.mkv", images, "depth")
+            group["obs/sensor_data/tof_depth"] = f"{path.stem}_tof_depth.mkv"
+            suite["tof_depth"] = {**suite["front_depth"], "at": "obs/sensor_data/tof_depth"}
+            del group["suite"]
+            group["suite"] = json.dumps(suite)
+    assert sn.datasets.validate(folder).valid
+    out = sn.datasets.export(folder, "lerobot", tmp_path / "out")
+    assert "16 x 16 pixels" in json.loads((out / "meta/sensorium.json").read_text())["left_out"]["tof_depth"]
+    features = json.loads((out / "meta/info.json").read_text())["features"]
+    assert "observation.images.front_depth" in features
+    assert "observation.images.tof_depth" not in features
+
+
 def test_export_is_atomic(data, tmp_path):
     def stop(count: int) -> None:
         raise KeyboardInterrupt

@@ -217,6 +217,12 @@ class ExportSource:
         self.skipped |= {camera.uuid: why for camera in self.cameras if camera.group != "observation"}
         self.cameras = [camera for camera in self.cameras if camera.group == "observation"]
 
+    def skip_small_depth(self, size: int, why: str) -> None:
+        """Skip depth images with fewer than ``size`` rows or columns."""
+        small = [camera for camera in self.cameras if camera.kind == "depth" and min(camera.form.shape) < size]
+        self.skipped |= {camera.uuid: why for camera in small}
+        self.cameras = [camera for camera in self.cameras if camera not in small]
+
     @property
     def n_steps(self) -> int:
         """Total number of steps of all episodes."""
