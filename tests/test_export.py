@@ -249,12 +249,15 @@ def test_patterns_select_what_is_exported(data, tmp_path, capsys):
         assert set(demo["info"]) == {"success", "fail", "terminated", "truncated"}
     notes = json.loads((out / "sensorium.json").read_text())
     assert notes["left_out"]["obs/extra/obj_end_pose"] == "it was not selected"
-    with pytest.raises(OptionError, match=r"the pattern 'tpc_pose' matches nothing in the dataset"):
+    with pytest.raises(OptionError, match=r"the pattern 'tpc_pose' matches nothing in the dataset \(did you mean"):
         sn.datasets.export(data, "robomimic", tmp_path / "b", include=["tpc_pose"])
+    with pytest.raises(OptionError, match=r"write include=\['qpos'\]"):
+        sn.datasets.export(data, "robomimic", tmp_path / "b", include="qpos")
     arguments = ["export", str(data.folder), "--format", "robomimic", "--out", str(tmp_path / "c")]
     assert main([*arguments, "--exclude", "privileged.*", "info.*", "front*"]) == 0
     with h5py.File(tmp_path / "c" / "demos.hdf5") as file:
         assert "privileged" not in file["data/demo_0"]
+        assert set(file["data/demo_0/info"]) == {"success", "fail", "terminated", "truncated"}  # no texts
     capsys.readouterr()
 
 
