@@ -213,3 +213,12 @@ def test_training_of_a_tensor_task_raises(tmp_path):
     (tmp_path / "config.json").write_text('{"format": "sensorium-training-ppo"}')
     with pytest.raises(sn.OptionError, match="is a training by PPO"):
         GenerateOptions(task="balance", policy=str(tmp_path))
+
+
+def test_message_about_another_robot_is_short(tmp_path):
+    robot = sn.robots.make("balancer")
+    made = {"task": "balance", "policy": "random", "episodes": 1, "envs": 1, "options": {"max_steps": 2}}
+    generate(GenerateOptions(robot=robot, **made), tmp_path / "data")
+    with pytest.raises(sn.DatasetError, match=r"robot_options = .*\.\.\., got None; choose another folder") as error:
+        generate(GenerateOptions(**made), tmp_path / "data")
+    assert len(str(error.value)) < 600
