@@ -220,3 +220,27 @@ def test_old_files_have_formats_by_name():
     form = image_formats.ImageEncoding.from_attributes("top_segmentation", {}, (48, 40))
     assert (form.kind, form.shape) == ("segmentation", (24, 40, 2))
     assert json.loads(form.attributes()["shape"]) == [24, 40, 2]
+
+
+def test_negative_depth_is_no_reading(tmp_path):
+    depth = np.array([[[-2.0, -1e-4, 0.0, 1.5, 70.0, np.inf]]], np.float32).repeat(4, 1)
+    write(tmp_path, [ArraySensor("tof_depth", lambda: depth, depth.shape[1:], is_image=True)])
+    stored = sn.datasets.dataset.Episode(tmp_path / "episode_000000.h5").video("tof_depth")
+    np.testing.assert_allclose(stored[0, 0], [np.inf, np.inf, np.inf, 1.5, 65.535, np.inf])
+
+
+def test_damaged_videos_raise(tmp_path):
+    image = RNG.integers(0, 255, (1, *SIZE, 4), np.uint8)
+    write(tmp_path, image_sensors({"alpha": image}), steps=20)
+    episode = sn.datasets.dataset.Episode(tmp_path / "episode_000000.h5")
+    path = episode.video_path("alpha")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(sn.DatasetError, match=r"frames instead of 21.*sensorium validate"):
+        episode.video("alpha")
+    path.write_bytes(b"nothing")
+    with pytest.raises(sn.DatasetError, match="sensorium validate"):
+        episode.video("alpha")
+    path.unlink()
+    with pytest.raises(sn.DatasetError, match="sensorium validate"):
+        episode.video("alpha")

@@ -249,12 +249,15 @@ def test_patterns_select_what_is_exported(data, tmp_path, capsys):
         assert set(demo["info"]) == {"success", "fail", "terminated", "truncated"}
     notes = json.loads((out / "sensorium.json").read_text())
     assert notes["left_out"]["obs/extra/obj_end_pose"] == "it was not selected"
-    with pytest.raises(OptionError, match=r"the pattern 'tpc_pose' matches nothing in the dataset"):
+    with pytest.raises(OptionError, match=r"the pattern 'tpc_pose' matches nothing in the dataset \(did you mean"):
         sn.datasets.export(data, "robomimic", tmp_path / "b", include=["tpc_pose"])
+    with pytest.raises(OptionError, match=r"write include=\['qpos'\]"):
+        sn.datasets.export(data, "robomimic", tmp_path / "b", include="qpos")
     arguments = ["export", str(data.folder), "--format", "robomimic", "--out", str(tmp_path / "c")]
     assert main([*arguments, "--exclude", "privileged.*", "info.*", "front*"]) == 0
     with h5py.File(tmp_path / "c" / "demos.hdf5") as file:
         assert "privileged" not in file["data/demo_0"]
+        assert set(file["data/demo_0/info"]) == {"success", "fail", "terminated", "truncated"}  # no texts
     capsys.readouterr()
 
 
@@ -505,6 +508,27 @@ def test_arrays_missing_in_an_episode_are_skipped_and_listed(data, tmp_path):
     with h5py.File(out / "demos.hdf5") as file:
         assert "env_states.actors.soda_can" not in file["data/demo_0/obs"]
         assert "front_image" not in file["data/demo_0/obs"]
+
+
+def test_lerobot_skips_depth_that_hevc_cannot_store(data, tmp_path):
+    folder = shutil.copytree(data.folder, tmp_path / "data")
+    for path in sorted(folder.glob("*.h5")):
+        number = int(path.stem.removeprefix("episode_"))
+        with h5py.File(path, "r+") as file:
+            group = file[f"traj_{number}"]
+            suite = json.loads(group["suite"][()])
+            images = [np.full((8, 8), 1.5, np.float32)] * (len(group["rewards"]) + 1)
+            encode(folder / f"{path.stem}_tof_depth.mkv", images, "depth")
+            group["obs/sensor_data/tof_depth"] = f"{path.stem}_tof_depth.mkv"
+            suite["tof_depth"] = {**suite["front_depth"], "at": "obs/sensor_data/tof_depth"}
+            del group["suite"]
+            group["suite"] = json.dumps(suite)
+    assert sn.datasets.validate(folder).valid
+    out = sn.datasets.export(folder, "lerobot", tmp_path / "out")
+    assert "16 x 16 pixels" in json.loads((out / "meta/sensorium.json").read_text())["left_out"]["tof_depth"]
+    features = json.loads((out / "meta/info.json").read_text())["features"]
+    assert "observation.images.front_depth" in features
+    assert "observation.images.tof_depth" not in features
 
 
 def test_export_is_atomic(data, tmp_path):

@@ -396,6 +396,10 @@ def break_number(path):
     path.write_bytes(data.replace(value, value[::-1]))
 
 
+def empty_file(path):
+    h5py.File(path, "w").close()
+
+
 def break_file(path):
     with open(path, "r+b") as file:
         file.truncate(path.stat().st_size // 2)
@@ -422,7 +426,13 @@ def test_validate_reports_damage_by_name(copy, capsys, how, text):
 
 
 @pytest.mark.parametrize(
-    "how", [break_file, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes() + b"x")]
+    "how",
+    [
+        break_file,
+        empty_file,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    ],
 )
 def test_damaged_episode_is_generated_again(whole, copy, how):
     how(copy / "episode_000002.h5")

@@ -179,3 +179,46 @@ def test_unknown_policies_and_modules_raise(tmp_path):
         make(modules=(str(tmp_path / "textwrap.py"),))
     with pytest.raises(sn.OptionError, match="modules: cannot import 'no_such_module'"):
         make(modules=("no_such_module",))
+
+
+def test_entity_of_a_module_brings_its_robot_and_sensors(tmp_path, capsys):
+    path = tmp_path / "own_entities.py"
+    path.write_text(
+        "import sensorium as sn\n"
+        "sensors = [sn.IMU(link='torso', uuid='imu'), sn.JointEncoder(joints=[0, 1], uuid='wheels')]\n"
+        "entity = sn.TrainableEntity(robot='balancer', sensors=sensors, brain=sn.SACMLPBrain)\n"
+        "class Config(sn.tasks.BalanceConfig):\n    robot: str = 'diffdrive'\n"
+        "class Stand(sn.tasks.Balance):\n    name, config_type = 'own_stand', Config\n"
+        "sn.tasks.TASKS['own_stand'] = Stand\n"
+    )
+    out = str(tmp_path / "out")
+    words = ["generate", "balance", "--module", str(path), "--policy", "own_entities:entity", "--no-successes-only"]
+    words += ["--episodes", "1", "--envs", "1", "--option", "max_steps=4", "--out", out]
+    try:
+        assert main(words) == 0
+        episode = sn.datasets.Dataset(out)[0]
+        assert {"robot_imu", "robot_wheels"} <= set(episode.suite)
+        assert episode.attributes["robot"] == "balancer"
+        assert (
+            main([*words[:1], "own_stand", *words[2:], "--out", str(tmp_path / "stand")]) == 0
+        )  # not the task's robot
+        assert main([*words, "--robot", "diffdrive", "--out", str(tmp_path / "other")]) != 0
+        assert "the policy acts on 'balancer', got 'diffdrive'" in capsys.readouterr().err
+    finally:
+        sys.modules.pop("own_entities", None)
+        sn.tasks.TASKS.pop("own_stand", None)
+
+
+def test_training_of_a_tensor_task_raises(tmp_path):
+    (tmp_path / "config.json").write_text('{"format": "sensorium-training-ppo"}')
+    with pytest.raises(sn.OptionError, match="is a training by PPO"):
+        GenerateOptions(task="balance", policy=str(tmp_path))
+
+
+def test_message_about_another_robot_is_short(tmp_path):
+    robot = sn.robots.make("balancer")
+    made = {"task": "balance", "policy": "random", "episodes": 1, "envs": 1, "options": {"max_steps": 2}}
+    generate(GenerateOptions(robot=robot, **made), tmp_path / "data")
+    with pytest.raises(sn.DatasetError, match=r"robot_options = .*\.\.\., got None; choose another folder") as error:
+        generate(GenerateOptions(**made), tmp_path / "data")
+    assert len(str(error.value)) < 600

@@ -75,6 +75,9 @@ def test_ambiguous_rig_sensor_name_raises(tmp_path):
     twice = (sn.IMU(uuid="red_imu", link="red/base"),) * 2
     with pytest.raises(sn.OptionError, match="two of the sensors replace 'red_imu'"):
         replay(tmp_path / "a", tmp_path / "b", ReplayOptions(sensors=twice))
+    new = (sn.IMU(uuid="extra", link="red/base"),) * 2
+    with pytest.raises(sn.OptionError, match="two of the sensors have the uuid 'extra'"):
+        replay(tmp_path / "a", tmp_path / "b", ReplayOptions(sensors=new))
     assert not (tmp_path / "b").exists()
 
 

@@ -334,3 +334,9 @@ def test_checking_every_reading_is_cheap():
             check.fits(value)
         times.append(time.perf_counter() - start)
     assert min(times) / 1000 < 5e-6  # per array; a pass over its values would take as long for 1,000 numbers
+
+
+def test_first_reading_with_nan_says_so():
+    suite = SensorSuite(2, [ArraySensor("height", lambda: np.full((2, 1), np.nan), (1,))])
+    with pytest.raises(sn.OptionError, match="its shapes and dtypes are right, but it has NaN"):
+        suite.read()

@@ -111,5 +111,12 @@ def test_unknown_names_raise(folder):
         TorchDataset(folder, ["task_info"])
     with pytest.raises(sn.OptionError, match="window must be"):
         TorchDataset(folder, ["qpos"], window=(2, 2))
+    for window in (3, (0.5, 2), (0, 1, 2)):
+        with pytest.raises(sn.OptionError, match="window must be"):
+            TorchDataset(folder, ["qpos"], window=window)
+    with pytest.raises(sn.OptionError, match=r"write observations=\['qpos'\]"):
+        TorchDataset(folder, "qpos")
+    with pytest.raises(sn.OptionError, match=r"indexed by integers, got 1\.5"):
+        TorchDataset(folder, ["qpos"])[1.5]
     with pytest.raises(sn.OptionError, match="'qpos' is an observation"):
         TorchDataset(folder, ["qpos"], actions="qpos")

@@ -43,7 +43,7 @@ class Generate:
     """Name of the task: pick, pick_and_place, ..."""
     out: Path
     """Output folder. A dataset of the same options in it is completed."""
-    robot: Annotated[str | None, default("the task's own robot")] = None
+    robot: Annotated[str | None, default("that of the policy, or the task's own robot")] = None
     """Name of the robot."""
     rig: Annotated[Path | None, default("the robot's own sensors")] = None
     """YAML file of the robot's sensors."""
@@ -83,13 +83,14 @@ class Generate:
 
     def run(self) -> int:
         """Generate with a progress bar."""
-        from sensorium import tasks
         from sensorium.generation import GenerateOptions, generate
         from sensorium.generation.sources import import_modules
         from sensorium.robots import SensorRig
+        from sensorium.tasks.catalogue import find
 
         sys.path.insert(0, "")
         import_modules(self.modules)
+        find(self.task)  # raises if there is no such task, before anything is written
         task_options: dict[str, Any] = dict(parse_pair("--option", text) for text in self.option)
         if self.rig_cameras is not None:
             task_options["rig_cameras"] = self.rig_cameras
@@ -101,7 +102,7 @@ class Generate:
         chosen: dict[str, Any] = {} if self.successes_only is None else {"successes_only": self.successes_only}
         options = GenerateOptions(
             task=self.task,
-            robot=self.robot or tasks.default_robot(self.task),
+            robot=self.robot or "",
             policy=self.policy,
             modules=self.modules,
             rig=None if self.rig is None else SensorRig.load(self.rig),

@@ -157,8 +157,22 @@ class Episode:
             Colour (T + 1, H, W, 3) uint8; depth (T + 1, H, W) float32 in metres, infinite where nothing is hit, or 0
             without a reading if the camera's profile models depth measurement; segmentation (T + 1, H, W, 2) int32,
             body and geom ids; other images in the shape and dtype that their sensor reads.
+
+        Raises:
+            NameNotFoundError: there is no such video.
+            DatasetError: the video is missing or damaged.
         """
-        return read_video(self.video_path(name), self.image_format(name), no_depth=self.no_depth(name))
+        path = self.video_path(name)
+        try:
+            images = read_video(path, self.image_format(name), no_depth=self.no_depth(name))
+        except (OSError, EOFError, ValueError) as error:
+            raise self._damaged(path, error) from None
+        if len(images) != self.length + 1:
+            raise self._damaged(path, f"it has {len(images)} frames instead of {self.length + 1}")
+        return images
+
+    def _damaged(self, path: Path, why: object) -> DatasetError:
+        return DatasetError(f"cannot read {path} ({why}); run `sensorium validate {path.parent}`")
 
     def purpose(self, uuid: str) -> Purpose:
         """Return who may use a sensor: "observation", "privileged" or "annotation"."""

@@ -126,7 +126,7 @@ class ImageEncoding:
             return np.repeat(image.reshape(*self.shape[:2], 1), 3, axis=2)
         if self.kind == "depth":
             millimetres = np.where(np.isfinite(image), image, 0.0) * 1000 + 0.5
-            return np.minimum(millimetres, _MAX_DEPTH).astype(np.uint16)
+            return np.clip(millimetres, 0, _MAX_DEPTH).astype(np.uint16)
         if self.kind == "segmentation":
             return (np.concatenate([image[..., 0], image[..., 1]]) + 1).astype(np.uint16)
         if self.kind == "rgb":

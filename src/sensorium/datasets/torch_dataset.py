@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import operator
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,10 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
         window: tuple[int, int] = (0, 1),
         delta_timestamps: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
+        if isinstance(observations, str):
+            raise OptionError(
+                f"observations must be a list of names, got a text; write observations=[{observations!r}]"
+            )
         dataset = Dataset(folder)
         if not len(dataset):
             raise DatasetError(f"{folder} has no episodes; generate some first")
@@ -113,8 +119,9 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
 
     def _steps(self, window: tuple[int, int], times: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
         """Return the steps of each key of a sample, relative to its own."""
-        if len(window) != 2 or window[0] >= window[1]:
-            raise OptionError(f"window must be (first, last) with first < last, in steps; got {window}")
+        whole = isinstance(window, Sequence) and all(isinstance(step, Integral) for step in window)
+        if not whole or len(window) != 2 or window[0] >= window[1]:
+            raise OptionError(f"window must be (first, last), whole steps with first < last; got {window!r}")
         keys = [*self.names, ACTION]
         for key in times:
             if key not in keys:
@@ -140,7 +147,12 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
 
         Raises:
             IndexError: there is no such sample.
+            OptionError: the index is not an integer.
         """
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise OptionError(f"samples are indexed by integers, got {index!r}") from None
         if not -len(self) <= index < len(self):
             raise IndexError(f"there are {len(self)} samples; there is none at {index}")
         index %= len(self)

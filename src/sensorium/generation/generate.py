@@ -27,6 +27,9 @@ from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker
 
+_MAX_TEXT = 300
+"""Maximum length of an option's value in a message, in characters."""
+
 
 @dataclass
 class Generated:
@@ -164,7 +167,7 @@ def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> No
     for name in now:
         if name not in SELECTION and before.get(name) != now[name]:
             raise DatasetError(
-                f"{folder} holds a dataset with {name} = {before.get(name)!r}, got {now[name]!r}; "
+                f"{folder} holds a dataset with {name} = {_brief(before.get(name))}, got {_brief(now[name])}; "
                 "choose another folder, or use the same options"
             )
     if now["episodes"] < before["episodes"]:
@@ -172,6 +175,12 @@ def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> No
             f"{folder} holds a dataset of {before['episodes']} episodes, got episodes = {now['episodes']}; "
             "episodes are never removed: choose another folder"
         )
+
+
+def _brief(value: object) -> str:
+    """Return a value as text, for messages; the models of robots have thousands of characters."""
+    text = repr(value)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
 def _first_error(folder: Path) -> str:

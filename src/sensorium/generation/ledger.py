@@ -114,8 +114,10 @@ class Ledger:
 def _is_complete(path: Path, listed: Mapping[str, FileEntry]) -> bool:
     """Return whether an episode can be opened, its videos exist, and all sizes match the manifest."""
     try:
-        h5py.File(path, "r", locking=False).close()  # raises if the file was truncated
-    except OSError:
+        with h5py.File(path, "r", locking=False) as file:  # raises if the file was truncated
+            if f"traj_{episode_number(path)}" not in file:
+                return False
+    except (OSError, RuntimeError):
         return False
     episode, sizes = Episode(path), {name: entry["bytes"] for name, entry in listed.items()}
     files = [path, *(episode.video_path(name) for name in episode.cameras)]

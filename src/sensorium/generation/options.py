@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from sensorium.generation.sources import describe_robot, import_modules
+from sensorium.generation.sources import describe_robot, import_modules, policy_robot
 from sensorium.options import Options
 from sensorium.robots import Robot, SensorRig
 from sensorium.tasks import TASKS, default_robot
@@ -26,7 +26,8 @@ class GenerateOptions(Options):
     task: str
     """Name of the task."""
     robot: Any = ""
-    """Name of the robot, or a robot object of ``sn.robots.make``. Default: the task's own robot."""
+    """Name of the robot, or a robot object of ``sn.robots.make``. Default: the robot of the policy's entity, or
+    else the task's own robot."""
     robot_options: dict[str, Any] | None = None
     """Complete description of a robot object, which ``robot`` sets."""
     rig: SensorRig | None = None
@@ -66,7 +67,8 @@ class GenerateOptions(Options):
         if isinstance(values.get("rig"), str | os.PathLike):
             values = {**values, "rig": SensorRig.load(values["rig"])}
         if not values.get("robot") and values.get("task") in TASKS:
-            values = {**values, "robot": default_robot(values["task"])}
+            robot = policy_robot(str(values.get("policy", "planner"))) or default_robot(values["task"])
+            values = {**values, "robot": robot}
         if values.get("policy") == "random":
             values = {"successes_only": False, **values}
         return values

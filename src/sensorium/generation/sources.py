@@ -22,6 +22,7 @@ from sensorium.tasks.shared_task import period_of
 
 if TYPE_CHECKING:
     from sensorium.generation.options import GenerateOptions
+    from sensorium.training import TrainOptions
 
 _ROBOTS: dict[str, type[Robot]] = {"Robot": Robot, "Manipulator": Manipulator}
 
@@ -82,34 +83,78 @@ def make_task(options: GenerateOptions, **changes: object) -> Task[Any]:
     import_modules(options.modules)
     robot: str | Robot = options.robot
     settings = dict(options.options)
-    entity = trained_entity(options.policy)
+    entity = policy_entity(options.policy)
     if entity is not None:
-        robot, settings = entity[0].make_robot(), {**entity[1], **settings}
-    elif options.robot_options is not None:
+        settings = {**entity[1], **settings}
+    if options.robot_options is not None:
         cls = _ROBOTS[options.robot_options["type"]]
         robot = cls(cls.options_type(**options.robot_options["options"]))
+    elif entity is not None:
+        if options.robot != entity[0].robot_name:
+            raise OptionError(
+                f"robot: the policy acts on {entity[0].robot_name!r}, got {options.robot!r}; remove robot"
+            )
+        robot = entity[0].make_robot()
     if options.rig is not None:
         if entity is not None:
-            raise OptionError("rig: a trained policy has the sensors it was trained with; remove rig")
+            raise OptionError("rig: an entity has its own sensors, those it was trained with; remove rig")
         body = robot if isinstance(robot, Robot) else make(robot)
         robot = type(body)(body.options.model_copy(update={"rig": options.rig}))
     fixed = {"n_envs": options.envs, "seed": options.seed, "keep_history": False, "autoreset": False}
     return tasks.make(options.task, robot=robot, **{**settings, **fixed, **changes})
 
 
-def trained_entity(policy: str) -> tuple[TrainableEntity, dict[str, Any]] | None:
-    """Return the entity of a training with its best brain, and the options of its task; None for other policies.
+def policy_entity(policy: str) -> tuple[TrainableEntity, dict[str, Any]] | None:
+    """Return the entity of a policy, and the options of its task; None for other policies.
+
+    Args:
+        policy: the folder of a training, whose entity has its best brain; or ``module:name`` of an entity.
 
     Raises:
         DatasetError: the folder holds no training, or the training has no brain yet.
+        OptionError: the folder holds a training of a tensor task, which has no entity.
     """
-    folder = Path(policy)
-    if policy in policies.POLICIES or not folder.is_dir():
-        return None
-    from sensorium.training import TrainOptions, load_brain
+    if not _is_training(policy):
+        found = _find(policy)
+        return (found, {}) if isinstance(found, TrainableEntity) else None
+    from sensorium.training import load_brain
 
-    options = TrainOptions.load(folder)
+    folder = Path(policy)
+    options = _load_training(folder)
     return options.entity.make(lambda *spaces: load_brain(folder)), options.task_options
+
+
+def policy_robot(policy: str) -> str | None:
+    """Return the name of the robot that the entity of a policy has; None for policies without an entity."""
+    if _is_training(policy):
+        return _load_training(Path(policy)).entity.robot
+    found = _find(policy)
+    return found.robot_name if isinstance(found, TrainableEntity) else None
+
+
+def _is_training(policy: str) -> bool:
+    return policy not in policies.POLICIES and Path(policy).is_dir()
+
+
+def _load_training(folder: Path) -> TrainOptions:
+    from sensorium.training import TrainOptions
+    from sensorium.training.ppo_options import is_ppo
+
+    if is_ppo(folder):
+        raise OptionError(
+            f"policy: {folder} is a training by PPO, whose tensor task has no sensor suite to write; use a training of "
+            "an entity"
+        )
+    return TrainOptions.load(folder)
+
+
+def _find(policy: str) -> object:
+    """Return what ``module:name`` is; None if it is not such a text, or the module lacks the name."""
+    module, _, name = policy.partition(":")
+    if not name:
+        return None
+    import_modules([module])
+    return getattr(sys.modules[Path(module).stem if module.endswith(".py") else module], name, None)
 
 
 class EntityPolicy(Policy):
@@ -147,7 +192,7 @@ def make_policy(options: GenerateOptions, task: Task[Any]) -> Policy:
         OptionError: there is no such policy.
     """
     text = options.policy
-    entity = trained_entity(text)
+    entity = policy_entity(text)
     if entity is not None:
         return EntityPolicy(task, entity[0])
     if text.endswith(".onnx"):
@@ -156,13 +201,10 @@ def make_policy(options: GenerateOptions, task: Task[Any]) -> Policy:
         return OnnxPolicy(task, Path(text))
     if ":" not in text:
         return policies.make(text, task)
-    module, _, name = text.partition(":")
-    import_modules([module])
-    found: object = getattr(sys.modules[Path(module).stem if module.endswith(".py") else module], name, None)
+    found = _find(text)
     if isinstance(found, type) and issubclass(found, Policy):
         return found(task)
-    if isinstance(found, TrainableEntity):
-        return EntityPolicy(task, found)
     if callable(found):
         return FunctionPolicy(task, found)
+    module, _, name = text.partition(":")
     raise OptionError(f"policy: {module} has no policy, function or entity named {name!r}")

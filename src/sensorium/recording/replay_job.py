@@ -79,6 +79,8 @@ class ReplayJob:
             old = _replaced_uuid(scene, sensor)
             if old is None:
                 scene.add_sensor(sensor)
+            elif old not in recorded:
+                raise OptionError(f"two of the sensors have the uuid {old!r}; rename one of them")
             elif old in replaced:
                 raise OptionError(f"two of the sensors replace {old!r}; remove one of them")
             else:

@@ -157,9 +157,11 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         """Check the first reading of a sensor, or raise for one that differs in shape or dtype."""
         space = self.space[uuid]
         if uuid in self._checks or not space.contains(value):
+            fits = ReadingCheck(space).fits(value)
+            why = "; its shapes and dtypes are right, but it has NaN or values beyond the bounds" if fits else ""
             raise OptionError(
                 f"the sensor {uuid!r} of {self._owners[uuid]} reads {_format(value)}, which is not in the space "
-                f"that it declares for {self.n_envs} envs: {space}"
+                f"that it declares for {self.n_envs} envs: {space}{why}"
             )
         self._checks[uuid] = ReadingCheck(space)
 

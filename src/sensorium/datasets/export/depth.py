@@ -23,6 +23,8 @@ MIN, MAX, SHIFT = 0.01, 10.0, 3.5
 CODES = 1 << 12
 PIXEL_FORMAT = "gray12le"
 _LOWEST, _HIGHEST = np.log(MIN + SHIFT), np.log(MAX + SHIFT)
+MIN_SIZE = 16
+"""Minimum width and height of a video in pixels, which x265 accepts."""
 _KEY_FRAMES = 2
 """Frames from one key frame to the next, as in LeRobot: few frames are decoded to read one."""
 

@@ -60,6 +60,10 @@ class _Writer:
         why = "videos of LeRobot are colour or depth; read it from the source dataset"
         source.cameras = source.skip_images(("segmentation", "planes"), why)
         source.skip_others("policies of LeRobot use all videos; read it from the source dataset")
+        size = depth.MIN_SIZE
+        source.skip_small_depth(
+            size, f"depth videos have at least {size} x {size} pixels; read it from the source dataset"
+        )
         self._cameras = {f"observation.images.{dotted(camera.uuid)}": camera for camera in source.cameras}
         self._signals = _name_signals(source)
         self._texts = {f"text.{name}": uuid for uuid, name in source.texts.items()}

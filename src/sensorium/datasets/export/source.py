@@ -185,19 +185,26 @@ class ExportSource:
 
     def _select(self, include: Sequence[str], exclude: Sequence[str]) -> None:
         """Skip what the patterns do not select."""
-        names = {signal.key: (signal.group, signal.name) for signal in self.signals}
-        names |= {uuid: ("text", name) for uuid, name in self.texts.items()}
-        names |= {camera.uuid: (camera.group, dotted(camera.uuid)) for camera in self.cameras}
+        for option, patterns in (("include", include), ("exclude", exclude)):
+            if isinstance(patterns, str):
+                raise OptionError(f"{option} must be a list of patterns, got a text; write {option}=[{patterns!r}]")
+        first = self.dataset[0]
+        names: dict[str, tuple[tuple[str, ...], str]] = {}
+        names |= {signal.key: ((signal.group,), signal.name) for signal in self.signals}
+        # formats without a place for texts write them as info
+        names |= {uuid: (("text", GROUPS[first.purpose(uuid)]), name) for uuid, name in self.texts.items()}
+        names |= {camera.uuid: ((camera.group,), dotted(camera.uuid)) for camera in self.cameras}
 
         def matches(key: str, pattern: str) -> bool:
-            group, name = names[key]
+            groups, name = names[key]
             parts = name.split(".")
             wholes = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]  # a sensor includes all its arrays
-            return any(fnmatchcase(each, pattern) for each in (key, f"{group}.{name}", *wholes))
+            return any(fnmatchcase(each, pattern) for each in (key, *(f"{group}.{name}" for group in groups), *wholes))
 
         for pattern in (*include, *exclude):
             if not any(matches(key, pattern) for key in names):
-                known = [f"{group}.{name}" for group, name in names.values()]
+                known = [name for _, name in names.values()]
+                known += [f"{groups[0]}.{name}" for groups, name in names.values()]
                 hint = did_you_mean(pattern, known) or f"; there are {shorten(known)}"
                 raise OptionError(f"the pattern {pattern!r} matches nothing in the dataset{hint}")
         chosen = {key for key in names if not include or any(matches(key, pattern) for pattern in include)}
@@ -216,6 +223,12 @@ class ExportSource:
         """Skip images that are no observations."""
         self.skipped |= {camera.uuid: why for camera in self.cameras if camera.group != "observation"}
         self.cameras = [camera for camera in self.cameras if camera.group == "observation"]
+
+    def skip_small_depth(self, size: int, why: str) -> None:
+        """Skip depth images with fewer than ``size`` rows or columns."""
+        small = [camera for camera in self.cameras if camera.kind == "depth" and min(camera.form.shape) < size]
+        self.skipped |= {camera.uuid: why for camera in small}
+        self.cameras = [camera for camera in self.cameras if camera not in small]
 
     @property
     def n_steps(self) -> int:
