@@ -29,7 +29,7 @@ from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.image_formats import VIDEO_FORMATS, ImageEncoding
 from sensorium.datasets.row_buffer import ROWS
 from sensorium.errors import DatasetError, GenerationError, NameNotFoundError, OptionError
-from sensorium.generation import GenerateOptions, cluster, generate
+from sensorium.generation import GenerateOptions, cluster, generate, ledger
 from sensorium.generation.unit import UnitMaker
 from sensorium.suites import decode
 
@@ -560,3 +560,10 @@ def test_commands_name_the_file_they_cannot_read_or_write(whole, tmp_path, capsy
     assert "is not a recording" in capsys.readouterr().err
     assert main(["plot", "IMU", "--out", str(tmp_path / "file" / "x.png")]) == 1
     assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_removing_an_episode_keeps_longer_numbers(tmp_path):
+    for name in ("episode_100000.h5", "episode_100000_front.mp4", "episode_1000000.h5", "episode_1000000_front.mp4"):
+        (tmp_path / name).touch()
+    ledger._remove(tmp_path, 100_000)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["episode_1000000.h5", "episode_1000000_front.mp4"]

@@ -100,15 +100,20 @@ class Ledger:
         if len(good) < self.options.episodes:
             return good
         for number in good[self.options.episodes :]:
-            for path in self.folder.glob(f"{episode_name(number)}*"):
-                path.unlink()
+            _remove(self.folder, number)
             del self.done[number]
         last = good[self.options.episodes - 1]
         for number in [number for number, success in self.done.items() if not success and number > last]:
-            for path in (self.folder / FAILED).glob(f"{episode_name(number)}*"):
-                path.unlink()
+            _remove(self.folder / FAILED, number)
             del self.done[number]
         return good[: self.options.episodes]
+
+
+def _remove(folder: Path, number: int) -> None:
+    """Delete all files of an episode. Episode 1000000 begins with the name of episode 100000, and is another one."""
+    name = episode_name(number)
+    for path in folder.glob(f"{name}[!0-9]*"):
+        path.unlink()
 
 
 def _is_complete(path: Path, listed: Mapping[str, FileEntry]) -> bool:
