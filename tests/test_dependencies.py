@@ -29,6 +29,7 @@ EXTRAS = {
     "generation/onnx_policy.py": ["deploy"],
     "tasks/parallel.py": ["train"],
     "tasks/tensor/": ["train"],
+    "tasks/sb3.py": ["train"],
     "training/": ["train"],
     "viewer/": ["view"],
 }

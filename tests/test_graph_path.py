@@ -25,14 +25,14 @@ class GraphWorld(MujocoWorld):
     can_retrace = False
 
     def __init__(self, model, n_envs, **options):
-        self.on_step = self.after_step = self.on_restart = lambda *_: None
+        self.on_step = self.after_step = self.on_begin = self.on_restart = lambda *_: None
         self.sensed = torch.zeros(max(model.nsensordata, 1), n_envs)
         self.steps = torch.zeros(n_envs, dtype=torch.int32)
         self.mask = torch.ones(n_envs, dtype=torch.bool)
         super().__init__(model, n_envs, **options)
 
-    def attach(self, on_step, after_step, on_restart, after_restart, on_substep=None, delays_substeps=False):
-        self.on_step, self.after_step = on_step, after_step
+    def attach(self, on_step, after_step, on_begin, on_restart, after_restart, on_substep=None, delays_substeps=False):
+        self.on_step, self.after_step, self.on_begin = on_step, after_step, on_begin
         self.on_restart = lambda mask: (on_restart(mask), after_restart(mask))
         if on_substep is not None:
             self.on_substep = lambda: (self._copy_sensor_data(), on_substep())
@@ -75,21 +75,23 @@ class GraphWorld(MujocoWorld):
         self.after_step()
         return failed
 
-    def _restarted(self, envs, failed):
+    def _restarted(self, envs, failed, fresh):
         ids = world.env_ids(envs, self.n_envs)
         self.mask.fill_(ids is None)
         if ids is not None:
             self.mask[torch.from_numpy(ids).long()] = True
         self.steps.copy_((self.time / (self.model.opt.timestep * self.substeps)).round().int())
         self._copy_sensor_data()
+        if fresh:
+            self.on_begin(self.mask)
         self.on_restart(self.mask)
         return failed
 
     def reset(self, envs=None):
-        return self._restarted(envs, super().reset(envs))
+        return self._restarted(envs, super().reset(envs), fresh=True)
 
     def forward(self, envs=None):
-        return self._restarted(envs, super().forward(envs))
+        return self._restarted(envs, super().forward(envs), fresh=False)
 
 
 class Eager(Probe):

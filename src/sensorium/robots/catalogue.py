@@ -93,7 +93,7 @@ def _humanoid() -> dict[str, Any]:
         joints |= {f"{side}_{joint}": limits for side in ("left", "right") for joint, limits in limb.items()}
     return {
         "base": "torso",
-        "radius": 0.4,
+        "radius": 0.28,
         "actions": tuple(Action(name=name, limits=each, actuators={name: 1.0}) for name, each in joints.items()),
     }
 

@@ -51,6 +51,7 @@ def play(
     try:
         policy = load_policy(folder, task, which)
         plots = _Plots(task)
+        task.difficulty.fill_(1.0)
         observation, _ = task.reset()
         policy.reset()
         every = steps_per_image(task.config.dt)

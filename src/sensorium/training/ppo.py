@@ -148,6 +148,7 @@ class PPOTrainer:
             "steps": self.steps,
             "learning_rate": self.algorithm.learning_rate,
             "episode": self.task.episode.tolist(),
+            "difficulty": self.task.difficulty.tolist(),
             "evaluations": self.evaluations,
             "best": None if self.best is None else self.best.model_dump(mode="json"),
         }
@@ -160,6 +161,7 @@ class PPOTrainer:
         self.steps, self.evaluations = state["steps"], state["evaluations"]
         self.best = None if state["best"] is None else Evaluation(**state["best"])
         self.task.episode.copy_(torch.tensor(state["episode"]))
+        self.task.difficulty.copy_(torch.tensor(state.get("difficulty", 1.0)))
         ppo_policy.from_tensors(self.algorithm, load_file(folder / "training.safetensors"), state["learning_rate"])
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ _MAX_ENVS = 1024
 def run_episodes(
     task: TensorTask[Any], policy: MLPModel, episodes: int, on_step: Callable[[], None] = lambda: None
 ) -> Evaluation:
-    """Run the next episode of the first envs of a task, with the mean action of the policy.
+    """Run the next episode of the first envs of a task at its full difficulty, with the mean action of the policy.
 
     Args:
         task: the task.
@@ -35,6 +35,8 @@ def run_episodes(
         The result. An episode succeeds if it lasts ``max_steps`` steps.
     """
     n = min(episodes, task.n_envs)
+    difficulty = task.difficulty.clone()
+    task.difficulty.fill_(1.0)
     task.reset()
     policy.reset()
     returns = torch.zeros(task.n_envs, device=task.device)
@@ -55,6 +57,7 @@ def run_episodes(
             on_step()
             if not bool(running[:n].any()):
                 break
+    task.difficulty.copy_(difficulty)
     means = {name: float((value / lengths)[:n].mean()) for name, value in sums.items()}
     return Evaluation(
         returns=tuple(returns[:n].tolist()),

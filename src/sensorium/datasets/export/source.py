@@ -378,9 +378,8 @@ def signals_of(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dt
     signals = [replace(whole, shape=(len(rest),), columns=[names[column] for column in rest], part=rest)]
     for group, part in parts.items():
         columns = [names[column] for column in part]
-        signals.append(
-            replace(whole, name=f"{name}.{group}", shape=(len(part),), columns=columns, purpose="privileged", part=part)
-        )
+        changes: dict[str, Any] = {"name": f"{name}.{group}", "shape": (len(part),), "columns": columns, "part": part}
+        signals.append(replace(whole, purpose="privileged", **changes))
     return signals
 
 

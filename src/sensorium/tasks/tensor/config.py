@@ -29,6 +29,9 @@ class TensorTaskConfig(Options):
     randomize_sensors: dict[str, tuple[float, float]] = {}
     """Ranges of noise, bias, resolution and deadband of the robot's sensors, drawn for each axis at the start of each
     episode: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. The critic observes the values."""
+    curriculum: bool = False
+    """Whether episodes begin easy, and become harder in the envs where the policy succeeds. Evaluations always have the
+    full difficulty."""
     ground_truth: bool = False
     """Whether the policy observes true values instead of measured ones, for comparison."""
     history: int = Field(default=1, ge=1)

@@ -61,6 +61,9 @@ class TensorHooks(Generic[ConfigT]):
     """The action of the step before, (B, n); 0 at the start of an episode."""
     failed: torch.Tensor
     """Where a reason of :meth:`failures` holds, (B,) bool. Written before :meth:`rewards` is called."""
+    difficulty: torch.Tensor
+    """Difficulty of each env, (B,) float32 from 0 to 1; 1 without ``curriculum``. It scales what
+    ``randomize_sensors`` draws. Tasks scale what else they draw, and change it in :meth:`end_episodes`."""
     step_count: torch.Tensor
     """Steps of each env's episode so far, (B,) int64."""
     episode: torch.Tensor
@@ -106,6 +109,9 @@ class TensorHooks(Generic[ConfigT]):
     def max_return(self) -> float | None:
         """The maximum return of an episode, or None if it is unknown."""
         return None
+
+    def end_episodes(self, ended: torch.Tensor) -> None:
+        """Evaluate the episodes that end in this step, (B,) bool, before their envs are reset: for a curriculum."""
 
     def metrics(self) -> dict[str, torch.Tensor]:
         """Return values (B,) of this step whose means over episodes are logged, besides those of the rewards."""

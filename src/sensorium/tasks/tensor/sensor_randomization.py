@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.robots import Robot
-from sensorium.tasks.tensor.episode_draws import EpisodeDraws
+from sensorium.tasks.tensor.hooks import TensorHooks
 
 
 class SensorRandomizer:
     """Draws parameters of a robot's sensors at the start of each episode, one value for each axis.
 
+    The values are multiplied by the difficulty of the env.
+
     Args:
-        robot: the robot, in a built scene.
-        ranges: "SENSOR.OPTION" -> (low, high); see ``TensorTaskConfig.randomize_sensors``.
-        draws: random numbers of the episodes.
+        task: the task, in a built scene; see ``TensorTaskConfig.randomize_sensors``.
 
     Raises:
         NameNotFoundError: the robot has no such sensor.
         OptionError: an option cannot differ per env at each reset, or a range is out of order.
     """
 
-    def __init__(self, robot: Robot, ranges: Mapping[str, tuple[float, float]], draws: EpisodeDraws) -> None:
-        self._draws = draws
+    def __init__(self, task: TensorHooks[Any]) -> None:
+        self._task, robot, ranges = task, task.robot, task.config.randomize_sensors
         self._bound: list[tuple[torch.Tensor, slice]] = []
         low: list[float] = []
         high: list[float] = []
@@ -51,7 +50,8 @@ class SensorRandomizer:
         """Draw the values of new episodes, in the envs of a mask (B,) bool."""
         if not self._bound:
             return
-        new = self._low + self._span * self._draws.uniform("sensors", len(self._low))
+        new = self._low + self._span * self._task.draws.uniform("sensors", len(self._low))
+        new = new * self._task.difficulty[:, None]
         self.drawn.copy_(torch.where(mask[:, None], new, self.drawn))
         for values, columns in self._bound:
             values.copy_(torch.where(mask[:, None], self.drawn[:, columns].to(values.dtype), values))

@@ -82,7 +82,7 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def _prepare(self) -> None:
         """Call the hooks that are captured later, which must have run once."""
-        self._sensor_randomizer = SensorRandomizer(self.robot, self.config.randomize_sensors, self.draws)
+        self._sensor_randomizer = SensorRandomizer(self)
         self._start(torch.zeros_like(self.terminated))
         observe = self.config.observe, self.config.ground_truth, self.observe, self._observe_privileged
         self._observations = Observations(self.robot, *observe)
@@ -95,6 +95,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
         self.failed = torch.zeros_like(self.terminated)
+        self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
         self.draws = EpisodeDraws(self.config.seed, self.episode)
         self._metrics: dict[str, torch.Tensor] = {}
@@ -187,6 +188,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.terminated.copy_(self.failed & ~diverged)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
         torch.logical_or(self.terminated, self.truncated, out=self._ended)
+        self.end_episodes(self._ended)
         self._fresh.copy_(self._ended)
         metrics = self.metrics()
         if not self._metrics:

@@ -20,6 +20,12 @@ _TRACKING = 0.25
 """Square of the velocity error, in (m/s)² or (rad/s)², at which a tracking term falls to 1/e."""
 
 
+_EASIEST = 0.25
+"""Scale of the commands at difficulty 0."""
+_HARDER, _EASIER, _CHANGE = 0.8, 0.5, 0.1
+"""Mean tracking of an episode from which on the next is harder, below which it is easier, and by how much."""
+
+
 class WalkRewards(Options):
     """Weights of the terms of the reward, per second."""
 
@@ -122,6 +128,7 @@ class Walk(TensorTask[WalkConfig]):
         weights = torch.tensor([getattr(config.rewards, name) for name in WalkRewards.model_fields], device=self.device)
         self._weights = weights[:, None] * config.dt
         self._randomizer = WalkRandomizer(self, base, self._actuators)
+        self._tracked = torch.zeros(self.n_envs, device=self.device)
 
     def action_limits(self) -> torch.Tensor:
         low, high = (((limit - self._home_ctrl) / self.config.action_scale).float() for limit in (self._min, self._max))
@@ -139,13 +146,15 @@ class Walk(TensorTask[WalkConfig]):
         velocity = qvel[:, self._v : self._v + 6]
         velocity.copy_(torch.where(here, start.speed * draw[:, 1:7], velocity))
         self._randomizer.begin_episodes(mask)
+        self._tracked.masked_fill_(mask, 0.0)
 
     def _draw_command(self) -> None:
         """Set the command, which depends on the step alone."""
         draw = self.draws.uniform("command", 4, counter=self.step_count // self._command_steps)
         low, high = self._ranges.T
         moving = draw[:, 3:] >= self.config.standing
-        self.command.copy_(torch.where(moving, low + (high - low) * draw[:, :3], 0.0))
+        drawn = (low + (high - low) * draw[:, :3]) * (_EASIEST + (1 - _EASIEST) * self.difficulty[:, None])
+        self.command.copy_(torch.where(moving, drawn, 0.0))
 
     def act(self) -> None:
         self._randomizer.push()
@@ -193,7 +202,17 @@ class Walk(TensorTask[WalkConfig]):
         return (weights.track_velocity + weights.track_turn) * self.config.dt * self.config.max_steps
 
     def metrics(self) -> dict[str, torch.Tensor]:
-        return {"tracking": self._tracking}
+        return {"tracking": self._tracking} | ({"difficulty": self.difficulty} if self.config.curriculum else {})
+
+    def end_episodes(self, ended: torch.Tensor) -> None:
+        self._tracked.add_(self._tracking)
+        if not self.config.curriculum:
+            return
+        mean = self._tracked / self.step_count
+        harder = ended & self.truncated & (mean > _HARDER)
+        easier = ended & (self.terminated | (mean < _EASIER))
+        change = _CHANGE * (harder.float() - easier.float())
+        self.difficulty.add_(change).clamp_(0.0, 1.0)
 
     # -- observations -------------------------------------------------------------------------------------------------
 

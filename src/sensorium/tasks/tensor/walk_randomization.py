@@ -98,6 +98,7 @@ class WalkRandomizer:
         steps, limit = self._task.step_count, self._ranges.push
         change = self._task.draws.uniform("push", 2, -limit, limit, counter=steps // self._push_steps)
         due = (steps % self._push_steps == 0) & (steps > 0)
+        change = change * self._task.difficulty[:, None]
         self._qvel[:, self._v : self._v + 2] += torch.where(due[:, None], change, 0.0)
 
     def observe(self) -> dict[str, torch.Tensor]:
