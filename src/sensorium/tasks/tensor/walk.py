@@ -205,9 +205,9 @@ class Walk(TensorTask[WalkConfig]):
         return {"tracking": self._tracking} | ({"difficulty": self.difficulty} if self.config.curriculum else {})
 
     def end_episodes(self, ended: torch.Tensor) -> None:
-        self._tracked.add_(self._tracking)
         if not self.config.curriculum:
             return
+        self._tracked.add_(self._tracking)
         mean = self._tracked / self.step_count
         harder = ended & self.truncated & (mean > _HARDER)
         easier = ended & (self.terminated | (mean < _EASIER))
