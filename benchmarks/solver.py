@@ -23,8 +23,10 @@ import sensorium as sn
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from contact_scenes import SCENES
 
-SETTINGS = [("newton", 50, 50), ("newton", 20, 50), ("newton", 10, 50), ("newton", 10, 20), ("newton", 5, 20)]
-SETTINGS += [("newton", 4, 10), ("newton", 2, 10), ("cg", 100, 20), ("cg", 50, 20), ("cg", 20, 20), ("cg", 10, 20)]
+SETTINGS = [
+    ("newton", *limits) for limits in ((50, 50), (20, 50), (10, 50), (10, 20), (6, 10), (5, 20), (4, 10), (2, 10))
+]
+SETTINGS += [("cg", iterations, 20) for iterations in (100, 50, 20, 10)]
 """Solver, iterations, iterations of the line search."""
 REFERENCE = ("newton", 100, 50)
 

@@ -18,7 +18,7 @@ def dog() -> str:
             f'<body pos="{x} {y} 0"><joint name="{name}_hip" axis="1 0 0" range="-1 1"/>'
             f'<geom type="sphere" size="0.04" mass="0.6" contype="0" conaffinity="0"/>'
             f'<body><joint name="{name}_thigh" axis="0 1 0" range="-1 3"/>'
-            f'<geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.02" mass="0.9"/>'
+            f'<geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.02" mass="0.9" contype="0" conaffinity="0"/>'
             f'<body pos="0 0 -0.2"><joint name="{name}_calf" axis="0 1 0" range="-2.7 -0.5"/>'
             f'<geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.015" mass="0.2"/>'
             f'<geom type="sphere" size="0.022" pos="0 0 -0.2" mass="0.05" condim="6"/></body></body></body>'
@@ -51,7 +51,7 @@ def stack(scene: sn.Scene) -> Callable[[int], None]:
     """Add a stack of ten boxes of 1 kg."""
     for i in range(10):
         box = sn.Box(size=(0.1, 0.1, 0.1), mass=1.0)
-        scene.add_object(box, name=f"box{i}", pos=(0.002 * (-1) ** i, 0, 0.05 + 0.1 * i), free=True)
+        scene.add_object(box, name=f"box{i}", pos=(0.002 * (-1) ** i, 0, 0.0501 + 0.1001 * i), free=True)
     return lambda _: None
 
 

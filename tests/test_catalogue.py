@@ -232,7 +232,7 @@ def test_wrong_calls_are_rejected():
         (lambda: sensors["imu"].plot(env=9), r"\[0, 1\)"),
         (lambda: sn.Trace(sensors["imu"], env=7), r"\[0, 1\)"),
         (lambda: sn.Trace(sensors["imu"]).values(sensors["gps"]), "not traced"),
-        (lambda: sensors["imu"].read(history_length=0), "must be >= 1"),
+        (lambda: sensors["imu"].read(history_length=-1), "must be >= 0"),
         (lambda: sn.GridPattern(size=(1, 1), resolution=0.1, direction=(0, 0, 1e-200)), "zero"),
     ):
         with pytest.raises(sn.SensoriumError, match=message):
@@ -256,3 +256,12 @@ def test_only_rays_of_the_last_step_are_drawn_for_a_scanning_lidar():
     spots = [shape[2][0] for shape in painter.shapes if shape[0] == 2]
     assert len(spots) == 1
     assert spots[0] == pytest.approx(3.0, abs=1e-3)
+
+
+def test_every_sensor_class_is_exported():
+    """``sn.sensors.LidarSensor`` is the class of ``sn.Lidar``, and so on."""
+    options = {name: getattr(sn, name) for name in sn.__all__ if "Camera" not in name or name == "DepthCamera"}
+    sensors = [name for name, each in options.items() if hasattr(each, "make_sensor")]
+    assert len(sensors) > 20
+    for name in sensors:
+        assert getattr(sn.sensors, f"{name}Sensor").options_type is options[name]

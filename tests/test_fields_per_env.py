@@ -297,6 +297,16 @@ def test_a_body_compiled_as_simple_keeps_its_centre_of_mass(field, index, device
         scene.world.update_constants()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("field", "meant"), [("opt.toleranc", "opt.tolerance"), ("body_mas", "body_mass")])
+def test_the_gpu_engine_suggests_fields_that_it_has(field, meant):
+    scene = sn.Scene()
+    scene.add_object(sn.Box(), name="box", free=True)
+    scene.build(n_envs=2, device="cuda")
+    with pytest.raises(sn.OptionError, match=rf"no model field '{field}' .*did you mean '{meant}'"):
+        scene.world.expand(field)
+
+
 def test_the_documentation_lists_these_fields():
     text = (Path(__file__).parent.parent / "docs" / "worlds.md").read_text(encoding="utf-8")
     table = text.partition("\n## Model fields per env")[2].partition("\n## ")[0]

@@ -209,12 +209,6 @@ def test_entity_of_a_module_brings_its_robot_and_sensors(tmp_path, capsys):
         sn.tasks.TASKS.pop("own_stand", None)
 
 
-def test_training_of_a_tensor_task_raises(tmp_path):
-    (tmp_path / "config.json").write_text('{"format": "sensorium-training-ppo"}')
-    with pytest.raises(sn.OptionError, match="is a training by PPO"):
-        GenerateOptions(task="balance", policy=str(tmp_path))
-
-
 def test_message_about_another_robot_is_short(tmp_path):
     robot = sn.robots.make("balancer")
     made = {"task": "balance", "policy": "random", "episodes": 1, "envs": 1, "options": {"max_steps": 2}}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
+from gl import needs_gl
 
 import sensorium as sn
 
@@ -34,6 +35,7 @@ def test_plots_and_traces_are_drawn(built, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"imu.png", "pose.png", "trace.png"}
 
 
+@needs_gl
 def test_snapshots_show_the_env(built):
     before = built.snapshot(env=1, width=64, height=48)
     built["box"].set_pose(pos=[0.0, 0.0, 1.0], envs=[1])

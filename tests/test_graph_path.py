@@ -47,6 +47,17 @@ class GraphWorld(MujocoWorld):
     def run(self, body):
         body()
 
+    def record_loop(self, before, end, ended, after):
+        def run():
+            before()
+            failed = self.step()
+            end()
+            self.reset(ended)
+            after()
+            return failed
+
+        return run
+
     def cast(self, rays, envs):
         """Cast rays by the kernel of the GPU world, on Warp's CPU device."""
         import mujoco_warp as mjw

@@ -187,6 +187,8 @@ def test_a_recording_returns_to_the_initial_pose(tmp_path):
         ({"joint_positions": {"rear_hip": np.nan}}, sn.OptionError, r"\['rear_hip'\] must be a finite number"),
         ({"joint_positions": {"tail": (0, 0, 0, 0)}}, sn.OptionError, "must not be zero"),
         ({"joint_positions": [0.1]}, sn.OptionError, "must be a mapping from joint to position"),
+        ({"joint_positions": []}, sn.OptionError, r"must be a mapping from joint to position, got \[\]"),
+        ({"joint_positions": 0}, sn.OptionError, "must be a mapping from joint to position, got 0"),
     ],
 )
 def test_wrong_poses_raise_and_change_nothing(options, error, message):

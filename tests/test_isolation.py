@@ -387,7 +387,7 @@ def test_build_on_a_missing_gpu_raises():
 
 def test_describe_lists_all_sensors():
     scene = drop_scene()
-    scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=200, delay=0.01, jitter=0.005))
+    scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=200, delay=0.012, jitter=0.005))
     scene.add_sensor(sn.Contact(link="box", uuid="touch"))
     scene.add_sensor(Probe(uuid="probe"))
     scene.add_sensor(HookedProbe(uuid="slow"))
@@ -398,7 +398,7 @@ def test_describe_lists_all_sensors():
         "imu",
         "IMU",
         "200 Hz",
-        "10 ms + 5",
+        "12 ms + 5",
         "bool",
         "fused, post-process",
         "hook, fused",

@@ -207,6 +207,12 @@ def test_the_gpu_engine_refuses_what_it_lacks_by_name(options, message):
         check_gpu_options(sn.Scene(**options).options)
 
 
+@pytest.mark.parametrize("name", ["iterations", "ls_iterations", "noslip_iterations"])
+def test_numbers_that_mujoco_cannot_hold_are_refused(name):
+    with pytest.raises(sn.OptionError, match=rf"SceneOptions\.{name} must be <= 2147483647, got 2147483648"):
+        sn.Scene(**{name: 2**31})
+
+
 @pytest.mark.gpu
 def test_build_on_a_gpu_refuses_and_a_build_on_the_cpu_still_works():
     scene = drop_scene(solver="pgs")
@@ -240,26 +246,32 @@ def test_wrong_options_raise(options, message):
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 @pytest.mark.parametrize("name", SCENES)
 def test_the_iterations_of_a_gpu_are_enough(name, cone, device):
-    """In each step, from the state that 100 iterations led to, they lead to the same velocities."""
+    """In each step, from the state that 100 iterations led to, they lead to the same velocities.
+
+    A GPU adds up in another order each time. There the difference may be as large as that of two scenes with 100
+    iterations: boxes that rest on each other hardly move, and rounding decides how.
+    """
     limits = on_device(sn.Scene(cone=cone).options, is_gpu=True)
     scenes = []
-    for iterations, ls_iterations in ((100, 50), (limits.iterations, limits.ls_iterations)):
+    for iterations, ls_iterations in ((100, 50), (limits.iterations, limits.ls_iterations), (100, 50)):
         scene = sn.Scene(dt=0.02, substeps=4, cone=cone, iterations=iterations, ls_iterations=ls_iterations)
         scene.add_object(sn.Plane())
         scenes.append((scene, SCENES[name](scene)))
         scene.build(device=device)
-    (exact, control), (tried, _) = scenes
-    error = speed = 0.0
+    (exact, control), (tried, _), (again, _) = scenes
+    error, noise, speed = np.zeros(3)
     for step in range(40):
         control(step)
-        tried.set_state(exact.get_state())
+        for scene in (tried, again):
+            scene.set_state(exact.get_state())
         for scene, _ in scenes:
             scene.step()
-        now, other = (scene.world.bind("qvel").double() for scene, _ in scenes)
+        now, other, third = (scene.world.bind("qvel").double() for scene, _ in scenes)
         error += float((now - other).square().mean())
+        noise += float((now - third).square().mean())
         speed += float(now.square().mean())
     assert speed > 0
-    assert math.sqrt(error / speed) < (1e-9 if device == "cpu" else 0.01)
+    assert math.sqrt(error / speed) < (1e-9 if device == "cpu" else 0.01 + 3 * math.sqrt(noise / speed))
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -201,6 +201,16 @@ def test_read_with_envs_returns_a_copy_in_that_order():
     assert probe.read(envs=torch.tensor([True, False, True, False])).shape == (2, 2, 3)
 
 
+def test_a_history_length_of_0_reads_without_history():
+    scene, kept, plain = probe_scene(Probe(uuid="kept", history_length=3), Probe(uuid="plain"), n_envs=4)
+    scene.step(3)
+    for probe in (kept, plain):
+        assert torch.equal(probe.read(history_length=0), probe.read_ground_truth(history_length=0))
+        assert probe.read(history_length=0, envs=[1]).shape == (1, 3)
+    assert torch.equal(kept.read(history_length=0), kept.read()[:, 0])
+    assert torch.equal(scene.read_sensors(history_length=0)["Probe"], scene.read_sensors()["Probe"])
+
+
 def test_read_sensors_returns_copies_by_class():
     scene = drop_scene()
     first = scene.add_sensor(sn.IMU(link="box", uuid="a"))

@@ -1,6 +1,10 @@
 """Training by PPO: what the actor sees, resuming, evaluation, and the command line."""
 
 import json
+import socket
+import threading
+import time
+import urllib.request
 from pathlib import Path
 
 import av
@@ -10,7 +14,7 @@ import torch
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.training import PPOOptions, evaluate_ppo, load_policy, ppo_policy, train_ppo
+from sensorium.training import PPOOptions, evaluate_ppo, load_policy, train_ppo
 from sensorium.training.ppo_evaluation import run_episodes
 
 SMALL = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2}
@@ -56,42 +60,6 @@ def test_resuming_gives_the_same_networks_as_an_uninterrupted_training(trained, 
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_updates_are_those_of_rsl_rl():
-    """The update that is captured on a GPU, run on the CPU, beside rsl_rl's own on the same steps."""
-    from rsl_rl.algorithms import PPO
-
-    options = PPOOptions(**{**SMALL, "n_envs": 8, "epochs": 3, "minibatches": 2, "learning_rate": 3e-3})
-    env = options.make_task().as_rsl_rl()
-    ours, theirs = (ppo_policy.make_ppo(options, env.get_observations(), env.num_actions) for _ in range(2))
-    theirs.update = lambda: PPO.update(theirs)
-    for round_ in range(3):
-        observation = env.get_observations()
-        with torch.inference_mode():
-            for _ in range(options.horizon):
-                torch.manual_seed(round_)
-                action = ours.act(observation)
-                torch.manual_seed(round_)
-                assert torch.allclose(theirs.act(observation), action, atol=1e-4)
-                theirs.transition.actions = action
-                theirs.transition.actions_log_prob = theirs.actor.get_output_log_prob(action)
-                observation, reward, dones, extras = env.step(action)
-                for one in (ours, theirs):
-                    one.process_env_step(observation, reward, dones, extras)
-            for one in (ours, theirs):
-                one.compute_returns(observation)
-        losses = []
-        for one in (ours, theirs):
-            torch.manual_seed(100 + round_)
-            losses.append(one.update())
-        assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-5)
-        assert ours.learning_rate == pytest.approx(theirs.learning_rate)
-        assert ours.learning_rate != options.learning_rate
-        for network in ("actor", "critic"):
-            expected = dict(getattr(theirs, network).named_parameters())
-            for name, value in getattr(ours, network).named_parameters():
-                torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=f"{network} {name}")
-
-
 def test_the_actor_does_not_see_what_is_privileged(trained):
     task = sn.tasks.make("walk", n_envs=3, max_steps=6)
     task.reset()
@@ -101,6 +69,21 @@ def test_the_actor_does_not_see_what_is_privileged(trained):
     assert torch.equal(policy(observation), action)
     observation["actor"] += 1.0
     assert not torch.equal(policy(observation), action)
+
+
+def test_a_rig_replaces_the_sensors_of_the_robot_and_stays_in_the_folder(tmp_path):
+    rig = tmp_path / "my.yaml"
+    rig.write_text("sensors:\n  - {name: attitude, type: Attitude, mount: {link: torso}, options: {noise: 0.5}}\n")
+    out = tmp_path / "walk"
+    sizes = ["--envs", "2", "--steps", "8", "--option", "max_steps=6", 'observe=["attitude"]', "--brain", "horizon=4"]
+    assert main(["train", "walk", *sizes, "--rig", str(rig), "--out", str(out), "--no-tensorboard"]) == 0
+    rig.unlink()
+    (sensor,) = PPOOptions.load(out).make_config().rig.sensors
+    assert sensor.options == {"noise": 0.5}
+    assert len(evaluate_ppo(out, 2).returns) == 2
+    assert main(["train", "walk", "--resume", "--rig", str(rig), "--out", str(out)]) == 2
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'quadruped'"):
+        sn.tasks.make("walk", rig="quadrupd")
 
 
 def test_stop_keeps_a_checkpoint(tmp_path):
@@ -166,8 +149,28 @@ def test_command_line(tmp_path, capsys):
     assert frames[0].shape == (480, 1280, 3)
     assert np.abs(frames[0][:, :640].astype(int) - frames[-1][:, :640]).max() > 0
     assert main(["train", "walk", "--stop-at", "0.5", "--out", str(tmp_path / "b")]) == 2
-    assert main(["train", "balance", "--device", "cuda", "--out", str(tmp_path / "b")]) == 2
-    assert "CPU only" in capsys.readouterr().err
+    assert main(["train", "balance", "--algorithm", "sac", "--device", "cuda", "--out", str(tmp_path / "b")]) == 2
+    assert "SAC trains on the CPU only" in capsys.readouterr().err
+
+
+def test_the_learner_on_the_command_line(tmp_path, capsys):
+    out = str(tmp_path / "balance")
+    sizes = ["--envs", "4", "--steps", "32", "--brain", "horizon=4", "hidden=[16]", "--no-tensorboard"]
+    assert main(["train", "balance", "--algorithm", "ppo", *sizes, "--option", "max_steps=6", "--out", out]) == 0
+    options = PPOOptions.load(Path(out))
+    assert (options.task, options.n_envs, options.evaluate_every) == ("balance", 4, 100_000)
+    assert main(["train", "balance", "--resume", "--steps", "48", "--no-tensorboard", "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["train", "balance", "--resume", "--algorithm", "sac", "--out", out]) == 2
+    assert "is a training by PPO" in capsys.readouterr().err
+    assert main(["train", "reach", "--resume", "--out", out]) == 2
+    assert "is a training of the task 'balance', not 'reach'" in capsys.readouterr().err
+    assert main(["train", "pick", "--algorithm", "ppo", "--out", str(tmp_path / "b")]) == 2
+    assert "PPO trains tensor tasks" in capsys.readouterr().err
+    assert main(["train", "balance", "--algorithm", "ppo", "--rig", "a.yaml", "--out", str(tmp_path / "b")]) == 2
+    assert "there is no rig file 'a.yaml'" in capsys.readouterr().err
+    assert main(["train", "balance", "--algorithm", "ppo", "--stop-at", "1", "--out", str(tmp_path / "b")]) == 2
+    assert "--stop-at is an option of SAC" in capsys.readouterr().err
 
 
 # -- a policy that was trained on a GPU -------------------------------------------------------------------------------
@@ -191,3 +194,30 @@ def test_it_needs_what_it_senses():
     blind = run_episodes(task, load_policy(WALK, task), 8)
     task.close()
     assert blind.metrics["tracking"] < 0.8 * plain.metrics["tracking"]
+
+
+def test_a_policy_can_be_watched_in_the_browser(capsys):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    seen = []
+
+    def visit():
+        for _ in range(200):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=5) as page:
+                    seen.append(page.status)
+                    return
+            except OSError:
+                time.sleep(0.05)
+
+    visitor = threading.Thread(target=visit)
+    visitor.start()
+    start = time.monotonic()
+    assert main(["play", str(WALK), "--view", "--seconds", "1", "--port", str(port)]) == 0
+    visitor.join()
+    assert seen == [200]
+    assert time.monotonic() - start > 0.9  # real time
+    assert f"http://127.0.0.1:{port}" in capsys.readouterr().out
+    assert main(["play", str(WALK)]) == 2
+    assert "--view" in capsys.readouterr().err

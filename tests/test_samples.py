@@ -85,6 +85,9 @@ def test_jitter_below_a_step_shows_at_substeps_only():
         (2, {"jitter": 1e-9}, "Raise substeps of the scene and set substeps=True"),
         (2, {"jitter": 0.005, "substeps": True}, "Raise substeps of the scene, or"),
         (2, {"jitter": 0.01}, "Set substeps=True to capture at physics substeps, or"),
+        (1, {"jitter": 0.01, "rate": 100}, "Raise substeps of the scene and set substeps=True"),
+        (2, {"jitter": 0.01, "rate": 50}, "Set substeps=True to capture at physics substeps, or"),
+        (2, {"jitter": 0.005, "rate": 200}, "Raise substeps of the scene and set substeps=True"),
     ],
 )
 def test_warning_of_jitter_without_effect_says_what_has_an_effect(substeps, options, advice):

@@ -64,12 +64,80 @@ def test_values_do_not_depend_on_the_batch():
     assert torch.equal(few.robot.rig["imu"].bind("gyro_bias"), many.robot.rig["imu"].bind("gyro_bias")[:2])
 
 
+def test_bound_delays_and_rates_act_per_env():
+    scene = sn.Scene(dt=0.01)
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 9.0), free=True)
+    late = scene.add_sensor(sn.Clock(uuid="late", max_delay=0.05))
+    slow = scene.add_sensor(sn.Clock(uuid="slow", rate=100.0))
+    scene.build(n_envs=3)
+    delay, rate = late.bind("delay"), slow.bind("rate")
+    assert delay.shape == rate.shape == (3, 1)
+    assert (rate == 100.0).all()
+    delay[:, 0] = torch.tensor([0.0, 0.03, 0.05])
+    rate[:, 0] = torch.tensor([100.0, 50.0, 10.0])
+    scene.reset()
+    held = []
+    for _ in range(40):
+        scene.step()
+        held.append(slow.age())
+    assert torch.allclose(late.age().flatten(), torch.tensor([0.0, 0.03, 0.05], dtype=torch.float64), atol=1e-6)
+    oldest = torch.stack(held).amax(dim=0).flatten()
+    assert torch.allclose(oldest, torch.tensor([0.0, 0.01, 0.09], dtype=torch.float64), atol=1e-6)
+    late.set(delay=0.02)  # ends the binding
+    slow.set(rate=None)
+    for _ in range(10):
+        scene.step()
+    assert torch.allclose(late.age(), torch.tensor(0.02, dtype=torch.float64), atol=1e-6)
+    assert (slow.age() == 0).all()
+    with pytest.raises(
+        sn.OptionError, match="no memory was allocated for a delay; construct the sensor with max_delay"
+    ):
+        slow.bind("delay")
+
+
+def test_timing_is_drawn_per_env_sensor_and_episode():
+    ranges = {"joints.delay": (0.015, 0.08), "attitude.rate": (5.0, 50.0), "imu.dropout": (0.0, 0.5)}
+    task = walk(randomize_sensors=ranges, max_steps=60)
+    drawn = task.observation()["privileged/sensor_parameters"].double()
+    assert drawn.shape == (64, 3)
+    for column, (low, high) in enumerate(ranges.values()):
+        assert drawn[:, column].min() >= low
+        assert drawn[:, column].max() <= high
+        assert drawn[:, column].max() - drawn[:, column].min() > 0.8 * (high - low)
+    rig = task.robot.rig
+    ages = {"joints": [], "attitude": []}
+    for _ in range(59):
+        task.step(torch.zeros(64, 12))
+        for uuid, rows in ages.items():
+            rows.append(rig[uuid].age().flatten())
+    joints, attitude = (torch.stack(rows)[10:] for rows in ages.values())
+    jitter = 0.015  # readings are as old as the delay, rounded up to whole steps of 20 ms, and up to the jitter older
+    assert (joints >= drawn[:, 0] - 1e-6).all()
+    assert (joints <= drawn[:, 0] + jitter + 0.02 + 1e-6).all()
+    assert (attitude.amax(dim=0) >= 1 / drawn[:, 1] - 0.02).all()
+    assert (attitude.amax(dim=0) <= 1 / drawn[:, 1] + 0.03 + 0.02 + 1e-6).all()
+    later, *_ = task.step(torch.zeros(64, 12))  # a new episode
+    assert not (later["privileged/sensor_parameters"].double() == drawn).any()
+    few = walk(2, randomize_sensors=ranges, max_steps=60)
+    assert torch.equal(few.robot.rig["joints"].bind("delay"), drawn[:2, :1].float().double())
+
+
+def test_the_curriculum_eases_delays_but_not_rates():
+    ranges = {"joints.delay": (0.03, 0.05), "attitude.rate": (5.0, 10.0)}
+    task = walk(4, randomize_sensors=ranges, curriculum=True)
+    assert (task.robot.rig["joints"].bind("delay") == 0).all()
+    assert (task.robot.rig["attitude"].bind("rate") >= 5.0).all()
+
+
 @pytest.mark.parametrize(
     ("ranges", "error", "text"),
     [
         ({"imo.gyro_bias": (0, 1)}, sn.errors.NameNotFoundError, "did you mean 'imu'"),
         ({"imu.gyro_bais": (0, 1)}, sn.OptionError, "did you mean 'gyro_bias'"),
-        ({"imu.delay": (0, 1)}, sn.OptionError, "IMU.delay cannot be bound; these can: .*gyro_noise"),
+        ({"imu.substeps": (0, 1)}, sn.OptionError, "IMU.substeps cannot be changed after build"),
+        ({"imu.stuck": (0, 1)}, sn.OptionError, "IMU.stuck cannot be bound; these can: rate, delay.*gyro_noise"),
+        ({"imu.delay": (0, 1)}, sn.OptionError, r"jitter of 'imu', up to 0.015 s, must be <= its delay, from 0 s"),
+        ({"imu.rate": (0, 50)}, sn.OptionError, r"the rate of 'imu' must be > 0, got \(0.0, 50.0\)"),
         ({"imu.gyro_bias": (1, 0)}, sn.OptionError, "low <= high"),
     ],
 )

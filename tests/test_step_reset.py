@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
@@ -106,6 +107,18 @@ def test_wrong_envs_are_refused():
         built.scene.step(reset=[4])
     with pytest.raises(sn.OptionError, match=r"mask must have shape \(4,\), got \(3,\)"):
         built.scene.step(reset=torch.ones(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("reset", [None, [1]])
+def test_the_count_is_a_whole_number(reset):
+    scene = build().scene
+    for count in (-1, 1.0, True, "2", None, np.float64(1)):
+        with pytest.raises(sn.OptionError, match="count must be an integer >= 0, got"):
+            scene.step(count, reset=reset)
+    assert not scene.time.any()
+    scene.step(np.int64(2), reset=reset)
+    scene.step(0, reset=reset)
+    assert scene.time.tolist() == pytest.approx([0.02, 0.02 if reset is None else 0, 0.02, 0.02])
 
 
 def test_cameras_have_no_final_reading():

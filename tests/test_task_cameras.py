@@ -25,7 +25,7 @@ def test_every_camera_option_reaches_the_scene():
         "anti_aliasing": 2,
         "rate": 25,
         "delay": 0.04,
-        "jitter": 0.01,
+        "jitter": 0.03,
         "dropout": 0.1,
         "near": 0.05,
         "far": 20,

@@ -1,7 +1,8 @@
 """The component tree: names, tags, cascades, loading."""
 
 from collections import ChainMap, UserDict, UserList, defaultdict, deque, namedtuple
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -298,6 +299,58 @@ def test_containers_of_the_standard_library_hold_components(make):
     assert list(top.state_dict().values()) == [1.0]
     assert top.replace_child(old, new)
     assert list(top.state_dict().values()) == [2.0]
+
+
+@dataclass
+class Wheels:
+    left: Buffer
+    rest: list[object]
+    radius: float = 0.1
+    _hidden: Buffer | None = None
+    later: Buffer = field(init=False)  # not set
+
+    def __post_init__(self):
+        self.extra = Buffer(5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    right: Buffer
+    pair: tuple[object, ...] = ()
+
+
+class Car(Module):
+    def __init__(self):
+        pair = namedtuple("Pair", "first second")
+        self.wheels = Wheels(Buffer(0.0), [Leaf(), {"a": Frozen(Buffer(1.0))}], _hidden=Buffer(9.0))
+        self.frozen = Frozen(Buffer(2.0), pair(Buffer(3.0), Wheels))  # the class is not an instance
+        self.space = SimpleNamespace(x=[Buffer(4.0)])
+
+
+def test_buffers_in_dataclasses_are_in_the_tree():
+    car = Car()
+    found = {path: buffer.value for path, buffer in car.named_buffers() if isinstance(buffer.value, float)}
+    paths = ("wheels.left", "wheels.rest.1.a.right", "frozen.right", "frozen.pair.0", "space.x.0", "wheels.extra")
+    assert found == {path: float(value) for value, path in enumerate(paths)}
+    assert [path for path, _ in car.named_modules()] == ["", "wheels.rest.0"]
+    car.load_state_dict(dict.fromkeys(found, 7.0), strict=False)
+    assert car.wheels.rest[1]["a"].right.value == car.frozen.pair.first.value == 7.0
+    for path in found:
+        old = dict(car.named_buffers())[path]
+        assert car.replace_child(old, new := Buffer(path)), path
+        assert dict(car.named_buffers())[path] is new
+    assert isinstance(car.frozen, Frozen)
+    assert car.frozen.pair.first.value == "frozen.pair.0"
+
+
+def test_problems_in_dataclasses_name_the_attribute():
+    car = Car()
+    car.wheels.rest = [{Buffer()}]
+    with pytest.raises(sn.errors.TreeError, match=r"attribute 'wheels\.rest\.0' has a Buffer in a set"):
+        car.state_dict()
+    car.wheels.rest = [car]
+    with pytest.raises(sn.errors.TreeError, match=r"cycle: 'wheels\.rest\.0' is its own ancestor"):
+        car.update_state()
 
 
 @pytest.mark.parametrize("held", [{Buffer()}, frozenset({Leaf()}), [{Buffer()}], {"a": {(Buffer(), 1)}}])

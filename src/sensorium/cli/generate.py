@@ -36,6 +36,7 @@ class Generate:
         sensorium generate pick --option max_steps=300 --out data/pick-short
         sensorium generate nav_to_obj --rig my_rig.yaml --out data/nav
         sensorium generate balance --policy runs/balance --out data/balance
+        sensorium generate walk --policy runs/walk --out data/walk
         sensorium generate my_task --modules my_tasks.py --policy my_tasks:act --out data/own
     """
 
@@ -86,11 +87,12 @@ class Generate:
         from sensorium.generation import GenerateOptions, generate
         from sensorium.generation.sources import import_modules
         from sensorium.robots import SensorRig
-        from sensorium.tasks.catalogue import find
+        from sensorium.tasks import names
+        from sensorium.tasks.checks import check_names
 
         sys.path.insert(0, "")
         import_modules(self.modules)
-        find(self.task)  # raises if there is no such task, before anything is written
+        check_names("task", [self.task], names())  # before anything is written
         task_options: dict[str, Any] = dict(parse_pair("--option", text) for text in self.option)
         if self.rig_cameras is not None:
             task_options["rig_cameras"] = self.rig_cameras

@@ -1,7 +1,8 @@
-"""``sensorium play``: show a trained policy as a video."""
+"""``sensorium play``: show a trained policy, as a video or in the browser."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,57 +16,79 @@ from sensorium.cli.progress import progress
 
 @dataclass
 class Play:
-    """Show a policy that PPO trained as a video.
+    """Show a policy that PPO trained, as a video or in the browser.
 
-    The images have the robot, and beside it plots of what it senses (lines) and of the truth (dashed).
+    The images of a video have the robot, and beside it plots of what it senses (lines) and of the truth (dashed).
+    --view simulates in real time and serves a page until Ctrl-C.
 
     Examples:
         sensorium play runs/walk --out walk.mp4
         sensorium play runs/walk --seconds 20 --which last --out walk.mp4
+        sensorium play runs/walk --view
     """
 
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder of the training."""
-    out: Path
+    out: Annotated[Path | None, default("no video")] = None
     """MP4 file to write."""
-    seconds: float = 10.0
+    view: bool = False
+    """Show the policy in the browser instead."""
+    seconds: Annotated[float | None, default("10; with --view until the page is closed")] = None
     """Simulated time in seconds."""
     seed: Annotated[int | None, default("one that the training did not use")] = None
     """Seed of the episode."""
     which: Literal["best", "last"] = "best"
     """Policy to show: best, the one of the best evaluation during training, or last."""
+    port: Annotated[int | None, default("8080, or the next free one")] = None
+    """Port of the page of --view."""
+    open_browser: bool = False
+    """Open the page of --view in the browser of this machine."""
 
     def run(self) -> int:
-        """Run the policy and write the video."""
+        """Run the policy, and write the video or serve the page."""
+        from sensorium.errors import OptionError
+        from sensorium.training import watch
+        from sensorium.training.ppo_options import is_ppo
+
+        if self.seconds is not None:
+            check_min("seconds", self.seconds, 0.0)
+        if (self.out is None) != self.view:
+            raise OptionError("give one of --out FILE.mp4, for a video, and --view, for a page in the browser")
+        if not is_ppo(self.folder):
+            raise OptionError(f"{self.folder} holds no training by PPO; train one with `sensorium train walk`")
+        if self.out is not None:
+            self._write(self.out, 10.0 if self.seconds is None else self.seconds)
+            return 0
+        with suppress(KeyboardInterrupt):
+            watch(self.folder, self.seconds, self.which, self.seed, port=self.port, open_browser=self.open_browser)
+        return 0
+
+    def _write(self, out: Path, seconds: float) -> None:
+        """Write the video."""
         from sensorium.datasets.image_formats import ImageEncoding
         from sensorium.datasets.video_streams import VideoStream
         from sensorium.errors import OptionError
         from sensorium.training import PPOOptions, play
         from sensorium.training.play import steps_per_image
-        from sensorium.training.ppo_options import is_ppo
 
-        check_min("seconds", self.seconds, 0.0)
-        if self.out.suffix != ".mp4":
-            raise OptionError(f"--out must be a file that ends with .mp4, got {self.out}")
-        if not is_ppo(self.folder):
-            raise OptionError(f"{self.folder} holds no training by PPO; train one with `sensorium train walk`")
+        if out.suffix != ".mp4":
+            raise OptionError(f"--out must be a file that ends with .mp4, got {out}")
         dt = float(PPOOptions.load(self.folder).make_config().dt)
         between = steps_per_image(dt) * dt
-        self.out.parent.mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
         stream: VideoStream | None = None
         try:
-            with progress("images", max(1, round(self.seconds / between)), "images") as advance:
-                for image in play(self.folder, self.seconds, self.which, self.seed):
+            with progress("images", max(1, round(seconds / between)), "images") as advance:
+                for image in play(self.folder, seconds, self.which, self.seed):
                     if stream is None:
                         form = ImageEncoding.of_kind("rgb", *image.shape[:2])
-                        stream = VideoStream(self.out, form, Fraction(round(1000 / between), 1000))
+                        stream = VideoStream(out, form, Fraction(round(1000 / between), 1000))
                     stream.write(image)
                     advance(1)
             assert stream is not None
-            stream.close(self.out.parent)
+            stream.close(out.parent)
         except BaseException:
             if stream is not None:
                 stream.drop()
             raise
-        print(f"{self.out}: {stream.count} images, {stream.count * between:.1f} s")
-        return 0
+        print(f"{out}: {stream.count} images, {stream.count * between:.1f} s")

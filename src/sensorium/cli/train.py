@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -24,22 +24,27 @@ _RECIPE = "as in the task's recipe"
 class Train:
     """Train a robot on a task.
 
-    balance and reach train an entity with sensors, a brain and a memory by SAC on the CPU; walk trains a policy by PPO
-    on the CPU or on a GPU. Each task has a recipe with the default options.
+    SAC trains an entity with sensors, a brain and a memory on the CPU. PPO trains a policy on tensors, on the CPU or on
+    a GPU. balance and reach train by either, lift and walk by PPO. Each task has a recipe with the default options.
 
     Ctrl-C saves a checkpoint and ends; continue with --resume.
 
     Examples:
         sensorium train walk --device cuda --envs 4096 --out runs/walk
         sensorium train balance --out runs/balance
+        sensorium train reach --algorithm ppo --out runs/reach
         sensorium train balance --out runs/balance --resume --steps 200000
         sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
     """
 
     task: Annotated[str, tyro.conf.Positional]
-    """Name of the task: balance, reach, walk."""
+    """Name of the task: balance, reach, lift, walk."""
     out: Path
     """Output folder: a new one, or with --resume the folder of a training."""
+    algorithm: Annotated[
+        Literal["sac", "ppo"] | None, default("sac for balance and reach on the CPU, otherwise ppo")
+    ] = None
+    """Learner: sac or ppo."""
     resume: bool = False
     """Continue from the newest checkpoint with the stored options; --steps can be raised."""
     steps: Annotated[int | None, default(_RECIPE)] = None
@@ -49,7 +54,7 @@ class Train:
     seed: Annotated[int | None, default(_RECIPE)] = None
     """Seed of all randomness."""
     device: Annotated[str | None, default("cpu")] = None
-    """Device of the training: cpu, or for walk also cuda, cuda:1, ..."""
+    """Device of the training: cpu, or for PPO also cuda, cuda:1, ..."""
     rig: Annotated[Path | None, default(_RECIPE)] = None
     """YAML file of the robot's sensors."""
     option: Annotated[tuple[str, ...], default(_RECIPE)] = ()
@@ -75,13 +80,12 @@ class Train:
         """Train with a progress bar, or lines of progress without a terminal."""
         from sensorium import training
         from sensorium.errors import OptionError
-        from sensorium.tasks.catalogue import TENSOR_TASKS
         from sensorium.training.progress_lines import score
 
         if not self.progress_every > 0:
             raise OptionError(f"--progress-every must be > 0, got {self.progress_every}")
         how: dict[str, Any] = {"resume": self.resume, "tensorboard": self.tensorboard}
-        if self.task in TENSOR_TASKS:
+        if self._learner() == "ppo":
             options: PPOOptions | TrainOptions = self._ppo_options()
         else:
             options = self._stored_options() if self.resume else self._new_options()
@@ -100,6 +104,23 @@ class Train:
         print(f"To evaluate it: sensorium evaluate {self.out}")
         return 0
 
+    def _learner(self) -> str:
+        """Return "sac" or "ppo": as given, as in the folder that is resumed, or the default of the task."""
+        from sensorium.errors import OptionError
+        from sensorium.tasks.catalogue import TENSOR_TASKS
+        from sensorium.training import RECIPES
+        from sensorium.training.options import CONFIG
+        from sensorium.training.ppo_options import is_ppo
+
+        if self.resume and (self.out / CONFIG).is_file():
+            stored = "ppo" if is_ppo(self.out) else "sac"
+            if self.algorithm not in (None, stored):
+                raise OptionError(f"--algorithm: {self.out} is a training by {stored.upper()}; remove --algorithm")
+            return stored
+        on_gpu = self.device not in (None, "cpu")
+        default_learner = "ppo" if self.task in TENSOR_TASKS and (on_gpu or self.task not in RECIPES) else "sac"
+        return self.algorithm or default_learner
+
     def _given(self) -> dict[str, Any]:
         """Return the training options that were given on the command line."""
         given = {
@@ -117,22 +138,27 @@ class Train:
     def _ppo_options(self) -> PPOOptions:
         """Return the options of a training by PPO: those on the command line, or with --resume the stored ones."""
         from sensorium.errors import OptionError
-        from sensorium.training import PPOOptions
+        from sensorium.robots import SensorRig
+        from sensorium.training import PPOOptions, ppo_recipe
 
         given = self._given()
         if self.device is not None:
             given["device"] = self.device
         for name in ("gradient_steps", "stop_at"):
-            if name in given:
-                raise OptionError(
-                    f"--{name.replace('_', '-')} is an option of SAC; the task {self.task!r} trains by PPO"
-                )
+            if getattr(self, name) is not None:
+                raise OptionError(f"--{name.replace('_', '-')} is an option of SAC, and this is a training by PPO")
         if self.resume:
             stored = PPOOptions.load(self.out)
+            if stored.task != self.task:
+                raise OptionError(f"{self.out} is a training of the task {stored.task!r}, not {self.task!r}")
+            if self.rig or self.option or self.brain:
+                raise OptionError("--rig, --option and --brain cannot be changed with --resume; remove them")
             values = {name: getattr(stored, name) for name in PPOOptions.model_fields}
             return PPOOptions(**{**values, **given})
         given["task_options"] = dict(parse_pair("--option", text) for text in self.option)
-        return PPOOptions(task=self.task, **given, **dict(parse_pair("--brain", text) for text in self.brain))
+        if self.rig is not None:
+            given["task_options"]["rig"] = SensorRig.load(self.rig).model_dump(mode="json")
+        return ppo_recipe(self.task, **given, **dict(parse_pair("--brain", text) for text in self.brain))
 
     def _new_options(self) -> TrainOptions:
         from sensorium.errors import OptionError
@@ -141,7 +167,9 @@ class Train:
         from sensorium.training import RECIPES, recipe
 
         if self.device not in (None, "cpu"):
-            raise OptionError(f"--device: the task {self.task!r} trains on the CPU only; walk trains on a GPU")
+            raise OptionError(
+                f"--device: SAC trains on the CPU only, got {self.device!r}; --algorithm ppo trains on a GPU"
+            )
         if self.task not in RECIPES:
             catalogue.find(self.task)  # raises a better error if the task does not exist at all
         base = recipe(self.task)

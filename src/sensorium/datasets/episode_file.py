@@ -206,6 +206,9 @@ def _access() -> h5p.PropFAID:
     plist.set_fclose_degree(h5f.CLOSE_STRONG)
     plist.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
     plist.set_meta_block_size(_META)
+    # Chunks are written whole, so the caches of the datasets are not used. HDF5 2.0 allocates 8191 slots for each one
+    # that is opened, which takes 6% of the time of a file.
+    plist.set_cache(0, 1, 0, 0.75)
     return plist
 
 

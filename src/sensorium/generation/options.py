@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from sensorium.generation.sources import describe_robot, import_modules, policy_robot
 from sensorium.options import Options
 from sensorium.robots import Robot, SensorRig
-from sensorium.tasks import TASKS, default_robot
+from sensorium.tasks import TASKS, TENSOR_TASKS, default_robot
 
 SELECTION = frozenset({"episodes", "keep_failed", "max_attempts"})
 """Options that select which episodes are made and kept, without an effect on their content. They can change later."""
@@ -66,7 +66,7 @@ class GenerateOptions(Options):
             raise ValueError(f"robot must be a name or a robot object, got {values['robot']!r}")
         if isinstance(values.get("rig"), str | os.PathLike):
             values = {**values, "rig": SensorRig.load(values["rig"])}
-        if not values.get("robot") and values.get("task") in TASKS:
+        if not values.get("robot") and values.get("task") in {**TASKS, **TENSOR_TASKS}:
             robot = policy_robot(str(values.get("policy", "planner"))) or default_robot(values["task"])
             values = {**values, "robot": robot}
         if values.get("policy") == "random":

@@ -7,18 +7,20 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from sensorium import policies, tasks
 from sensorium.entities import TrainableEntity
 from sensorium.errors import OptionError
+from sensorium.generation import tensor_sources
 from sensorium.generation.onnx_policy import OnnxPolicy
 from sensorium.policies import FunctionPolicy, Policy
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.tasks import Task
 from sensorium.tasks.shared_task import period_of
+from sensorium.tasks.tensor.episodes import TensorEpisodes
 
 if TYPE_CHECKING:
     from sensorium.generation.options import GenerateOptions
@@ -73,17 +75,21 @@ def describe_robot(robot: Robot) -> dict[str, Any]:
     return {"type": kind, "options": robot.options.model_dump(mode="json")}
 
 
-def make_task(options: GenerateOptions, **changes: object) -> Task[Any]:
+def make_task(options: GenerateOptions, **changes: object) -> Task[Any] | TensorEpisodes:
     """Return the task of a dataset.
 
     Args:
         options: options of the dataset.
         **changes: further options of the task, which take precedence.
+
+    Raises:
+        OptionError: the policy, the robot or the rig does not suit the task.
     """
     import_modules(options.modules)
     robot: str | Robot = options.robot
     settings = dict(options.options)
-    entity = policy_entity(options.policy)
+    is_tensor_task = tensor_sources.is_tensor_task(options)
+    entity = None if is_tensor_task else policy_entity(options.policy)
     if entity is not None:
         settings = {**entity[1], **settings}
     if options.robot_options is not None:
@@ -100,6 +106,8 @@ def make_task(options: GenerateOptions, **changes: object) -> Task[Any]:
             raise OptionError("rig: an entity has its own sensors, those it was trained with; remove rig")
         body = robot if isinstance(robot, Robot) else make(robot)
         robot = type(body)(body.options.model_copy(update={"rig": options.rig}))
+    if is_tensor_task:
+        return tensor_sources.make_episodes(options, robot, settings, changes)
     fixed = {"n_envs": options.envs, "seed": options.seed, "keep_history": False, "autoreset": False}
     return tasks.make(options.task, robot=robot, **{**settings, **fixed, **changes})
 
@@ -112,7 +120,7 @@ def policy_entity(policy: str) -> tuple[TrainableEntity, dict[str, Any]] | None:
 
     Raises:
         DatasetError: the folder holds no training, or the training has no brain yet.
-        OptionError: the folder holds a training of a tensor task, which has no entity.
+        OptionError: the folder holds a training of a tensor task, which has no entity, for another task.
     """
     if not _is_training(policy):
         found = _find(policy)
@@ -125,7 +133,10 @@ def policy_entity(policy: str) -> tuple[TrainableEntity, dict[str, Any]] | None:
 
 
 def policy_robot(policy: str) -> str | None:
-    """Return the name of the robot that the entity of a policy has; None for policies without an entity."""
+    """Return the name of the robot that a policy was trained with or its entity has; None if any robot will do."""
+    ppo = tensor_sources.find_training(policy)
+    if ppo is not None:
+        return str(ppo.make_config().robot)
     if _is_training(policy):
         return _load_training(Path(policy)).entity.robot
     found = _find(policy)
@@ -142,8 +153,7 @@ def _load_training(folder: Path) -> TrainOptions:
 
     if is_ppo(folder):
         raise OptionError(
-            f"policy: {folder} is a training by PPO, whose tensor task has no sensor suite to write; use a training of "
-            "an entity"
+            f"policy: {folder} is a training of a tensor task by PPO, which has no entity; use a training of an entity"
         )
     return TrainOptions.load(folder)
 
@@ -182,8 +192,8 @@ class EntityPolicy(Policy):
         return self._entity.decide_batch(self._suite.read(), deterministic=True)
 
 
-def make_policy(options: GenerateOptions, task: Task[Any]) -> Policy:
-    """Return the policy of a dataset for its task.
+def make_policy(options: GenerateOptions, made: Task[Any] | TensorEpisodes) -> Policy:
+    """Return the policy of a dataset for its task, which :func:`make_task` made.
 
     ``options.policy`` is a name ("planner", "random"), the folder of a training, an ONNX file, or ``module:name`` of
     one of your modules: a class derived from ``Policy``, a function from observation to action (B, n), or an entity.
@@ -192,8 +202,13 @@ def make_policy(options: GenerateOptions, task: Task[Any]) -> Policy:
         OptionError: there is no such policy.
     """
     text = options.policy
+    task = cast("Task[Any]", made)  # policies use what both have
+    if isinstance(made, TensorEpisodes) and tensor_sources.find_training(text) is not None:
+        return tensor_sources.ActorPolicy(made, Path(text))
     entity = policy_entity(text)
     if entity is not None:
+        if isinstance(made, TensorEpisodes):
+            raise OptionError(f"policy: the tensor task {options.task!r} takes no entities, got {text!r}")
         return EntityPolicy(task, entity[0])
     if text.endswith(".onnx"):
         if not Path(text).is_file():

@@ -11,8 +11,8 @@ from sensorium.pipeline.formula import EPS
 from sensorium.pipeline.protocols import GroupSensor
 from sensorium.pipeline.timing import RATE_TOLERANCE
 
-WINDOW_TOLERANCE = 1e-5
-"""Relative difference of a window from whole ticks that counts as rounding of the rate."""
+WHOLE_TOLERANCE = 1e-5
+"""Relative difference of a sample interval from whole ticks that counts as rounding of the rate."""
 
 
 def needs_substeps(sensor: GroupSensor, dt: float, substeps: int) -> bool:
@@ -81,8 +81,10 @@ def warn_of_windows(sensor: GroupSensor, rate: object, dt: float) -> None:
 def _hidden_jitter(sensor: GroupSensor, dt: float, substep: float) -> str | None:
     """Return why jitter cannot change any reading, and what to do; None if it can."""
     options, cls = sensor.options, type(sensor)
-    if not options.jitter or options.interpolate or options.rate is not None or _is_resolved(sensor, dt):
+    if not options.jitter or options.interpolate or _is_resolved(sensor, dt):
         return None
+    if options.rate is not None and not _has_whole_ticks(options.rate, dt):
+        return None  # samples are captured at different times between ticks
     read = math.ceil((options.delay + options.jitter) / dt - EPS) * dt
     if not (cls.keeps_columns and cls.uses_ring_pipeline):
         advice = "Lower dt of the scene"
@@ -92,8 +94,10 @@ def _hidden_jitter(sensor: GroupSensor, dt: float, substep: float) -> str | None
         advice = "Raise substeps of the scene"
     else:
         advice = "Raise substeps of the scene and set substeps=True to capture at physics substeps"
+    interval = dt if options.rate is None else max(dt, 1 / options.rate)
+    taken = "taken and" if interval < 1.5 * dt else f"taken every {interval * 1e3:g} ms and"
     return (
-        f"jitter={options.jitter:g} has no effect: samples are taken and read every {dt * 1e3:g} ms, and with "
+        f"jitter={options.jitter:g} has no effect: samples are {taken} read every {dt * 1e3:g} ms, and with "
         f"delay={options.delay:g} every sample is first read when it is {read:g} s old. {advice}, or raise jitter"
     )
 
@@ -104,11 +108,17 @@ def _is_resolved(sensor: GroupSensor, dt: float) -> bool:
     return math.ceil(longest - EPS) - math.floor(shortest + EPS) > 1
 
 
+def _has_whole_ticks(rate: float, dt: float) -> bool:
+    """Return whether there is a whole number of ticks of dt seconds between samples."""
+    ticks = 1 / (rate * dt)
+    return abs(ticks - round(ticks)) <= WHOLE_TOLERANCE * ticks
+
+
 def _unequal_windows(rate: float, dt: float) -> str | None:
     """Return why means over the windows at a rate do not add up to the integral; None if they do."""
-    ticks = 1 / (rate * dt)
-    if abs(ticks - round(ticks)) <= WINDOW_TOLERANCE * ticks:
+    if _has_whole_ticks(rate, dt):
         return None
+    ticks = 1 / (rate * dt)
     fewer, more = math.floor(ticks), math.ceil(ticks)
     return (
         f'window="mean" with rate={rate:g}: a window has {fewer} or {more} physics steps of {dt * 1e3:g} ms, but '

@@ -24,6 +24,7 @@ from sensorium.pipeline.plan import CpuPlans, StepPlan
 from sensorium.pipeline.protocols import GroupSensor
 from sensorium.pipeline.storage import TIMING_PARAMETERS
 from sensorium.pipeline.tick_pipeline import TickPipeline
+from sensorium.pipeline.timing import LIVE_TIMING
 from sensorium.worlds import CpuWorld, Envs, GpuWorld, Names, Painter, World, env_index, env_mask
 
 
@@ -210,9 +211,15 @@ class SensorManager:
         self._plan.update()
 
     def bind(self, sensor: GroupSensor, kind: str, part: slice) -> torch.Tensor:
-        """Return the live values of one of ``LIVE_PARAMETERS`` of some columns of a sensor, (B, columns)."""
-        parameters = self._of[sensor.uuid].layout.block(sensor.group).parameters
-        live = parameters.live(kind, _block_columns(sensor, part))
+        """Return the live values of one of ``LIVE_PARAMETERS`` of some columns of a sensor, (B, columns).
+
+        Those of one of ``LIVE_TIMING`` are (B, 1) float64.
+        """
+        layout = self._of[sensor.uuid].layout
+        if kind in LIVE_TIMING:
+            live = layout.timing_parameters.live(layout.rows[sensor.uuid], kind)
+        else:
+            live = layout.block(sensor.group).parameters.live(kind, _block_columns(sensor, part))
         self._plan.update()
         return live.T
 

@@ -16,6 +16,8 @@ from sensorium.pipeline.parameters import Write, broadcast, check
 from sensorium.pipeline.storage import TimingStore
 from sensorium.worlds import upload
 
+LIVE_TIMING = ("rate", "delay", "jitter", "dropout")
+"""Timing parameters whose stored values are those of the options."""
 RATE_TOLERANCE = 1e-6
 """Relative excess of a sample rate over the rate of ticks that counts as rounding."""
 
@@ -46,6 +48,7 @@ class TimingParameters:
         self._device = store.due.device
         self._used: set[tuple[int, str]] = set()
         self._varied: set[tuple[int, str]] = set()
+        self._live: set[tuple[int, str]] = set()
         self._uniform: dict[tuple[int, str], float | None] = {}  # the value in all envs; None if it is not known
         self.flags = [0] * len(max_latency)
 
@@ -130,6 +133,17 @@ class TimingParameters:
         uniform = self._uniform.get((row, name))
         return None if uniform is None else torch.full((n_envs,), uniform, dtype=torch.float64)
 
+    def live(self, row: int, name: str) -> torch.Tensor:
+        """Return the live values of a parameter of one sensor, (1, B) float64, which may be written in place.
+
+        From then on the kernels assume that they differ per env and are not 0, until ``note`` is told of other values.
+        """
+        self._live.add((row, name))
+        self._varied.add((row, name))
+        self._uniform[row, name] = None
+        self._refresh(row)
+        return self._store.parameter(name)[row : row + 1]
+
     def note(self, row: int, values: Mapping[str, object], index: torch.Tensor | None = None) -> None:
         """Update the flags of a sensor after ``values`` were written to the envs ``index``.
 
@@ -142,6 +156,11 @@ class TimingParameters:
             uniform = number if index is None else None
             (self._varied.add if uniform is None else self._varied.discard)((row, name))
             self._uniform[row, name] = uniform
+            self._live.discard((row, name))
+        self._refresh(row)
+
+    def _refresh(self, row: int) -> None:
+        """Update the flags of a sensor."""
         flags = (DELAYED if self._delayed[row] else 0) | (LINEAR if self._linear[row] else 0)
         flags |= 0 if any(varied == row for varied, _ in self._varied) else SAME
         for name, bit in (("rate", RATE), ("dropout", DROPOUT), ("stuck", STUCK)):
@@ -150,7 +169,7 @@ class TimingParameters:
                 used |= name == "stuck" and bool(self._store.stuck[row].any())  # until the reset
             else:
                 used = (row, name) in self._used
-            flags |= bit if used else 0
+            flags |= bit if used or (row, name) in self._live else 0
         if flags != self.flags[row]:
             self.flags[row] = flags
             if not flags & HELD:

@@ -23,6 +23,7 @@ from sensorium.worlds import ArrayLike, Entity, Envs, SceneRobot, World, env_ind
 from sensorium.worlds.compose import pose
 from sensorium.worlds.initial_pose import JointPositions
 from sensorium.worlds.names import model_name
+from sensorium.worlds.scene_module import capturable_reset
 
 if TYPE_CHECKING:
     from sensorium.suites import ObservationSensor
@@ -198,6 +199,7 @@ class Robot(SceneRobot[RobotOptions]):
                 hint = did_you_mean(str(name), self.groups) or f"; it has {shorten(self.groups)}"
                 raise NameNotFoundError(f"{self.name}.act: there is no move group {name!r}{hint}")
 
+    @capturable_reset
     def on_reset(self, envs: Envs) -> bool | None:
         """Set the action of envs to 0."""
         world, action = self._built("on_reset"), self.action.value

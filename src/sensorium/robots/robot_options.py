@@ -161,7 +161,7 @@ def every_actuator(spec: mujoco.MjSpec, strict: bool) -> tuple[Action, ...]:
 def start_pose(options: RobotOptions) -> Placement:
     """Return the arguments joint_positions and keyframe of ``scene.add_robot`` that are set."""
     found: Placement = {}
-    if options.joint_positions:
+    if options.joint_positions != {}:  # also if it is no mapping, which the scene refuses
         found["joint_positions"] = options.joint_positions
     if options.keyframe is not None:
         found["keyframe"] = options.keyframe

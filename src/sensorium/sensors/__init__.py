@@ -15,61 +15,91 @@ from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.launch import launch, replayable
 from sensorium.sensors.base import Format, Sensor, SimpleSensor, add_site
 from sensorium.sensors.options import ChannelOptions, Mounted, SensorOptions, SimpleSensorOptions
-from sensorium.sensors.robot.barometer import BarometerData
-from sensorium.sensors.robot.battery_state import BatteryStateData
-from sensorium.sensors.robot.force_torque import ForceTorqueData
+from sensorium.sensors.robot.attitude import AttitudeSensor
+from sensorium.sensors.robot.barometer import BarometerData, BarometerSensor
+from sensorium.sensors.robot.battery_state import BatteryStateData, BatteryStateSensor
+from sensorium.sensors.robot.clock import ClockSensor
+from sensorium.sensors.robot.force_torque import ForceTorqueData, ForceTorqueSensor
 from sensorium.sensors.robot.frame_pose import FramePoseData, FramePoseSensor
-from sensorium.sensors.robot.gps import GPSData
+from sensorium.sensors.robot.gps import GPSData, GPSSensor
 from sensorium.sensors.robot.imu import IMUData, IMUSensor
 from sensorium.sensors.robot.joint_encoder import JointEncoderData, JointEncoderSensor
-from sensorium.sensors.robot.magnetometer import MagnetometerData
-from sensorium.sensors.robot.optical_flow import OpticalFlowData
-from sensorium.sensors.robot.wheel_odometry import WheelOdometryData
+from sensorium.sensors.robot.joint_torque import JointTorqueSensor
+from sensorium.sensors.robot.magnetometer import MagnetometerData, MagnetometerSensor
+from sensorium.sensors.robot.optical_flow import OpticalFlowData, OpticalFlowSensor
+from sensorium.sensors.robot.wheel_odometry import WheelOdometryData, WheelOdometrySensor
 from sensorium.sensors.samples import Samples
 from sensorium.sensors.touch.contact import ContactSensor
 from sensorium.sensors.touch.contact_force import ContactForceSensor
 
 if TYPE_CHECKING:
-    from sensorium.sensors.rays.raycaster import RayData
-    from sensorium.sensors.touch.contact_probe import KinematicContactProbe
-    from sensorium.sensors.touch.elastomer import ElastomerTaxel
-    from sensorium.sensors.touch.proximity import ProximityData, SurfaceDistanceProbe
-    from sensorium.sensors.touch.tactile_array import KinematicTaxel, TactileArrayData
+    from sensorium.sensors.rays.depth_camera import DepthCameraSensor
+    from sensorium.sensors.rays.raycaster import LidarSensor, RaycasterSensor, RayData
+    from sensorium.sensors.thermal.temperature_grid import TemperatureGridSensor
+    from sensorium.sensors.touch.contact_probe import ContactDepthProbeSensor, ContactProbeSensor, KinematicContactProbe
+    from sensorium.sensors.touch.elastomer import ElastomerDisplacementSensor, ElastomerTaxel
+    from sensorium.sensors.touch.proximity import ProximityData, ProximitySensor, SurfaceDistanceProbe
+    from sensorium.sensors.touch.tactile_array import KinematicTaxel, TactileArrayData, TactileArraySensor
 
 _LAZY = {
+    "ContactDepthProbeSensor": "touch.contact_probe",
+    "ContactProbeSensor": "touch.contact_probe",
+    "DepthCameraSensor": "rays.depth_camera",
+    "ElastomerDisplacementSensor": "touch.elastomer",
     "ElastomerTaxel": "touch.elastomer",
     "KinematicContactProbe": "touch.contact_probe",
     "KinematicTaxel": "touch.tactile_array",
+    "LidarSensor": "rays.raycaster",
     "ProximityData": "touch.proximity",
+    "ProximitySensor": "touch.proximity",
     "RayData": "rays.raycaster",
+    "RaycasterSensor": "rays.raycaster",
     "SurfaceDistanceProbe": "touch.proximity",
     "TactileArrayData": "touch.tactile_array",
+    "TactileArraySensor": "touch.tactile_array",
+    "TemperatureGridSensor": "thermal.temperature_grid",
 }
 """Name -> module of this package that has it."""
 
 __all__ = [
+    "AttitudeSensor",
     "BarometerData",
+    "BarometerSensor",
     "BatteryStateData",
+    "BatteryStateSensor",
     "ChannelOptions",
+    "ClockSensor",
+    "ContactDepthProbeSensor",
     "ContactForceSensor",
+    "ContactProbeSensor",
     "ContactSensor",
+    "DepthCameraSensor",
+    "ElastomerDisplacementSensor",
     "ElastomerTaxel",
     "ForceTorqueData",
+    "ForceTorqueSensor",
     "Format",
     "FramePoseData",
     "FramePoseSensor",
     "GPSData",
+    "GPSSensor",
     "IMUData",
     "IMUSensor",
     "JointEncoderData",
     "JointEncoderSensor",
+    "JointTorqueSensor",
     "KinematicContactProbe",
     "KinematicTaxel",
+    "LidarSensor",
     "MagnetometerData",
+    "MagnetometerSensor",
     "Mounted",
     "OpticalFlowData",
+    "OpticalFlowSensor",
     "ProximityData",
+    "ProximitySensor",
     "RayData",
+    "RaycasterSensor",
     "Samples",
     "Sensor",
     "SensorGroup",
@@ -80,7 +110,10 @@ __all__ = [
     "Slots",
     "SurfaceDistanceProbe",
     "TactileArrayData",
+    "TactileArraySensor",
+    "TemperatureGridSensor",
     "WheelOdometryData",
+    "WheelOdometrySensor",
     "add_site",
     "holds_output",
     "launch",

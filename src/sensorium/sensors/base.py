@@ -102,7 +102,7 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
             envs: which envs, as a fresh copy in that order; None for a view of all.
             history_length: return the last N readings, (B, N, ...), newest first: index k is what ``read()`` returned k
                 steps ago (k substeps, for a sensor that is captured at substeps). At most the option
-                ``history_length``. If that option is set, plain ``read()`` returns them too, as a view.
+                ``history_length``. If that option is set, plain ``read()`` returns them too, as a view. 0 means none.
 
         Returns:
             A tensor (B, ...), or a named tuple of tensors.
@@ -210,14 +210,14 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
     def bind(self, parameter: str) -> torch.Tensor:
         """Return live values of a parameter per env, which may be written in place on the device, without checks.
 
-        For randomisation at resets, also in CUDA graphs: ``imu.bind("gyro_noise")[:] = 0.1 * torch.rand(B, 1)``.
-        Recordings do not contain such writes, and :meth:`set` of the same parameter ends the binding.
+        For randomisation at resets, also in CUDA graphs: ``imu.bind("gyro_noise")[:] = 0.1``. Recordings do not contain
+        such writes, and :meth:`set` of the same parameter ends the binding.
 
         Args:
-            parameter: noise, bias, resolution or deadband of a channel, by its name as an option.
+            parameter: noise, bias, resolution or deadband of a channel; or delay, jitter, rate or dropout.
 
         Returns:
-            (B, columns) float32.
+            (B, columns) float32; (B, 1) float64 for delay, jitter, rate and dropout.
         """
         return self._parameters.bind(self._manager or self._unbuilt("bind"), parameter)
 

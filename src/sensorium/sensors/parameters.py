@@ -11,6 +11,7 @@ from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import TWINS, Imperfections
 from sensorium.pipeline.parameters import EXTRA_OPTIONS, LIVE_PARAMETERS, Write, broadcast, check
 from sensorium.pipeline.storage import EXACT_DTYPES
+from sensorium.pipeline.timing import LIVE_TIMING
 from sensorium.sensors.channels import channels, short_forms, unfold
 from sensorium.sensors.class_checks import check_custom_parameters, no_imperfections
 from sensorium.sensors.data_sheet import FIELDS, Channel, DataSheet
@@ -138,8 +139,14 @@ class SensorParameters:
     def bind(self, manager: SensorManager, name: str) -> torch.Tensor:
         """Return the live values of an option, (B, columns)."""
         kind, columns = self.target(name)
-        if kind not in LIVE_PARAMETERS or self._sensor._translate(name, 1.0) != (name, 1.0):
-            bindable = [each for each in self.names if self.target(each).kind in LIVE_PARAMETERS]
+        known = (*LIVE_PARAMETERS, *LIVE_TIMING)
+        if name in ("delay", "jitter") and not self._sensor.max_delay > 0:
+            owner = self._options.__name__
+            raise OptionError(
+                f"{owner}.{name}: no memory was allocated for a delay; construct the sensor with max_delay"
+            )
+        if kind not in known or self._sensor._translate(name, 1.0) != (name, 1.0):
+            bindable = [each for each in self.names if self.target(each).kind in known]
             raise OptionError(
                 f"{self._options.__name__}.{name} cannot be bound; these can: {', '.join(bindable)}. Use set() instead"
             )

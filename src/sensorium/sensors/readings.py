@@ -65,12 +65,13 @@ class Branch:
 
         Args:
             envs: which envs; None for all.
-            history_length: number of readings, newest first; None for the sensor's own.
+            history_length: number of readings, newest first; 0 for the current one without history, None for the
+                sensor's own.
             call: how errors name the call, e.g. ``read on 'imu'``.
         """
         now = self.now
         if history_length is not None:
-            now = self.view(self.window(history_length, call))
+            now = self.view(self.window(history_length, call))  # (B, ...) if it is 0
         elif self._own:
             now = self._own[self._newest()]
         if history_length is None and envs is None:
@@ -88,24 +89,24 @@ class Branch:
         return self.view(rows if index is None else rows[..., index])
 
     def window(self, history_length: int, call: str) -> torch.Tensor:
-        """Return storage of the last readings, (history_length, columns, B), newest first.
+        """Return storage of the last readings, (history_length, columns, B), newest first; (columns, B) if it is 0.
 
         Raises:
             OptionError: as many are not kept.
         """
         self._check_length(history_length, call)
-        return self._windows[self._newest()][:history_length]
+        return self._windows[self._newest()][:history_length] if history_length else self.rows
 
     def _check_length(self, history_length: int, call: str) -> None:
         name, _, uuid = call.partition(" on ")
         allocated = self._group.history_length
         if not isinstance(history_length, Integral) or isinstance(history_length, bool):
             raise OptionError(f"{name}: history_length must be an integer, got {history_length!r}")
-        if 1 <= history_length <= allocated:
+        if 0 <= history_length <= allocated:
             return
         limit = f"at most {allocated} is allocated" if allocated else "no history is allocated"
-        if history_length < 1:
-            raise OptionError(f"{name}(history_length={history_length}) on {uuid}: must be >= 1; {limit}")
+        if history_length < 0:
+            raise OptionError(f"{name}(history_length={history_length}) on {uuid}: must be >= 0; {limit}")
         raise OptionError(
             f"{name}(history_length={history_length}) on {uuid}: {limit}; construct the sensor with "
             f"history_length={history_length} or more"

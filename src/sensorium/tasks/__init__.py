@@ -21,7 +21,7 @@ from sensorium.tasks.shared_task import SharedTask
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
 from sensorium.tasks.task_camera import TaskCamera
-from sensorium.tasks.tensor import TensorTask, TensorTaskConfig, Walk, WalkConfig
+from sensorium.tasks.tensor import Lift, LiftConfig, TensorTask, TensorTaskConfig, Walk, WalkConfig
 
 register()
 
@@ -41,6 +41,8 @@ __all__ = [
     "Footprint",
     "GymView",
     "History",
+    "Lift",
+    "LiftConfig",
     "MultiTask",
     "MultiTaskConfig",
     "NavToObj",

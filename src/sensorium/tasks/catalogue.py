@@ -19,13 +19,15 @@ from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.reach import Reach
 from sensorium.tasks.shared_task import SharedTask, period_of
 from sensorium.tasks.task import Task
-from sensorium.tasks.tensor import TensorTask, Walk
+from sensorium.tasks.tensor import Lift, TensorBalance, TensorReach, TensorTask, Walk
 
 _ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance, Reach)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
 """Task classes, by name."""
-TENSOR_TASKS: dict[str, type[TensorTask[Any]]] = {Walk.name: Walk}
-"""Classes of tasks that run on the CPU or on a GPU, by name."""
+_TENSOR: tuple[type[TensorTask[Any]], ...] = (Walk, TensorBalance, TensorReach, Lift)
+TENSOR_TASKS: dict[str, type[TensorTask[Any]]] = {each.name: each for each in _TENSOR}
+"""Classes of tasks that run on the CPU or on a GPU, by name. Names that are in :data:`TASKS`, too, are tensor tasks if
+``device`` is given to :func:`make`."""
 CAMERA_VIEWS: dict[str, dict[str, Any]] = {
     "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},
     "side": {"pos": (0.6, 1.3, 1.0), "lookat": (0.4, 0.0, 0.5)},
@@ -36,7 +38,7 @@ CAMERA_VIEWS: dict[str, dict[str, Any]] = {
 
 def names() -> list[str]:
     """Return the names of the tasks."""
-    return [*TASKS, *TENSOR_TASKS]
+    return list(dict.fromkeys((*TASKS, *TENSOR_TASKS)))
 
 
 def find(name: str) -> type[Task[Any]]:
@@ -45,9 +47,9 @@ def find(name: str) -> type[Task[Any]]:
     Raises:
         NameNotFoundError: there is no task of that name.
     """
-    check_names("task", [name], [*TASKS, *TENSOR_TASKS])
+    check_names("task", [name], names())
     if name not in TASKS:
-        raise OptionError(f"the task {name!r} is a tensor task, which has no planner, suite or dataset")
+        raise OptionError(f"the task {name!r} is a tensor task, which takes no entities and has no planner")
     return TASKS[name]
 
 
@@ -75,7 +77,8 @@ def make(
         entities: several entities by name, in one scene; see :class:`sensorium.tasks.SharedTask`.
         spacing: distance between neighbouring entities, m.
         **options: options of the task, for example ``n_envs``, ``seed``, ``max_steps``, ``cameras``; see the task's
-            ``config_type``.
+            ``config_type``. With ``device`` ("cpu", "cuda", ...), tasks that have both forms, "balance" and "reach",
+            are tensor tasks.
 
     Raises:
         NameNotFoundError: there is no task or robot of that name.
@@ -83,15 +86,19 @@ def make(
 
     Example:
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
+        >>> tensors = sn.tasks.make("balance", n_envs=4096, device="cuda")
     """
-    if name in TENSOR_TASKS:
-        if entity is not None or entities is not None:
+    has_entity = entity is not None or entities is not None
+    if name in TENSOR_TASKS and (name not in TASKS or ("device" in options and not has_entity)):
+        if has_entity:
             raise OptionError(
                 f"the task {name!r} takes a robot, not an entity: its sensors are those of the robot's rig"
             )
         return _make_tensor_task(TENSOR_TASKS[name], robot, options)
     cls = find(name)
     if str(options.pop("device", "cpu")) != "cpu":
+        if name in TENSOR_TASKS:
+            raise OptionError(f"device: entities run on the CPU only; without one, the task {name!r} runs on a GPU")
         raise OptionError(
             f"device: the task {name!r} runs on the CPU only, since its planners and suite do; tasks that run on a GPU "
             f"are {', '.join(TENSOR_TASKS)}"
@@ -130,7 +137,8 @@ def _make_tensor_task(
 
 def default_robot(name: str) -> str:
     """Return the name of a task's default robot."""
-    return str(find(name).config_type.model_fields["robot"].default)
+    options = TENSOR_TASKS[name].config_type if name in TENSOR_TASKS and name not in TASKS else find(name).config_type
+    return str(options.model_fields["robot"].default)
 
 
 def camera_views(names: Sequence[str], resolution: tuple[int, int], depth: bool = False) -> list[dict[str, Any]]:

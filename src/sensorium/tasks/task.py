@@ -55,7 +55,7 @@ class Task(EpisodeLoop[ConfigT]):
         add_light(scene)
         self._add_scene(scene)
         self._add_robot(task_cameras.ROBOT)
-        self.cameras.update(task_cameras.add_cameras(self))
+        self.cameras.update(task_cameras.add_cameras(self, self.roles))
         scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
         self._bind(entity)
 

@@ -108,14 +108,16 @@ class TaskCamera(Camera):
         chosen = {*self.outputs, *(["depth"] * self.depth), *(["segmentation"] * self.segmentation)}
         return tuple(output for output in OUTPUTS if output in chosen)
 
-    def to_camera(self, link: str | None) -> Camera:
+    def to_camera(self, link: str | None, segmentation: bool = True) -> Camera:
         """Return the options of the camera in the scene.
 
         Args:
             link: full name of the link that carries it, or None.
+            segmentation: whether segmentation is rendered even if it is not observed.
         """
         always = {"pos", "lookat", "fov", "resolution"}
         given = {name for name in Camera.model_fields if name in always | self.model_fields_set}
         values = {name: getattr(self, name) for name in given}
-        outputs = tuple(output for output in OUTPUTS if output in {*self.observed, "segmentation"})
+        rendered = {*self.observed, *(["segmentation"] * segmentation)}
+        outputs = tuple(output for output in OUTPUTS if output in rendered)
         return Camera(**{**values, "uuid": self.name, "link": link, "outputs": outputs})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mujoco
 import numpy as np
@@ -19,7 +19,6 @@ from sensorium.worlds import Scene
 if TYPE_CHECKING:
     from sensorium.cameras.camera import CameraSensor
     from sensorium.tasks.episodes import EpisodeLoop
-    from sensorium.tasks.task import Task
 
 ROBOT = "robot"
 """Name of a task's robot in its scene."""
@@ -29,9 +28,36 @@ _NEAR = 0.1
 """A ray hit within this distance of a point does not hide it, m: it is the object whose centre the point is."""
 
 
-def add_cameras(task: Task[Any]) -> dict[str, CameraSensor]:
-    """Add the cameras of a task's options to its scene, before it is built; returns them by name."""
-    sensors = {camera.name: task.scene.add_sensor(_options(task, camera)) for camera in task.config.cameras}
+class CameraConfig(Protocol):
+    """The options of a task."""
+
+    @property
+    def cameras(self) -> tuple[TaskCamera, ...]: ...
+
+
+class CameraTask(Protocol):
+    """What :func:`add_cameras` needs of a task."""
+
+    @property
+    def config(self) -> CameraConfig: ...
+    @property
+    def scene(self) -> Scene: ...
+    @property
+    def robot(self) -> Robot: ...
+
+
+def add_cameras(task: CameraTask, roles: Sequence[str] = (), segmentation: bool = True) -> dict[str, CameraSensor]:
+    """Add the cameras of a task's options to its scene, before it is built; returns them by name.
+
+    Args:
+        task: the task.
+        roles: roles of its objects.
+        segmentation: whether segmentation is rendered even if it is not observed.
+    """
+    sensors = {
+        camera.name: task.scene.add_sensor(_options(task, camera, roles, segmentation))
+        for camera in task.config.cameras
+    }
     return cast("dict[str, CameraSensor]", sensors)
 
 
@@ -62,7 +88,7 @@ def randomize_cameras(task: EpisodeLoop[Any], envs: np.ndarray, rngs: Sequence[n
         task.scene.forward(envs)  # frames that timed cameras captured at the reset show the old poses and colours
 
 
-def _options(task: Task[Any], camera: TaskCamera) -> Camera:
+def _options(task: CameraTask, camera: TaskCamera, roles: Sequence[str], segmentation: bool) -> Camera:
     link = None
     if camera.link is not None:
         links = task.robot.link_names
@@ -71,10 +97,10 @@ def _options(task: Task[Any], camera: TaskCamera) -> Camera:
             raise NameNotFoundError(f"camera {camera.name!r}: the robot has no link {camera.link!r}{hint}")
         link = f"{task.robot.name}/{camera.link}"
     for role in camera.must_see:
-        if role not in task.roles:
-            hint = did_you_mean(role, task.roles) or f"; it has {shorten(task.roles)}"
+        if role not in roles:
+            hint = did_you_mean(role, roles) or (f"; it has {shorten(roles)}" if roles else "; it has no roles")
             raise NameNotFoundError(f"camera {camera.name!r}: must_see: the task has no role {role!r}{hint}")
-    return camera.to_camera(link)
+    return camera.to_camera(link, segmentation)
 
 
 def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:

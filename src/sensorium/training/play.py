@@ -45,27 +45,77 @@ def play(
     Raises:
         DatasetError: the folder holds no training, or the training has no such policy yet.
     """
-    options = PPOOptions.load(Path(folder))
-    options = options.model_copy(update={"task_options": {**options.task_options, **task_options}})
-    task = options.make_task(1, options.seed + 2 * SEED if seed is None else seed, "cpu")
-    try:
-        policy = load_policy(folder, task, which)
+    with closing(_task(folder, 1, seed, task_options)) as task:
+        observations = _observations(folder, task, which)
         plots = _Plots(task)
-        task.difficulty.fill_(1.0)
-        observation, _ = task.reset()
-        policy.reset()
         every = steps_per_image(task.config.dt)
         with closing(SnapshotRenderer(task.scene.world, 0, WIDTH, HEIGHT)) as renderer:
-            for step in range(max(1, round(seconds / task.config.dt))):
-                with torch.inference_mode():
-                    action = policy(task.as_tensordict())
-                observation, _, terminated, truncated, _ = task.step(action)
-                policy.reset(terminated | truncated)
+            for step, observation in zip(range(max(1, round(seconds / task.config.dt))), observations, strict=False):
                 plots.add(observation)
                 if step % every == 0:
                     yield np.concatenate((renderer.render(view_of([task.robot], 0)), plots.draw()), axis=1)
-    finally:
-        task.close()
+
+
+def watch(
+    folder: str | Path,
+    seconds: float | None = None,
+    which: str = "best",
+    seed: int | None = None,
+    *,
+    n_envs: int = 1,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    open_browser: bool = False,
+    **task_options: object,
+) -> None:
+    """Run a policy that PPO trained in real time, on the CPU, in a window of the browser; see ``scene.view()``.
+
+    Args:
+        folder: folder of the training.
+        seconds: simulated time. Default: until the window is closed.
+        which: "best" or "last".
+        seed: seed of the episodes. Default: one that the training did not use.
+        n_envs: number of envs; the window shows one of them, which can be chosen there.
+        port, host, open_browser: as ``scene.view()`` takes them.
+        **task_options: options of the task that replace those of the training.
+
+    Raises:
+        DatasetError: the folder holds no training, or the training has no such policy yet.
+        DeviceError: viser is not installed.
+    """
+    with closing(_task(folder, n_envs, seed, task_options)) as task:
+        observations = _observations(folder, task, which)
+        viewer = task.scene.view(port=port, host=host, open_browser=open_browser)
+        viewer.set_speed(1.0)
+        count = None if seconds is None else max(1, round(seconds / task.config.dt))
+        for step, _ in enumerate(observations, start=1):
+            if viewer.closed or step == count:
+                break
+
+
+def _task(folder: str | Path, n_envs: int, seed: int | None, task_options: dict[str, object]) -> TensorTask[Any]:
+    """Return the task of a training, on the CPU, with other options."""
+    options = PPOOptions.load(Path(folder))
+    options = options.model_copy(update={"task_options": {**options.task_options, **task_options}})
+    return options.make_task(n_envs, options.seed + 2 * SEED if seed is None else seed, "cpu")
+
+
+def _observations(folder: str | Path, task: TensorTask[Any], which: str) -> Iterator[Tensors]:
+    """Load the policy of a training, and return an iterator that makes steps and yields their observations."""
+    policy = load_policy(folder, task, which)
+    task.difficulty.fill_(1.0)
+    task.reset()
+    policy.reset()
+
+    def steps() -> Iterator[Tensors]:
+        while True:
+            with torch.inference_mode():
+                action = policy(task.as_tensordict())
+            observation, _, terminated, truncated, _ = task.step(action)
+            policy.reset(terminated | truncated)
+            yield observation
+
+    return steps()
 
 
 def steps_per_image(dt: float) -> int:

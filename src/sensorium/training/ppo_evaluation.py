@@ -32,7 +32,8 @@ def run_episodes(
         on_step: called after each step.
 
     Returns:
-        The result. An episode succeeds if it lasts ``max_steps`` steps.
+        The result. An episode succeeds if it lasts ``max_steps`` steps and, for a task with the metric "reached", if
+        the goal is reached at its end.
     """
     n = min(episodes, task.n_envs)
     difficulty = task.difficulty.clone()
@@ -51,7 +52,8 @@ def run_episodes(
             lengths += running
             for name, value in task.last_metrics().items():
                 sums[name] = sums.get(name, torch.zeros_like(returns)) + torch.where(running, value, 0.0)
-            succeeded |= running & task.truncated
+            at_goal = task.last_metrics().get("reached")
+            succeeded |= running & task.truncated & (True if at_goal is None else at_goal > 0.5)
             running &= ~(task.terminated | task.truncated)
             policy.reset(task.terminated | task.truncated)
             on_step()

@@ -68,6 +68,10 @@ class PPOOptions(Options):
     """Steps between evaluations. There is always one at the end."""
     checkpoint_every: int = Field(default=5_000_000, ge=1)
     """Steps between checkpoints. All envs begin new episodes at an evaluation and at a checkpoint."""
+    stagger: bool = False
+    """Whether envs that begin together count their first episode from different steps, evenly spread, so that they do
+    not end together. Otherwise what is observed drifts in the rhythm of the episodes, and the learning rate falls. The
+    means of those first episodes in the log are too small."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything random."""
     threads: int = Field(default=1, ge=1)

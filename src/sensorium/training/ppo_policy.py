@@ -25,11 +25,17 @@ _FORMAT = "sensorium-ppo-policy"
 def make_network(options: PPOOptions, observation: TensorDict, group: str, n_outputs: int) -> MLPModel:
     """Return a network of rsl_rl that sees one group of observations: "actor" or "critic".
 
-    The actor is built from the group "actor" alone, so that it cannot depend on what is privileged.
+    The actor is built from the group "actor" and the images alone, so that it cannot depend on what is privileged.
+
+    Raises:
+        OptionError: the network cannot see images.
     """
     from rsl_rl.models import MLPModel, RNNModel
 
-    groups = {group: [group]}
+    from sensorium.training.image_model import CONVOLUTIONS, ImageModel, image_groups
+
+    images = image_groups(observation) if group == "actor" else []
+    groups = {group: [group, *images]}
     values: dict[str, Any] = {"hidden_dims": list(options.hidden), "activation": "elu", "obs_normalization": True}
     if group == "actor":
         values["distribution_cfg"] = {
@@ -37,6 +43,10 @@ def make_network(options: PPOOptions, observation: TensorDict, group: str, n_out
             "init_std": options.exploration,
             "std_type": "scalar",
         }
+    if images:
+        if options.network != "mlp":
+            raise OptionError(f"network must be 'mlp' for a task with images, got {options.network!r}")
+        return ImageModel(observation, groups, group, n_outputs, cnn_cfg=CONVOLUTIONS, **values)
     if options.network == "mlp":
         return MLPModel(observation, groups, group, n_outputs, **values)
     values |= {"rnn_type": options.network, "rnn_hidden_dim": options.memory, "rnn_num_layers": 1}
@@ -44,9 +54,11 @@ def make_network(options: PPOOptions, observation: TensorDict, group: str, n_out
 
 
 def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PPO:
-    """Return PPO with new networks."""
+    """Return PPO with new networks. Networks of images are updated by rsl_rl itself, others by :class:`GraphPPO`."""
+    from rsl_rl.algorithms import PPO
     from rsl_rl.storage import RolloutStorage
 
+    from sensorium.training.image_model import image_groups
     from sensorium.training.ppo_graph import GraphPPO
 
     device = str(observation.device)
@@ -54,7 +66,8 @@ def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PP
     actor = make_network(options, observation, "actor", n_actions)
     critic = make_network(options, observation, "critic", 1)
     storage = RolloutStorage("rl", options.n_envs, options.horizon, observation, [n_actions], device)
-    return GraphPPO(
+    learner = PPO if image_groups(observation) else GraphPPO
+    return learner(
         actor,
         critic,
         storage,

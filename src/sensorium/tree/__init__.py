@@ -13,11 +13,12 @@ Everything that holds state (scene, robots, objects, sensors, drivers) is a :cla
 
 Calls on a module run top-down: on the module itself, then on its children.
 
-The children of a module are its public attributes that are Modules or Buffers, or lists, tuples, deques or dicts of
-them, nested to any depth (named ``attribute.index``, ``attribute.key``, ``attribute.key.index``, ...), in the order in
-which they were set, followed by those that :meth:`Module.add_child` registered. Attributes with a leading underscore
-are not part of the tree. A set of components raises ``TreeError``, because they have no names there. Components inside
-other objects are not found.
+The children of a module are its public attributes that are Modules or Buffers, or lists, tuples, deques, dicts,
+dataclass instances or ``SimpleNamespace`` objects that hold them, nested to any depth (named ``attribute.index``,
+``attribute.key``, ``attribute.field``, ``attribute.key.index``, ...), in the order in which they were set, followed by
+those that :meth:`Module.add_child` registered. Attributes and fields with a leading underscore are not part of the
+tree. A set of components raises ``TreeError``, because they have no names there. Components inside other objects are
+not found.
 
 Methods named ``enable_*`` and ``disable_*`` are switches: a call runs on the module and on everything below it. Such a
 method may call ``super()``. Constants, properties, class and static methods of such names are not switches.

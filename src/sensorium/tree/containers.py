@@ -1,11 +1,14 @@
-"""Components in the attributes of a module: alone, or in lists, tuples, deques and dicts, nested to any depth."""
+"""Components in the attributes of a module: alone, or in lists, tuples, deques, dicts, dataclasses and namespaces.
+
+Containers are nested to any depth.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Iterable, Iterator
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from sensorium.errors import TreeError
@@ -16,8 +19,9 @@ if TYPE_CHECKING:
 
 _SEQUENCES, _SETS = (list, tuple, deque, UserList), (set, frozenset)
 _MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
-CONTAINERS = (*_SEQUENCES, *_MAPPINGS, *_SETS)
-"""Types whose instances may hold components."""
+_CONTAINERS = (*_SEQUENCES, *_MAPPINGS, *_SETS)
+_FIELDS = "__dataclass_fields__"
+"""Attribute of the classes that ``dataclasses.dataclass`` has made."""
 _LEAVES = frozenset({str, int, float, bool, bytes, type(None)})
 """Types that are skipped first, since long lists of them are common."""
 
@@ -33,12 +37,36 @@ def is_component(value: object) -> TypeGuard[Module | Buffer]:
     return isinstance(value, Component)
 
 
+def is_container(value: object) -> bool:
+    """Return whether a value may hold components: a collection, a dataclass instance or a ``SimpleNamespace``."""
+    return isinstance(value, _CONTAINERS) or _has_fields(value)
+
+
+def _has_fields(value: object) -> bool:
+    cls = type(value)  # not the value: a dataclass itself is no instance, and __getattr__ of the value is not called
+    return hasattr(cls, _FIELDS) or issubclass(cls, SimpleNamespace)
+
+
+def _items(container: Any) -> Iterable[tuple[object, object]]:
+    """Return (key, item) of a container: keys of a mapping, names of fields, indices of others.
+
+    Fields with a leading underscore are not part of the tree.
+    """
+    if isinstance(container, _MAPPINGS):
+        return container.items()
+    if isinstance(container, (*_SEQUENCES, *_SETS)):
+        return enumerate(container)
+    # fields, which may be in slots or not set yet, and attributes that __post_init__ has set
+    names = dict.fromkeys((*getattr(type(container), _FIELDS, ()), *getattr(container, "__dict__", ())))
+    return [(name, getattr(container, name)) for name in names if not name.startswith("_") and hasattr(container, name)]
+
+
 def unpack(name: str, container: Any, outer: tuple[int, ...] = ()) -> Iterator[tuple[str, Module | Buffer]]:
     """Yield (path, component) of the modules and buffers in a container, also in nested ones.
 
     Args:
         name: name of the attribute that holds it.
-        container: an instance of one of ``CONTAINERS``.
+        container: a value for which :func:`is_container` is True.
         outer: ids of the containers around it.
 
     Raises:
@@ -47,16 +75,13 @@ def unpack(name: str, container: Any, outer: tuple[int, ...] = ()) -> Iterator[t
     if id(container) in outer:  # it contains itself
         return
     outer = (*outer, id(container))
-    pairs: Iterable[tuple[object, object]] = (
-        container.items() if isinstance(container, _MAPPINGS) else enumerate(container)
-    )
     in_set = isinstance(container, _SETS)
-    for key, item in pairs:
+    for key, item in _items(container):
         if type(item) in _LEAVES:
             continue
         if is_component(item):
             found: Iterable[tuple[str, Module | Buffer]] = ((f"{name}.{key}", item),)
-        elif isinstance(item, CONTAINERS):
+        elif is_container(item):
             found = unpack(f"{name}.{key}", item, outer)
         else:
             continue
@@ -72,7 +97,7 @@ def unpack(name: str, container: Any, outer: tuple[int, ...] = ()) -> Iterator[t
 
 def contains(held: object, child: Module | Buffer) -> bool:
     """Return whether the value of an attribute is a component, or a container that holds it."""
-    return held is child or (isinstance(held, CONTAINERS) and any(one is child for _, one in unpack("", held)))
+    return held is child or (is_container(held) and any(one is child for _, one in unpack("", held)))
 
 
 def replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None) -> object:
@@ -87,6 +112,9 @@ def replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None)
         items = [replace_in(item, child, other) for item in held]
         return getattr(held, "_make", type(held))(items)  # a named tuple has _make
     twin = copy.copy(held)
-    for key, item in held.items() if isinstance(held, _MAPPINGS) else enumerate(held):
-        twin[key] = replace_in(item, child, other)
+    for key, item in _items(held):
+        if isinstance(held, _CONTAINERS):
+            twin[key] = replace_in(item, child, other)
+        else:
+            object.__setattr__(twin, str(key), replace_in(item, child, other))  # also of frozen dataclasses
     return twin

@@ -7,7 +7,7 @@ from typing import Any
 
 from sensorium.errors import DuplicateNameError, StateDictError, TreeError
 from sensorium.tree.buffer import Buffer, tag_set
-from sensorium.tree.containers import CONTAINERS, Component, contains, is_component, replace_in, unpack
+from sensorium.tree.containers import Component, contains, is_component, is_container, replace_in, unpack
 from sensorium.tree.switches import SWITCHES, find_hook, is_switch, running, wrap_switches
 
 
@@ -81,7 +81,7 @@ class Module(Component):
             if not name.startswith("_"):
                 if is_component(value):
                     yield name, value
-                elif isinstance(value, CONTAINERS):
+                elif is_container(value):
                     yield from unpack(name, value)
         yield from attributes.get("_children", {}).items()
         for name, child in attributes.get("_stand_ins", {}).items():

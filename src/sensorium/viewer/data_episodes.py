@@ -16,6 +16,7 @@ from sensorium.errors import DatasetError, SensoriumError
 from sensorium.generation import GenerateOptions
 from sensorium.generation.sources import make_task
 from sensorium.recording.image_reader import VideoReader
+from sensorium.tasks.tensor.episodes import TensorEpisodes
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, column_names
 from sensorium.worlds import Entity, Scene
 
@@ -47,7 +48,7 @@ class EpisodeSource:
         self.keys = sorted(self._paths)
         self._options = data.header["options"]
         self._readers: dict[str, VideoReader] = {}
-        self._task: tasks.Task[Any] | None = None
+        self._task: tasks.Task[Any] | TensorEpisodes | None = None
         self.choose(self.keys[0])
 
     # -- choosing an episode ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from sensorium.worlds.device import upload
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.environments import EnvironmentMap
 from sensorium.worlds.lights import Light
+from sensorium.worlds.loop import Loop, run_on_device
 from sensorium.worlds.mujoco_world import MujocoWorld
 from sensorium.worlds.names import Names
 from sensorium.worlds.painter import Painter
@@ -32,6 +33,7 @@ __all__ = [
     "Envs",
     "GpuWorld",
     "Light",
+    "Loop",
     "MujocoWorld",
     "Names",
     "Painter",
@@ -49,5 +51,6 @@ __all__ = [
     "env_ids",
     "env_index",
     "env_mask",
+    "run_on_device",
     "upload",
 ]

@@ -11,7 +11,7 @@ over all pairs is far too high."""
 
 _G = mujoco.mjtGeom
 _SINGLE_CONTACT = {_G.mjGEOM_SPHERE, _G.mjGEOM_ELLIPSOID}
-"""Geom types that touch anything in at most one point."""
+"""Geom types that touch other convex shapes and planes in at most one point."""
 
 
 def contact_bound(model: mujoco.MjModel) -> tuple[int, int]:
@@ -51,10 +51,10 @@ def _collide(model: mujoco.MjModel, a: int, b: int) -> bool:
 def _pair_contacts(model: mujoco.MjModel, a: int, b: int) -> int:
     """Return the max number of contacts between two geoms."""
     kinds = {_G(int(model.geom_type[a])), _G(int(model.geom_type[b]))}
+    if _G.mjGEOM_HFIELD in kinds:  # before the spheres, which can touch several of its cells
+        return 16
     if kinds & _SINGLE_CONTACT:
         return 1
-    if _G.mjGEOM_HFIELD in kinds:
-        return 16
     if kinds <= {_G.mjGEOM_CAPSULE, _G.mjGEOM_PLANE}:
         return 2
     return 4 if _G.mjGEOM_PLANE in kinds else 8

@@ -61,13 +61,19 @@ def find_pose(
         NameNotFoundError: there is no such keyframe, or no joint that a name matches.
         OptionError: a value is not allowed, or two names give one joint different values.
     """
+    if joint_positions is None:
+        joint_positions = {}
+    if not isinstance(joint_positions, Mapping):
+        raise OptionError(
+            f"{asked_by}: joint_positions must be a mapping from joint to position, got {joint_positions!r}"
+        )
     if not joint_positions and keyframe is None:
         return None
     found = InitialPose() if keyframe is None else _read_keyframe(spec, keyframe, asked_by)
     for name, value in found.joints.items():
         if len(value) == 7 and pos is not None and quat is not None:
             found.joints[name] = _place(value, pos, quat)
-    given = _match(spec, joint_positions or {}, asked_by)
+    given = _match(spec, joint_positions, asked_by)
     found.joints |= given
     for actuator in spec.actuators:
         target = str(actuator.target)
@@ -108,8 +114,6 @@ def _place(value: np.ndarray, pos: np.ndarray, quat: np.ndarray) -> np.ndarray:
 
 def _match(spec: mujoco.MjSpec, positions: JointPositions, asked_by: str) -> dict[str, np.ndarray]:
     """Return joint -> position of the joints that the names match."""
-    if not isinstance(positions, Mapping):
-        raise OptionError(f"{asked_by}: joint_positions must be a mapping from joint to position, got {positions!r}")
     kinds = {joint.name: joint.type for joint in spec.joints}
     found: dict[str, np.ndarray] = {}
     by: dict[str, str] = {}

@@ -74,7 +74,8 @@ class LightWriter:
             values: "color", "intensity", "specular", "pos", or "direction" of unit length -> rows (n, columns) float64.
         """
         for name in _POSES.keys() & values.keys():
-            self._world.expand(_POSES[name])[index, light] = values[name].to(self._field(_POSES[name], light).dtype)
+            target = self._world.expand(_POSES[name])
+            target[index, light] = values[name].to(target.dtype)
         changed = values.keys() & {"color", "intensity", "specular"}
         if not changed:
             return

@@ -154,7 +154,7 @@ class MujocoWorld:
     def update_constants(self, envs: Envs = None) -> None:
         check_simple_bodies(self)
         self.batch.set_const(env_ids(envs, self.n_envs))
-        for field in set(MODEL_FIELDS) - self.expanded.keys() - SWITCHED:
+        for field in sorted(set(MODEL_FIELDS) - self.expanded.keys() - SWITCHED):  # in the same order each time
             if self.batch.expanded(field) is not None:
                 self.expand(field)
 

@@ -114,6 +114,7 @@ class Scene(Appearance):
 
         Raises:
             AlreadyBuiltError: the scene was built or closed.
+            OptionError: an argument is out of range, or the engine of the device lacks an option of the scene.
             ModelError: the scene does not compile.
             DeviceError: the device does not exist, or has too little memory.
         """

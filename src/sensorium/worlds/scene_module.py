@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from sensorium.errors import DuplicateNameError
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
     from sensorium.worlds.world import Envs
 
 OptionsT = TypeVar("OptionsT", bound=Options)
+MethodT = TypeVar("MethodT", bound="Callable[..., bool | None]")
+
+
+def capturable_reset(method: MethodT) -> MethodT:
+    """Mark an ``on_reset`` that a CUDA graph can hold.
+
+    It then takes a mask on the device, makes the same torch operations each time, writes no physics state, and reads no
+    value from the device.
+    """
+    method.is_capturable = True  # type: ignore[attr-defined]
+    return method
 
 
 class SceneModule(Module, Generic[OptionsT]):
@@ -66,9 +78,11 @@ class SceneModule(Module, Generic[OptionsT]):
     def start(self, scene: Scene) -> None:
         """Create buffers of B rows. Called at the end of ``scene.build()``."""
 
+    @capturable_reset
     def on_reset(self, envs: Envs) -> bool | None:
         """Write the module's own initial state into ``envs``. Called after ``scene.reset(envs)`` reset the physics.
 
         Returns:
-            False if no physics state was written. Otherwise the scene recomputes what depends on it.
+            False if no physics state was written. Otherwise the scene recomputes what depends on it. See also
+            :func:`capturable_reset`.
         """

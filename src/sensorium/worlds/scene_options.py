@@ -32,6 +32,8 @@ DisableFlag = Literal[
 """Parts of MuJoCo that are on by default."""
 EnableFlag = Literal["energy", "fwdinv", "invdiscrete", "diagexact", "speculative"]
 """Parts of MuJoCo that are off by default."""
+_MAX_INT = 2**31 - 1
+"""Upper bound of the integers of MuJoCo."""
 
 
 class SceneOptions(Options):
@@ -64,10 +66,10 @@ class SceneOptions(Options):
     less."""
     solver: Literal["newton", "cg", "pgs"] = "newton"
     """Constraint solver. "pgs" exists on the CPU only."""
-    iterations: int | None = Field(default=None, ge=1)
+    iterations: int | None = Field(default=None, ge=1, le=_MAX_INT)
     """Max iterations of the solver. Default: 100; on a GPU, where the slowest env decides how long all envs iterate, 10
     for "newton" with pyramidal cones and 20 with elliptic ones."""
-    ls_iterations: int | None = Field(default=None, ge=1)
+    ls_iterations: int | None = Field(default=None, ge=1, le=_MAX_INT)
     """Max iterations of the line search of "newton" and "cg". Default: 50; on a GPU 20 for "newton" with pyramidal
     cones."""
     tolerance: float = Field(default=1e-8, ge=0)
@@ -75,7 +77,7 @@ class SceneOptions(Options):
     least 1e-6."""
     ls_tolerance: float = Field(default=0.01, ge=0)
     """The line search stops when the scaled gradient is smaller."""
-    noslip_iterations: int = Field(default=0, ge=0)
+    noslip_iterations: int = Field(default=0, ge=0, le=_MAX_INT)
     """Max iterations of the solver that afterwards suppresses slip by friction. 0 skips it."""
     jacobian: Literal["auto", "dense", "sparse"] = "auto"
     """Form of the constraint Jacobian. "auto" is "sparse" for models with many degrees of freedom."""

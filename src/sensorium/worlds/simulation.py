@@ -64,8 +64,10 @@ class Simulation(Contacts):
         """
         if (world := self._world) is None:
             self._unbuilt("step")
-        if count != 1 and (not isinstance(count, int) or count < 0):
-            raise OptionError(f"count must be an integer >= 0, got {count!r}")
+        if type(count) is not int or count < 0:
+            if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
+                raise OptionError(f"count must be an integer >= 0, got {count!r}")
+            count = int(count)
         if reset is not None:
             for _ in range(count):
                 self.step()
@@ -225,7 +227,7 @@ class Simulation(Contacts):
         Args:
             envs: which envs; None for all.
             history_length: return the last N readings, (B, N, columns), newest first. All sensors must keep as many.
-                Default: the current reading only.
+                Default, and 0: the current reading only, (B, columns).
             ground_truth: return true values instead of measured ones.
 
         Raises:

@@ -76,6 +76,26 @@ class WarpLaunches:
         wp.capture_if(self._always, self._whole_body)
         self._after_step()
 
+    def _loop_body(
+        self, before: Callable[[], None], end: Callable[[], None], ended: torch.Tensor, after: Callable[[], None]
+    ) -> None:
+        """Launch a step between code of its own, and the restart of envs that it ends, in few nodes as a step."""
+
+        def step() -> None:
+            before()
+            self._whole_body()
+
+        def restart() -> None:
+            end()
+            self.mask.copy_(ended)
+            self._restart_any(True)
+
+        wp.capture_if(self._always, step)
+        self._after_step()
+        wp.capture_if(self._always, restart)
+        self._after_restart(self.mask)
+        wp.capture_if(self._always, after)
+
     def _whole_body(self) -> None:
         # substeps are a loop on the device: the time to launch does not grow with their number
         if self._on_substep is not None and self._delays_substeps:
@@ -130,10 +150,13 @@ class WarpLaunches:
         mjw.sensor_vel(self.m, self.d)
 
     def _restart_body(self, fresh: bool) -> None:
+        self._restart_any(fresh)
+        self._after_restart(self.mask)
+
+    def _restart_any(self, fresh: bool) -> None:
         # a loop of training resets in every step, mostly no env at all, and seldom more than a few
         self._partial.select(self._mask_wp)
         wp.capture_if(self._partial.any, lambda: self._restart_selected(fresh))
-        self._after_restart(self.mask)
 
     def _restart_selected(self, fresh: bool) -> None:
         self._watch.keep()

@@ -102,6 +102,7 @@ class WarpWorld(WarpLaunches, WarpState):
         self._delays_substeps = False
         self._write_start: Callable[[torch.Tensor], None] | None = None
         self._graphs: dict[str, Graph] = {}
+        self._loops: dict[str, Callable[[], None]] = {}
         self._partial_forward: PartialForward | None = None
         self._bound: dict[str, torch.Tensor] = {}
         # Memory allocated in a capture must belong to the graphs. torch's graph ensures that only until the engine's
@@ -180,7 +181,8 @@ class WarpWorld(WarpLaunches, WarpState):
     @on_reset.setter
     def on_reset(self, function: Callable[[torch.Tensor], None] | None) -> None:
         self._write_start = function
-        self._graphs.pop("reset", None)
+        for name in ("reset", *self._loops):  # the graphs that contain it
+            self._graphs.pop(name, None)
 
     def run(self, body: Callable[[], None]) -> None:
         """Run ``body`` outside any graph, on the stream that torch currently uses."""
@@ -191,15 +193,34 @@ class WarpWorld(WarpLaunches, WarpState):
         """Capture ``body``, which has run once before, and return a function that replays it."""
         return Graph(body, self.device, self._pool).launch
 
+    def record_loop(
+        self, before: Callable[[], None], end: Callable[[], None], ended: torch.Tensor, after: Callable[[], None]
+    ) -> Callable[[], dict[int, str]]:
+        for role, body in (("before", before), ("end", end), ("after", after)):
+            try:
+                self.record(body)  # here, since torch does not recover from a failure within a conditional node
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise
+                why = str(error).partition("\n")[0]
+                raise OptionError(
+                    f"Loop: {role}() cannot be captured in a CUDA graph ({why}). It must make the same operations in "
+                    "each call and read no value from the device: no 'if' on a tensor, .item() or boolean indexing"
+                ) from error
+        name = f"loop {len(self._loops)}"
+        self._loops[name] = lambda: self._loop_body(before, end, ended, after)
+        self._graph(name)
+        return lambda: self._step_by(name)
+
     def capture(self) -> None:
         """Capture all graphs now rather than at first use."""
         for name in ("step", "reset", "forward"):
             self._graph(name)
 
     def _body(self, name: str) -> Callable[[], None]:
-        if name == "step":
-            return self._step_body
-        return lambda: self._restart_body(name == "reset")
+        if name in ("reset", "forward"):
+            return lambda: self._restart_body(name == "reset")
+        return self._step_body if name == "step" else self._loops[name]
 
     def _graph(self, name: str) -> Graph:
         if name not in self._graphs:
@@ -247,9 +268,9 @@ class WarpWorld(WarpLaunches, WarpState):
         if field == "opt.timestep":
             raise OptionError("expand: opt.timestep cannot differ per env on a GPU, where all envs step together")
         if name not in many:
-            raise OptionError(
-                f"expand: the GPU engine has no model field {field!r} that can differ per env{did_you_mean(name, many)}"
-            )
+            names = [f"opt.{each}" for each in many] if owner is self.m.opt else many
+            hint = did_you_mean(field, names)
+            raise OptionError(f"expand: the GPU engine has no model field {field!r} that can differ per env{hint}")
         array = getattr(owner, name)
         if field not in self.expanded and array.shape[0] != self.n_envs:
             one = wp.to_torch(array)
@@ -275,10 +296,14 @@ class WarpWorld(WarpLaunches, WarpState):
         self.run(lambda: mjw.set_const(self.m, self.d))
 
     def step(self) -> dict[int, str]:
+        return self._step_by("step")
+
+    def _step_by(self, name: str) -> dict[int, str]:
+        """Launch the graph of a step, or of a loop."""
         try:
-            graph = self._graphs["step"]
+            graph = self._graphs[name]
         except KeyError:
-            graph = self._graph("step")
+            graph = self._graph(name)
         graph.launch()
         self.step_count += 1
         if self._exact:
@@ -348,9 +373,11 @@ class WarpWorld(WarpLaunches, WarpState):
     def close(self) -> None:
         """Free graphs and tensors."""
         self._graphs.clear()
+        self._loops.clear()
         self._bound.clear()
         self._on_step = self._after_step = _nothing
         self._on_begin = self._on_restart = self._after_restart = _nothing
+        self._on_substep = self._write_start = self._partial_forward = None
 
 
 def _nothing(*_: object) -> None:

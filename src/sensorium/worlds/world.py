@@ -213,6 +213,18 @@ class GpuWorld(World, Protocol):
         """Capture ``body``, which has run once before, and return a function that replays it."""
         ...
 
+    def record_loop(
+        self, before: Callable[[], None], end: Callable[[], None], ended: torch.Tensor, after: Callable[[], None]
+    ) -> Callable[[], dict[int, str]]:
+        """Capture ``before``, a step, ``end``, the reset of the envs of ``ended`` (B,) and ``after`` as one graph.
+
+        All have run once before. The function that is returned replays the graph, and returns what ``step()`` does.
+
+        Raises:
+            OptionError: a function cannot be captured.
+        """
+        ...
+
     def capture(self) -> None:
         """Capture all graphs now rather than at first use."""
         ...

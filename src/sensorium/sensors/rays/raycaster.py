@@ -124,6 +124,7 @@ def _restore(fields: tuple[str, ...], values: tuple[torch.Tensor, ...]) -> RayDa
 
 
 def _make_ray_data(**fields: torch.Tensor) -> RayData:
+    """Return a reading with these fields."""
     return _data_type(tuple(fields))(**fields)
 
 

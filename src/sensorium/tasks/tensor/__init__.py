@@ -1,15 +1,27 @@
 """Tasks whose episodes run as torch code on the device of the physics, on a CPU or a GPU."""
 
+from sensorium.tasks.tensor.balance import TensorBalance, TensorBalanceConfig
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
+from sensorium.tasks.tensor.lift import Lift, LiftConfig, LiftRewards
+from sensorium.tasks.tensor.reach import TensorReach, TensorReachConfig
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk import Walk, WalkConfig, WalkRewards
+from sensorium.tasks.tensor.walk_ground import RoughGround
 from sensorium.tasks.tensor.walk_randomization import WalkRandomization
 
 __all__ = [
     "EpisodeDraws",
     "EpisodeLog",
+    "Lift",
+    "LiftConfig",
+    "LiftRewards",
+    "RoughGround",
+    "TensorBalance",
+    "TensorBalanceConfig",
+    "TensorReach",
+    "TensorReachConfig",
     "TensorTask",
     "TensorTaskConfig",
     "Walk",

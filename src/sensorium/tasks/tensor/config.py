@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pathlib import Path
+from typing import Self
 
+from pydantic import Field, field_validator, model_validator
+
+from sensorium.errors import did_you_mean, shorten
 from sensorium.options import Options
+from sensorium.robots import SensorRig
+from sensorium.tasks.task_camera import TaskCamera
 
 
 class TensorTaskConfig(Options):
@@ -12,6 +18,9 @@ class TensorTaskConfig(Options):
 
     robot: str = "quadruped"
     """Name of the robot, one of ``sn.robots.names()``, or a model file. Robot objects are passed to ``make``."""
+    rig: SensorRig | None = None
+    """Sensors of the robot; a YAML file or the name of a rig of the catalogue are loaded. Default: those of the
+    robot."""
     n_envs: int = Field(default=1, ge=1)
     """Number of envs, B."""
     device: str = "cpu"
@@ -28,7 +37,9 @@ class TensorTaskConfig(Options):
     """Patterns of the robot's readings that the policy observes: ``"imu"``, ``"imu/ang_vel"``, ``"joints/*"``."""
     randomize_sensors: dict[str, tuple[float, float]] = {}
     """Ranges of noise, bias, resolution and deadband of the robot's sensors, drawn for each axis at the start of each
-    episode: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. The critic observes the values."""
+    episode: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``; and of delay, jitter (s), rate (Hz) and
+    dropout, drawn for each sensor: ``{"joints.delay": (0.0, 0.04), "attitude.rate": (20, 50)}``. The critic observes
+    the values."""
     curriculum: bool = False
     """Whether episodes begin easy, and become harder in the envs where the policy succeeds. Evaluations always have the
     full difficulty."""
@@ -36,5 +47,36 @@ class TensorTaskConfig(Options):
     """Whether the policy observes true values instead of measured ones, for comparison."""
     history: int = Field(default=1, ge=1)
     """Observations that the policy gets: the newest one and those of the steps before."""
+    cameras: tuple[TaskCamera, ...] = ()
+    """Cameras whose images ``sensorium generate`` records. The policy observes those in ``observe_cameras``."""
+    observe_cameras: tuple[str, ...] = ()
+    """Names of cameras whose colour images the policy observes, besides ``observe``."""
     threads: int = Field(default=0, ge=0)
     """Threads of the physics on the CPU; 0 for one per core."""
+
+    @field_validator("cameras")
+    @classmethod
+    def _check_cameras(cls, value: tuple[TaskCamera, ...]) -> tuple[TaskCamera, ...]:
+        names = [camera.name for camera in value]
+        if len(set(names)) < len(names):
+            raise ValueError(f"each camera must have a different name, got {names}")
+        for camera in value:
+            if camera.pose_jitter:
+                raise ValueError(f"camera {camera.name!r}: tensor tasks do not draw camera poses; remove pose_jitter")
+        return value
+
+    @model_validator(mode="after")
+    def _check_observed_cameras(self) -> Self:
+        names = [camera.name for camera in self.cameras]
+        for name in self.observe_cameras:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"; cameras has {shorten(names) or 'none'}"
+                raise ValueError(f"observe_cameras: there is no camera {name!r}{hint}")
+        return self
+
+    @field_validator("rig", mode="before")
+    @classmethod
+    def _load_rig(cls, value: object) -> object:
+        if isinstance(value, str) and not value.endswith((".yaml", ".yml")):
+            return SensorRig.named(value)
+        return SensorRig.load(value) if isinstance(value, str | Path) else value

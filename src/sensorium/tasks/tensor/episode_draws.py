@@ -32,6 +32,10 @@ class EpisodeDraws:
         self._envs = torch.arange(len(episode), device=episode.device)
         self._made: dict[str, tuple[int, torch.Tensor, Draws]] = {}
 
+    def set_envs(self, envs: torch.Tensor) -> None:
+        """Set the env whose numbers each env draws, (B,) integers. Default: the env itself."""
+        self._envs.copy_(envs)
+
     def uniform(
         self, name: str, n: int, low: float = 0.0, high: float = 1.0, counter: torch.Tensor | None = None
     ) -> torch.Tensor:

@@ -28,9 +28,9 @@ ConfigT = TypeVar("ConfigT", bound=TensorTaskConfig)
 class TensorHooks(Generic[ConfigT]):
     """The hooks of a tensor task, in the order of their calls.
 
-    ``scene_options``, ``add_scene``, ``add_sensors`` and ``on_build`` are called once. ``begin_episodes`` is called at
-    each reset; ``act`` before each step; ``failures``, ``rewards`` and ``metrics`` after it; ``observe`` and
-    ``observe_privileged`` at the end, when new episodes have begun.
+    ``scene_options``, ``add_scene``, ``place_robot``, ``add_sensors`` and ``on_build`` are called once.
+    ``begin_episodes`` is called at each reset; ``act`` before each step; ``failures``, ``rewards`` and ``metrics``
+    after it; ``observe`` and ``observe_privileged`` at the end, when new episodes have begun.
 
     Hooks are torch code on tensors of B rows on :attr:`device`. On a GPU those that are called in every step are
     captured as CUDA graphs: they make the same operations each time, keep state in tensors that they write in place,
@@ -42,6 +42,8 @@ class TensorHooks(Generic[ConfigT]):
     """Name of the task in ``tasks.make``."""
     config_type: ClassVar[type[TensorTaskConfig]] = TensorTaskConfig
     """Class of its options."""
+    instruction: ClassVar[str] = ""
+    """The goal in words, for datasets."""
 
     config: ConfigT
     """The options."""
@@ -63,7 +65,8 @@ class TensorHooks(Generic[ConfigT]):
     """Where a reason of :meth:`failures` holds, (B,) bool. Written before :meth:`rewards` is called."""
     difficulty: torch.Tensor
     """Difficulty of each env, (B,) float32 from 0 to 1; 1 without ``curriculum``. It scales what
-    ``randomize_sensors`` draws. Tasks scale what else they draw, and change it in :meth:`end_episodes`."""
+    ``randomize_sensors`` draws, except rates. Tasks scale what else they draw, and change it in
+    :meth:`end_episodes`."""
     step_count: torch.Tensor
     """Steps of each env's episode so far, (B,) int64."""
     episode: torch.Tensor
@@ -76,6 +79,10 @@ class TensorHooks(Generic[ConfigT]):
     def add_scene(self, scene: Scene) -> None:
         """Add everything except the robot to the scene. Default: a floor with tiles of 0.5 m."""
         scene.add_object(_FLOOR, name="floor")
+
+    def place_robot(self, robot: Robot) -> Robot:
+        """Return the robot that is added to the scene: ``robot``, or a copy with another position or rig."""
+        return robot
 
     def add_sensors(self, scene: Scene) -> None:
         """Add the sensors that the task itself needs, after the robot was added."""
@@ -114,7 +121,11 @@ class TensorHooks(Generic[ConfigT]):
         """Evaluate the episodes that end in this step, (B,) bool, before their envs are reset: for a curriculum."""
 
     def metrics(self) -> dict[str, torch.Tensor]:
-        """Return values (B,) of this step whose means over episodes are logged, besides those of the rewards."""
+        """Return values (B,) of this step whose means over episodes are logged, besides those of the rewards.
+
+        Names must differ from those of the rewards. "reached" is 1 where the goal is reached, else 0: evaluations count
+        an episode as a success only if it is 1 at the end.
+        """
         return {}
 
     def observe(self) -> dict[str, torch.Tensor]:

@@ -65,6 +65,7 @@ class Observations:
             start = stop
         self.n_actor = self._parts[len(actor) - 1].columns.stop if actor else 0
         self.n_critic = start - self.n_actor
+        self._widths = [part.columns.stop - part.columns.start for part in self._parts]
         first = rows[0][2]
         self.values = torch.zeros(len(first), start, device=first.device)
 
@@ -77,8 +78,9 @@ class Observations:
     def by_name(self, values: torch.Tensor) -> Tensors:
         """Return the parts of a matrix by uuid, as views. Those of the critic begin with "privileged/"."""
         found: Tensors = {}
-        for part in self._parts:
-            value = values[:, part.columns].view(len(values), *part.shape)
+        pieces = values.split(self._widths, dim=1)
+        for part, piece in zip(self._parts, pieces, strict=True):
+            value = piece if len(part.shape) == 1 else piece.view(len(values), *part.shape)
             if part.part:
                 group = found.setdefault(part.uuid, {})
                 assert isinstance(group, dict)

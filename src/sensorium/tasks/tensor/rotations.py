@@ -26,6 +26,12 @@ def about_z(angle: torch.Tensor) -> torch.Tensor:
     return torch.stack((torch.cos(angle / 2), zero, zero, torch.sin(angle / 2)), dim=1)
 
 
+def about_y(angle: torch.Tensor) -> torch.Tensor:
+    """Return quaternions (B, 4) that turn by angles (B,) in rad about the y axis."""
+    zero = torch.zeros_like(angle)
+    return torch.stack((torch.cos(angle / 2), zero, torch.sin(angle / 2), zero), dim=1)
+
+
 def rotate_back(quat: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     """Return vectors (B, 3) of the outer frame in the frame that quaternions (B, 4) turn."""
     w, axis = quat[:, :1], quat[:, 1:]

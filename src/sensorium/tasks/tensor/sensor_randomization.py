@@ -13,7 +13,7 @@ from sensorium.tasks.tensor.hooks import TensorHooks
 class SensorRandomizer:
     """Draws parameters of a robot's sensors at the start of each episode, one value for each axis.
 
-    The values are multiplied by the difficulty of the env.
+    The values are multiplied by the difficulty of the env, except rates.
 
     Args:
         task: the task, in a built scene; see ``TensorTaskConfig.randomize_sensors``.
@@ -26,6 +26,7 @@ class SensorRandomizer:
     def __init__(self, task: TensorHooks[Any]) -> None:
         self._task, robot, ranges = task, task.robot, task.config.randomize_sensors
         self._bound: list[tuple[torch.Tensor, slice]] = []
+        eased: list[float] = []
         low: list[float] = []
         high: list[float] = []
         for key, (smallest, largest) in ranges.items():
@@ -38,12 +39,14 @@ class SensorRandomizer:
             values = robot.rig[uuid].bind(option)
             columns = slice(len(low), len(low) + values.shape[1])
             self._bound.append((values, columns))
+            eased += [float(option != "rate")] * values.shape[1]
             low += [smallest] * values.shape[1]
             high += [largest] * values.shape[1]
         if self._bound:
             device = self._bound[0][0].device
             self._low, self._span = torch.tensor(low, device=device), torch.tensor(high, device=device)
             self._span -= self._low
+            self._eased = torch.tensor(eased, device=device)  # 0 where the difficulty does not scale the value
             self.drawn = torch.zeros(len(self._bound[0][0]), len(low), device=device)
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
@@ -51,7 +54,7 @@ class SensorRandomizer:
         if not self._bound:
             return
         new = self._low + self._span * self._task.draws.uniform("sensors", len(self._low))
-        new = new * self._task.difficulty[:, None]
+        new = new * (1.0 + self._eased * (self._task.difficulty[:, None] - 1.0))
         self.drawn.copy_(torch.where(mask[:, None], new, self.drawn))
         for values, columns in self._bound:
             values.copy_(torch.where(mask[:, None], self.drawn[:, columns].to(values.dtype), values))

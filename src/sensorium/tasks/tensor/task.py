@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from gymnasium import spaces
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
-from sensorium.tasks.tensor.captured import Captured, run_on_device
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
 from sensorium.tasks.tensor.observations import Observations, Tensors
+from sensorium.tasks.tensor.outputs import Outputs
+from sensorium.tasks.tensor.robot_forms import reserve_timing
 from sensorium.tasks.tensor.sensor_randomization import SensorRandomizer
-from sensorium.worlds import Scene
+from sensorium.worlds import Loop, Scene, run_on_device
 
 if TYPE_CHECKING:
     from tensordict import TensorDict
@@ -41,6 +43,7 @@ class TensorTask(TensorHooks[ConfigT]):
         terminated, truncated: (B,) bool: whether the last step ended the episode by a failure, or by its length.
         log: means over the episodes that ended.
         keep_final: whether each step keeps the last observation of episodes for :meth:`final_actor`. Default: False.
+        cameras: the cameras of the options, by name.
 
     Example:
         >>> task = sn.tasks.make("walk", robot="quadruped", n_envs=16)
@@ -57,9 +60,11 @@ class TensorTask(TensorHooks[ConfigT]):
         # without shadows: their map is centred on the origin, and robots walk away from it
         scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
         self.add_scene(scene)
-        body = make(config.robot) if robot is None else type(robot)(robot.options)
+        body = make(config.robot, rig=config.rig) if robot is None else type(robot)(robot.options)
+        body = reserve_timing(self.place_robot(body), config.randomize_sensors)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
         self.add_sensors(scene)
+        self.cameras = task_cameras.add_cameras(self, segmentation=False)
         scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads)
         self.device = scene.world.device
         self._allocate()
@@ -67,15 +72,15 @@ class TensorTask(TensorHooks[ConfigT]):
         limits = self.action_limits().cpu().float()
         self.single_action_space = spaces.Box(*limits.numpy().T, dtype=np.float32)
         self.action, self.last_action = torch.zeros(2, self.n_envs, len(limits), device=self.device)
-        run_on_device(self._prepare, scene.world)
+        run_on_device(self._prepare, scene)
         self._frames = torch.zeros(self.n_envs, config.history, self._observations.n_actor, device=self.device)
         self._fresh = torch.zeros_like(self.terminated)
         scene.world.on_reset = self._start
         self.keep_final = False
         self._final = torch.zeros_like(self._frames)
-        self._act, self._finish, self._keep_final, self._sense = (
-            Captured(function, scene.world)
-            for function in (self.act, self._judge, self._update_final, self._update_observations)
+        self._loop, self._loop_with_final = (
+            Loop(scene, self.act, end, self._fresh, self._update_observations)
+            for end in (self._judge, self._judge_and_keep)
         )
         one = {name: _space_of(value) for name, value in self._by_name(self._observations.values).items()}
         self.single_observation_space = spaces.Dict(list(one.items()))  # type: ignore[arg-type]
@@ -86,6 +91,9 @@ class TensorTask(TensorHooks[ConfigT]):
         self._start(torch.zeros_like(self.terminated))
         observe = self.config.observe, self.config.ground_truth, self.observe, self._observe_privileged
         self._observations = Observations(self.robot, *observe)
+        n_columns = self._observations.n_actor + self._observations.n_critic
+        self._outputs = Outputs(self.n_envs, n_columns, self.device)
+        self._observations.values = self._outputs.values
 
     def _observe_privileged(self) -> dict[str, torch.Tensor]:
         return {**self.observe_privileged(), **self._sensor_randomizer.observe()}
@@ -95,25 +103,44 @@ class TensorTask(TensorHooks[ConfigT]):
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
         self.failed = torch.zeros_like(self.terminated)
+        self._begins_anew = torch.ones((), dtype=torch.bool, device=self.device)
         self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
         self.draws = EpisodeDraws(self.config.seed, self.episode)
         self._metrics: dict[str, torch.Tensor] = {}
         self.log = EpisodeLog(self.n_envs, self.device)
 
+    @property
+    def autoreset(self) -> bool:
+        """Whether an env whose episode ends begins a new one in the same step. Reading it waits for the device."""
+        return bool(self._begins_anew)
+
+    @autoreset.setter
+    def autoreset(self, value: bool) -> None:
+        self._begins_anew.fill_(value)
+
     # -- episodes -----------------------------------------------------------------------------------------------------
 
-    def reset(self) -> tuple[Tensors, dict[str, Any]]:
+    def reset(self, numbers: Sequence[int] | None = None) -> tuple[Tensors, dict[str, Any]]:
         """Begin an episode in every env.
+
+        Args:
+            numbers: episode numbers, one for each env. The random values of an episode then depend only on the seed and
+                the number, in every env. Default: the next episode of each env.
 
         Returns:
             The observation, by uuid, and info: ``{"episode": (B,)}``.
         """
         self.log.clear()
         self._fresh.fill_(True)
-        self.scene.set_episodes(self.episode + 1)  # sensors draw the numbers of the same episodes
+        envs = torch.arange(self.n_envs, device=self.device)
+        if numbers is not None:
+            self.episode.copy_(torch.tensor(numbers, device=self.device) - 1)
+            envs.zero_()
+        self.draws.set_envs(envs)
+        self.scene.set_episodes(self.episode + 1, env_ids=envs)  # sensors draw the numbers of the same episodes
         self.scene.reset()
-        self._sense()
+        run_on_device(self._update_observations, self.scene)
         return self._by_name(self._observations.values.clone()), {"episode": self.episode.clone()}
 
     def step(
@@ -132,9 +159,9 @@ class TensorTask(TensorHooks[ConfigT]):
             EpisodeOverError: ``reset()`` was not called.
             OptionError: the action has the wrong shape, or, on the CPU, is not finite.
         """
-        values = self.step_in_place(action)
-        flags = torch.stack((self.terminated, self.truncated))
-        return self._by_name(values.clone()), self.reward.clone(), flags[0], flags[1], {}
+        self.step_in_place(action)
+        values, reward, (terminated, truncated) = self._outputs.copy()
+        return self._by_name(values), reward, terminated, truncated, {}
 
     def step_in_place(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
         """Make a step as :meth:`step`, and return the observations (B, columns), which the next step overwrites.
@@ -142,17 +169,10 @@ class TensorTask(TensorHooks[ConfigT]):
         :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too.
         """
         self.action.copy_(self._checked(action))
-        self._act()
         try:
-            self.scene.step()
+            (self._loop_with_final if self.keep_final else self._loop)()
         except DivergenceError as error:
             self.log.n_diverged += len(error.messages)
-        self._finish()
-        if self.keep_final:
-            self._keep_final()
-        if self.scene.world.is_gpu or bool(self._ended.any()):
-            self.scene.reset(self._ended)
-        self._sense()
         return self._observations.values
 
     def _checked(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
@@ -189,7 +209,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
         torch.logical_or(self.terminated, self.truncated, out=self._ended)
         self.end_episodes(self._ended)
-        self._fresh.copy_(self._ended)
+        torch.logical_and(self._ended, self._begins_anew, out=self._fresh)
         metrics = self.metrics()
         if not self._metrics:
             with torch.inference_mode(False):
@@ -199,8 +219,14 @@ class TensorTask(TensorHooks[ConfigT]):
         self.log.add({**terms, **metrics}, failures, self.reward, self.step_count, self._ended, diverged)
         self.last_action.copy_(self.action)
 
+    def _judge_and_keep(self) -> None:
+        self._judge()
+        self._update_final()
+
     def _update_observations(self) -> None:
         self._observations.update()
+        self._outputs.reward.copy_(self.reward)
+        torch.stack((self.terminated, self.truncated), out=self._outputs.flags)
         frame = self._observations.values[:, None, : self._observations.n_actor]
         if self.config.history == 1:
             self._frames.copy_(frame)
@@ -228,11 +254,24 @@ class TensorTask(TensorHooks[ConfigT]):
         """Return a copy of the last observation by uuid."""
         return self._by_name(self._observations.values.clone())
 
+    def observation_views(self) -> Tensors:
+        """Return the last observation by uuid, which later steps overwrite."""
+        return self._by_name(self._observations.values)
+
+    def images(self) -> dict[str, torch.Tensor]:
+        """Return the images of ``observe_cameras`` as "image_NAME" -> (B, 3, H, W) uint8. Renders them."""
+        found = {}
+        for name in self.config.observe_cameras:
+            colours = self.cameras[name].read().rgb
+            assert colours is not None
+            found[f"image_{name}"] = colours.movedim(-1, 1).contiguous()
+        return found
+
     def as_tensordict(self) -> TensorDict:
-        """Return :meth:`groups` as a TensorDict, for the networks of rsl_rl."""
+        """Return :meth:`groups` and :meth:`images` as a TensorDict, for the networks of rsl_rl."""
         from tensordict import TensorDict
 
-        return TensorDict(self.groups(), batch_size=[self.n_envs], device=self.device)
+        return TensorDict({**self.groups(), **self.images()}, batch_size=[self.n_envs], device=self.device)
 
     def last_metrics(self) -> dict[str, torch.Tensor]:
         """Return the task's metrics of the last step, (B,) each. The next step overwrites them."""
@@ -254,7 +293,13 @@ class TensorTask(TensorHooks[ConfigT]):
         return RslRlEnv(self)
 
     def as_sb3(self) -> Sb3VecEnv:
-        """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays."""
+        """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays.
+
+        Raises:
+            OptionError: Stable-Baselines3 is not installed, or the policy observes images.
+        """
+        if self.config.observe_cameras:
+            raise OptionError("as_sb3 has vectors only, and the policy observes images: use as_rsl_rl()")
         try:
             from sensorium.tasks.tensor.sb3 import Sb3VecEnv
         except ImportError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import mujoco
 import torch
@@ -14,7 +14,9 @@ from sensorium.options import Options
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.task import TensorTask
+from sensorium.tasks.tensor.walk_ground import RoughGround, WalkGround
 from sensorium.tasks.tensor.walk_randomization import WalkRandomization, WalkRandomizer
+from sensorium.worlds import Scene
 
 _TRACKING = 0.25
 """Square of the velocity error, in (m/s)² or (rad/s)², at which a tracking term falls to 1/e."""
@@ -76,6 +78,12 @@ class WalkConfig(TensorTaskConfig):
     """Tilt of the torso at which the robot has fallen, rad."""
     fall_height: float = Field(default=0.5, gt=0, lt=1)
     """Height of the torso at which the robot has fallen, as a fraction of its initial height."""
+    terrain: Literal["flat", "rough"] = "flat"
+    """Ground: a plane, or a height field on which each episode begins at another place."""
+    ground: RoughGround = RoughGround()
+    """Options of rough ground, and of the scan of heights around the robot, which the critic observes."""
+    observe_heights: bool = False
+    """Whether the policy observes the scan of heights on rough ground, too, with noise and delay."""
     rewards: WalkRewards = WalkRewards()
     """Weights of the terms of the reward."""
     randomize: WalkRandomization = WalkRandomization()
@@ -94,12 +102,31 @@ class Walk(TensorTask[WalkConfig]):
 
     name = "walk"
     config_type = WalkConfig
+    instruction = "walk with the commanded velocity"
 
     def scene_options(self) -> dict[str, Any]:
-        return {"integrator": "implicitfast", "cone": "pyramidal"}
+        options: dict[str, Any] = {"integrator": "implicitfast", "cone": "pyramidal"}
+        if self.config.device != "cpu":
+            # On a GPU all envs iterate as long as the slowest. With a policy that walks, the quadruped needs 3.3
+            # iterations in the mean and 7 at most; see "Solver iterations" in docs/benchmarks.md for the error.
+            options |= {"iterations": 6, "ls_iterations": 10}
+        return options
+
+    def add_scene(self, scene: Scene) -> None:
+        self._ground = WalkGround(self.config.ground, self.config.seed) if self.config.terrain == "rough" else None
+        if self._ground is None:
+            super().add_scene(scene)
+        else:
+            self._ground.add_to(scene)
+
+    def add_sensors(self, scene: Scene) -> None:
+        if self._ground is not None:
+            self._ground.add_scan(scene, f"{self.robot.name}/{self.robot.options.base}")
 
     def on_build(self) -> None:
         model, world, config = self.scene.model, self.scene.world, self.config
+        if self._ground is not None:
+            self._ground.start(self.device)
         base = int(model.body(f"{self.robot.name}/{self.robot.options.base}").id)
         root = int(model.body_jntadr[base])
         if root < 0 or model.jnt_type[root] != mujoco.mjtJoint.mjJNT_FREE:
@@ -142,6 +169,9 @@ class Walk(TensorTask[WalkConfig]):
         turned = rotations.about_z((torch.pi * draw[:, 0]).to(qpos.dtype))
         quat = qpos[:, self._q + 3 : self._q + 7]
         quat.copy_(torch.where(here, rotations.multiply(turned, quat), quat))
+        if self._ground is not None:
+            place = self._ground.places(self.draws.uniform("place", 2, -1.0, 1.0)).to(qpos.dtype)
+            qpos[:, self._q : self._q + 3] += torch.where(here, place, 0.0)
         qpos[:, self._joint_q] += torch.where(here, start.joints * draw[:, 7:], 0.0)
         velocity = qvel[:, self._v : self._v + 6]
         velocity.copy_(torch.where(here, start.speed * draw[:, 1:7], velocity))
@@ -169,6 +199,11 @@ class Walk(TensorTask[WalkConfig]):
         velocity = rotations.rotate_back(quat, self._qvel[:, self._v : self._v + 3].float())
         return velocity, self._qvel[:, self._v + 3 : self._v + 6].float(), rotations.up(quat)
 
+    def _torso_height(self) -> torch.Tensor:
+        """Return the height of the torso above the ground below it, (B,) m."""
+        height = self._qpos[:, self._q + 2]
+        return height if self._ground is None else height - self._ground.height_at(self._qpos[:, self._q : self._q + 2])
+
     def rewards(self) -> dict[str, torch.Tensor]:
         velocity, spin, up = self._motion()
         joints = self._qpos[:, self._joint_q] - self._home_q
@@ -192,7 +227,7 @@ class Walk(TensorTask[WalkConfig]):
 
     def failures(self) -> dict[str, torch.Tensor]:
         upright = rotations.up(self._qpos[:, self._q + 3 : self._q + 7])[:, 2]
-        low = self._qpos[:, self._q + 2] < self.config.fall_height * self._height
+        low = self._torso_height() < self.config.fall_height * self._height
         return {"fall": (upright < math.cos(self.config.fall_tilt)) | low}
 
     @property
@@ -218,15 +253,19 @@ class Walk(TensorTask[WalkConfig]):
 
     def observe(self) -> dict[str, torch.Tensor]:
         self._draw_command()
-        return {"command": self.command, "last_action": self.last_action}
+        found = {"command": self.command, "last_action": self.last_action}
+        if self._ground is not None and self.config.observe_heights:
+            found["heights"] = self._ground.scan(self.config.ground_truth)
+        return found
 
     def observe_privileged(self) -> dict[str, torch.Tensor]:
         velocity, _, _ = self._motion()
         return {
             "velocity": velocity,
-            "height": self._qpos[:, self._q + 2 : self._q + 3].float(),
+            "height": self._torso_height()[:, None].float(),
             "torques": self._force[:, self._columns].float(),
             **self._randomizer.observe(),
+            **({} if self._ground is None else {"heights": self._ground.scan(ground_truth=True)}),
         }
 
 

@@ -1,0 +1,63 @@
+"""``GraphPPO`` beside rsl_rl's own PPO, and a training on a GPU."""
+
+import pytest
+import torch
+
+from sensorium.training import PPOOptions, evaluate_ppo, ppo_policy, train_ppo
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+SMALL = {"n_envs": 8, "horizon": 4, "epochs": 3, "minibatches": 2, "hidden": (16,), "episodes": 2}
+SMALL |= {"task_options": {"max_steps": 6}}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_updates_are_those_of_rsl_rl(device):
+    """On a GPU the first update runs as it is, the second is captured, and the third replays the graph."""
+    from rsl_rl.algorithms import PPO
+
+    options = PPOOptions(device=device, learning_rate=3e-3, **SMALL)
+    env = options.make_task().as_rsl_rl()
+    ours, theirs = (ppo_policy.make_ppo(options, env.get_observations(), env.num_actions) for _ in range(2))
+    theirs.optimizer = torch.optim.Adam([*theirs.actor.parameters(), *theirs.critic.parameters()], lr=3e-3)
+    theirs.update = lambda: PPO.update(theirs)
+    for round_ in range(3):
+        observation = env.get_observations()
+        with torch.inference_mode():
+            for _ in range(options.horizon):
+                torch.manual_seed(round_)
+                action = ours.act(observation)
+                torch.manual_seed(round_)
+                assert torch.allclose(theirs.act(observation), action, atol=1e-4)
+                theirs.transition.actions = action
+                theirs.transition.actions_log_prob = theirs.actor.get_output_log_prob(action)
+                observation, reward, dones, extras = env.step(action)
+                for one in (ours, theirs):
+                    one.process_env_step(observation, reward, dones, extras)
+            for one in (ours, theirs):
+                one.compute_returns(observation)
+        losses = []
+        for one in (ours, theirs):
+            torch.manual_seed(100 + round_)
+            losses.append(one.update())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-5)
+        assert ours.learning_rate == pytest.approx(theirs.learning_rate)
+        assert ours.learning_rate != options.learning_rate
+        for network in ("actor", "critic"):
+            expected = dict(getattr(theirs, network).named_parameters())
+            for name, value in getattr(ours, network).named_parameters():
+                torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=f"{network} {name}")
+
+
+@pytest.mark.gpu
+def test_a_training_on_a_gpu_can_be_resumed_and_evaluated_on_the_cpu(tmp_path):
+    before = torch.get_float32_matmul_precision()
+    for steps in (128, 256):
+        result = train_ppo(
+            PPOOptions(device="cuda", steps=steps, evaluate_every=64, checkpoint_every=64, **SMALL),
+            tmp_path / "walk",
+            resume=steps == 256,
+            tensorboard=False,
+        )
+        assert result.steps == steps
+    assert torch.get_float32_matmul_precision() == before
+    assert len(evaluate_ppo(tmp_path / "walk", 2, device="cpu").returns) == 2
