@@ -85,14 +85,17 @@ def patiently(page, condition, seconds=60.0):
 def pytest_addoption(parser):
     parser.addoption("--all-slow", action="store_true", help="run every slow test, not a sample of them")
     parser.addoption("--gpu-on-cpu", action="store_true", help="run GPU tests on Warp's CPU device; some need CUDA")
-    parser.addoption("--slow-seed", default=None, help="seed of the sample of slow tests; default: the commit")
+    parser.addoption("--slow-seed", default=None, help="seed of the sample of slow tests; default: the commit's tree")
 
 
 def _slow_seed(config):
-    """Return the seed of the sample of slow tests. It is the commit, so that each of them runs every few commits."""
+    """Return the seed of the sample of slow tests.
+
+    It is the tree of the commit: each test runs every few commits, and the same files give the same sample in any clone.
+    """
     if config.getoption("--slow-seed") is not None:
         return config.getoption("--slow-seed")
-    words = ["git", "-C", str(config.rootpath), "rev-parse", "HEAD"]
+    words = ["git", "-C", str(config.rootpath), "rev-parse", "HEAD^{tree}"]
     try:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()[:12]
     except (OSError, subprocess.CalledProcessError):
