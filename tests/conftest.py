@@ -91,7 +91,7 @@ def pytest_addoption(parser):
 def _slow_seed(config):
     """Return the seed of the sample of slow tests.
 
-    It is the tree of the commit: each test runs every few commits, and the same files give the same sample in any clone.
+    It is the tree of the commit: each test runs every few commits, and the same files give the same sample anywhere.
     """
     if config.getoption("--slow-seed") is not None:
         return config.getoption("--slow-seed")
