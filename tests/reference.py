@@ -174,12 +174,16 @@ class Reference:
         self.captures = [[float(tick)] * 400 for _ in range(n_envs)]  # of the reading that is held, per tick
         return self.reading.copy()
 
-    def draw(self):
-        envs = np.arange(self.shape[1], dtype=U)
-        return threefry((envs, U(self.episode)), np.full_like(envs, self.tick), np.full_like(envs, 0x5E450))
+    def samples_taken(self):
+        """Return the number of the newest sample in the episode, per env."""
+        per_tick = self.dt * self.rate
+        every = (per_tick == 0) | (per_tick > 1 - 1e-6)
+        return np.where(every, self.tick, np.floor(self.tick * per_tick + 1e-6)).astype(U)
 
-    def words(self, element, lane=0):
-        d0, d1 = self.draw()
+    def words(self, element, lane=0, of_sample=False):
+        envs = np.arange(self.shape[1], dtype=U)
+        number = self.samples_taken() if of_sample else np.full_like(envs, self.tick)
+        d0, d1 = threefry((envs, U(self.episode)), number, np.full_like(envs, 0x5E450))
         return threefry(key(self.seed, self.uuid, element), d0 ^ U(lane), d1)
 
     def age(self):
@@ -200,7 +204,8 @@ class Reference:
         if not advance:
             self.offset, self.drift = np.zeros(self.shape, F), np.zeros(self.shape, F)
         for c in range(self.shape[0]):
-            n0, n1 = normals(*self.words(c))
+            _, n1 = normals(*self.words(c))
+            r0, _ = normals(*self.words(c, of_sample=True))
             x[c] = x[c] + self.scale_error[c] * x[c]
             if advance:
                 self.walk[c] = self.walk[c] + self.random_walk[c] * n1
@@ -210,10 +215,10 @@ class Reference:
             else:
                 e0, e1 = normals(*self.words(c, 3 * 2**30))
                 self.offset[c], self.drift[c] = self.bias_spread[c] * e0, self.drift_size[c] * e1
-            out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * n0
+            out[c] = ((x[c] + self.bias[c]) + self.walk[c]) + self.noise[c] * r0
             heat = self.temperature_drift[c] * (self.temperature[c] - F(25))
             out[c] = ((out[c] + self.offset[c]) + self.drift[c]) + heat
-            o0, o1 = self.words(c, 2**30)
+            o0, o1 = self.words(c, 2**30, of_sample=True)
             spike = np.where(o1 & U(1), -self.outlier_size[c], self.outlier_size[c])
             out[c] = np.where(self.outliers[c] > uniform(o0), out[c] + spike, out[c])
         out = np.where(np.abs(out) < self.deadband, self.dtype(0), out)
@@ -242,7 +247,7 @@ class Reference:
         """Make a tick; returns the reading."""
         self.tick += 1
         n = self.tick
-        w0, w1 = self.words(-1)
+        w0, w1 = self.words(-1, of_sample=True)
         v0, _ = self.words(-1, 2**31)
         sample = self._sample(truth, advance=True)
         out = np.empty(self.shape, self.dtype)

@@ -284,6 +284,57 @@ def test_a_reset_draws_new_numbers_and_an_episode_can_be_made_again():
     assert torch.equal(again[:, 1], both[5:, 0])
 
 
+class Coin(SimpleSensorOptions):
+    pass
+
+
+class CoinSensor(SimpleSensor[torch.Tensor], options=Coin):
+    """Two normals per sample."""
+
+    def _get_return_format(self):
+        return (2,)
+
+    @classmethod
+    def _update_raw_data(cls, group, out):
+        out.copy_(group.normal("x", per_sample=True))
+
+
+def test_draws_per_sample_stay_until_the_next_sample_for_each_sensor_and_env():
+    rates = {"slow": 10.0, "each": None, "varied": 50.0}
+    scene, *coins = build(*(Coin(uuid=uuid, rate=rate) for uuid, rate in rates.items()), n_envs=3)
+    coins[2].set(rate=[100.0, 50.0, 25.0])
+    scene.reset()
+    numbers = {uuid: [] for uuid in rates}
+    for _ in range(12):
+        scene.step()  # of 10 ms
+        for (uuid, seen), coin in zip(numbers.items(), coins, strict=True):
+            truth = coin.read_ground_truth()  # the hook runs in every tick
+            seen.append(truth.clone())
+    changes = {
+        uuid: (torch.stack(seen).diff(dim=0) != 0).all(2).int().sum(0).tolist() for uuid, seen in numbers.items()
+    }
+    assert changes == {"slow": [1, 1, 1], "each": [11, 11, 11], "varied": [11, 6, 3]}
+
+
+def test_draws_per_sample_on_warp_are_those_of_the_cpu():
+    from sensorium.pipeline.draws import Draws, SampleDraws
+    from sensorium.pipeline.flags import DELAYED, RATE
+
+    torch.manual_seed(0)
+    words = torch.randint(-(2**31), 2**31 - 1, (4, 2, 30), dtype=torch.int32)
+    draw, of_samples = words[0].view(torch.uint32), words[1:].view(torch.uint32)
+    flags = torch.tensor([RATE, DELAYED, RATE | DELAYED], dtype=torch.int32)
+    for name in ("normal", "uniform"):
+        both = []
+        for is_warp in (False, True):
+            samples = SampleDraws([2, 1], flags, of_samples)
+            both.append(getattr(Draws(3, "n", ["a", "b"], [2, 1], draw, is_warp, samples), name)().clone())
+        assert torch.equal(*both)
+        of_tick = getattr(Draws(3, "n", ["a", "b"], [2, 1], draw, False), name)()
+        assert torch.equal(both[0][2], of_tick[2])  # without a rate
+        assert not torch.isclose(both[0][:2], of_tick[:2]).any()
+
+
 def test_draws_have_the_distributions_that_their_names_say():
     numbers = roll(2000, 20).flatten(0, 1).double()
     normal, uniform = numbers.T

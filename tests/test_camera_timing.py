@@ -224,6 +224,28 @@ def test_profile_changes_only_measured_images():
     assert torch.equal(alone.read().rgb[0], first[0])
 
 
+def test_the_noise_of_a_frame_does_not_depend_on_the_time_step():
+    frames = []
+    for dt in (0.05, 0.01):
+        scene = sn.Scene(dt=dt)
+        scene.add_object(sn.Plane())
+        profile = sn.CameraProfile(full_well=500, read_noise=20)
+        camera = scene.add_sensor(
+            sn.Camera(
+                pos=(0, 0, 2), lookat=(0.1, 0, 0), resolution=(16, 12), renderer="batch", rate=10.0, profile=profile
+            )
+        )
+        scene.build(n_envs=2)
+        frames.append([])
+        for _ in range(3):
+            scene.step(count=round(0.1 / dt))
+            frames[-1].append(camera.read().rgb.clone())
+    for coarse, fine in zip(*frames, strict=True):
+        assert torch.equal(coarse, fine)
+        assert coarse.float().std() > 1
+    assert not torch.equal(frames[0][0], frames[0][1])
+
+
 def test_noise_is_drawn_at_capture():
     scene, camera = moving(profile=sn.CameraProfile(full_well=500, read_noise=20), rate=10.0, outputs=("rgb",))
     scene.step(count=3)

@@ -100,3 +100,88 @@ def test_failed_calls_do_not_count_an_episode():
         with pytest.raises(sn.OptionError):
             call()
     assert scene.episodes.tolist() == [0, 0]
+
+
+def box_at_rest(substeps, options, dt=0.02):
+    scene = sn.Scene(dt=dt, substeps=substeps)
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.5))
+    sensor = scene.add_sensor(options)
+    scene.build(n_envs=3, seed=3)
+    return scene, sensor
+
+
+def arrived(scene, sensor, steps):
+    """Return (value, capture time, arrival time) of every sample of env 1 that arrives within some steps."""
+    samples = []
+    for _ in range(steps):
+        scene.step()
+        queue = sensor.read_samples()
+        for i in range(int(queue.count[1])):
+            samples.append([*queue.values[1, i].tolist(), queue.capture[1, i].item(), queue.arrival[1, i].item()])
+    return np.array(samples)
+
+
+@pytest.mark.parametrize("substeps", [10, 40])
+def test_draws_of_a_sample_do_not_depend_on_the_substeps(substeps):
+    """Substeps of 4, 2 and 0.5 ms; 100 samples per second are captured at the same instants with each."""
+    options = sn.ContactForce(
+        link="box",
+        uuid="position",
+        rate=100.0,
+        noise=1.0,
+        outliers=0.2,
+        outlier_size=10.0,
+        dropout=0.2,
+        delay=0.02,
+        jitter=0.02,
+    )
+    coarse, fine = (arrived(*box_at_rest(count, options, dt=0.02), 30) for count in (5, substeps))
+    taken = {round(one[3], 6): one for one in coarse}
+    common = [(taken[round(one[3], 6)], one) for one in fine if round(one[3], 6) in taken]
+    assert 35 < len(common) < 55  # of 60 samples, 48 are not lost, and the last ones are still on their way
+    ours, theirs = (np.array(values) for values in zip(*common, strict=True))
+    np.testing.assert_array_equal(ours[:, :3], theirs[:, :3])
+    assert np.abs(ours[:, :3]).max() > 8.0, "no outlier"
+    assert np.std(ours[:, 4] - ours[:, 3]) > 0.003, "no jitter"
+    # an arrival is seen at a tick
+    np.testing.assert_allclose(ours[:, 4], theirs[:, 4], atol=0.004 + 1e-6)
+    lost = [{round(k * 0.01, 6) for k in range(1, 50)} - {round(one[3], 6) for one in all_} for all_ in (coarse, fine)]
+    assert lost[0] == lost[1]
+    assert len(lost[0]) > 3
+
+
+def test_between_samples_the_noise_is_held_and_the_walk_goes_on():
+    """A walk of 10 samples has the spread of the whole time, not of 10 steps."""
+    scene, probe = probe_scene(Probe(rate=10.0, random_walk=1.0, uuid="walk"), n_envs=4000)
+    scene.step(count=round(1.0 / scene.dt))
+    walk = (probe.read() - probe.read_ground_truth()).flatten()
+    assert walk.std().item() == pytest.approx(1.0, rel=0.03)
+
+
+def test_a_rate_of_one_sample_per_step_draws_as_no_rate_does():
+    readings = []
+    for rate in (None, 50.0):
+        scene, sensor = box_at_rest(1, sn.ContactForce(link="box", uuid="p", rate=rate, noise=1.0))
+        readings.append([])
+        for _ in range(20):
+            scene.step()
+            readings[-1].append(sensor.read().clone())
+    for one, other in zip(*readings, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_samples_are_independent():
+    """The noise of consecutive samples, of axes and of envs is uncorrelated and has the given spread."""
+    scene = sn.Scene(dt=0.02, substeps=4)
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box")
+    sensor = scene.add_sensor(sn.ContactForce(link="box", rate=50 / 3, noise=1.0, random_walk=1e-9))
+    scene.build(n_envs=2000, seed=1)
+    taken = []
+    for _ in range(12):
+        scene.step(count=3)
+        taken.append(sensor.read().numpy().copy())
+    taken = np.array(taken)  # (samples, envs, axes)
+    assert np.std(taken) == pytest.approx(1.0, rel=0.01)
+    assert abs(np.mean(taken[1:] * taken[:-1])) < 0.015
+    assert abs(np.mean(taken[:, 1:] * taken[:, :-1])) < 0.015
+    assert abs(np.mean(taken[..., 0] * taken[..., 1])) < 0.02

@@ -108,7 +108,7 @@ class Duet:
             for name in ("ring", "history", "truth_history"):
                 expected, got = getattr(block.delivery, name), getattr(mine.delivery, name)
                 same_bits(got.numpy(), expected.numpy(), err_msg=name)
-        for name in ("due", "lag", "part", "stuck", "arrives", "offset", "tick", "draw"):
+        for name in ("due", "lag", "part", "stuck", "arrives", "offset", "tick", "draw", "sample_draw"):
             expected, got = getattr(self.expected.timing, name), getattr(self.timing, name)
             same_bits(got.numpy(), expected.numpy(), err_msg=name)
 

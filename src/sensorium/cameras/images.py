@@ -187,7 +187,7 @@ class CameraImages:
         measured, points = {**self._developed, **self._measured_depth}, None
         if self._measures_depth:
             points = measured.pop("points", None)
-        self._imager.apply(images, measured, self._group.draw, envs)
+        self._imager.apply(images, measured, self._group.sample_draw(self._camera), envs)
         if points is not None:
             self._locate(measured["depth"], points, envs)
         return self._developed

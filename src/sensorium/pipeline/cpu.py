@@ -54,6 +54,7 @@ class CpuKernels:
         self._dt = dt
         blocks, threads, n_envs = list(layout.blocks.values()), world.threads, world.n_envs
         self._timing = Timing(**layout.timing.views())
+        self._draws = (self._timing.draw, self._timing.sample_draw)
         self._delays = (self._timing.flags, self._timing.lag, self._timing.part)
         self._times = np.zeros((2, n_envs))
         self._columns = {id(block): _columns(block) for block in blocks}
@@ -104,7 +105,7 @@ class CpuKernels:
         truth, reading = columns.truth, columns.reading
         launch(gather.gather, *_gather_arrays(columns), c0, c1, self._data)
         arrays = _hardware_arrays(columns, self._timing)
-        launch(hardware.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, self._timing.draw)
+        launch(hardware.hardware_step, *arrays, *share.scratch, c0, c1, truth, reading, 0, True, *self._draws)
         if r0 < r1:
             launch(delivery.deliver, *share.delivery, r0, r1, reading, truth, *self._delays, self._clock, True, True)
 
@@ -131,7 +132,7 @@ class CpuKernels:
     def hardware(self, block: ColumnBlock, group: SensorGroup[Any], before: torch.Tensor, out: torch.Tensor) -> None:
         """Apply the hardware stage of one group to ``before`` and write the result to ``out``."""
         first, arrays = group.columns.start, self._arrays[id(block)]
-        common = (self._view(before), self._view(out), first, False, self._timing.draw)
+        common = (self._view(before), self._view(out), first, False, *self._draws)
         scratch, cuts = self._scratch[block.store.truth.dtype], self._cuts[id(group)]
         pending = [
             self._submit(launch, hardware.hardware_step, *arrays, *scratch[number], *cuts[number], *common)
@@ -166,17 +167,18 @@ class CpuKernels:
         columns, ids = self._columns[id(block)], envs.ids
         truth, reading = columns.truth, columns.reading
         launch(reset.reset_truth, *_gather_arrays(columns), 0, block.fused, self._data, ids)
-        arrays = (*_column_arrays(columns), 0, block.fused, truth, reading, 0)
-        launch(reset.reset_columns, *arrays, self._timing.draw, ids)
+        arrays = (*_column_arrays(columns), self._timing.flags, 0, block.fused, truth, reading, 0)
+        launch(reset.reset_columns, *arrays, *self._draws, ids)
         store = self._deliveries[id(block.delivery)]
         launch(reset.reset_delivery, *store, 0, block.fused_rows, reading, truth, ids)
 
     def reset_timing(self, envs: ResetEnvs) -> None:
         """Start the clock of the reset envs, with one sample that has arrived."""
         timing = self._timing
-        ages = (timing.table, timing.lag, timing.part, timing.stuck, timing.arrives, timing.offset)
-        clocks = (timing.env, timing.episode, timing.tick, timing.draw, self._time, self._dt, self._clock)
-        launch(reset.reset_timing, *ages, *clocks, envs.ids)
+        options = (timing.flags, timing.table, timing.parameters)
+        ages = (timing.lag, timing.part, timing.stuck, timing.arrives, timing.offset)
+        clocks = (timing.env, timing.episode, timing.tick, *self._draws, self._time, self._dt, self._clock)
+        launch(reset.reset_timing, *options, *ages, *clocks, envs.ids)
 
     def reset_hardware(
         self,
@@ -187,10 +189,10 @@ class CpuKernels:
         envs: ResetEnvs,
     ) -> None:
         """Apply the hardware stage of one group in the reset envs."""
-        arrays = _column_arrays(self._columns[id(block)])
+        arrays = (*_column_arrays(self._columns[id(block)]), self._timing.flags)
         first, last = group.columns.start, group.columns.stop
         values = (before.numpy(), out.numpy(), first)
-        launch(reset.reset_columns, *arrays, first, last, *values, self._timing.draw, envs.ids)
+        launch(reset.reset_columns, *arrays, first, last, *values, *self._draws, envs.ids)
 
     def reset_delivery(self, snapshots: GroupSnapshots, rows: slice, envs: ResetEnvs) -> None:
         """Fill ring, cache and history of the reset envs with their first snapshot."""

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from sensorium.pipeline import formula
+
+
+class SampleDraws(NamedTuple):
+    """What numbers that belong to samples instead of ticks depend on."""
+
+    rows: Sequence[int]
+    """The row of each sensor in ``flags`` and ``draw``."""
+    flags: torch.Tensor
+    """Timing flags, (S,) int32, live."""
+    draw: torch.Tensor
+    """The counter of the newest sample of each sensor, (S, 2, B) uint32, live."""
 
 
 class Draws:
@@ -21,10 +32,18 @@ class Draws:
         counts: columns of each sensor.
         draw: the counter of this tick, (2, B) uint32, live.
         is_gpu: whether the tensors are filled by Warp kernels.
+        samples: where the draws of samples are; None for numbers that belong to ticks.
     """
 
     def __init__(
-        self, seed: int, name: str, uuids: Sequence[str], counts: Sequence[int], draw: torch.Tensor, is_gpu: bool
+        self,
+        seed: int,
+        name: str,
+        uuids: Sequence[str],
+        counts: Sequence[int],
+        draw: torch.Tensor,
+        is_gpu: bool,
+        samples: SampleDraws | None = None,
     ) -> None:
         keys = [
             formula.key(seed, uuid, f"{name}:{column}")
@@ -33,31 +52,43 @@ class Draws:
         ]
         self._keys = np.asarray(keys, np.uint32).reshape(-1, 2)
         self._out = torch.zeros(len(keys), draw.shape[1], device=draw.device)
-        self._fill: Callable[[bool], None] = self._warp_fill(draw) if is_gpu else self._numba_fill(draw)
+        if samples is None:
+            rows = np.full(len(keys), -1, np.int32)
+            none = torch.zeros(1, dtype=torch.int32, device=draw.device), draw.new_zeros(1, *draw.shape)
+            samples = SampleDraws((), *none)
+        else:
+            rows = np.repeat(samples.rows, counts).astype(np.int32)
+        fill = self._warp_fill if is_gpu else self._numba_fill
+        self._fill: Callable[[bool], None] = fill(rows, samples.flags, draw, samples.draw)
 
     def normal(self) -> torch.Tensor:
-        """Return standard normals of this tick."""
+        """Return standard normals of this tick or sample."""
         self._fill(True)
         return self._out
 
     def uniform(self) -> torch.Tensor:
-        """Return numbers in [0, 1) of this tick."""
+        """Return numbers in [0, 1) of this tick or sample."""
         self._fill(False)
         return self._out
 
-    def _numba_fill(self, draw: torch.Tensor) -> Callable[[bool], None]:
+    def _numba_fill(
+        self, rows: np.ndarray, flags: torch.Tensor, draw: torch.Tensor, sample_draw: torch.Tensor
+    ) -> Callable[[bool], None]:
         from sensorium.pipeline.kernels.draws import fill_normal, fill_uniform  # imports Numba
         from sensorium.pipeline.launch import launch
 
-        arguments = (self._keys, draw.numpy(), self._out.numpy())
+        arguments = (self._keys, rows, flags.numpy(), draw.numpy(), sample_draw.numpy(), self._out.numpy())
         return lambda normal: launch(fill_normal if normal else fill_uniform, *arguments)
 
-    def _warp_fill(self, draw: torch.Tensor) -> Callable[[bool], None]:
+    def _warp_fill(
+        self, rows: np.ndarray, flags: torch.Tensor, draw: torch.Tensor, sample_draw: torch.Tensor
+    ) -> Callable[[bool], None]:
         import warp as wp
 
         from sensorium.pipeline.warp_draws import fill_normal, fill_uniform
 
-        keys = torch.from_numpy(self._keys.view(np.int32)).to(draw.device)
-        inputs: list[Any] = [wp.from_torch(tensor) for tensor in (keys, draw.view(torch.int32), self._out)]
+        keys, row = (torch.from_numpy(array).to(draw.device) for array in (self._keys.view(np.int32), rows))
+        counters = (draw.view(torch.int32), sample_draw.view(torch.int32))
+        inputs: list[Any] = [wp.from_torch(tensor) for tensor in (keys, row, flags, *counters, self._out)]
         device, shape = str(draw.device), tuple(self._out.shape)
         return lambda normal: wp.launch(fill_normal if normal else fill_uniform, shape, inputs, device=device)

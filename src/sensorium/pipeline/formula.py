@@ -5,13 +5,17 @@ compare both with a plain NumPy reference (``tests/reference.py``). All arithmet
 of that dtype, and for times), one operation at a time in the order written here. Only comparisons and
 ``+ - * / sqrt rint floor ceil`` are used, and no fused multiply-add, so that every device gives the same bits.
 
-**Random words.** A random number depends only on (seed, uuid, element, env, episode, tick). A tick is a step, or a
-substep for sensors that are captured at substeps. n counts the ticks of the episode: at a reset it is 0, and at
-another restart it follows from the simulated time. ``(d0, d1)``, the draw, is computed once per tick and env. ``key``
-is an 8-byte BLAKE2b hash of seed, uuid and element::
+**Random words.** A random number depends only on (seed, uuid, element, env, episode, sample in the episode). What
+changes between samples (walk, drift, a filter with input noise, sticking) depends on the tick instead of the sample. A
+tick is a step, or a substep for sensors that are captured at substeps. n counts the ticks of the episode: at a reset
+it is 0, and at another restart it follows from the simulated time. j numbers the samples: sample j of a sensor with a
+rate is captured at j / rate; without a rate j = n. ``(d0, d1)`` and ``(s0, s1)`` are the draws of the tick and of the
+sample; they are computed once per tick and env, and with a rate once per sensor. ``key`` is an 8-byte BLAKE2b hash of
+seed, uuid and element::
 
     (d0, d1) = threefry2x32_20((env, episode), (n, DRAW))
-    (w0, w1) = threefry2x32_20(key, (d0, d1))
+    (s0, s1) = threefry2x32_20((env, episode), (j, DRAW))
+    (w0, w1) = threefry2x32_20(key, (d0, d1)), or of (s0, s1)
 
 **Normals**, two from one pair of words (the Box-Muller transform on a quarter circle)::
 
@@ -21,16 +25,19 @@ is an 8-byte BLAKE2b hash of seed, uuid and element::
     n0 = r * sine(q)     sign: bit 0 of w1  sine(q) = sin(q * pi / 2) = q * polynomial(q * q), see SINE
     n1 = r * sine(1 - q) sign: bit 1 of w1
 
+``(n0, n1)`` are the normals of the tick, and ``r0`` is the first one of the sample. Without a rate r0 = n0.
+
 **Further words**, for columns with imperfections that need them, with the same key: ``(m0, m1)`` are the normals of
-``(d0 ^ GAUSS_MARKOV, d1)``, ``(o0, o1)`` are the words of ``(d0 ^ OUTLIER, d1)``. At a reset, ``(e0, e1)`` are the
+``(d0 ^ GAUSS_MARKOV, d1)``, ``(o0, o1)`` are the words of ``(s0 ^ OUTLIER, s1)``. At a reset, ``(e0, e1)`` are the
 normals of ``(d0 ^ RESET, d1)``. Where a filter starts, ``(f0, f1)`` are the normals of ``(d0 ^ FILTER, d1)``.
 
 **Timing**, per sensor and env, in float64. All times are in ticks of dt seconds, n is the tick, p = dt * rate::
 
     k        = floor(n * p + EPS)           the last sampling instant, k / rate
+    j        = k; n without a rate, and if p > 1 - EPS
     due      = k > floor((n - 1) * p + EPS); always true without a rate, and if p > 1 - EPS
     offset   = max(n - k / p, 0)            time since the instant; 0 without a rate, and if p > 1 - EPS
-    captured = due, and not dropout > (w1 >> 8) * 2^-24      words of the sensor's own key
+    captured = due, and not dropout > (w1 >> 8) * 2^-24      words of the sensor's own key and of the sample
     stuck    = stuck or chance > (v0 >> 8) * 2^-24           words v of (d0 ^ GAUSS_MARKOV, d1)
     latency  = (delay + (w0 >> 8) * 2^-24 * jitter) * (1 / dt)
     arrives  = latency - offset             time from this tick to the arrival; rint of it if it is closer than EPS
@@ -50,7 +57,7 @@ mixed like the reading, from the ages of the two captures.
     z1, z2  = (b1 * x - a1 * y) + z2, b2 * x - a2 * y
     x       = y + scale_error * y
     walk    = walk + random_walk * n1       random_walk is the option times sqrt(dt)
-    x       = ((x + bias) + walk) + noise * n0
+    x       = ((x + bias) + walk) + noise * r0
     drift   = (drift - decay * drift) + drift_size * sqrt(decay * (2 - decay)) * m0
     x       = ((x + offset) + drift) + temperature_drift * (temperature - 25)
     x       = x + outlier_size, or x - outlier_size where bit 0 of o1 is set, if outliers > (o0 >> 8) * 2^-24
@@ -108,7 +115,7 @@ EPS = 1e-6
 """Tolerance in ticks for the rounding of times, so that a sampling instant is not missed."""
 
 DRAW = 0x5E450
-"""Second word of the counter from which the draw of a tick is computed."""
+"""Second word of the counter from which the draw of a tick or a sample is computed."""
 GAUSS_MARKOV, OUTLIER, RESET, FILTER = 1 << 31, 1 << 30, 3 << 30, 1 << 29
 """Bits that are flipped in the first word of the draw for further words."""
 TEMPERATURE = 25.0

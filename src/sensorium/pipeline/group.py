@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
-from sensorium.pipeline.draws import Draws
+from sensorium.pipeline.draws import Draws, SampleDraws
+from sensorium.pipeline.flags import RATE
 from sensorium.pipeline.launch import StepCounter
 from sensorium.pipeline.slots import SampleTiming, Slots
 from sensorium.pipeline.storage import COLUMN_DTYPES, EXACT_DTYPES
@@ -95,7 +96,7 @@ class SensorGroup(Generic[BackendT]):
         self.history = self.truth_history = self.scratch = self.before = torch.empty(0)
         self.parameters: dict[str, torch.Tensor] = {}
         self._timelines: tuple[Slots, Slots] | None = None
-        self._draws: dict[str, Draws] = {}
+        self._draws: dict[tuple[str, bool], Draws] = {}
         self.ring: Slots | None = None
         self.ring_slots = self.ring_first = self.history_first = 0
         self.arrays: dict[int, np.ndarray] = {}
@@ -214,9 +215,18 @@ class SensorGroup(Generic[BackendT]):
 
     @property
     def draw(self) -> torch.Tensor:
-        """The counter of all random numbers of this tick, (2, B) uint32, live; for kernels that draw by
+        """The counter of the random numbers of this tick, (2, B) uint32, live; for kernels that draw by
         ``sensorium.pipeline.kernels.words``."""
         return self._pipeline.layout.timing.draw
+
+    def sample_draw(self, sensor: GroupSensor) -> torch.Tensor:
+        """Return the counter of the random numbers of the newest sample of one sensor, (2, B) uint32, live.
+
+        Without a rate every tick has a sample, and it is :attr:`draw`. Ask again after the rate was set.
+        """
+        layout = self._pipeline.layout
+        row = layout.rows[sensor.uuid]
+        return layout.timing.sample_draw[row] if layout.timing_parameters.flags[row] & RATE else self.draw
 
     def per_column(self, option: str) -> torch.Tensor:
         """Return an option of every sensor per column: (columns, 1) float32, which broadcasts over envs.
@@ -275,33 +285,40 @@ class SensorGroup(Generic[BackendT]):
             for line in self.timelines:
                 line.ring.copy_(torch.where(envs.mask, line.at(0).clone(), line.ring))
 
-    def normal(self, name: str, n_columns: int | None = None) -> torch.Tensor:
-        """Return standard normals of this tick, (columns, B).
+    def normal(self, name: str, n_columns: int | None = None, per_sample: bool = False) -> torch.Tensor:
+        """Return standard normals, (columns, B).
 
         They depend only on the seed, the uuid of the sensor that a column belongs to, ``name``, the column, the env,
-        its episode and the tick: an env draws the same numbers at every batch size and on every device. The same name
-        returns the same numbers throughout a tick.
+        its episode and the tick or sample: an env draws the same numbers at every batch size and on every device. The
+        same name returns the same numbers throughout a tick.
 
         Args:
             name: name of the draw within the class.
             n_columns: columns per sensor; None for one per intermediate column.
+            per_sample: whether the numbers belong to the newest sample: they stay the same until the next one is due,
+                and do not depend on the number of substeps. Use it for noise of the reading. False: new numbers in
+                every tick, for what changes between samples, e.g. a drift.
 
         Raises:
             RuntimeError: the memory would be allocated while a CUDA graph is captured.
         """
-        return self._draw(name, n_columns).normal()
+        return self._draw(name, n_columns, per_sample).normal()
 
-    def uniform(self, name: str, n_columns: int | None = None) -> torch.Tensor:
-        """Return uniform numbers in [0, 1) of this tick, (columns, B); see :meth:`normal`."""
-        return self._draw(name, n_columns).uniform()
+    def uniform(self, name: str, n_columns: int | None = None, per_sample: bool = False) -> torch.Tensor:
+        """Return uniform numbers in [0, 1), (columns, B); see :meth:`normal`."""
+        return self._draw(name, n_columns, per_sample).uniform()
 
-    def _draw(self, name: str, n_columns: int | None) -> Draws:
-        if name not in self._draws:
+    def _draw(self, name: str, n_columns: int | None, per_sample: bool) -> Draws:
+        if (name, per_sample) not in self._draws:
             self._check_allocation(f"the draw {name!r}", f"call group.normal({name!r}) or uniform in _build_group")
             counts = [columns.stop - columns.start if n_columns is None else n_columns for columns in self.slices]
             names = [sensor.uuid for sensor in self.sensors]
-            self._draws[name] = Draws(self.seed, name, names, counts, self.draw, self.is_gpu)
-        return self._draws[name]
+            layout, samples = self._pipeline.layout, None
+            if per_sample:
+                rows = [layout.rows[uuid] for uuid in names]
+                samples = SampleDraws(rows, layout.timing.flags, layout.timing.sample_draw)
+            self._draws[name, per_sample] = Draws(self.seed, name, names, counts, self.draw, self.is_gpu, samples)
+        return self._draws[name, per_sample]
 
     def _check_allocation(self, what: str, instead: str) -> None:
         if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():

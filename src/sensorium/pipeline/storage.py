@@ -155,6 +155,7 @@ class TimingStore(Store):
     episode: torch.Tensor
     tick: torch.Tensor
     draw: torch.Tensor
+    sample_draw: torch.Tensor
 
     @classmethod
     def allocate(cls, slots: Sequence[int], keys: np.ndarray, n_envs: int, device: torch.device) -> TimingStore:
@@ -185,6 +186,7 @@ class TimingStore(Store):
             episode=torch.full(envs, -1, dtype=torch.int32, device=device),
             tick=torch.zeros(envs, dtype=torch.int32, device=device),
             draw=torch.zeros(2, n_envs, dtype=torch.uint32, device=device),
+            sample_draw=torch.zeros(len(keys), 2, n_envs, dtype=torch.uint32, device=device),
         )
 
     def parameter(self, name: str) -> torch.Tensor:

@@ -67,6 +67,7 @@ class ColumnArrays:
     episode: _int
     tick: _int
     draw: _int  # read as unsigned
+    sample_draw: _int  # read as unsigned
     plain: _int  # (C,) the row of sensor data of a column that SENSE handles LANES envs at a time, or -1
     keeps: _bool  # (C,) whether the column is interpolated or keeps a history
     row: _int  # (C,) return row of each column, or -1

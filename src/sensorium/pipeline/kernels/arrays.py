@@ -41,7 +41,8 @@ class Timing(NamedTuple):
     env: np.ndarray  # (B,) int32: the env whose random numbers are drawn
     episode: np.ndarray  # (B,) int32: the episode whose random numbers are drawn
     tick: np.ndarray  # (B,) int32 ticks of simulated time
-    draw: np.ndarray  # (2, B) uint32: the counter of all random numbers of this tick
+    draw: np.ndarray  # (2, B) uint32: the counter of the random numbers of this tick
+    sample_draw: np.ndarray  # (S, 2, B) uint32: the counter of those of the newest sample; only for sensors with a rate
 
 
 class Delivery(NamedTuple):

@@ -52,6 +52,7 @@ from sensorium.pipeline.flags import (
     P_NOISE,
     P_RANDOM_WALK,
     P_RESOLUTION,
+    RATE,
     RESOLUTION,
     SATURATION,
     SCALE,
@@ -271,6 +272,7 @@ def _slow_row(
     k0: np.uint32,
     k1: np.uint32,
     draw: np.ndarray,
+    sample_draw: np.ndarray,
     n0: np.ndarray,
     n1: np.ndarray,
 ) -> None:
@@ -282,7 +284,7 @@ def _slow_row(
         if flags & (SPREAD | DRIFT | TEMPERATURE):
             _add_slow_row(x, extra, e)
         if flags & OUTLIERS:
-            _outlier_row(x, k0, k1, draw, extra, e)
+            _outlier_row(x, k0, k1, sample_draw, extra, e)
 
 
 @kernel
@@ -304,12 +306,13 @@ def hardware_step(
     offset: int,
     hold: bool,
     draw: np.ndarray,
+    sample_draw: np.ndarray,
 ) -> None:
     """Run columns [c0, c1) through the hardware stage.
 
     Args:
         table, key, mix, walk, parameters, extra: see :class:`~sensorium.pipeline.kernels.arrays.Columns`.
-        timing_flags, due, draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
+        timing_flags, due, draw, sample_draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
         x, normal: scratch, (B,) and (2, B).
         before: measured signal; column c is row c - offset.
         out: where the readings go, with the same rows; not the memory of ``before``.
@@ -318,9 +321,11 @@ def hardware_step(
     n0, n1 = normal[0], normal[1]
     for c in range(c0, c1):
         flags, e = table[c, FLAGS], table[c, EXTRA_ROW]
-        k0, k1 = key[c, 0], key[c, 1]
+        k0, k1, s = key[c, 0], key[c, 1], table[c, SENSOR]
+        rated = (timing_flags[s] & RATE) != 0
+        own = sample_draw[s] if rated else draw
         _start_row(mix, table, c, before, offset, x)
-        if flags & (NOISE | WALK | INPUT_NOISE):
+        if flags & (WALK | INPUT_NOISE) or (flags & NOISE and not rated):
             normal_row(k0, k1, draw, n0, n1, _NONE)
         _respond_row(x, extra, e, flags, k0, k1, draw, n0)
         if flags & UNIFORM:
@@ -329,24 +334,26 @@ def hardware_step(
             if flags & WALK:
                 _walk(walk, c, parameters[P_RANDOM_WALK, c, 0], n1)
                 _add_row(x, walk, c)
-            if flags & NOISE:
-                _add_noise(x, parameters[P_NOISE, c, 0], n0)
         else:
             if flags & BIAS:
                 _add_row(x, parameters[P_BIAS], c)
             if flags & WALK:
                 _walk_row(walk, c, parameters[P_RANDOM_WALK], n1)
                 _add_row(x, walk, c)
-            if flags & NOISE:
+        if flags & NOISE:
+            if rated:
+                normal_row(k0, k1, own, n0, n1, _NONE)
+            if flags & UNIFORM:
+                _add_noise(x, parameters[P_NOISE, c, 0], n0)
+            else:
                 _add_noise_row(x, parameters[P_NOISE], c, n0)
-        _slow_row(x, extra, e, flags, k0, k1, draw, n0, n1)
+        _slow_row(x, extra, e, flags, k0, k1, draw, own, n0, n1)
         if flags & DEADBAND:
             _deadband_row(x, parameters[P_DEADBAND], c)
         if flags & RESOLUTION:
             _quantise_row(x, parameters[P_RESOLUTION], c)
         if flags & SATURATION:
             _clip_row(x, parameters[P_LOW], parameters[P_HIGH], c)
-        s = table[c, SENSOR]
         if hold and timing_flags[s] & HELD:
             _store_due(x, out, c - offset, due, s)
         else:

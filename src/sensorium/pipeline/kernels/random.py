@@ -127,19 +127,19 @@ def normals(w0: np.uint32, w1: np.uint32) -> tuple[np.float32, np.float32]:
 
 @helper
 def words(k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, lane: np.uint32) -> tuple[np.uint32, np.uint32]:
-    """Return two random words of one env at this tick; ``draw`` (2, B) is updated by the timing kernels."""
+    """Return two random words of one env; ``draw`` (2, B), of a tick or of a sample, is updated by the timing kernels."""
     return threefry(k0, k1, _U(draw[0, b] ^ lane), draw[1, b])
 
 
 @helper
 def normal_row(k0: np.uint32, k1: np.uint32, draw: np.ndarray, n0: np.ndarray, n1: np.ndarray, lane: np.uint32) -> None:
-    """Fill the rows ``n0`` and ``n1`` (B,) with normals of this tick."""
+    """Fill the rows ``n0`` and ``n1`` (B,) with normals of a draw."""
     for b in range(n0.shape[0]):
         w0, w1 = words(k0, k1, draw, b, lane)
         n0[b], n1[b] = normals(w0, w1)
 
 
 @helper
-def draw_env(env: np.uint32, episode: np.uint32, tick: np.uint32) -> tuple[np.uint32, np.uint32]:
-    """Return the draw of one env at one tick of an episode."""
-    return threefry(env, episode, tick, _DRAW)
+def draw_env(env: np.uint32, episode: np.uint32, number: np.uint32) -> tuple[np.uint32, np.uint32]:
+    """Return the draw of one env for one tick, or one sample, of an episode."""
+    return threefry(env, episode, number, _DRAW)

@@ -34,13 +34,17 @@ from sensorium.pipeline.flags import (
     R_RING_SLOTS,
     R_SOURCE,
     R_STRIDE,
+    RATE,
     S_FIRST,
     S_SLOTS,
     SCALE,
+    SENSOR,
+    T_RATE,
 )
 from sensorium.pipeline.kernels.gather import gather_one
 from sensorium.pipeline.kernels.hardware import add_outlier, rest_filter, start_filter
 from sensorium.pipeline.kernels.random import draw_env, normals, words
+from sensorium.pipeline.kernels.timing import sample_number
 
 _F, _U = np.float32, np.uint32
 _ZERO = _F(0)
@@ -62,7 +66,6 @@ def _limited(
 @helper
 def _restart_response(
     x: float,
-    n0: np.float32,
     k0: np.uint32,
     k1: np.uint32,
     draw: np.ndarray,
@@ -78,6 +81,8 @@ def _restart_response(
         extra[e, E_OFFSET, b] = extra[e, E_SPREAD, b] * e0
         extra[e, E_DRIFT, b] = extra[e, E_DRIFT_SIZE, b] * e1
         if flags & INPUT_NOISE:
+            w0, w1 = words(k0, k1, draw, b, _NONE)
+            n0, _ = normals(w0, w1)
             x = start_filter(x, n0, k0, k1, draw, b, extra, e)
         else:
             rest_filter(x, b, extra, e)
@@ -109,7 +114,9 @@ def _first_value(mix: np.ndarray | None, table: np.ndarray, c: int, before: np.n
 
 @kernel
 def reset_timing(
+    flags: np.ndarray,
     table: np.ndarray,
+    parameters: np.ndarray,
     lag: np.ndarray,
     part: np.ndarray,
     stuck: np.ndarray,
@@ -119,6 +126,7 @@ def reset_timing(
     episode: np.ndarray,
     tick: np.ndarray,
     draw: np.ndarray,
+    sample_draw: np.ndarray,
     time: np.ndarray,
     dt: float,
     count: int,
@@ -133,6 +141,9 @@ def reset_timing(
         tick[b] = np.int32(np.rint(time[b] / dt))
         draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), _U(tick[b]))
         for s in range(stuck.shape[0]):
+            if flags[s] & RATE:
+                number = _U(np.int32(sample_number(np.float64(tick[b]), dt * parameters[T_RATE, s, b])))
+                sample_draw[s, 0, b], sample_draw[s, 1, b] = draw_env(_U(env[b]), _U(episode[b]), number)
             stuck[s, b] = False
             lag[s, b] = 0
             part[s, b] = _ZERO
@@ -152,12 +163,14 @@ def reset_columns(
     walk: np.ndarray,
     parameters: np.ndarray,
     extra: np.ndarray | None,
+    timing_flags: np.ndarray,
     c0: int,
     c1: int,
     before: np.ndarray,
     out: np.ndarray,
     offset: int,
     draw: np.ndarray,
+    sample_draw: np.ndarray,
     envs: np.ndarray,
 ) -> None:
     """Run columns [c0, c1) of the envs ``envs`` through the hardware stage, after clearing their drift.
@@ -165,16 +178,17 @@ def reset_columns(
     The arguments are those of :func:`~sensorium.pipeline.kernels.hardware.hardware_step`.
     """
     for c in range(c0, c1):
-        k0, k1, e = key[c, 0], key[c, 1], table[c, EXTRA_ROW]
+        k0, k1, e, s = key[c, 0], key[c, 1], table[c, EXTRA_ROW], table[c, SENSOR]
+        own = sample_draw[s] if timing_flags[s] & RATE else draw
         for i in range(envs.shape[0]):
             b = np.int64(envs[i])
             x = _first_value(mix, table, c, before, offset, b)
             walk[c, b] = _ZERO
-            w0, w1 = words(k0, k1, draw, b, _NONE)
+            x = _restart_response(x, k0, k1, draw, b, extra, e, table[c, FLAGS])
+            w0, w1 = words(k0, k1, own, b, _NONE)
             n0, _ = normals(w0, w1)
-            x = _restart_response(x, n0, k0, k1, draw, b, extra, e, table[c, FLAGS])
             x = ((x + parameters[P_BIAS, c, b]) + _ZERO) + parameters[P_NOISE, c, b] * n0
-            x = _add_slow(x, k0, k1, draw, b, extra, e)
+            x = _add_slow(x, k0, k1, own, b, extra, e)
             out[c - offset, b] = _limited(
                 x,
                 parameters[P_DEADBAND, c, b],

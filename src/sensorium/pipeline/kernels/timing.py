@@ -40,6 +40,21 @@ def _advance(env: np.ndarray, episode: np.ndarray, tick: np.ndarray, draw: np.nd
         draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), _U(tick[b]))
 
 
+@helper
+def sample_number(n: float, p: float) -> float:
+    """Return the number, in the episode, of the newest sample at tick n of a sensor that takes p samples per tick."""
+    return n if (p > 1.0 - _EPS) | (p == 0.0) else np.floor(n * p + _EPS)
+
+
+@inlined
+def _sample_draw_row(
+    env: np.ndarray, episode: np.ndarray, tick: np.ndarray, dt: float, rate: np.ndarray, draw: np.ndarray, s: int
+) -> None:
+    for b in range(tick.shape[0]):
+        number = _U(np.int32(sample_number(np.float64(tick[b]), dt * rate[s, b])))
+        draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), number)
+
+
 @inlined
 def _instant_row(tick: np.ndarray, dt: float, rate: np.ndarray, due: np.ndarray, since: np.ndarray, s: int) -> None:
     """Fill ``due``, and ``since`` (B,) with the time since the last sampling instant, in ticks."""
@@ -178,6 +193,7 @@ def time_step(
     episode: np.ndarray,
     tick: np.ndarray,
     draw: np.ndarray,
+    sample_draw: np.ndarray,
     scratch: np.ndarray,
     dt: float,
     count: int,
@@ -185,7 +201,7 @@ def time_step(
     """Advance the clock of every env by a tick, and update the timing of every sensor whose flags ask for it.
 
     Args:
-        flags, table, ..., draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
+        flags, table, ..., sample_draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
         scratch: (2, B) float64.
         dt: seconds of one tick.
         count: ticks since build.
@@ -196,17 +212,20 @@ def time_step(
         bits, k0, k1 = flags[s], key[s, 0], key[s, 1]
         if not bits & (HELD | DELAYED):
             continue
+        own = draw
         if bits & RATE:
+            own = sample_draw[s]
+            _sample_draw_row(env, episode, tick, dt, parameters[T_RATE], own, s)
             _instant_row(tick, dt, parameters[T_RATE], due, since, s)
         else:
             due[s] = True
             since[:] = 0.0
         if bits & DROPOUT:
-            _dropout_row(k0, k1, draw, parameters[T_DROPOUT], due, s)
+            _dropout_row(k0, k1, own, parameters[T_DROPOUT], due, s)
         if bits & DELAYED:
             slots, first = table[s, S_SLOTS], table[s, S_FIRST]
             head = count % slots
-            _latency_row(k0, k1, draw, parameters[T_DELAY], parameters[T_JITTER], 1.0 / dt, latency, s)
+            _latency_row(k0, k1, own, parameters[T_DELAY], parameters[T_JITTER], 1.0 / dt, latency, s)
             _send_row(due, s, latency, since, arrives, offset, first + head)
             if bits & LINEAR:
                 _hold_row(due, s, offset, first + head, first + (head + slots - 1) % slots)

@@ -33,8 +33,10 @@ if (bits_set & {flags.SATURATION}) {{
 
 HARDWARE_STAGE = f"""
 const size_t cell = (size_t)c * n_envs + b;
+const bool rated = k.timing_flags.data[s] & {flags.RATE};
+const int* sample_draw = rated ? k.sample_draw.data + (size_t)(2 * s) * n_envs : k.draw.data;
 float n0 = 0.0f, n1 = 0.0f;
-if (bits_set & {flags.NOISE | flags.WALK | flags.INPUT_NOISE}) {{
+if ((bits_set & {flags.WALK | flags.INPUT_NOISE}) || ((bits_set & {flags.NOISE}) && !rated)) {{
     const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
     const unsigned d0 = (unsigned)k.draw.data[b], d1 = (unsigned)k.draw.data[n_envs + b];
     {THREEFRY}
@@ -82,7 +84,14 @@ if (bits_set & {flags.WALK}) {{
     k.walk.data[cell] = drift;
     x = x + drift;
 }}
-if (bits_set & {flags.NOISE}) x = x + own[{flags.P_NOISE} * plane] * n0;
+if (bits_set & {flags.NOISE}) {{
+    if (rated) {{
+        {words("s", 0, "sample_draw")}
+        float n1;
+        {NORMALS.replace("w0", "s0").replace("w1", "s1")}
+    }}
+    x = x + own[{flags.P_NOISE} * plane] * n0;
+}}
 if ((bits_set & {flags.DRIFT}) && !FRESH) {{
     float kick, unused;
     {words("m", formula.GAUSS_MARKOV)}
@@ -97,7 +106,7 @@ if (bits_set & {flags.SPREAD | flags.DRIFT | flags.TEMPERATURE}) {{
     x = ((x + more[{flags.E_OFFSET} * n_envs]) + more[{flags.E_DRIFT} * n_envs]) + heat;
 }}
 if (bits_set & {flags.OUTLIERS}) {{
-    {words("o", formula.OUTLIER)}
+    {words("o", formula.OUTLIER, "sample_draw")}
     if (more[{flags.E_OUTLIERS} * n_envs] > (float)(int)(o0 >> 8) * {2.0**-24!r}f) {{
         float size = more[{flags.E_OUTLIER_SIZE} * n_envs];
         x = o1 & 1u ? x - size : x + size;

@@ -32,13 +32,19 @@ def _threefry() -> str:
     return "\n".join(lines)
 
 
-def words(name: str, lane: int) -> str:
-    """Return C++ that computes further words of column c and env b, called ``name`` 0 and 1; see ``formula.py``."""
+def words(name: str, lane: int, draw: str = "k.draw.data") -> str:
+    """Return C++ that computes further words of column c and env b, called ``name`` 0 and 1; see ``formula.py``.
+
+    Args:
+        name: name of the words.
+        lane: bits that are flipped in the first word of the draw.
+        draw: C++ expression of the draws, (2, B): of this tick, or of the newest sample.
+    """
     return f"""
     unsigned {name}0, {name}1;
     {{
         const unsigned k0 = (unsigned)k.key.data[2 * c], k1 = (unsigned)k.key.data[2 * c + 1];
-        const unsigned d0 = (unsigned)k.draw.data[b] ^ {lane}u, d1 = (unsigned)k.draw.data[n_envs + b];
+        const unsigned d0 = (unsigned)({draw})[b] ^ {lane}u, d1 = (unsigned)({draw})[n_envs + b];
         {THREEFRY}
         {name}0 = w0; {name}1 = w1;
     }}

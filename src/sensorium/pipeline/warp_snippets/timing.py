@@ -18,13 +18,31 @@ k.tick.data[b] = k.tick.data[b] + 1;
 """
 """One env: count a tick, and compute the draw of all its random numbers."""
 
+_SAMPLE = f"""
+auto number_sample = [&](int s, int b, double n, double per_tick) {{
+    // the draw of the newest sample of sensor s in env b, at tick n
+    const bool every = per_tick > 1.0 - {formula.EPS!r} || per_tick == 0.0;
+    const unsigned k0 = (unsigned)k.env.data[b], k1 = (unsigned)k.episode.data[b];
+    const unsigned d0 = (unsigned)(int)(every ? n : wp::floor(n * per_tick + {formula.EPS!r})), d1 = {formula.DRAW}u;
+    {THREEFRY}
+    int* own = k.sample_draw.data + (size_t)(2 * s) * k.n_envs + b;
+    own[0] = (int)w0; own[k.n_envs] = (int)w1;
+}};
+"""
+
 # Sensor 0 of an env also sets the clock. No other thread reads it in this kernel.
 RESET_TIME = f"""
+const int tick = k.steps.data[b] * k.ticks_per_step;
 if (s == 0) {{
-    k.tick.data[b] = k.steps.data[b] * k.ticks_per_step;
+    k.tick.data[b] = tick;
     {_DRAW}
 }}
 if (s >= k.n_sensors) return;
+{_SAMPLE}
+if (k.timing_flags.data[s] & {flags.RATE}) {{
+    const size_t rate = ((size_t){flags.T_RATE} * k.n_sensors + s) * k.n_envs + b;
+    number_sample(s, b, (double)tick, k.dt * k.timing_parameters.data[rate]);
+}}
 const size_t cell = (size_t)s * k.n_envs + b;
 k.stuck.data[cell] = false; k.lag.data[cell] = 0; k.part.data[cell] = 0.0f;
 const int first = k.timing_table.data[2 * s + {flags.S_FIRST}], slots = k.timing_table.data[2 * s + {flags.S_SLOTS}];
@@ -66,6 +84,7 @@ const Ints first_word = *(const Ints*)(k.draw.data + b0), second_word = *(const 
 Ints lag = *(const Ints*)(k.lag.data + cell);
 if (!(set & {flags.HELD | flags.DELAYED})) return;
 {_SNAP}
+{_SAMPLE}
 const float never = 1.0f / 0.0f;
 const bool delayed = set & {flags.DELAYED}, searches = delayed && !(set & {flags.LINEAR});
 const int head = slots > 0 ? (int)(count % (unsigned)slots) : 0;
@@ -91,11 +110,15 @@ for (int i = 0; i < W; ++i) {{
         taken[i] = every || instant > wp::floor((n - 1.0) * per_tick + {formula.EPS!r});
         since = every ? 0.0 : n - instant / per_tick;
         since = since > 0.0 ? since : 0.0;
+        number_sample(s, b0 + i, n, per_tick);
     }}
-    const unsigned d0 = (unsigned)first_word.f[i], d1 = (unsigned)second_word.f[i];
+    const int* own_draw = k.sample_draw.data + (size_t)(2 * s) * n_envs + b0 + i;
     const double jitter = !delayed ? 0.0 : own ? p[{flags.T_JITTER} * plane + i] : jitter0;
     double random = 0.0;
     if ((set & {flags.DROPOUT}) || jitter != 0.0) {{
+        const bool rated = set & {flags.RATE};
+        const unsigned d0 = (unsigned)(rated ? own_draw[0] : first_word.f[i]);
+        const unsigned d1 = (unsigned)(rated ? own_draw[n_envs] : second_word.f[i]);
         {THREEFRY}
         random = (double)(int)(w0 >> 8) * {2.0**-24!r};
         if ((set & {flags.DROPOUT}) && p[{flags.T_DROPOUT} * plane + mine] > (double)(int)(w1 >> 8) * {2.0**-24!r})
@@ -130,8 +153,7 @@ for (int i = 0; i < W; ++i) {{
     }} else lag.f[i] = lag.f[i] + 1;
     if (set & {flags.STUCK}) {{
         {{
-            const unsigned e0 = d0 ^ {formula.GAUSS_MARKOV}u;
-            const unsigned d0 = e0;
+            const unsigned d0 = (unsigned)first_word.f[i] ^ {formula.GAUSS_MARKOV}u, d1 = (unsigned)second_word.f[i];
             {THREEFRY}
             if (p[{flags.T_STUCK} * plane + mine] > (double)(int)(w0 >> 8) * {2.0**-24!r})
                 k.stuck.data[cell + i] = true;
