@@ -307,9 +307,8 @@ def test_draws_per_sample_stay_until_the_next_sample_for_each_sensor_and_env():
     numbers = {uuid: [] for uuid in rates}
     for _ in range(12):
         scene.step()  # of 10 ms
-        for (uuid, seen), coin in zip(numbers.items(), coins, strict=True):
-            truth = coin.read_ground_truth()  # the hook runs in every tick
-            seen.append(truth.clone())
+        for seen, coin in zip(numbers.values(), coins, strict=True):
+            seen.append(coin.read_ground_truth().clone())  # the hook runs in every tick
     changes = {
         uuid: (torch.stack(seen).diff(dim=0) != 0).all(2).int().sum(0).tolist() for uuid, seen in numbers.items()
     }

@@ -116,8 +116,8 @@ def arrived(scene, sensor, steps):
     for _ in range(steps):
         scene.step()
         queue = sensor.read_samples()
-        for i in range(int(queue.count[1])):
-            samples.append([*queue.values[1, i].tolist(), queue.capture[1, i].item(), queue.arrival[1, i].item()])
+        rows = torch.cat([queue.values[1], queue.capture[1, :, None], queue.arrival[1, :, None]], dim=1)
+        samples += rows[: int(queue.count[1])].tolist()
     return np.array(samples)
 
 

@@ -81,7 +81,8 @@ class GpuKernels:
         struct, timing = warp_kernels.ColumnArrays(), layout.timing
         for name in ("flags", "table", "key", "parameters"):
             setattr(struct, f"timing_{name}", _flat(getattr(timing, name)))
-        for name in ("due", "lag", "part", "stuck", "arrives", "offset", "env", "episode", "tick", "draw", "sample_draw"):
+        state = ("due", "lag", "part", "stuck", "arrives", "offset")
+        for name in (*state, "env", "episode", "tick", "draw", "sample_draw"):
             setattr(struct, name, _flat(getattr(timing, name)))
         struct.steps, struct.counter = _flat(steps), self._counter
         struct.n_sensors, struct.n_envs = self._n_sensors, self._n_envs

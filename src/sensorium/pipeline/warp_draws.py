@@ -32,7 +32,7 @@ def _own_draw(
 ):
     """Return the draw of the newest sample of sensor s in env b if it has a rate, else that of the tick; -1: tick."""
     own = wp.vec2i(draw[0, b], draw[1, b])
-    if s >= 0:
+    if s >= 0:  # Warp evaluates both sides of an "and"  # noqa: SIM102
         if (flags[s] & wp.static(RATE)) != 0:
             own = wp.vec2i(sample_draw[s, 0, b], sample_draw[s, 1, b])
     return own

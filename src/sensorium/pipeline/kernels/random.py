@@ -127,7 +127,7 @@ def normals(w0: np.uint32, w1: np.uint32) -> tuple[np.float32, np.float32]:
 
 @helper
 def words(k0: np.uint32, k1: np.uint32, draw: np.ndarray, b: int, lane: np.uint32) -> tuple[np.uint32, np.uint32]:
-    """Return two random words of one env; ``draw`` (2, B), of a tick or of a sample, is updated by the timing kernels."""
+    """Return two random words of one env; ``draw`` (2, B), of a tick or a sample, is updated by the timing kernels."""
     return threefry(k0, k1, _U(draw[0, b] ^ lane), draw[1, b])
 
 
