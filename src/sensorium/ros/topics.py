@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+import numpy as np
+
 IMU = "sensor_msgs/msg/Imu"
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 JOINT_STATE = "sensor_msgs/msg/JointState"
@@ -32,6 +34,7 @@ ODOMETRY = "nav_msgs/msg/Odometry"
 CLOCK = "rosgraph_msgs/msg/Clock"
 TIME_REFERENCE = "sensor_msgs/msg/TimeReference"
 TF = "tf2_msgs/msg/TFMessage"
+STRING = "std_msgs/msg/String"
 
 NO_MESSAGE = "value"
 """Path of a value in a point cloud that stands for a message that does not exist."""
@@ -190,10 +193,28 @@ def ros_fields(sensor: Any) -> list[RosField]:
 
 
 def is_laser_scan(sensor: Any) -> bool:
-    """Return whether a ray sensor scans in one plane, as a LaserScan describes it: one row of a spherical pattern."""
-    pattern = getattr(sensor.options, "pattern", None)
-    shape = tuple(sensor._get_return_format()["distances"])
-    return type(pattern).__name__ == "SphericalPattern" and len(shape) == 2 and shape[0] == 1
+    """Return whether a ray sensor scans as a LaserScan describes it: level, from one point, in equal steps."""
+    return bool(scan_angles(sensor))
+
+
+def scan_angles(sensor: Any) -> tuple[float, float, float] | None:
+    """Return the first and the last azimuth and the step, rad, of a scan that a LaserScan can describe; else None."""
+    options = sensor.options
+    if not hasattr(options.pattern, "rays") or getattr(options, "echoes", None) not in (
+        None,
+        ("strongest",),
+        ("first",),
+    ):
+        return None
+    if sum(size > 1 for size in options.pattern.shape) != 1:
+        return None
+    origins, directions = options.pattern.rays()
+    angles = np.unwrap(np.arctan2(directions[:, 1], directions[:, 0]))
+    steps = np.diff(angles)
+    level = np.abs(directions[:, 2]).max() < 1e-6 and np.ptp(origins, axis=0).max() < 1e-9
+    if not level or steps.min() <= 0 or np.ptp(steps) > 1e-6:
+        return None
+    return float(angles[0]), float(angles[-1]), float(steps.mean())
 
 
 def frame(sensor: Any) -> str:

@@ -1,0 +1,119 @@
+"""``McapFile``: an MCAP file that is written chunk by chunk, by the package ``mcap``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from sensorium.errors import OptionError
+from sensorium.files import PART, explain_errors, publish
+from sensorium.ros.definitions import schema
+
+Compression = Literal["zstd", "lz4", "none"]
+
+LIBRARY = "sensorium"
+
+
+def load_mcap(module: str) -> Any:
+    """Return a module of the package ``mcap``.
+
+    Raises:
+        OptionError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise OptionError("MCAP files need the package mcap: pip install 'sensorium[ros]'") from None
+
+
+class McapFile:
+    """Writes one MCAP file of ROS 2 messages.
+
+    It is written as ``NAME.mcap.part`` and renamed when it is closed. If the process is killed, the part file holds all
+    complete chunks, and :func:`sensorium.logs.read` reads them.
+
+    Args:
+        path: the file; it must not exist.
+        compression: of the chunks.
+        chunk_bytes: size of a chunk, bytes. A killed process loses at most one.
+        metadata: name -> mapping with a JSON form, stored in the file.
+
+    Raises:
+        OptionError: ``mcap`` is not installed, or the file exists.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        compression: Compression = "zstd",
+        chunk_bytes: int = 1 << 20,
+        metadata: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        writer = load_mcap("mcap.writer")
+        if path.exists():
+            raise OptionError(f"{path} exists already; choose another file")
+        self.path, self._part = path, path.with_name(path.name + PART)
+        self._channels: dict[str, int] = {}
+        self._schemas: dict[str, int] = {}
+        self._sequence: dict[str, int] = {}
+        with explain_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO | None = open(self._part, "wb")  # noqa: SIM115
+            kinds = {"zstd": "ZSTD", "lz4": "LZ4", "none": "NONE"}
+            self._writer = writer.Writer(
+                self._file, chunk_size=chunk_bytes, compression=getattr(writer.CompressionType, kinds[compression])
+            )
+            self._writer.start(profile="ros2", library=LIBRARY)
+            for name, values in (metadata or {}).items():
+                self._writer.add_metadata(name, {key: _text(value) for key, value in values.items()})
+
+    def add_topic(self, topic: str, message: str) -> int:
+        """Return the channel of a topic, which is added if it is new."""
+        if topic not in self._channels:
+            if message not in self._schemas:
+                text = schema(message).encode()
+                self._schemas[message] = self._writer.register_schema(message, "ros2msg", text)
+            profile = {"offered_qos_profiles": ""}
+            self._channels[topic] = self._writer.register_channel(topic, "cdr", self._schemas[message], profile)
+            self._sequence[topic] = 0
+        return self._channels[topic]
+
+    def write(self, topic: str, data: bytes, log_time: int, publish_time: int) -> None:
+        """Write one message of a topic that was added.
+
+        Args:
+            topic: the topic.
+            data: the encoded message.
+            log_time: when it arrived, ns.
+            publish_time: when it was captured, ns.
+        """
+        with explain_errors(self.path):
+            self._writer.add_message(
+                self._channels[topic], log_time, data, publish_time, sequence=self._sequence[topic]
+            )
+        self._sequence[topic] += 1
+
+    def close(self) -> None:
+        """Complete the file and give it its name."""
+        if self._file is not None:
+            with explain_errors(self.path):
+                self._writer.finish()
+                self._file.close()
+            self._file = None
+            publish(self._part, self.path)
+
+    def abandon(self) -> None:
+        """Close the file without completing it, and remove it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            with suppress(FileNotFoundError):
+                self._part.unlink()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

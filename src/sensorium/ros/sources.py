@@ -1,0 +1,102 @@
+"""What sensors deliver during a step, collected over some steps: values with times of capture and arrival."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+Drained = tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]
+"""Field -> values of n samples (n, ...), capture times and arrival times (n,) s."""
+
+
+class Collected:
+    """Samples of some steps."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
+
+    def _keep(self, values: dict[str, np.ndarray], capture: np.ndarray, arrival: np.ndarray) -> None:
+        self._rows.append((values, capture, arrival))
+
+    def drain(self) -> Drained:
+        """Return the samples so far, and forget them."""
+        if not self._rows:
+            return {}, np.zeros(0), np.zeros(0)
+        fields = self._rows[0][0]
+        values = {name: np.concatenate([row[0][name] for row in self._rows]) for name in fields}
+        times = [np.concatenate([row[k] for row in self._rows]) for k in (1, 2)]
+        self._rows.clear()
+        return values, times[0], times[1]
+
+
+class SampleSource(Collected):
+    """The samples of one sensor that arrive in one env."""
+
+    def __init__(self, sensor: Any, env: int) -> None:
+        super().__init__()
+        self._sensor, self._env = sensor, env
+
+    def take(self, now: float, offset: float) -> None:
+        """Collect the samples that arrived during the last step; ``offset`` (s) is added to their times."""
+        samples = self._sensor.read_samples(envs=[self._env])
+        n = int(samples.count[0].clamp(max=samples.capture.shape[1]))
+        if n:
+            values = {name: value[0, :n].numpy(force=True) for name, value in fields_of(samples.values).items()}
+            capture, arrival = (times[0, :n].numpy(force=True) + offset for times in (samples.capture, samples.arrival))
+            self._keep(values, capture, arrival)
+
+
+class TruthSource(Collected):
+    """The ground truth of one sensor in one env, in every step."""
+
+    def __init__(self, sensor: Any, env: int) -> None:
+        super().__init__()
+        self._sensor, self._env = sensor, env
+
+    def take(self, now: float, offset: float) -> None:
+        """Collect the ground truth of now."""
+        truth = self._sensor.read_ground_truth(envs=[self._env], history_length=0)
+        values = {name: value.numpy(force=True).copy() for name, value in fields_of(truth).items()}
+        time = np.array([now + offset])
+        self._keep(values, time, time)
+
+
+class CameraSource:
+    """The frames of one camera that arrive in one env."""
+
+    def __init__(self, camera: Any, env: int) -> None:
+        self.camera, self._env = camera, env
+        self._last: float | None = None
+
+    def take(self, now: float) -> tuple[dict[str, np.ndarray], float, float] | None:
+        """Return images (1, H, W, ...) by output, capture and arrival time, s; None if no new frame has arrived."""
+        capture, arrival = self._times(now)
+        if self._last is not None and capture == self._last:
+            return None
+        self._last = capture
+        images = self.camera.read(envs=[self._env])
+        if self.camera.options.history_length:
+            images = type(images)(*(None if each is None else each[:, 0] for each in images))
+        named = zip(images._fields, images, strict=True)
+        return {name: image.numpy(force=True) for name, image in named if image is not None}, capture, arrival
+
+    def _times(self, now: float) -> tuple[float, float]:
+        if not self.camera.is_timed:
+            return now, now
+        group, env = self.camera.group, self._env
+        timing = group.timing(self.camera)
+        lag = int(timing.lag[env])
+        capture = now - (lag + float(timing.part[env])) * group.dt
+        slots = len(timing.arrives)
+        late = float(timing.arrives[(group.step - lag) % slots, env]) if slots and lag < slots else 0.0
+        arrival = now - (lag - late) * group.dt if np.isfinite(late) else now
+        return round(capture, 9), max(capture, min(arrival, now))
+
+
+def fields_of(reading: Any) -> dict[str, torch.Tensor]:
+    """Return field -> tensor of a reading; a plain tensor has the field ""."""
+    if isinstance(reading, torch.Tensor):
+        return {"": reading}
+    return dict(zip(reading._fields, reading, strict=True))
