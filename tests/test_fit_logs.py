@@ -2,7 +2,6 @@
 
 import json
 import sys
-from types import ModuleType, SimpleNamespace
 
 import h5py
 import numpy as np
@@ -123,36 +122,46 @@ def test_there_is_no_such_file():
         as_log(3)
 
 
-def test_mcap_needs_its_packages(tmp_path, monkeypatch):
+def test_mcap_needs_its_package(tmp_path, monkeypatch):
     (tmp_path / "a.mcap").write_bytes(b"x")
-    monkeypatch.setitem(sys.modules, "mcap.reader", None)
-    with pytest.raises(OptionError, match=r"extra ros.*pip install mcap mcap-ros2-support"):
+    monkeypatch.setitem(sys.modules, "mcap.exceptions", None)
+    with pytest.raises(OptionError, match=r"pip install 'sensorium\[ros\]'"):
         as_log(tmp_path / "a.mcap")
 
 
-def test_mcap_messages_become_channels(tmp_path, monkeypatch):
-    """The package is not installed here: a stand-in yields messages as its reader does."""
+@pytest.mark.parametrize("encoding", ["json", "cdr"])
+def test_mcap_messages_become_channels(tmp_path, encoding):
+    """Files are written by the package mcap, as another project would."""
+    from mcap.writer import Writer
+    from mcap_ros2.writer import Writer as RosWriter
 
-    def messages():
-        for k, (w, x, y, z) in enumerate(np.c_[GYRO, GYRO[:, :1]]):
-            content = {
-                "header": {"stamp": {"sec": 7, "nanosec": k * 10_000_000}},
-                "angular_velocity": {"x": w, "y": x, "z": y},
-                "linear_acceleration": {"x": 2 * w, "y": 2 * x, "z": 2 * y},
-                "orientation": {"x": 0.0, "y": 0.0, "z": z, "w": 1.0},
-            }
-            yield (
-                SimpleNamespace(name="sensor_msgs/msg/Imu"),
-                SimpleNamespace(topic="/imu/data", message_encoding="json"),
-                SimpleNamespace(data=json.dumps(content).encode()),
-            )
+    from sensorium.ros.definitions import schema
 
-    module = ModuleType("mcap.reader")
-    module.make_reader = lambda file, decoder_factories: SimpleNamespace(iter_messages=messages)
-    monkeypatch.setitem(sys.modules, "mcap", ModuleType("mcap"))
-    monkeypatch.setitem(sys.modules, "mcap.reader", module)
-    (tmp_path / "a.mcap").write_bytes(b"x")
-    log = as_log(tmp_path / "a.mcap")
+    path = tmp_path / "a.mcap"
+    contents = [
+        {
+            "header": {"stamp": {"sec": 7, "nanosec": k * 10_000_000}, "frame_id": "imu"},
+            "angular_velocity": {"x": x, "y": y, "z": z},
+            "linear_acceleration": {"x": 2 * x, "y": 2 * y, "z": 2 * z},
+            "orientation": {"x": 0.0, "y": 0.0, "z": 0.0, "w": 1.0},
+        }
+        for k, (x, y, z) in enumerate(GYRO)
+    ]
+    with open(path, "wb") as file:
+        if encoding == "json":
+            writer = Writer(file)
+            writer.start()
+            kind = writer.register_schema("sensor_msgs/msg/Imu", "jsonschema", b"{}")
+            channel = writer.register_channel("/imu/data", "json", kind)
+            for k, content in enumerate(contents):
+                writer.add_message(channel, k, json.dumps(content).encode(), k)
+        else:
+            writer = RosWriter(file)
+            kind = writer.register_msgdef("sensor_msgs/msg/Imu", schema("sensor_msgs/msg/Imu"))
+            for k, content in enumerate(contents):
+                writer.write_message("/imu/data", kind, content, k, k)
+        writer.finish()
+    log = as_log(path)
     np.testing.assert_allclose(log.time, 7 + TIME)
     np.testing.assert_allclose(log.channels["gyro"], GYRO)
     np.testing.assert_allclose(log.channels["acc"], 2 * GYRO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Protocol
 
 import sensorium as sn
 from sensorium.cli.arguments import check_min, default
@@ -20,6 +20,7 @@ class Record:
     Examples:
         sensorium record --robot diffdrive --scenario random-path --steps 500 --envs 4 --seed 0 --out runs/a
         sensorium record --robot my_robot.urdf --rig my_sensors.yaml --scenario random-acceleration --out runs/b
+        sensorium record --robot diffdrive --steps 500 --format mcap --out runs/c
     """
 
     out: Path
@@ -43,6 +44,9 @@ class Record:
     """Duration of a step in seconds."""
     device: str = "cpu"
     """Device of the simulation: cpu or cuda."""
+    format: Literal["sensorium", "mcap"] = "sensorium"
+    """Format: sensorium (states, which can be replayed with other sensors), or mcap (one file of ROS 2 messages per
+    env, with what the sensors read)."""
     overwrite: bool = False
     """Replace the recording in the output folder. Other contents are never replaced."""
 
@@ -52,6 +56,8 @@ class Record:
 
         check_min("steps", self.steps, 1)
         check_min("envs", self.envs, 1)
+        if self.format == "mcap" and self.overwrite:
+            raise sn.OptionError("overwrite is for --format sensorium; remove the old MCAP files, or choose another --out")
         check_new(self.out, self.overwrite)  # before the scene is built, which takes time
         scene = sn.Scene(dt=self.dt)
         if self.world is None:
@@ -66,13 +72,7 @@ class Record:
             scene.add_child("scenario", scenario)
             scenario.reset()
             metadata = {"robot": self.robot, "scenario": self.scenario, "seed": self.seed}
-            recorder = sn.recording.Recorder(
-                scene,
-                self.out,
-                occupancy_map=getattr(scenario, "map", None),
-                metadata=metadata,
-                overwrite=self.overwrite,
-            )
+            recorder = self._recorder(scene, scenario, metadata)
             try:
                 with recorder, progress("recording", self.steps, "steps") as advance:
                     for _ in range(self.steps):
@@ -93,3 +93,29 @@ class Record:
         how = " (interrupted)" if interrupted else ""
         print(f"{self.out}: {recorder.n_steps} steps of {self.envs} envs{how}")
         return 0
+
+    def _recorder(self, scene: sn.Scene, scenario: object, metadata: dict[str, Any]) -> _Recorder:
+        if self.format == "mcap":
+            from sensorium.ros import McapRecorder
+
+            return McapRecorder(scene, self.out, metadata=metadata)
+        return sn.recording.Recorder(
+            scene,
+            self.out,
+            occupancy_map=getattr(scenario, "map", None),
+            metadata=metadata,
+            overwrite=self.overwrite,
+        )
+
+
+class _Recorder(Protocol):
+    """What both recorders have."""
+
+    n_steps: int
+
+    def step(self) -> None:
+        """Record the last step."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: Any) -> None: ...

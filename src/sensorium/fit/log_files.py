@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import importlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,71 +113,26 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-_MESSAGES: dict[str, dict[str, tuple[str, ...]]] = {
-    "Imu": {"gyro": ("angular_velocity",), "acc": ("linear_acceleration",)},
-    "MagneticField": {"mag": ("magnetic_field",)},
-    "PoseStamped": {"quat": ("pose", "orientation"), "pos": ("pose", "position")},
-    "JointState": {"joint_pos": ("position",), "joint_vel": ("velocity",), "joint_torque": ("effort",)},
-    "WrenchStamped": {"force": ("wrench", "force"), "torque": ("wrench", "torque")},
-    "FluidPressure": {"pressure": ("fluid_pressure",)},
-    "Range": {"distance": ("range",)},
+_MESSAGES: dict[str, dict[str, str]] = {
+    "Imu": {"gyro": "angular_velocity", "acc": "linear_acceleration"},
+    "MagneticField": {"mag": "magnetic_field"},
+    "PoseStamped": {"quat": "pose.orientation", "pos": "pose.position"},
+    "JointState": {"joint_pos": "position", "joint_vel": "velocity", "joint_torque": "effort"},
+    "WrenchStamped": {"force": "wrench.force", "torque": "wrench.torque"},
+    "FluidPressure": {"pressure": "fluid_pressure"},
+    "Range": {"distance": "range"},
 }
 """ROS 2 message -> channel -> path of its values. MCAP files hold these, encoded as CDR or JSON."""
 
 
-_MCAP, _MCAP_ROS2 = "mcap.reader", "mcap_ros2.decoder"
-"""Modules that read MCAP. They are used if they are installed; no extra of this package declares them yet."""
-
-
 def _mcap(path: Path) -> Fields:
     """Return the fields of the ROS 2 messages in an MCAP file, named TOPIC/CHANNEL; TOPIC/time is the stamp."""
-    try:
-        reader_of = importlib.import_module(_MCAP).make_reader
-    except ImportError:
-        raise OptionError(
-            f"{path}: reading MCAP needs the packages of the extra ros; install them with "
-            "`pip install mcap mcap-ros2-support`, or convert the log to HDF5, NPZ or CSV"
-        ) from None
-    decoders = []
-    with contextlib.suppress(ImportError):  # messages in JSON need no decoder
-        decoders.append(importlib.import_module(_MCAP_ROS2).DecoderFactory())
-    rows: dict[str, list[tuple[float, ...]]] = {}
-    with open(path, "rb") as file:
-        reader = reader_of(file, decoder_factories=decoders)
-        for schema, channel, message in reader.iter_messages():
-            parts = _MESSAGES.get(schema.name.rsplit("/", 1)[-1].rsplit(".", 1)[-1]) if schema else None
-            if parts is None:
-                continue
-            content = _decode(channel.message_encoding, schema, message, decoders, path)
-            stamp = _get(content, ("header", "stamp"))
-            seconds = _numbers(_get(stamp, ("sec",)))[0] + 1e-9 * _numbers(_get(stamp, ("nanosec",)))[0]
-            rows.setdefault(f"{channel.topic}/time", []).append((seconds,))
-            for name, where in parts.items():
-                rows.setdefault(f"{channel.topic}/{name}", []).append(_numbers(_get(content, where)))
-    return {name.lstrip("/"): np.array(values) for name, values in rows.items() if values and values[0]}
+    from sensorium.logs import read as read_log
 
-
-def _decode(encoding: str, schema: object, message: object, decoders: list, path: Path) -> object:
-    if encoding == "json":
-        return json.loads(message.data)  # type: ignore[attr-defined]
-    for each in decoders:
-        decode = each.decoder_for(encoding, schema)
-        if decode is not None:
-            return decode(message.data)  # type: ignore[attr-defined]
-    raise OptionError(f"{path}: messages encoded as {encoding} need the package mcap-ros2-support")
-
-
-def _get(content: object, path: tuple[str, ...]) -> object:
-    for name in path:
-        content = content[name] if isinstance(content, Mapping) else getattr(content, name)
-    return content
-
-
-def _numbers(value: object) -> tuple[float, ...]:
-    """Return the numbers of a vector, a quaternion (as w, x, y, z), an array or a scalar."""
-    if isinstance(value, int | float):
-        return (float(value),)
-    names = value.keys() if isinstance(value, Mapping) else [name for name in "wxyz" if hasattr(value, name)]
-    if names:
-        return tuple(float(_get(value, (name,))) for name in sorted(names))  # type: ignore[arg-type]
-    return tuple(float(each) for each in value)  # type: ignore[attr-defined]
+    fields: Fields = {}
+    for name, topic in read_log(path).items():
+        for channel, where in _MESSAGES.get(topic.message.rsplit("/", 1)[-1].rsplit(".", 1)[-1], {}).items():
+            if where in topic and np.asarray(topic[where]).size:
+                fields[f"{name}/{channel}".lstrip("/")] = np.asarray(topic[where], np.float64)
+                fields[f"{name}/time".lstrip("/")] = topic.capture
+    return fields

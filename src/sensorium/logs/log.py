@@ -1,0 +1,174 @@
+"""``Log`` and ``TopicLog``: messages as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
+
+_AXES = ("x", "y", "z")
+
+
+class TopicLog:
+    """The messages of one topic, in the order of their arrival.
+
+    Values are arrays by the path of their field: ``imu["angular_velocity"]`` is (n, 3), with the components x, y, z;
+    ``pose["pose.orientation"]`` is (n, 4) in the order (w, x, y, z); ``joints["position"]`` is (n, joints).
+
+    Attributes:
+        name: the topic.
+        message: type of the messages, e.g. "sensor_msgs/msg/Imu".
+        capture: time at which each message was captured: the stamp in its header, s, (n,) float64. Messages without a
+            header have the time of their publication.
+        arrival: time at which each message was logged, s, (n,) float64.
+        fields: path -> array; numbers only.
+        texts: path -> strings, (n,).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        message: str,
+        capture: np.ndarray,
+        arrival: np.ndarray,
+        fields: Mapping[str, np.ndarray | Sequence[np.ndarray]],
+        texts: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.name, self.message = name, message
+        self.capture, self.arrival = capture, arrival
+        self.fields, self.texts = dict(fields), dict(texts or {})
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.fields or f"{path}.x" in self.fields
+
+    def __getitem__(self, path: str) -> Any:
+        if path in self.fields:
+            return self.fields[path]
+        if path in self.texts:
+            return self.texts[path]
+        if f"{path}.x" in self.fields:
+            axes = ("w", *_AXES) if f"{path}.w" in self.fields else _AXES
+            return np.stack([np.asarray(self.fields[f"{path}.{axis}"]) for axis in axes], axis=1)
+        known = [*self.fields, *self.texts]
+        hint = did_you_mean(path, known) or f"; it has {shorten(known)}"
+        raise OptionError(f"{self.name} ({self.message}) has no field {path!r}{hint}")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the joints of JointState messages, in the order of the first message; [] for other messages."""
+        keys = sorted((key for key in self.texts if key.startswith("name.")), key=lambda key: int(key.split(".")[1]))
+        return [str(self.texts[key][0]) for key in keys]
+
+    @property
+    def latency(self) -> np.ndarray:
+        """Time from capture to arrival, s, (n,)."""
+        return self.arrival - self.capture
+
+    @property
+    def rate(self) -> float:
+        """Messages per second of capture time: the inverse of the median interval; 0 for fewer than 2 messages."""
+        if len(self) < 2:
+            return 0.0
+        middle = float(np.median(np.diff(self.capture)))
+        return 1.0 / middle if middle > 0 else 0.0
+
+    def take(self, rows: np.ndarray | slice) -> TopicLog:
+        """Return some of the messages: a slice, an index array or a mask."""
+        index = np.arange(len(self))[rows]
+        fields = {
+            path: values[index] if isinstance(values, np.ndarray) else [values[i] for i in index]
+            for path, values in self.fields.items()
+        }
+        texts = {path: values[index] for path, values in self.texts.items()}
+        return TopicLog(self.name, self.message, self.capture[index], self.arrival[index], fields, texts)
+
+    def replace(self, **changes: Any) -> TopicLog:
+        """Return a copy with other times or fields: ``topic.replace(capture=..., fields={"velocity": ...})``."""
+        fields = {**self.fields, **changes.pop("fields", {})}
+        texts = {**self.texts, **changes.pop("texts", {})}
+        times = {name: changes.pop(name, getattr(self, name)) for name in ("capture", "arrival")}
+        name = changes.pop("name", self.name)
+        return TopicLog(name, self.message, times["capture"], times["arrival"], fields, texts)
+
+    def __repr__(self) -> str:
+        return f"TopicLog({self.name!r}, {self.message!r}, {len(self)} messages, {self.rate:.4g} Hz)"
+
+
+class Log(Mapping[str, TopicLog]):
+    """A log: topic -> its messages.
+
+    Attributes:
+        source: the file.
+        metadata: name -> its values, as the file states them.
+        is_complete: whether the file ended as it should.
+
+    Example:
+        >>> log = sn.logs.read("real.mcap")
+        >>> print(log)                                        # a table of topics
+        >>> log["/imu"]["angular_velocity"], log["/imu"].capture
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, TopicLog],
+        source: str = "",
+        metadata: Mapping[str, Mapping[str, str]] | None = None,
+        is_complete: bool = True,
+    ) -> None:
+        self._topics = dict(topics)
+        self.source, self.metadata, self.is_complete = source, dict(metadata or {}), is_complete
+
+    def __getitem__(self, name: str) -> TopicLog:
+        if name not in self._topics:
+            hint = did_you_mean(name, self._topics) or f"; it has {shorten(self._topics)}"
+            raise OptionError(f"{self.source or 'the log'} has no topic {name!r}{hint}")
+        return self._topics[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._topics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def of(self, *messages: str) -> list[TopicLog]:
+        """Return the topics with one of these types of messages, e.g. ``log.of("sensor_msgs/msg/Imu")``."""
+        return [topic for topic in self._topics.values() if topic.message in messages]
+
+    def with_topics(self, *topics: TopicLog) -> Log:
+        """Return a copy in which topics are replaced or added."""
+        changed = {**self._topics, **{topic.name: topic for topic in topics}}
+        return Log(changed, self.source, self.metadata, self.is_complete)
+
+    def without(self, *names: str) -> Log:
+        """Return a copy without some topics."""
+        left = {name: topic for name, topic in self._topics.items() if name not in names}
+        return Log(left, self.source, self.metadata, self.is_complete)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """First and last arrival, s.
+
+        Raises:
+            DatasetError: the log has no messages.
+        """
+        times = [topic.arrival for topic in self._topics.values() if len(topic)]
+        if not times:
+            raise DatasetError(f"{self.source or 'the log'} has no messages")
+        return min(float(each.min()) for each in times), max(float(each.max()) for each in times)
+
+    def __str__(self) -> str:
+        width = max([len("topic"), *map(len, self._topics)])
+        lines = [f"{'topic':{width}}  {'message':32} {'count':>7} {'Hz':>8} {'latency ms':>11}"]
+        for name, topic in self._topics.items():
+            late = f"{np.median(topic.latency) * 1e3:.2f}" if len(topic) else ""
+            lines.append(f"{name:{width}}  {topic.message:32} {len(topic):7d} {topic.rate:8.4g} {late:>11}")
+        return "\n".join(lines)

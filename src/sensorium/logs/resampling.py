@@ -1,0 +1,68 @@
+"""Values of a log at given times, as a robot's software would have had them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensorium.errors import OptionError
+from sensorium.logs.log import Log, TopicLog
+
+
+def latest(topic: TopicLog, times: np.ndarray) -> np.ndarray:
+    """Return the number of the message that a reader has at each time, (n,) int64; -1 before the first arrival.
+
+    It is the one with the newest capture among those that have arrived, as ``sensor.read()`` returns it.
+    """
+    order = np.argsort(topic.arrival, kind="stable")
+    arrived = np.searchsorted(topic.arrival[order], np.asarray(times) + 1e-9, side="right")
+    capture = topic.capture[order]
+    newest = np.zeros(len(capture), np.int64)
+    best = 0
+    for i in range(len(capture)):  # the newest capture of those up to i
+        best = i if capture[i] >= capture[best] else best
+        newest[i] = order[best]
+    return np.where(arrived > 0, newest[np.maximum(arrived - 1, 0)], -1) if len(capture) else np.full(len(times), -1)
+
+
+def resample(
+    log: Log, fields: dict[str, tuple[str, str]], rate: float, start: float | None = None, stop: float | None = None
+) -> dict[str, np.ndarray]:
+    """Return fields of a log at a fixed rate, as a policy at that rate would have seen them.
+
+    Args:
+        log: the log.
+        fields: name -> (topic, path of the field).
+        rate: Hz.
+        start: first time, s. Default: when all topics have had a message.
+        stop: last time, s. Default: the end of the log.
+
+    Returns:
+        Name -> (n, ...) values, "time" -> (n,) s, and "age/NAME" -> (n,) s since the capture of each value.
+
+    Raises:
+        OptionError: a topic or field is missing, or the rate is not > 0.
+
+    Example:
+        >>> sn.logs.resample(log, {"gyro": ("/imu", "angular_velocity")}, rate=50)["gyro"]  # (n, 3)
+    """
+    if not rate > 0:
+        raise OptionError(f"rate must be > 0, got {rate!r}")
+    used = {topic: log[topic] for topic, _ in fields.values()}
+    empty = [name for name, topic in used.items() if not len(topic)]
+    if empty:
+        raise OptionError(f"the topic {empty[0]!r} has no messages")
+    first = max(float(topic.arrival.min()) for topic in used.values()) if start is None else start
+    last = log.span[1] if stop is None else stop
+    count = int(np.floor((last - first) * rate + 1e-6)) + 1
+    if count < 1:
+        raise OptionError(f"there is no time between start {first:g} and stop {last:g}")
+    times = first + np.arange(count) / rate
+    rows = {name: latest(topic, times) for name, topic in used.items()}
+    found: dict[str, np.ndarray] = {"time": times}
+    for name, (topic, path) in fields.items():
+        index = rows[topic]
+        if index[0] < 0:
+            raise OptionError(f"{topic} has no message before {first:g} s; start later")
+        found[name] = np.asarray(used[topic][path])[index]
+        found[f"age/{name}"] = times - used[topic].capture[index]
+    return found
