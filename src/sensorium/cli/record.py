@@ -57,7 +57,7 @@ class Record:
         check_min("steps", self.steps, 1)
         check_min("envs", self.envs, 1)
         if self.format == "mcap" and self.overwrite:
-            raise sn.OptionError("overwrite is for --format sensorium; remove the old MCAP files, or choose another --out")
+            raise sn.OptionError("overwrite is for --format sensorium; remove the old MCAP files or change --out")
         check_new(self.out, self.overwrite)  # before the scene is built, which takes time
         scene = sn.Scene(dt=self.dt)
         if self.world is None:

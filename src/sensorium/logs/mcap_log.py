@@ -123,8 +123,11 @@ def _collect(
                 raw.publish.append(message.publish_time)
         except (errors.EndOfFile, EOFError):
             is_complete = False
-        except errors.McapError as error:
-            raise DatasetError(f"{file} cannot be read: {error}") from None
+        except DatasetError:
+            raise
+        except Exception as error:  # damaged data: of MCAP's records, their checksums, or the compression's own errors
+            count = sum(len(raw.data) for raw in found.values())
+            raise DatasetError(f"{file} is damaged behind its first {count} messages: {error}") from None
     count = sum(len(raw.data) for raw in found.values())
     if not is_complete:
         text = f"{file} ends too early; {count} messages of {len(found)} topics are before its end"

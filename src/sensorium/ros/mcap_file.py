@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -82,20 +82,17 @@ class McapFile:
             self._sequence[topic] = 0
         return self._channels[topic]
 
-    def write(self, topic: str, data: bytes, log_time: int, publish_time: int) -> None:
-        """Write one message of a topic that was added.
+    def write_all(self, messages: Iterable[tuple[int, int, str, bytes]]) -> None:
+        """Write messages of topics that were added.
 
         Args:
-            topic: the topic.
-            data: the encoded message.
-            log_time: when it arrived, ns.
-            publish_time: when it was captured, ns.
+            messages: time of arrival (ns), time of capture (ns), topic and encoded message of each.
         """
+        add, channels, sequence = self._writer.add_message, self._channels, self._sequence
         with explain_errors(self.path):
-            self._writer.add_message(
-                self._channels[topic], log_time, data, publish_time, sequence=self._sequence[topic]
-            )
-        self._sequence[topic] += 1
+            for log_time, publish_time, topic, data in messages:
+                add(channels[topic], log_time, data, publish_time, sequence[topic])
+                sequence[topic] += 1
 
     def close(self) -> None:
         """Complete the file and give it its name."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from sensorium.ros.commands import command_topics
 from sensorium.ros.frames import WORLD, LinkPoses, Transforms, mounts, to_nanoseconds
 from sensorium.ros.mcap_file import Compression, McapFile
 from sensorium.ros.messages import Topic, make_encoder, sensor_topics, stamps
-from sensorium.ros.sources import CameraSource, SampleSource, TruthSource
+from sensorium.ros.sources import CameraSource, SampleSource, StepReads, TruthSource
 
 if TYPE_CHECKING:
     from typing import Self
@@ -92,6 +93,7 @@ class McapRecorder:
         folder = Path(out)
         paths = [folder / ("scene.mcap" if namespaces else f"env_{env}.mcap") for env in chosen]
         self._logs: list[_EnvLog] = []
+        self._reads = StepReads()
         files: dict[Path, McapFile] = {}
         try:
             for env, path in zip(chosen, paths, strict=True):
@@ -100,7 +102,7 @@ class McapRecorder:
                     size = 1 << 22 if images and any(_is_camera(sensor) for sensor in sensors) else 1 << 20
                     files[path] = McapFile(path, compression, size, description)
                 prefix = f"/env_{env}" if namespaces else ""
-                self._logs.append(_EnvLog(scene, sensors, env, files[path], prefix, truth, images, jpeg))
+                self._logs.append(_EnvLog(scene, self._reads, sensors, env, files[path], prefix, truth, images, jpeg))
         except BaseException:
             for file in files.values():
                 file.abandon()
@@ -115,6 +117,7 @@ class McapRecorder:
         """Record what arrived during the last ``scene.step()``."""
         if self._closed:
             raise OptionError("the recorder is closed")
+        self._reads.clear()
         for log in self._logs:
             log.take()
         self.n_steps += 1
@@ -148,6 +151,7 @@ class _EnvLog:
     def __init__(
         self,
         scene: Scene,
+        reads: StepReads,
         sensors: list[Any],
         env: int,
         file: McapFile,
@@ -170,9 +174,9 @@ class _EnvLog:
                     if jpeg is not None and "rgb" in sensor.outputs:
                         file.add_topic(self._jpeg_topic(sensor), topics.COMPRESSED_IMAGE)
                 continue
-            self._sources.append((sensor_topics(sensor, prefix), SampleSource(sensor, env)))
+            self._sources.append((sensor_topics(sensor, prefix), SampleSource(reads, sensor, env)))
             if truth:
-                self._sources.append((sensor_topics(sensor, prefix + TRUTH), TruthSource(sensor, env)))
+                self._sources.append((sensor_topics(sensor, prefix + TRUTH), TruthSource(reads, sensor, env)))
         for own, source in command_topics(scene, env, prefix):
             self._sources.append((own, source))
         for own, _ in [*self._sources, *self._cameras]:
@@ -203,7 +207,7 @@ class _EnvLog:
             pos, quat = (np.array([each[k] for each in found])[None] for k in (2, 3))
             start = to_nanoseconds(np.array([float(self._time[self._env])]))
             data = transforms.encode(pos, quat, start)
-            self._file.write(name, data[0].tobytes(), int(start[0]), int(start[0]))
+            self._file.write_all([(int(start[0]), int(start[0]), name, data[0].tobytes())])
 
     def take(self) -> None:
         """Collect what arrived during the last step."""
@@ -214,6 +218,8 @@ class _EnvLog:
         if episode != self._episode:
             self._episode = episode
             self._mark_episode(episode)
+            for _, camera in self._cameras:
+                camera.restart(now - self._scene.dt)
         self._last = now
         for _, source in self._sources:
             source.take(now, self._offset)
@@ -259,9 +265,8 @@ class _EnvLog:
             self._add(f"{self._prefix}/tf", self._transforms.encode(pos, quat, times), times, times)
         self._clock_times.clear()
         self._poses.clear()
-        self._messages.sort(key=lambda each: each[0])
-        for log_time, stamp_time, name, data in self._messages:
-            self._file.write(name, data, log_time, stamp_time)
+        self._messages.sort(key=itemgetter(0))
+        self._file.write_all(self._messages)
         self._messages.clear()
 
     def _add(self, name: str, rows: np.ndarray, log: np.ndarray, stamp: np.ndarray) -> None:

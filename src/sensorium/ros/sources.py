@@ -31,34 +31,63 @@ class Collected:
         return values, times[0], times[1]
 
 
+class StepReads:
+    """What sensors read in this step in all envs: each is read once, for all files."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._truths: dict[str, dict[str, np.ndarray]] = {}
+
+    def clear(self) -> None:
+        """Forget everything, at the next step."""
+        self._samples.clear()
+        self._truths.clear()
+
+    def samples(self, sensor: Any) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+        """Return values (B, n, ...) by field, capture and arrival times (B, n), and counts (B,)."""
+        if sensor.uuid not in self._samples:
+            samples = sensor.read_samples()
+            values = {name: value.numpy(force=True) for name, value in fields_of(samples.values).items()}
+            times = (samples.capture.numpy(force=True), samples.arrival.numpy(force=True))
+            count = np.minimum(samples.count.numpy(force=True), samples.capture.shape[1])
+            self._samples[sensor.uuid] = (values, *times, count)
+        return self._samples[sensor.uuid]
+
+    def truth(self, sensor: Any) -> dict[str, np.ndarray]:
+        """Return the ground truth by field, (B, ...)."""
+        if sensor.uuid not in self._truths:
+            truth = sensor.read_ground_truth(history_length=0)
+            self._truths[sensor.uuid] = {name: value.numpy(force=True) for name, value in fields_of(truth).items()}
+        return self._truths[sensor.uuid]
+
+
 class SampleSource(Collected):
     """The samples of one sensor that arrive in one env."""
 
-    def __init__(self, sensor: Any, env: int) -> None:
+    def __init__(self, reads: StepReads, sensor: Any, env: int) -> None:
         super().__init__()
-        self._sensor, self._env = sensor, env
+        self._reads, self._sensor, self._env = reads, sensor, env
 
     def take(self, now: float, offset: float) -> None:
         """Collect the samples that arrived during the last step; ``offset`` (s) is added to their times."""
-        samples = self._sensor.read_samples(envs=[self._env])
-        n = int(samples.count[0].clamp(max=samples.capture.shape[1]))
+        values, capture, arrival, count = self._reads.samples(self._sensor)
+        n, env = int(count[self._env]), self._env
         if n:
-            values = {name: value[0, :n].numpy(force=True) for name, value in fields_of(samples.values).items()}
-            capture, arrival = (times[0, :n].numpy(force=True) + offset for times in (samples.capture, samples.arrival))
-            self._keep(values, capture, arrival)
+            own = {name: value[env, :n] for name, value in values.items()}
+            self._keep(own, capture[env, :n] + offset, arrival[env, :n] + offset)
 
 
 class TruthSource(Collected):
     """The ground truth of one sensor in one env, in every step."""
 
-    def __init__(self, sensor: Any, env: int) -> None:
+    def __init__(self, reads: StepReads, sensor: Any, env: int) -> None:
         super().__init__()
-        self._sensor, self._env = sensor, env
+        self._reads, self._sensor, self._env = reads, sensor, env
 
     def take(self, now: float, offset: float) -> None:
         """Collect the ground truth of now."""
-        truth = self._sensor.read_ground_truth(envs=[self._env], history_length=0)
-        values = {name: value.numpy(force=True).copy() for name, value in fields_of(truth).items()}
+        env = slice(self._env, self._env + 1)
+        values = {name: value[env].copy() for name, value in self._reads.truth(self._sensor).items()}
         time = np.array([now + offset])
         self._keep(values, time, time)
 
@@ -69,6 +98,10 @@ class CameraSource:
     def __init__(self, camera: Any, env: int) -> None:
         self.camera, self._env = camera, env
         self._last: float | None = None
+
+    def restart(self, time: float) -> None:
+        """Skip the frame that was captured at a reset, which a driver would not deliver."""
+        self._last = round(time, 9)
 
     def take(self, now: float) -> tuple[dict[str, np.ndarray], float, float] | None:
         """Return images (1, H, W, ...) by output, capture and arrival time, s; None if no new frame has arrived."""
