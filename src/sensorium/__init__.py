@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from sensorium import (
         cameras,
         datasets,
+        doctor,
         entities,
         fit,
         generation,
@@ -115,6 +116,7 @@ _LAZY = {
 _PACKAGES = (
     "cameras",
     "datasets",
+    "doctor",
     "entities",
     "fit",
     "generation",
@@ -204,6 +206,7 @@ __all__ = [
     "__version__",
     "cameras",
     "datasets",
+    "doctor",
     "entities",
     "errors",
     "fit",

@@ -16,6 +16,7 @@ from typing import Annotated, Protocol, cast
 import tyro
 
 from sensorium import __version__
+from sensorium.cli.doctor import Doctor
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
 from sensorium.cli.fit import FitSensor
@@ -63,6 +64,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "play": Play,
     "plot": Plot,
     "fit": FitSensor,
+    "doctor": Doctor,
     "view": View,
 }
 _ALIASES = {"check": "validate"}

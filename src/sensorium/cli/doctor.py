@@ -1,0 +1,67 @@
+"""``sensorium doctor``: check a robot's log against physics and against a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import sensorium as sn
+from sensorium.cli.arguments import default
+
+
+@dataclass
+class Doctor:
+    """Check a robot's log against physics and against what a policy was trained with.
+
+    One line per check: verdict, evidence and fix. The exit code is 1 if a check failed.
+
+    Examples:
+        sensorium doctor policy.onnx real.mcap --plots out/doctor
+        sensorium doctor real.mcap
+        sensorium doctor log.hdf5 --units mag=uT
+    """
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """The policy (.onnx with its contract) and the log, or the log alone: MCAP, HDF5, NPZ or CSV."""
+    plots: Annotated[Path | None, default("none")] = None
+    """Folder for plots of every term of the policy: the log and the range of training."""
+    json: Annotated[Path | None, default("none")] = None
+    """File for the findings as JSON."""
+    units: Annotated[tuple[str, ...], default("SI")] = ()
+    """Units of fields in HDF5, NPZ and CSV, e.g. mag=uT gyro=deg/s."""
+    partial: bool = False
+    """Read a log that ends too early."""
+
+    def run(self) -> int:
+        """Examine the log and print the findings."""
+        from sensorium.doctor.examine import examine
+        from sensorium.doctor.plots import plot_terms
+        from sensorium.doctor.tables import read_any
+        from sensorium.files import write_whole
+
+        if not 1 <= len(self.files) <= 2:
+            raise sn.OptionError(f"give a policy and a log, or a log alone, got {len(self.files)} files")
+        if any("=" not in each for each in self.units):
+            raise sn.OptionError(f"units must be FIELD=UNIT, e.g. mag=uT, got {' '.join(self.units)}")
+        policy, path = (None, self.files[0]) if len(self.files) == 1 else self.files
+        if path.suffix == ".onnx":
+            raise sn.OptionError(f"{path} is a policy; give the log behind it: sensorium doctor {path} real.mcap")
+        contract = None
+        if policy is not None:
+            from sensorium.deploy import read_contract
+
+            contract = read_contract(policy)
+        if self.plots is not None and contract is None:
+            raise sn.OptionError("plots need a policy, whose ranges of training they show")
+        log = read_any(path, self.partial, dict(each.split("=", 1) for each in self.units) or None)
+        report = examine(log, contract)
+        print(report)
+        if self.json is not None:
+            write_whole(self.json, report.to_json().encode())
+        if self.plots is not None:
+            for written in plot_terms(log, contract, self.plots):
+                print(written)
+        return 0 if report.is_healthy else 1

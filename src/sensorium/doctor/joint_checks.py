@@ -1,0 +1,164 @@
+"""Checks of joints: names, order and sign against commands, units, offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sensorium.doctor.findings import Examination
+from sensorium.doctor.motion_checks import DEGREES
+from sensorium.doctor.signals import Series, Signals, at
+
+_MOVES = 0.01
+"""Standard deviation of a joint, rad, from which its motion is compared."""
+_MAX_OFFSET = 0.15
+"""Median difference between a joint and its command, rad, from which it is an offset."""
+
+
+def check_joints(exam: Examination, signals: Signals, contract: Any | None) -> None:
+    """Check names, units, signs, order and offsets of joints."""
+    position, velocity = signals.position, signals.velocity
+    if position is None:
+        return
+    if contract is not None:
+        _check_names(exam, position, contract)
+    commands = next((series for kind, series in signals.commands if kind == "position"), None)
+    shared, own, asked = _pair(position, commands)
+    if commands is None or not shared:
+        exam.skip("joints.order", position.subject, "the log has no position commands of these joints")
+    else:
+        _check_against_commands(exam, position, shared, own, asked)
+    if velocity is not None and velocity.names == position.names:
+        _check_velocity(exam, position, velocity)
+
+
+def _check_names(exam: Examination, position: Series, contract: Any) -> None:
+    wanted = {
+        name for term in contract.observations if term.topic and position.subject.startswith(f"{term.topic} ")
+        for name in term.names
+    }  # fmt: skip
+    missing = sorted(wanted - set(position.names))
+    if missing:
+        text = f"{', '.join(missing)} missing; the log has {', '.join(position.names)}"
+        exam.fail("joints.names", position.subject, text, "publish these joints, with the names of the contract")
+    elif wanted:
+        exam.ok("joints.names", position.subject, f"all {len(wanted)} joints of the policy")
+
+
+def _pair(position: Series, commands: Series | None) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return names of the joints in both, positions and commands at the same times, (n, joints) each."""
+    if commands is None:
+        return [], np.zeros((0, 0)), np.zeros((0, 0))
+    shared = [name for name in position.names if name in commands.names]
+    inside = (position.time >= commands.time[0]) & (position.time <= commands.time[-1])
+    columns = [commands.names.index(name) for name in shared]
+    rows = [position.names.index(name) for name in shared]
+    return shared, position.values[inside][:, rows], at(commands, position.time[inside])[:, columns]
+
+
+def _lagged(own: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Return the commands, moved by the number of samples at which they agree best with the positions."""
+    best, found = -np.inf, asked
+    for lag in range(0, min(40, len(own) // 4), 2):
+        moved = np.vstack([np.repeat(asked[:1], lag, axis=0), asked[: len(asked) - lag]])
+        score = float(np.abs(_correlations(own, moved)).max(axis=1).mean())
+        if score > best + 1e-3:
+            best, found = score, moved
+    return found
+
+
+def _correlations(own: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Return correlations of every joint with every command, (joints, commands)."""
+    a, b = own - own.mean(axis=0), asked - asked.mean(axis=0)
+    size = np.outer(np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=0))
+    return np.divide(a.T @ b, size, out=np.zeros_like(size), where=size > 1e-9)
+
+
+def _check_against_commands(
+    exam: Examination, position: Series, names: list[str], own: np.ndarray, asked: np.ndarray
+) -> None:
+    if len(own) < 20:
+        exam.skip("joints.order", position.subject, "fewer than 20 samples while commands were sent")
+        return
+    asked = _lagged(own, asked)
+    moves = asked.std(axis=0) > _MOVES
+    table = np.abs(_correlations(own, asked))
+    strength = table.max(axis=1)
+    clear = moves & (strength > 0.6)
+    if not clear.any():
+        exam.skip("joints.order", position.subject, "no joint follows its command clearly")
+        return
+    diagonal = np.diag(table)
+    wrong = [i for i in np.flatnonzero(clear) if table[i].argmax() != i and table[i].max() > diagonal[i] + 0.2]
+    swapped = _swapped(own, asked)
+    if swapped and not wrong:  # commands that are alike but for offset and size
+        text = f"{', '.join(names[i] for i in swapped)} are where commands of the others are"
+        exam.fail("joints.order", position.subject, text, "publish the joints in the order of their names")
+        return
+    if wrong:
+        parts = [f"{names[i]} follows the command of {names[int(table[i].argmax())]}" for i in wrong]
+        text = f"{', '.join(parts)} (correlation {table[wrong[0]].max():.2f}, with its own {diagonal[wrong[0]]:.2f})"
+        exam.fail("joints.order", position.subject, text, "publish the joints in the order of their names")
+        return
+    exam.ok("joints.order", position.subject, f"{int(clear.sum())} joints follow their commands")
+    signed = np.diag(_correlations(own, asked))
+    flipped = [names[i] for i in np.flatnonzero(clear) if signed[i] < 0]
+    if flipped:
+        exam.fail("joints.sign", position.subject, f"{', '.join(flipped)} moves against its command", "turn its sign")
+        return
+    exam.ok("joints.sign", position.subject, "joints move with their commands")
+    slopes = np.array([np.polyfit(asked[:, i], own[:, i], 1)[0] for i in np.flatnonzero(clear)])
+    slope = float(np.median(slopes))
+    text = f"positions change by {slope:.3g} per unit of command"
+    if 0.3 * DEGREES < slope < 3 * DEGREES:
+        exam.fail("joints.unit", position.subject, f"{text}: they are in degrees", f"multiply by {1 / DEGREES:.6g}")
+        return
+    if 0.3 / DEGREES < slope < 3 / DEGREES:
+        exam.fail("joints.unit", position.subject, f"{text}: commands are in degrees", "send commands in rad")
+        return
+    exam.ok("joints.unit", position.subject, text)
+    off = np.median(own - asked, axis=0)
+    common = np.median(np.abs(off))
+    worst = [i for i in range(len(names)) if abs(off[i]) > _MAX_OFFSET + 2 * common]
+    if worst:
+        offsets = ", ".join(f"{names[i]} by {off[i]:.3g} rad" for i in worst)
+        exam.fail("joints.offset", position.subject, f"{offsets} off its command", "set the zero of the encoder")
+    else:
+        exam.ok("joints.offset", position.subject, f"median differences to commands up to {np.abs(off).max():.2g} rad")
+
+
+def _swapped(own: np.ndarray, asked: np.ndarray) -> list[int]:
+    """Return joints that are much nearer to the command of another one, which in turn is near to theirs."""
+    off = np.sqrt(((own[:, :, None] - asked[:, None, :]) ** 2).mean(axis=0))
+    near = off < 0.3 * np.diag(off)[:, None]
+    return [i for i in range(len(off)) if any(near[i, j] and near[j, i] for j in range(len(off)) if j != i)]
+
+
+def _check_velocity(exam: Examination, position: Series, velocity: Series) -> None:
+    if exam.is_blamed("joints.velocity", position.subject):
+        return
+    times = velocity.time[(velocity.time > position.time[0] + 0.05) & (velocity.time < position.time[-1] - 0.05)]
+    if len(times) < 20:
+        exam.skip("joints.velocity", velocity.subject, "fewer than 20 samples")
+        return
+    step = 0.04
+    change = (at(position, times + step / 2) - at(position, times - step / 2)) / step
+    own = at(velocity, times)
+    moves = change.std(axis=0) > 0.05
+    if not moves.any():
+        exam.skip("joints.velocity", velocity.subject, "the joints hardly move")
+        return
+    power = (change[:, moves] ** 2).sum()
+    slope = float((own[:, moves] * change[:, moves]).sum() / power)
+    each = (own[:, moves] * change[:, moves]).sum(axis=0) / (change[:, moves] ** 2).sum(axis=0)
+    names = [name for name, chosen in zip(velocity.names, moves, strict=True) if chosen]
+    text = f"{slope:.3g} times the derivative of the position"
+    fix = "publish velocities in rad/s, with the sign of the positions"
+    if np.median(each) > 10 or 0 < np.median(each) < 0.1:
+        exam.fail("joints.velocity", velocity.subject, f"{text}: another unit", fix)
+    elif (each < 0).any():
+        flipped = ", ".join(name for name, value in zip(names, each, strict=True) if value < 0)
+        exam.fail("joints.velocity", velocity.subject, f"{flipped} has the opposite sign of its position", fix)
+    else:
+        exam.ok("joints.velocity", velocity.subject, text)

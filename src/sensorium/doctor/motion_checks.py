@@ -1,0 +1,325 @@
+"""Checks of inertial signals and orientation against each other: gravity, angular rates, quaternions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sensorium.doctor.findings import Examination
+from sensorium.doctor.signals import Series, Signals, at, window_means
+
+G = 9.81
+DEGREES = 180 / np.pi
+_AXES = "xyz"
+
+_SIGNED = sorted(
+    (
+        np.eye(3)[list(order)] * np.array(signs)[:, None]
+        for order in permutations(range(3))
+        for signs in product((1.0, -1.0), repeat=3)
+    ),
+    key=lambda matrix: (
+        int((np.abs(matrix).argmax(axis=1) != np.arange(3)).sum()),
+        int((matrix.sum(axis=1) < 0).sum()),
+    ),
+)
+"""All signed permutations of the axes, the simplest first."""
+
+_TURNS = [(matrix, scale) for scale in (1.0, 1 / DEGREES, DEGREES) for matrix in _SIGNED]
+"""Explanations of angular rates: axes and unit."""
+
+Mend = Callable[[np.ndarray], np.ndarray]
+
+_QUATERNIONS: dict[str, Mend] = {
+    "": lambda q: q,
+    "inverted": lambda q: q * np.array([1.0, -1.0, -1.0, -1.0]),
+    "order": lambda q: q[:, [1, 2, 3, 0]],  # the true w is last
+    "order reversed": lambda q: q[:, [3, 0, 1, 2]],
+}
+"""What may be wrong with quaternions (w, x, y, z) -> how to mend them."""
+
+
+def check_motion(exam: Examination, signals: Signals, expected: dict[str, np.ndarray]) -> None:
+    """Check magnitude and direction of gravity, orientation, and angular rate.
+
+    With an orientation, all explanations are compared: quaternions in another order or inverted, and axes of the
+    accelerometer and the gyroscope swapped or with other signs. The one with the fewest changes that fits is reported.
+
+    Args:
+        exam: where findings go.
+        signals: the log.
+        expected: "acc" -> mean acceleration in training, (3,) m/s², if it is known.
+    """
+    acc, gyro, quat = signals.acc, signals.gyro, signals.quat
+    if acc is not None:
+        _check_magnitude(exam, acc)
+    gravity = _gravity_windows(acc, quat) if acc is not None else None
+    if quat is None:
+        if acc is not None:
+            _check_mean_gravity(exam, acc, gravity, expected.get("acc"))
+        if gyro is not None:
+            _check_gyro_alone(exam, gyro, acc)
+        return
+    fits = {}
+    for name, mend in _QUATERNIONS.items():
+        direction = None if gravity is None else _fit_gravity(gravity, quat, mend)
+        turn = None if gyro is None else _fit_gyro(gyro, quat, mend)
+        found = [fit for fit in (direction, turn) if fit is not None]
+        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.15 * (name != "")
+        fits[name] = (cost if found else np.inf, direction, turn)
+    best = min(fits, key=lambda name: fits[name][0])
+    _, direction, turn = fits[best]
+    as_it_is = fits[""]
+    if direction is None and turn is None:
+        exam.skip("quaternion", quat.subject, "the log has no inertial signals that turn")
+    elif best:
+        _report_quaternion(exam, quat, best, as_it_is[1] or as_it_is[2], direction or turn)
+    else:
+        exam.ok("quaternion", quat.subject, "order and direction agree with the inertial signals")
+    if acc is not None:
+        _report_gravity(exam, acc, quat, direction)
+    if gyro is not None:
+        _report_gyro(exam, gyro, turn, f"compared with {quat.subject}")
+
+
+class _Fit(NamedTuple):
+    """How well a signal fits another one, if its axes are changed."""
+
+    residual: float
+    """Relative error of the best explanation."""
+    matrix: np.ndarray
+    """Signed permutation of the axes, (3, 3): true = matrix @ log."""
+    scale: float
+    as_it_is: float
+    """Relative error without a change."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything must change."""
+        return self.scale != 1.0 or not np.array_equal(self.matrix, np.eye(3))
+
+
+def _choose(tries: list[tuple[np.ndarray, float]], residuals: list[float]) -> _Fit:
+    """Return the simplest explanation that is almost as good as the best one."""
+    best = min(residuals)
+    chosen = next(i for i, value in enumerate(residuals) if value <= 1.25 * best + 0.01)
+    return _Fit(residuals[chosen], *tries[chosen], residuals[0])
+
+
+def quiet(acc: Series) -> np.ndarray:
+    """Return which samples of the accelerometer are taken at little acceleration: windows of the least variation."""
+    size = max(int(0.5 * acc.rate), 4)
+    n = len(acc) // size
+    if n < 2:
+        return np.ones(len(acc), bool)
+    norm = np.linalg.norm(acc.values[: n * size], axis=1).reshape(n, size)
+    calm = norm.std(axis=1) <= np.quantile(norm.std(axis=1), 0.25) + 1e-12
+    return np.r_[np.repeat(calm, size), np.zeros(len(acc) - n * size, bool)]
+
+
+def _check_magnitude(exam: Examination, acc: Series) -> None:
+    size = float(np.median(np.linalg.norm(acc.values[quiet(acc)], axis=1)))
+    text = f"{size:.3g} m/s² in the calmest quarter"
+    if 0.9 * G < size < 1.1 * G:
+        exam.ok("gravity.magnitude", acc.subject, text)
+    elif 0.9 < size < 1.1:
+        exam.fail("gravity.magnitude", acc.subject, f"{text}: the unit is g", f"multiply the acceleration by {G}")
+    elif 0.9e3 < size < 1.1e3:
+        exam.fail(
+            "gravity.magnitude", acc.subject, f"{text}: the unit is mg", f"multiply the acceleration by {G / 1e3}"
+        )
+    elif size < 0.2 * G:
+        exam.fail(
+            "gravity.magnitude", acc.subject, f"{text}: gravity is missing",
+            "publish the specific force, which is 9.81 m/s² upwards at rest",
+        )  # fmt: skip
+    else:
+        exam.fail("gravity.magnitude", acc.subject, text, f"check the scale: at rest it must read {G} m/s²")
+
+
+def rotations(quat: np.ndarray) -> np.ndarray:
+    """Return rotation matrices from body to world, (n, 3, 3), of quaternions (w, x, y, z)."""
+    w, x, y, z = (quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-12)).T
+    return np.stack(
+        [
+            np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=1),
+            np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=1),
+            np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1),
+        ],
+        axis=1,
+    )
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+
+
+def describe(matrix: np.ndarray, what: str) -> str:
+    """Return how a signed permutation changes axes, e.g. "its x is -y"."""
+    parts = []
+    for row, axis in zip(matrix, _AXES, strict=True):
+        source = int(np.abs(row).argmax())
+        sign = "-" if row[source] < 0 else ""
+        if _AXES[source] != axis or sign:
+            parts.append(f"the true {axis} is {sign}{_AXES[source]} of {what}")
+    return ", ".join(parts)
+
+
+def _kind(matrix: np.ndarray) -> str:
+    return "sign" if np.array_equal(np.abs(matrix), np.eye(3)) else "axis"
+
+
+def _gravity_windows(acc: Series, quat: Series | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return times and directions (n, 3) of the mean acceleration over half seconds; None if there are too few."""
+    edges = np.arange(acc.time[0], acc.time[-1], 0.5)
+    measured = window_means(acc, edges)
+    middles = (edges[1:] + edges[:-1]) / 2
+    keep = np.isfinite(measured).all(axis=1)
+    if quat is not None:
+        keep &= (middles > quat.time[0]) & (middles < quat.time[-1])
+    return (middles[keep], _unit(measured[keep])) if keep.sum() >= 4 else None
+
+
+def _fit_gravity(gravity: tuple[np.ndarray, np.ndarray], quat: Series, mend: Mend) -> _Fit:
+    times, measured = gravity
+    up = rotations(mend(at(quat, times)))[:, 2]  # the world's z in the body
+    tries = [(matrix, 1.0) for matrix in _SIGNED]
+    return _choose(tries, [float(np.linalg.norm(measured @ m.T - up, axis=1).mean()) for m, _ in tries])
+
+
+def _fit_gyro(gyro: Series, quat: Series, mend: Mend) -> _Fit | None:
+    """Compare angular rates with those of the orientation; None if it hardly turns."""
+    edges = np.arange(max(gyro.time[0], quat.time[0]), min(gyro.time[-1], quat.time[-1]), 0.05)
+    if len(edges) < 22:
+        return None
+    rate, turns = window_means(gyro, edges), rotations(mend(at(quat, edges)))
+    true = _rotation_vectors(np.einsum("nji,njk->nik", turns[:-1], turns[1:])) / 0.05
+    keep = np.isfinite(rate).all(axis=1) & (np.linalg.norm(true, axis=1) > 0.1)
+    if keep.sum() < 20:
+        return None
+    rate, true = rate[keep], true[keep]
+    spread = np.linalg.norm(true, axis=1).mean()
+    return _choose(_TURNS, [float(np.linalg.norm(rate @ m.T * s - true, axis=1).mean() / spread) for m, s in _TURNS])
+
+
+def _angle(residual: float) -> str:
+    return f"{np.degrees(2 * np.arcsin(min(residual / 2, 1))):.0f}°"
+
+
+def _report_quaternion(exam: Examination, quat: Series, name: str, before: _Fit | None, after: _Fit | None) -> None:
+    what, fix = {
+        "inverted": ("the rotation is inverted", "publish the orientation of the body in the world, not its inverse"),
+        "order": ("the components are in the order x, y, z, w", "write (w, x, y, z) into the fields of their names"),
+        "order reversed": ("the components are shifted by one", "write each component into the field of its name"),
+    }[name]
+    text = what
+    if before is not None and after is not None:
+        text = f"{what}: inertial signals are off by {before.as_it_is:.0%} as it is, by {after.residual:.0%} if mended"
+    exam.fail("quaternion.direction" if name == "inverted" else "quaternion.order", quat.subject, text, fix)
+
+
+def _report_gravity(exam: Examination, acc: Series, quat: Series, fit: _Fit | None) -> None:
+    if fit is None:
+        exam.skip("gravity.axis", acc.subject, "the log is shorter than 2 s")
+    elif fit.is_changed:
+        text = f"{describe(fit.matrix, 'the log')}; off by {_angle(fit.as_it_is)}, by {_angle(fit.residual)} if mended"
+        exam.fail(
+            f"gravity.{_kind(fit.matrix)}", acc.subject, text, "turn the axes of the accelerometer into the frame"
+        )
+    else:
+        exam.ok("gravity.axis", acc.subject, f"off by {_angle(fit.residual)} from the vertical of {quat.subject}")
+
+
+def _check_mean_gravity(
+    exam: Examination, acc: Series, gravity: tuple[np.ndarray, np.ndarray] | None, expected: np.ndarray | None
+) -> None:
+    """Without orientation: compare the mean direction with that in training."""
+    if gravity is None:
+        exam.skip("gravity.axis", acc.subject, "the log is shorter than 2 s")
+        return
+    if expected is None or np.linalg.norm(expected) < 0.5 * G:
+        exam.skip("gravity.axis", acc.subject, "the log has no orientation to compare with")
+        return
+    mean, target = gravity[1].mean(axis=0), expected / np.linalg.norm(expected)
+    tries = [(matrix, 1.0) for matrix in _SIGNED]
+    fit = _choose(tries, [float(np.linalg.norm(matrix @ mean - target)) for matrix in _SIGNED])
+    own, trained = (", ".join(f"{x:.2f}" for x in each) for each in (mean, target))
+    text = f"mean direction ({own}), in training ({trained})"
+    if fit.as_it_is < 0.5 or not fit.is_changed:
+        exam.ok("gravity.axis", acc.subject, text)
+    else:
+        changes = f"{text}; {describe(fit.matrix, 'the log')}"
+        fix = "turn the axes of the accelerometer into the frame"
+        exam.fail(f"gravity.{_kind(fit.matrix)}", acc.subject, changes, fix)
+
+
+def _check_gyro_alone(exam: Examination, gyro: Series, acc: Series | None) -> None:
+    """Without orientation: gravity must turn in the body against the angular rate."""
+    if acc is None or any(each.verdict == "fail" and each.subject == acc.subject for each in exam.findings):
+        exam.skip("gyro.sign", gyro.subject, "the log has neither an orientation nor a usable direction of gravity")
+        return
+    edges = np.arange(max(gyro.time[0], acc.time[0]), min(gyro.time[-1], acc.time[-1]), 0.1)
+    down, rate = window_means(acc, edges), window_means(gyro, edges)
+    keep = np.isfinite(down).all(axis=1) & np.isfinite(rate).all(axis=1)
+    down = _unit(np.where(keep[:, None], down, 1.0))
+    change = down[1:] - down[:-1]
+    turn = (rate[1:] + rate[:-1]) / 2 * 0.1
+    keep = keep[1:] & keep[:-1] & (np.linalg.norm(change, axis=1) > 0.01)
+    if keep.sum() < 20:
+        exam.skip("gyro.sign", gyro.subject, "the direction of gravity hardly turns in the log")
+        return
+    middle = _unit(down[1:] + down[:-1])[keep]
+    change, turn = change[keep], turn[keep]
+    size = np.linalg.norm(change, axis=1).mean()
+    residuals = [
+        float(np.linalg.norm(-np.cross(turn @ m.T * s, middle) - change, axis=1).mean() / size) for m, s in _TURNS
+    ]
+    if min(residuals) > 0.8:
+        exam.skip("gyro.sign", gyro.subject, "accelerations hide how gravity turns in the log")
+        return
+    _report_gyro(exam, gyro, _choose(_TURNS, residuals), "compared with how gravity turns")
+
+
+def _report_gyro(exam: Examination, gyro: Series, fit: _Fit | None, how: str) -> None:
+    if fit is None:
+        exam.skip("gyro.sign", gyro.subject, "the orientation of the log hardly turns")
+        return
+    text = f"{how}: off by {fit.as_it_is:.0%} as it is"
+    if not fit.is_changed:
+        exam.ok("gyro.sign", gyro.subject, text)
+        return
+    text += f", by {fit.residual:.0%} if mended"
+    if fit.scale != 1.0:
+        unit = "°/s" if fit.scale < 1 else "rad/s, divided by 180/π"
+        fix = f"multiply the angular rate by {fit.scale:.6g}"
+        exam.fail("gyro.unit", gyro.subject, f"{text}: the unit is {unit}", fix)
+    else:
+        changes = f"{text}; {describe(fit.matrix, 'the log')}"
+        exam.fail(f"gyro.{_kind(fit.matrix)}", gyro.subject, changes, "turn the axes of the gyroscope into the frame")
+
+
+def _rotation_vectors(matrices: np.ndarray) -> np.ndarray:
+    """Return rotation vectors (n, 3) of rotation matrices (n, 3, 3)."""
+    cosine = np.clip((np.trace(matrices, axis1=1, axis2=2) - 1) / 2, -1, 1)
+    angle = np.arccos(cosine)
+    axis = np.stack(
+        [
+            matrices[:, 2, 1] - matrices[:, 1, 2],
+            matrices[:, 0, 2] - matrices[:, 2, 0],
+            matrices[:, 1, 0] - matrices[:, 0, 1],
+        ],
+        axis=1,
+    )
+    factor = np.where(angle < 1e-6, 0.5, angle / np.maximum(2 * np.sin(angle), 1e-9))
+    return axis * factor[:, None]
+
+
+def expected_means(contract: Any | None) -> dict[str, np.ndarray]:
+    """Return "acc" -> mean acceleration in training, from the contract's statistics."""
+    for term in () if contract is None else contract.observations:
+        if term.field == "linear_acceleration" and term.seen is not None and term.history == 1:
+            return {"acc": (np.array(term.seen.mean[:3]) - term.offset) / term.scale}
+    return {}

@@ -1,0 +1,116 @@
+"""What a log says about motion: inertial signals, orientation, joints and commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sensorium.logs import Log, TopicLog
+from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD, ODOMETRY, POSE
+
+GYRO, ACC = "angular_velocity", "linear_acceleration"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values over time.
+
+    Attributes:
+        subject: topic and field.
+        time: s, (n,).
+        values: (n, k).
+        names: names of the components; [] if they have none.
+    """
+
+    subject: str
+    time: np.ndarray
+    values: np.ndarray
+    names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def rate(self) -> float:
+        """Samples per second."""
+        return 1.0 / max(float(np.median(np.diff(self.time))), 1e-9) if len(self) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Signals:
+    """The signals of a log. Each is None, or [], if the log has none."""
+
+    gyro: Series | None
+    acc: Series | None
+    mag: Series | None
+    quat: Series | None
+    position: Series | None
+    velocity: Series | None
+    commands: tuple[tuple[str, Series], ...]
+    """("position", "velocity" or "effort", commands of joints)."""
+
+
+def find_signals(log: Log, contract: Any | None) -> Signals:
+    """Return the signals of a log: those of the contract's topics, or of the only topic with such messages."""
+    wanted = set() if contract is None else set(contract.topics)
+
+    def topic(*messages: str, having: str = "") -> TopicLog | None:
+        own = [each for each in log.of(*messages) if not each.name.startswith(("/truth", "/command")) and len(each) > 3]
+        own = [each for each in own if not having or (having in each and np.size(each[having]))]
+        named = [each for each in own if each.name in wanted]
+        return next(iter(named or own), None)
+
+    imu, mag = topic(IMU), topic(MAGNETIC_FIELD)
+    pose = topic(POSE) or topic(ODOMETRY)
+    where = "pose.orientation" if pose is not None and pose.message == POSE else "pose.pose.orientation"
+    quat = series(pose, where)
+    if quat is None and imu is not None and np.ptp(imu["orientation"], axis=0).max() > 1e-6:
+        quat = series(imu, "orientation")
+    joints, moving = topic(JOINT_STATE, having="position"), topic(JOINT_STATE, having="velocity")
+    commands = [
+        (kind, found)
+        for each in log.of(JOINT_STATE)
+        if each.name.startswith("/command") and len(each) > 3
+        for kind in ("position", "velocity", "effort")
+        if (found := series(each, kind)) is not None and found.values.shape[1]
+    ]
+    return Signals(
+        gyro=series(imu, GYRO),
+        acc=series(imu, ACC),
+        mag=series(mag, "magnetic_field"),
+        quat=quat,
+        position=series(joints, "position"),
+        velocity=series(moving, "velocity"),
+        commands=tuple(commands),
+    )
+
+
+def series(topic: TopicLog | None, path: str) -> Series | None:
+    """Return a field of a topic in the order of its captures, without repeated or invalid rows; None if it is empty."""
+    if topic is None or path not in topic:
+        return None
+    values = np.asarray(topic[path], np.float64)
+    values = values.reshape(len(values), -1)
+    if not values.shape[1]:
+        return None
+    order = np.argsort(topic.capture, kind="stable")
+    time = topic.capture[order]
+    keep = np.r_[True, np.diff(time) > 0] & np.isfinite(values[order]).all(axis=1)
+    names = tuple(topic.names) if topic.message == JOINT_STATE else ()
+    return Series(f"{topic.name} {path}", time[keep], values[order][keep], names)
+
+
+def window_means(series: Series, edges: np.ndarray) -> np.ndarray:
+    """Return the mean of a signal between neighbouring edges, (m, k); NaN where there is no sample."""
+    index = np.searchsorted(series.time, edges)
+    sums = np.vstack([np.zeros(series.values.shape[1]), np.cumsum(series.values, axis=0)])
+    count = np.diff(index).astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.diff(sums[index], axis=0) / count[:, None]
+
+
+def at(series: Series, times: np.ndarray) -> np.ndarray:
+    """Return a signal at given times, by linear interpolation, (m, k)."""
+    return np.stack([np.interp(times, series.time, column) for column in series.values.T], axis=1)
