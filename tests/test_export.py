@@ -477,11 +477,46 @@ def test_rerun_reads_the_export(data, exported):
         )
 
 
+# -- MCAP -------------------------------------------------------------------------------------------------------------
+
+
+def test_mcap_has_every_number_and_image(data, exported):
+    """Decoded by the package mcap-ros2-support."""
+    from mcap.reader import make_reader
+    from mcap_ros2.decoder import DecoderFactory
+
+    episode, found = data[1], {}
+    with open(exported("mcap") / "episode_000001.mcap", "rb") as file:
+        reader = make_reader(file, decoder_factories=[DecoderFactory()])
+        for _, channel, message, decoded in reader.iter_decoded_messages():
+            found.setdefault(channel.topic, []).append((message.log_time * 1e-9, decoded))
+    times = np.array([time for time, _ in found["/observation/qpos"]])
+    np.testing.assert_allclose(times, np.arange(episode.length + 1) / 50, atol=1e-9)
+    action = np.array([message.position for _, message in found["/action"]])
+    np.testing.assert_array_equal(action, episode["actions/action"])
+    assert found["/action"][0][0] == pytest.approx(0.02)  # at the end of its step
+    rewards = [message.data for _, message in found["/step/rewards"]]
+    np.testing.assert_array_equal(rewards, episode["rewards"])
+    cube = episode["env_states/actors/red_cube"]
+    poses = [message.pose for _, message in found["/privileged/env_states/actors/red_cube"]]
+    np.testing.assert_array_equal([pose.position.z for pose in poses], cube[:, 2])
+    np.testing.assert_array_equal([pose.orientation.w for pose in poses], cube[:, 3])
+    twists = [message.twist for _, message in found["/privileged/env_states/actors/red_cube/twist"]]
+    np.testing.assert_array_equal([twist.angular.z for twist in twists], cube[:, 12])
+    for topic, uuid in (("/observation/front", "front"), ("/observation/front_depth", "front_depth")):
+        for (_, message), image in zip(found[topic], episode.video(uuid), strict=True):
+            dtype = np.uint8 if message.encoding == "rgb8" else np.float32
+            got = np.frombuffer(message.data, dtype).reshape(message.height, message.width, -1)
+            np.testing.assert_array_equal(got, np.asarray(image).reshape(got.shape))
+    assert json.loads(found["/episode"][0][1].data) == {"episode": 1}
+
+
 # -- all formats ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("lerobot", "pyarrow"), ("robomimic", "h5py"), ("minari", "minari"), ("rerun", "rerun")]
+    ("name", "package"),
+    [("lerobot", "pyarrow"), ("robomimic", "h5py"), ("minari", "minari"), ("rerun", "rerun"), ("mcap", "mcap")],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_everything_is_kept_or_listed_as_skipped(name, package, data, exported):

@@ -28,8 +28,9 @@ class Export:
     """Folder of the dataset."""
     out: Path
     """Output folder. It must not exist, or be empty."""
-    format: Literal["lerobot", "robomimic", "minari", "rerun"] = "lerobot"
-    """Format: lerobot (version 3.0), robomimic (one HDF5 file), minari, or rerun (one .rrd file per episode)."""
+    format: Literal["lerobot", "robomimic", "minari", "rerun", "mcap"] = "lerobot"
+    """Format: lerobot (version 3.0), robomimic (one HDF5 file), minari, rerun (one .rrd file per episode), or mcap
+    (one file of ROS 2 messages per episode)."""
     images: bool = True
     """Export camera images."""
     include: Annotated[tuple[str, ...], default("everything")] = ()

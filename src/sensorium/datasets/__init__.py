@@ -31,17 +31,19 @@ __all__ = [
 ]
 
 
-def open(folder: str | Path) -> Dataset | Recording:
-    """Open a dataset or a recording for reading, whichever the folder holds.
+def open(folder: str | Path) -> Dataset | Recording | Log:
+    """Open a dataset or a recording for reading, whichever the folder holds, or the MCAP file of a robot.
 
     ``sn.datasets.Dataset(folder)`` and ``sn.recording.Recording(folder)`` do the same for a folder whose content is
     known, with a precise type.
 
     Args:
-        folder: folder of a dataset (``sensorium generate``), a recording (``sensorium record``) or a replay.
+        folder: folder of a dataset (``sensorium generate``), a recording (``sensorium record``) or a replay; or an
+            MCAP file (see :func:`sensorium.logs.read`).
 
     Returns:
-        A :class:`Dataset` if the folder has a ``dataset.json``, else a :class:`Recording`.
+        A :class:`Dataset` if the folder has a ``dataset.json``, a :class:`~sensorium.logs.Log` for an MCAP file, else a
+        :class:`Recording`.
 
     Raises:
         DatasetError: the folder is neither, or is damaged.
@@ -49,7 +51,12 @@ def open(folder: str | Path) -> Dataset | Recording:
     Example:
         >>> sn.datasets.open("data/pick")[0]["obs/agent/qpos"]
         >>> sn.datasets.open("runs/a")[20]["physics"]
+        >>> sn.datasets.open("real.mcap")["/imu"]["angular_velocity"]
     """
+    if Path(folder).suffix == ".mcap":
+        from sensorium.logs import read
+
+        return read(folder)
     return Dataset(folder) if is_dataset(folder) else Recording(folder)
 
 

@@ -13,6 +13,7 @@ DEFINITIONS = {
     "builtin_interfaces/msg/Time": "int32 sec\nuint32 nanosec",
     "std_msgs/msg/Header": "builtin_interfaces/Time stamp\nstring frame_id",
     "std_msgs/msg/String": "string data",
+    "std_msgs/msg/Float64": "float64 data",
     "geometry_msgs/msg/Vector3": "float64 x\nfloat64 y\nfloat64 z",
     "geometry_msgs/msg/Point": "float64 x\nfloat64 y\nfloat64 z",
     "geometry_msgs/msg/Quaternion": "float64 x 0\nfloat64 y 0\nfloat64 z 0\nfloat64 w 1",

@@ -56,6 +56,9 @@ class McapFile:
         writer = load_mcap("mcap.writer")
         if path.exists():
             raise OptionError(f"{path} exists already; choose another file")
+        texts = {
+            name: {key: _text(value) for key, value in values.items()} for name, values in (metadata or {}).items()
+        }
         self.path, self._part = path, path.with_name(path.name + PART)
         self._channels: dict[str, int] = {}
         self._schemas: dict[str, int] = {}
@@ -68,8 +71,8 @@ class McapFile:
                 self._file, chunk_size=chunk_bytes, compression=getattr(writer.CompressionType, kinds[compression])
             )
             self._writer.start(profile="ros2", library=LIBRARY)
-            for name, values in (metadata or {}).items():
-                self._writer.add_metadata(name, {key: _text(value) for key, value in values.items()})
+            for name, own in texts.items():
+                self._writer.add_metadata(name, own)
 
     def add_topic(self, topic: str, message: str) -> int:
         """Return the channel of a topic, which is added if it is new."""

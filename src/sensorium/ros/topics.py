@@ -35,6 +35,7 @@ CLOCK = "rosgraph_msgs/msg/Clock"
 TIME_REFERENCE = "sensor_msgs/msg/TimeReference"
 TF = "tf2_msgs/msg/TFMessage"
 STRING = "std_msgs/msg/String"
+FLOAT = "std_msgs/msg/Float64"
 
 NO_MESSAGE = "value"
 """Path of a value in a point cloud that stands for a message that does not exist."""

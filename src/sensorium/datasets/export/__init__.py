@@ -29,6 +29,7 @@ FORMATS = {
     "robomimic": _Format("sensorium.datasets.export.robomimic", None, None),
     "minari": _Format("sensorium.datasets.export.minari", "minari", "export"),
     "rerun": _Format("sensorium.datasets.export.rerun", "rerun", "rerun"),
+    "mcap": _Format("sensorium.datasets.export.mcap", "mcap", "ros"),
 }
 """Name -> format."""
 
@@ -54,7 +55,8 @@ def export(
 
     Args:
         dataset: a valid dataset (see :func:`sensorium.datasets.validate`), or its folder.
-        format: "lerobot" (version 3.0), "robomimic" (HDF5), "minari" or "rerun" (one .rrd file per episode).
+        format: "lerobot" (version 3.0), "robomimic" (HDF5), "minari", "rerun" (one .rrd file per episode) or "mcap"
+            (one file of ROS 2 messages per episode).
         out: output folder. It must not exist, or be empty.
         images: whether to export camera images.
         include: patterns (``*``, ``?``) of what to export, e.g. "qpos", "robot_*" or "observation.*". A name consists
