@@ -15,6 +15,7 @@ from sensorium.recording import Recording
 
 if TYPE_CHECKING:
     from sensorium._viewing import DataWindow
+    from sensorium.logs import Log
 
 __all__ = [
     "Dataset",
