@@ -16,6 +16,7 @@ from typing import Annotated, Protocol, cast
 import tyro
 
 from sensorium import __version__
+from sensorium.cli.compare import Compare
 from sensorium.cli.doctor import Doctor
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
@@ -65,6 +66,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "plot": Plot,
     "fit": FitSensor,
     "doctor": Doctor,
+    "compare": Compare,
     "view": View,
 }
 _ALIASES = {"check": "validate"}

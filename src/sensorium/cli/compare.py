@@ -1,0 +1,59 @@
+"""``sensorium compare``: simulated sensors beside the real ones of a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import sensorium as sn
+from sensorium.cli.arguments import check_min, default
+from sensorium.cli.progress import progress
+
+
+@dataclass
+class Compare:
+    """Drive a simulated robot along the motion of a log, and compare its sensors with those of the log.
+
+    Joint positions and the pose of the base come from the log. The exit code is 1 if a signal differs.
+
+    Examples:
+        sensorium compare real.mcap --robot my_robot.urdf --rig my_imu.yaml --out out/compare
+        sensorium compare real.mcap --robot quadruped --topics robot_imu=/imu/data
+    """
+
+    log: Annotated[Path, tyro.conf.Positional]
+    """The log: MCAP, HDF5, NPZ or CSV."""
+    robot: str
+    """Robot of the catalogue, or an MJCF or URDF file, whose joints have the names of the log."""
+    rig: Annotated[Path | None, default("the robot's own sensors")] = None
+    """YAML file of the simulated sensors."""
+    out: Annotated[Path | None, default("none")] = None
+    """Folder for one picture per signal."""
+    topics: Annotated[tuple[str, ...], default("by name")] = ()
+    """Topics of the log, as SENSOR=TOPIC."""
+    rate: float = 200.0
+    """Steps per second of the simulation."""
+    seed: int = 0
+    """Seed of the simulated noise."""
+
+    def run(self) -> int:
+        """Compare, print the verdicts and write the pictures."""
+        from sensorium.doctor.compare import compare
+        from sensorium.doctor.tables import read_any
+
+        check_min("rate", self.rate, 1)
+        if any("=" not in each for each in self.topics):
+            raise sn.OptionError(f"topics must be SENSOR=TOPIC, got {' '.join(self.topics)}")
+        topics = dict(each.split("=", 1) for each in self.topics)
+        log = read_any(self.log)
+        steps = int((log.span[1] - log.span[0]) * self.rate)
+        with progress("simulating", steps, "steps") as advance:
+            found = compare(log, self.robot, self.rig, topics=topics, rate=self.rate, seed=self.seed, progress=advance)
+        print(found)
+        if self.out is not None:
+            for path in found.plot(self.out):
+                print(path)
+        return 0 if found.holds else 1

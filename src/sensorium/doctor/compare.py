@@ -1,0 +1,218 @@
+"""``compare``: simulated sensors beside the real ones, over the same motion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.doctor.drive import DISABLED, Motion, drive
+from sensorium.doctor.tables import read_any
+from sensorium.doctor.value_checks import white_noise
+from sensorium.errors import OptionError
+from sensorium.fit.comparison import MotionComparison, Verdict, compare_motion, motion_verdicts
+from sensorium.logs import Log, TopicLog
+from sensorium.ros.sources import fields_of
+from sensorium.ros.topics import POINT_CLOUD, RosField, ros_fields
+
+_KNOWN = ("linear_acceleration", "angular_velocity", "magnetic_field", "position", "velocity", "vector", "range")
+_NOISE_RATIO = 1.5
+"""Ratio of the noise of log and twin that counts as equal."""
+
+
+@dataclass(frozen=True)
+class SignalComparison:
+    """One signal of the log beside the simulated one."""
+
+    name: str
+    """uuid of the simulated sensor and field, "robot_imu.ang_vel"."""
+    topic: str
+    """Topic and field of the log."""
+    unit: str
+    """Unit of both."""
+    motion: MotionComparison
+    """Both over time, with spectra and lag."""
+    verdicts: tuple[Verdict, ...]
+    """Whether prediction, lag and noise agree."""
+
+
+class Comparison:
+    """Simulated sensors beside the real ones.
+
+    Attributes:
+        signals: one per field of a sensor that the log has.
+        missing: simulated sensors without a topic in the log -> why.
+    """
+
+    def __init__(self, signals: list[SignalComparison], missing: dict[str, str]) -> None:
+        self.signals, self.missing = signals, missing
+
+    @property
+    def holds(self) -> bool:
+        """Whether all verdicts hold."""
+        return all(each.holds for signal in self.signals for each in signal.verdicts)
+
+    def __str__(self) -> str:
+        lines = [str(each) for signal in self.signals for each in signal.verdicts]
+        return "\n".join([*lines, *(f"--  {name}: {why}" for name, why in self.missing.items())])
+
+    def plot(self, folder: str | Path) -> list[Path]:
+        """Write one picture per signal, as ``sensorium fit`` draws them; returns the files."""
+        from sensorium.fit.figures import draw_motion
+
+        out = Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        written = []
+        for signal in self.signals:
+            figure = draw_motion(signal.name, signal.motion, {signal.name: signal.unit})
+            written.append(out / f"{signal.name.replace('/', '_').replace('.', '_')}.png")
+            figure.savefig(written[-1], dpi=110)
+        return written
+
+
+def compare(
+    log: Log | str | os.PathLike[str],
+    robot: str | os.PathLike[str],
+    rig: str | os.PathLike[str] | None = None,
+    *,
+    topics: Mapping[str, str] | None = None,
+    rate: float = 200.0,
+    seed: int = 0,
+    progress: Callable[[int], None] = lambda count: None,
+) -> Comparison:
+    """Drive a robot along the motion of a log, and compare its sensors with those of the log.
+
+    Joint positions and the pose of the base are smoothed and set in every step; contacts and actuators have no effect,
+    so sensors of forces are not compared.
+
+    Args:
+        log: the log, or its path.
+        robot: a robot of the catalogue, or an MJCF or URDF file, whose joints have the names of the log.
+        rig: YAML file of its sensors. Default: those of the robot.
+        topics: uuid of a sensor -> topic of the log. Default: the topic of that name, or the only one with such
+            messages.
+        rate: steps per second of the simulation, Hz.
+        seed: seed of the simulated noise.
+        progress: called with 1 after each step.
+
+    Raises:
+        OptionError: the log has no motion of the robot, or none of its sensors.
+
+    Example:
+        >>> found = sn.doctor.compare("real.mcap", "quadruped", rig="my_rig.yaml")
+        >>> print(found)
+        >>> found.plot("out/compare")
+    """
+    from sensorium import robots
+    from sensorium.worlds import Scene
+
+    log = log if isinstance(log, Log) else read_any(Path(log))
+    scene = Scene(dt=1 / rate, substeps=1, disable=DISABLED)
+    options: dict[str, Any] = {} if rig is None else {"rig": rig}
+    scene.add_robot(robots.make(str(robot), **options), name="robot")
+    scene.build(n_envs=1, seed=seed)
+    try:
+        motion = Motion(log, scene, "robot")
+        times = np.arange(motion.start, motion.stop, scene.dt)
+        pairs, missing = _pair(scene, log, topics or {})
+        if not pairs:
+            raise OptionError(
+                f"the log has no topic of the robot's sensors: {'; '.join(missing.values()) or 'no sensors'}"
+            )
+        twin, ideal = _simulate(scene, motion, times, pairs, progress)
+    finally:
+        scene.close()
+    signals = []
+    for (uuid, field), topic in pairs.items():
+        found = _compare_signal(uuid, field, topic, twin[uuid, field], ideal[uuid, field], times)
+        if found is not None:
+            signals.append(found)
+    return Comparison(signals, missing)
+
+
+Key = tuple[str, RosField]
+
+
+def _pair(scene: Any, log: Log, chosen: Mapping[str, str]) -> tuple[dict[Key, TopicLog], dict[str, str]]:
+    """Return (sensor, field) -> topic of the log, and the sensors without one."""
+    pairs: dict[Key, TopicLog] = {}
+    missing: dict[str, str] = {}
+    for uuid, sensor in scene.sensors.items():
+        if hasattr(sensor, "outputs"):
+            missing[uuid] = "cameras are not compared"
+            continue
+        for field in ros_fields(sensor):
+            if field.message == POINT_CLOUD or field.path not in _KNOWN:
+                continue
+            topic = _find(log, field, chosen.get(uuid))
+            if topic is None or field.path not in topic or not np.size(topic[field.path]):
+                missing[f"{uuid}.{field.field}"] = f"the log has no {field.message} on {chosen.get(uuid, field.topic)}"
+            else:
+                pairs[uuid, field] = topic
+    return pairs, missing
+
+
+def _find(log: Log, field: RosField, chosen: str | None) -> TopicLog | None:
+    name = chosen or field.topic
+    if name in log:
+        return log[name]
+    own = [each for each in log.of(field.message) if not each.name.startswith(("/truth", "/command"))]
+    return own[0] if chosen is None and len(own) == 1 else None
+
+
+Series = tuple[np.ndarray, np.ndarray]
+"""Times (n,) s and values (n, k)."""
+
+
+def _simulate(
+    scene: Any, motion: Motion, times: np.ndarray, pairs: Mapping[Key, TopicLog], progress: Callable[[int], None]
+) -> tuple[dict[Key, Series], dict[Key, Series]]:
+    """Return the captured samples, and the ground truth, of every field on the clock of the log."""
+    uuids = {uuid for uuid, _ in pairs}
+    samples: dict[str, list[tuple[float, dict[str, np.ndarray]]]] = {uuid: [] for uuid in uuids}
+    truths: dict[str, list[dict[str, np.ndarray]]] = {uuid: [] for uuid in uuids}
+    offset = float(times[0]) - scene.dt
+    for _ in drive(scene, motion, times):
+        for uuid in uuids:
+            sensor = scene.sensors[uuid]
+            queue = sensor.read_samples()
+            values = {name: each[0].double().numpy() for name, each in fields_of(queue.values).items()}
+            for i in range(int(queue.count[0])):
+                own = {name: each[i].reshape(-1) for name, each in values.items()}
+                samples[uuid].append((float(queue.capture[0, i]) + offset, own))
+            truth = fields_of(sensor.read_ground_truth(history_length=0))
+            truths[uuid].append({name: each[0].double().numpy().reshape(-1).copy() for name, each in truth.items()})
+        progress(1)
+    twin, ideal = {}, {}
+    for uuid, field in pairs:
+        rows = sorted(((time, values[field.field]) for time, values in samples[uuid]), key=lambda row: row[0])
+        twin[uuid, field] = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+        ideal[uuid, field] = times, np.array([values[field.field] for values in truths[uuid]])
+    return twin, ideal
+
+
+def _compare_signal(
+    uuid: str, field: RosField, topic: TopicLog, twin: Series, ideal: Series, times: np.ndarray
+) -> SignalComparison | None:
+    order = np.argsort(topic.capture, kind="stable")
+    time, values = topic.capture[order], np.asarray(topic[field.path], np.float64)[order]
+    values = values.reshape(len(values), -1)
+    inside = (time > times[0] + 0.1) & (time < times[-1] - 0.1) & np.r_[True, np.diff(time) > 0]
+    time, values = time[inside], values[inside]
+    if len(time) < 50 or values.shape[1] != ideal[1].shape[1]:
+        return None
+    own, true = (np.stack([np.interp(time, t, column) for column in v.T], axis=1) for t, v in (twin, ideal))
+    noise = white_noise(values)
+    found = compare_motion(time, values, own, true, float(np.sqrt((noise**2).mean())), true, "noise of the log")
+    name = f"{uuid}.{field.field}" if field.field else uuid
+    simulated = white_noise(np.asarray(twin[1]))
+    log_noise, twin_noise = (float(np.sqrt((each**2).mean())) for each in (noise, simulated))
+    ratio = twin_noise / max(log_noise, 1e-15)
+    agrees = 1 / _NOISE_RATIO < ratio < _NOISE_RATIO or max(log_noise, twin_noise) < 1e-9
+    text = f"white noise of {log_noise:.3g} {field.unit} in the log, {twin_noise:.3g} simulated"
+    verdicts = (*motion_verdicts(name, field.unit, found), Verdict(name, "noise", agrees, text))
+    return SignalComparison(name, f"{topic.name} {field.path}", field.unit, found, verdicts)
