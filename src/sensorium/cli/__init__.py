@@ -18,6 +18,7 @@ import tyro
 from sensorium import __version__
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
+from sensorium.cli.export_policy import ExportPolicy
 from sensorium.cli.fit import FitSensor
 from sensorium.cli.generate import Generate
 from sensorium.cli.plain_output import plain_output
@@ -60,6 +61,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "export": Export,
     "train": Train,
     "evaluate": Evaluate,
+    "export-policy": ExportPolicy,
     "play": Play,
     "plot": Plot,
     "fit": FitSensor,
