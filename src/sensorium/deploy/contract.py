@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from sensorium.errors import DatasetError, did_you_mean
 
@@ -66,8 +66,8 @@ class Seen:
 class ObservationTerm:
     """One term of the observation: some consecutive values of the network's input.
 
-    The values are ``clip(scale * reading + offset)``. With a history they are the readings at the times of :attr:`ages`,
-    newest first: shape (history, \\*shape), flattened. Normalisation is inside the network.
+    The values are ``clip(scale * reading + offset)``. With a history they are the readings at the times of
+    :attr:`ages`, newest first: shape (history, \\*shape), flattened. Normalisation is inside the network.
     """
 
     name: str
@@ -207,7 +207,7 @@ class Contract:
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract as plain values for JSON."""
-        found = {"format": FORMAT, "version": VERSION, **_plain(self)}
+        found: dict[str, Any] = {"format": FORMAT, "version": VERSION, **_plain(self)}
         for term in found["observations"]:
             if term["source"] != "sensor":
                 for key in ("topic", "message", "field", "link", "pos", "quat", "conversion"):
@@ -216,7 +216,7 @@ class Contract:
 
     def to_json(self) -> str:
         """Return the contract as JSON text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
     def hashed(self, network: bytes) -> Contract:
         """Return the contract with the hash for a network, see :func:`~sensorium.deploy.onnx_file.split`."""
@@ -253,22 +253,27 @@ class Contract:
                 "install the version of Sensorium that wrote it, or export the policy again"
             )
         given = {key: value for key, value in values.items() if key not in ("format", "version")}
-        for key, kind in (("observations", ObservationTerm), ("actions", ActionTerm)):
+        for key in ("observations", "actions"):
             if not isinstance(given.get(key), list) or not given[key]:
                 raise DatasetError(f"{where}: {key} must be a list of at least one term, got {given.get(key)!r}")
-            given[key] = tuple(_term(kind, each, f"{where}: {key}[{i}]") for i, each in enumerate(given[key]))
+        given["observations"] = _terms(ObservationTerm, given["observations"], f"{where}: observations")
+        given["actions"] = _terms(ActionTerm, given["actions"], f"{where}: actions")
         contract = cls(**_checked(cls, given, where))
         _check_terms(contract, where)
         return contract
 
 
-def _plain(value: object) -> dict[str, list[dict[str, object]]]:
+def _plain(value: object) -> dict[str, Any]:
     """Return a dataclass as dicts, lists and numbers."""
-    found: dict[str, list[dict[str, object]]] = json.loads(json.dumps(dataclasses.asdict(value)))  # type: ignore[call-overload]
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(value)))  # type: ignore[call-overload]
     return found
 
 
 # -- validation --------------------------------------------------------------------------------------------------------
+
+
+def _terms(kind: type[_TermT], values: Sequence[object], where: str) -> tuple[_TermT, ...]:
+    return tuple(_term(kind, each, f"{where}[{number}]") for number, each in enumerate(values))
 
 
 def _term(kind: type[_TermT], values: object, where: str) -> _TermT:
@@ -278,7 +283,7 @@ def _term(kind: type[_TermT], values: object, where: str) -> _TermT:
     return kind(**_checked(kind, values, f"{where} ({name})" if isinstance(name, str) else where))
 
 
-def _checked(kind: type, values: Mapping[str, object], where: str) -> dict[str, object]:
+def _checked(kind: type, values: Mapping[str, object], where: str) -> dict[str, Any]:
     """Return the arguments of a dataclass from JSON values.
 
     Raises:
@@ -309,7 +314,7 @@ def _value(kind: str, value: object, where: str) -> object:
         return value
     if kind in ("Latency", "Seen") and isinstance(value, Mapping):
         made = Latency if kind == "Latency" else Seen
-        return made(**_checked(made, value, where))  # type: ignore[arg-type]
+        return made(**_checked(made, value, where))
     if kind in ("tuple[ObservationTerm, ...]", "tuple[ActionTerm, ...]"):
         return value
     if kind.startswith("str | tuple"):

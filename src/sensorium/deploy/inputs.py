@@ -30,7 +30,7 @@ class SensorInput:
     """
 
     def __init__(self, term: ObservationTerm, topic: str, limit: float | None = None) -> None:
-        self.term, self.topic, self.count = term, topic, 0
+        self.term, self.topic = term, topic
         self.limit = term.latency.max + DEFAULT_PERIODS / term.rate if limit is None else limit
         self._convert = converter(term)
         self._kept = max(term.ages) + max(self.limit, 1.0)
@@ -39,6 +39,7 @@ class SensorInput:
 
     def clear(self) -> None:
         """Forget all samples."""
+        self.count = 0
         self._arrivals: list[float] = []
         self._captures: list[float] = []
         self._values: list[np.ndarray] = []
@@ -65,7 +66,8 @@ class SensorInput:
         if not self._identity:
             values = values * np.float32(self.term.scale) + np.float32(self.term.offset)
             if self.term.clip is not None:
-                values = np.clip(values, *self.term.clip)
+                low, high = self.term.clip
+                values = np.clip(values, low, high)
         self._arrivals.append(arrival)
         self._captures.append(capture)
         self._values.append(values)
@@ -99,8 +101,8 @@ class SensorInput:
         age = now - self._captures[index]
         if age > self.limit + SAME_TIME:
             raise StaleInputError(
-                f"{self._describe()} is stale: its newest sample is {age:.3f} s old, and the limit is {self.limit:.3f} s; "
-                f"check that it is published at {self.term.rate:g} Hz, or raise stale_after",
+                f"{self._describe()} is stale: its newest sample is {age:.3f} s old, and the limit is {self.limit:.3f} "
+                f"s; check that it is published at {self.term.rate:g} Hz, or raise stale_after",
                 self.term.name,
                 self.topic,
                 age,

@@ -77,7 +77,8 @@ def capture_time(message: Message) -> float | None:
 
 def converter(term: ObservationTerm) -> Converter:
     """Return the function that reads a term from its message."""
-    make = {"joints": _Joints, "points": _Points, "image": _Image}.get(term.conversion)
+    kinds: dict[str, Callable[[ObservationTerm], Converter]] = {"joints": _Joints, "points": _Points, "image": _Image}
+    make = kinds.get(term.conversion)
     if make is not None:
         return make(term)
     read = {"quaternion": _wxyz, "yaw": _yaw, "time": _seconds}.get(term.conversion, _numbers)

@@ -86,8 +86,10 @@ class Policy:
                 start = stop
         self.command_names = [term.name for term in contract.observations if term.source == "command"]
         self.action_names = [name for term in contract.actions for name in term.names]
+        self._action = self._command = np.zeros(contract.n_actions, np.float32)
+        self._state = np.zeros((1, contract.state), np.float32)
+        self._next: float | None = None
         self._outputs = ["action", "command", *(["next_state"] if contract.state else [])]
-        self.reset()
 
     @classmethod
     def load(
@@ -149,8 +151,8 @@ class Policy:
         capture = arrival if stamp is None else stamp
         if capture > arrival + _FUTURE:
             raise OptionError(
-                f"a message of {topic!r} was captured at {capture:.6f} s, after it arrived at {arrival:.6f} s: the clocks "
-                "differ; synchronise them, or load the policy with stamps='arrival'"
+                f"a message of {topic!r} was captured at {capture:.6f} s, after it arrived at {arrival:.6f} s: the "
+                "clocks differ; synchronise them, or load the policy with stamps='arrival'"
             )
         for each in inputs:
             each.add(message, capture, arrival)
@@ -201,8 +203,8 @@ class Policy:
         self._action, self._command = results[0][0], results[1][0]
         if self.contract.state:
             self._state = results[2]
-        late = self._next is None or now > self._next + self._period
-        self._next = now + self._period if late else self._next + self._period  # type: ignore[operator]
+        on_time = self._next is not None and now <= self._next + self._period
+        self._next = (self._next if on_time and self._next is not None else now) + self._period
         return self._command.copy()
 
     def observe(self, now: float, commands: Mapping[str, object] | None = None) -> np.ndarray:
@@ -227,14 +229,13 @@ class Policy:
 
     def reset(self) -> None:
         """Forget all messages, actions and the memory of the network: the next decision begins an episode."""
-        for each in (*self._sensors.values(), *self._given.values()):
-            each.clear()
         for sensor in self._sensors.values():
-            sensor.count = 0
-        self._action = np.zeros(self.contract.n_actions, np.float32)
-        self._command = self._action
+            sensor.clear()
+        for value in self._given.values():
+            value.clear()
+        self._action = self._command = np.zeros(self.contract.n_actions, np.float32)
         self._state = np.zeros((1, self.contract.state), np.float32)
-        self._next: float | None = None
+        self._next = None
 
     def __repr__(self) -> str:
         return f"<Policy {self.contract.task!r} of {self.contract.robot!r} at {self.rate:g} Hz>"
@@ -264,8 +265,8 @@ def _check_network(session: object, contract: Contract, path: str | Path) -> Non
     for name, shape in wanted.items():
         if name not in inputs or inputs[name][1:] != shape:
             raise DatasetError(
-                f"{path}: the network's input {name!r} must have shape (B, {', '.join(map(str, shape))}) by the contract, "
-                f"got {inputs.get(name)}"
+                f"{path}: the network's input {name!r} must have shape (B, {', '.join(map(str, shape))}) by the "
+                f"contract, got {inputs.get(name)}"
             )
     for name in ("action", "command"):
         if name not in outputs or outputs[name][1:] != [contract.n_actions]:

@@ -146,6 +146,7 @@ def _export_ppo(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
         for name in config.observe_cameras:
             camera = task.cameras[name]
             rgb = camera.read().rgb
+            assert rgb is not None
             terms.append(maker.image(name, camera, "rgb", rgb.shape[1:], "uint8", f"image_{name}"))
 
         def observations() -> Iterator[dict[str, np.ndarray]]:

@@ -72,7 +72,7 @@ class PolicyGraph:
         self._outputs.append(self._info(name, shape, "float32"))
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
 
-    def constant(self, value: torch.Tensor | np.ndarray | Sequence[float]) -> str:
+    def constant(self, value: torch.Tensor | np.ndarray | Sequence[float] | float) -> str:
         """Add a constant: float32, or int64 if it has integers."""
         array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
         array = np.ascontiguousarray(array, np.int64 if array.dtype.kind in "iu" else np.float32)

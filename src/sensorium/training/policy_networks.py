@@ -36,8 +36,8 @@ def sac_graph(brain: SACMLPBrain, contract: Contract) -> PolicyGraph:
                 graph.node(
                     "Clip",
                     value,
-                    graph.constant(np.float32(-MAX_NORMALIZED)),
-                    graph.constant(np.float32(MAX_NORMALIZED)),
+                    graph.constant(-MAX_NORMALIZED),
+                    graph.constant(MAX_NORMALIZED),
                 )
             )
         else:
@@ -95,10 +95,10 @@ def _image(graph: PolicyGraph, name: str, shape: tuple[int, ...], dtype: str) ->
         value = graph.node("Unsqueeze", value, graph.constant(np.array([3])))
     if dtype == "uint8":
         value = graph.node("Cast", value, to=1)  # float32
-        value = graph.node("Div", value, graph.constant(np.float32(255.0)))
+        value = graph.node("Div", value, graph.constant(255.0))
     else:
-        zero, far = graph.constant(np.zeros(1)), graph.constant(np.float32(_FAR))
+        zero, far = graph.constant(np.zeros(1)), graph.constant(_FAR)
         value = graph.node("Where", graph.node("IsNaN", value), zero, value)
-        value = graph.node("Clip", value, graph.constant(np.float32(-_FAR)), far)
+        value = graph.node("Clip", value, graph.constant(-_FAR), far)
         value = graph.node("Softsign", value)
     return graph.node("Transpose", value, perm=[0, 3, 1, 2])

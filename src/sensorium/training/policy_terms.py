@@ -136,13 +136,12 @@ class TermMaker:
         )
         rate = options.rate or (1 / sensor.group.dt if options.substeps else 1 / self.dt)
         link, quat = getattr(options, "link", None), getattr(options, "quat", None)
-        mounted = link is not None and quat is not None
         return {
             "uuid": sensor.uuid,
             "frame": topics.frame(sensor),
             "link": self._own(link) if link else "",
-            "pos": tuple(map(float, options.pos)) if mounted else None,
-            "quat": tuple(map(float, quat)) if mounted else None,
+            "pos": None if link is None or quat is None else tuple(map(float, options.pos)),
+            "quat": None if link is None or quat is None else tuple(map(float, quat)),
             "rate": round(float(rate), 6),
             "latency": Latency(delay=delay, jitter=jitter, max=most_delay + most_jitter),
         }
