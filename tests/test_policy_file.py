@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deploy_messages import feed_arrived, feed_now
 
 import sensorium as sn
-from deploy_messages import feed_arrived, feed_now
 from sensorium.cli import main
 from sensorium.deploy import Contract, Policy, read_contract
 from sensorium.deploy.onnx_file import join, split
@@ -99,9 +99,7 @@ def ppo_actions(folder, readings, frames=1):
     options = PPOOptions.load(folder)
     task = options.make_task(1, device="cpu")
     actor = load_policy(folder, task)
-    order = [
-        np.concatenate([each[:, frame] for each in readings.values()], axis=1) for frame in range(frames)
-    ]
+    order = [np.concatenate([each[:, frame] for each in readings.values()], axis=1) for frame in range(frames)]
     matrix = torch.from_numpy(np.concatenate(order, axis=1))
     observation = task.as_tensordict()
     rows = []
@@ -118,9 +116,7 @@ def test_onnx_and_torch_agree_for_ppo_with_frames(walk):
     assert {term.history for term in contract.observations} == {3}
     readings = draw(contract)
     wanted = ppo_actions(walk, readings, frames=3)
-    action, command = session(walk / "policy.onnx").run(
-        ["action", "command"], {"observation": concatenated(readings)}
-    )
+    action, command = session(walk / "policy.onnx").run(["action", "command"], {"observation": concatenated(readings)})
     np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=1e-5)
     (term,) = contract.actions
     targets = np.clip(np.array(term.offset) + np.array(term.scale) * wanted, term.min, term.max)
@@ -301,8 +297,8 @@ def test_changed_files_are_refused(balance, tmp_path):
     weights[len(weights) // 2] ^= 1
     refused(join(bytes(weights), metadata), "hash")
     (text,) = metadata.values()
-    refused(join(network, {"sensorium.contract": text.replace('"rate": 200.0', '"rate": 100.0')}), "hash")
-    refused(join(network, {"sensorium.contract": text.replace('"version": 1', '"version": 2')}), "version 2")
+    refused(join(network, {"sensorium_contract": text.replace('"rate": 200.0', '"rate": 100.0')}), "hash")
+    refused(join(network, {"sensorium_contract": text.replace('"version": 1', '"version": 2')}), "version 2")
     refused(network, "has no contract")
     refused(data[:-10], "is not an ONNX file")
     refused(b"no model", "is not an ONNX file")

@@ -1,6 +1,6 @@
 """``Contract``: what a policy file expects of its observations and what its actions mean.
 
-The contract is JSON, inside the ONNX file (metadata ``sensorium.contract``) and beside it (``policy.json`` for
+The contract is JSON, inside the ONNX file (metadata ``sensorium_contract``) and beside it (``policy.json`` for
 ``policy.onnx``). It needs the standard library only. Observations and actions are lists of terms, in the order of the
 network's input ``observation`` and outputs ``action`` and ``command``.
 """
@@ -21,7 +21,7 @@ FORMAT = "sensorium-policy"
 """Value of ``format``."""
 VERSION = 1
 """Version of the format."""
-METADATA = "sensorium.contract"
+METADATA = "sensorium_contract"
 """Key of the contract in the metadata of an ONNX file."""
 VECTOR = "observation"
 """Input of the network that holds all terms that are not images."""
@@ -117,7 +117,8 @@ class ObservationTerm:
     latency: Latency = Latency()
     """Assumed latency."""
     noise: tuple[float, ...]
-    """Assumed standard deviation of the noise of one sample, one number for each component, in the unit."""
+    """Assumed standard deviation of the noise of one sample, one number for each component, in the unit; empty
+    for images."""
     imperfections: dict[str, object] = dataclasses.field(default_factory=dict)
     """Other assumed imperfections by the names of the sensor's options, and ranges of what was randomised."""
     seen: Seen | None = None
@@ -356,7 +357,8 @@ def _check_terms(contract: Contract, where: str) -> None:
         _require(term.size > 0, f"{at}.shape", "must have sizes > 0", term.shape)
         _require(term.history == len(term.ages), f"{at}.ages", f"must have {term.history} numbers", term.ages)
         _require(min(term.ages, default=-1.0) >= 0, f"{at}.ages", "must be >= 0", term.ages)
-        _require(len(term.noise) == term.size, f"{at}.noise", f"must have {term.size} numbers", term.noise)
+        n_noise = 0 if term.conversion == "image" else term.size
+        _require(len(term.noise) == n_noise, f"{at}.noise", f"must have {n_noise} numbers", term.noise)
         _require(len(term.names) in (0, term.size), f"{at}.names", f"must have {term.size} names", term.names)
         _require(term.clip is None or len(term.clip) == 2, f"{at}.clip", "must be (min, max)", term.clip)
         _require(

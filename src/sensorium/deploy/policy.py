@@ -187,11 +187,10 @@ class Policy:
                     f"act() was called at {now:.6f} s, before the decision at {self._next:.6f} s; call reset()"
                 )
             return self._command.copy()
+        inputs = {each.term.input: each.image(now) for name, each in self._sensors.items() if name not in self._parts}
         self.observe(now, commands)
-        inputs = {VECTOR: self._vector} if self._vector.size else {}
-        for name, each in self._sensors.items():
-            if name not in self._parts:
-                inputs[each.term.input] = each.image(now)
+        if self._vector.size:
+            inputs[VECTOR] = self._vector
         if self.contract.state:
             inputs["state"] = self._state
         results = self._session.run(self._outputs, inputs)

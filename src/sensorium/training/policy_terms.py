@@ -100,8 +100,8 @@ class TermMaker:
             conversion="image",
             unit="1" if dtype == "uint8" else "m",
             shape=tuple(shape),
-            noise=(0.0,) * math.prod(shape),
-            imperfections=self._imperfections(key, sensor, part),
+            noise=(),
+            imperfections=self._imperfections(key, sensor, None),
         )
 
     def given(
@@ -160,21 +160,23 @@ class TermMaker:
         units = tuple(_SLIDES.get(unit, unit) if slide else unit for slide in slides)
         return units[0] if len(set(units)) == 1 else units
 
-    def _imperfections(self, key: str, sensor: Sensor[Any], part: str) -> dict[str, object]:
-        """Return what is assumed besides rate, latency and noise, as plain values."""
+    def _imperfections(self, key: str, sensor: Sensor[Any], part: str | None) -> dict[str, object]:
+        """Return what is assumed besides rate, latency and noise, as plain values. Images have no part."""
         options: Options = sensor.options
         found: dict[str, object] = {}
         if self.ground_truth:
             found["ground_truth"] = True
         else:
-            channel = _channel(sensor, part)
+            channel = None if part is None else _channel(sensor, part)
             held = channel if isinstance(channel, Imperfections) else None
             for name in () if held is None else Imperfections.model_fields:
                 value = getattr(held, name)
                 if name != "noise" and value != Imperfections.model_fields[name].get_default():
                     found[name] = list(value) if isinstance(value, tuple) else value
+            if isinstance(getattr(options, "profile", None), str):
+                found["profile"] = options.profile  # type: ignore[attr-defined]
             for name in _TIMING:
-                if getattr(options, name):
+                if getattr(options, name, None):
                     found[name] = getattr(options, name)
         drawn = {
             name.partition(".")[2]: list(each) for name, each in self.randomized.items() if name.startswith(f"{key}.")
