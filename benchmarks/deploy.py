@@ -2,8 +2,8 @@
 
 .venv/bin/python benchmarks/deploy.py [--decisions 2000] [--json out/deploy.json]
 
-The policy is a network of 256, 128 and 64 units for the quadruped of ``walk``, after a few steps of training: 48 values
-of four sensors, the command and the last action. Messages are dicts with the fields of ROS.
+The policy is a network of 256, 128 and 64 units for the quadruped of ``walk``, after a few steps of training: 45 values
+of three sensors, the command and the last action. Messages are dicts with the fields of ROS.
 """
 
 from __future__ import annotations
