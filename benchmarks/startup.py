@@ -22,7 +22,7 @@ import time
 begin = time.perf_counter()
 import torch
 torch_done = time.perf_counter()
-import sensorium
+from sensorium import IMU, Scene
 imported = time.perf_counter()
 {block}
 print("times", torch_done - begin, imported - begin, time.perf_counter() - imported)

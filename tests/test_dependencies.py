@@ -24,6 +24,7 @@ DISTRIBUTIONS = {
 EXTRAS = {
     "cameras/pathtrace/": ["photoreal"],
     "datasets/export/": ["export", "rerun"],
+    "deploy/": ["deploy"],
     "entities/": ["train"],
     "generation/cluster.py": ["cluster"],
     "generation/onnx_policy.py": ["deploy"],

@@ -71,13 +71,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "suites": SENSING,
     "robots": SENSING | {"suites"},
     "scenarios": SENSING | {"suites", "robots"},
-    "tasks": SENSING | {"suites", "robots", "scenarios", "gymnasium_ids"},
+    "deploy": {"errors"},
+    "tasks": SENSING | {"suites", "robots", "scenarios", "gymnasium_ids", "deploy"},
     "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"suites", "robots"},
     "datasets": SENSING | {"suites", "robots", "recording"},
     "generation": ACTING | {"recording", "datasets", "entities", "training"},
     "entities": SENSING | {"suites", "robots"},
-    "training": ACTING | {"entities"},
+    "training": ACTING | {"entities", "ros", "deploy"},
     "viewer": ACTING | {"recording", "datasets", "generation"},
     "cli": ACTING | {"presets", "fit", "recording", "datasets", "generation", "entities", "training", "viewer"},
     "__main__": {"cli"},
@@ -316,7 +317,7 @@ def _documented_options(options: type) -> set[str]:
     return attribute_docstrings(tree.body)
 
 
-SHARED_NAMES: dict[str, str] = {}
+SHARED_NAMES = {"Policy": "sn.policies.Policy acts in a task, sn.deploy.Policy on a robot"}
 """Names of public classes that two modules may define -> why."""
 
 

@@ -64,6 +64,8 @@ def test_training_writes_all_files(whole):
         "curve.png",
         "evaluations.json",
         "last",
+        "policy.json",
+        "policy.onnx",
         "tensorboard",
     ]
     assert TrainOptions.load(whole) == recipe("balance", **QUICK)

@@ -24,6 +24,7 @@ __all__ = [
     "NotBuiltError",
     "OptionError",
     "SensoriumError",
+    "StaleInputError",
     "StateDictError",
     "TreeError",
 ]
@@ -113,6 +114,21 @@ class GenerationError(SensoriumError, RuntimeError):
 
 class DatasetError(SensoriumError, RuntimeError):
     """A recording or dataset cannot be read or written."""
+
+
+class StaleInputError(SensoriumError, RuntimeError):
+    """An input of a deployed policy is missing or too old.
+
+    Attributes:
+        term: name of the term in the contract.
+        topic: topic of its messages.
+        age: age of its newest sample in s, or None if no message has arrived.
+        limit: age at which it is stale, s.
+    """
+
+    def __init__(self, message: str, term: str, topic: str, age: float | None, limit: float) -> None:
+        self.term, self.topic, self.age, self.limit = term, topic, age, limit
+        super().__init__(message)
 
 
 class DeviceError(SensoriumError, RuntimeError):

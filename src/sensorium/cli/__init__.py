@@ -20,6 +20,7 @@ from sensorium.cli.compare import Compare
 from sensorium.cli.doctor import Doctor
 from sensorium.cli.evaluate import Evaluate
 from sensorium.cli.export import Export
+from sensorium.cli.export_policy import ExportPolicy
 from sensorium.cli.fit import FitSensor
 from sensorium.cli.generate import Generate
 from sensorium.cli.plain_output import plain_output
@@ -62,6 +63,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "export": Export,
     "train": Train,
     "evaluate": Evaluate,
+    "export-policy": ExportPolicy,
     "play": Play,
     "plot": Plot,
     "fit": FitSensor,

@@ -3,6 +3,7 @@
 from sensorium.training.evaluation import Evaluation, Evaluator, evaluate, load_brain
 from sensorium.training.options import EntityOptions, TrainOptions
 from sensorium.training.play import play, watch
+from sensorium.training.policy_file import export_policy
 from sensorium.training.ppo import PPOTrainer, train_ppo
 from sensorium.training.ppo_evaluation import evaluate_ppo, load_policy
 from sensorium.training.ppo_options import PPOOptions
@@ -25,6 +26,7 @@ __all__ = [
     "Trainer",
     "evaluate",
     "evaluate_ppo",
+    "export_policy",
     "load_brain",
     "load_policy",
     "play",

@@ -8,6 +8,7 @@
     DIR/last/                 the policy of the last checkpoint
     DIR/evaluations.json      all evaluations
     DIR/curve.png             the learning curve: evaluations over steps
+    DIR/policy.onnx           the best policy when the training ended, with its contract; policy.json is the contract
     DIR/tensorboard/          scalars over steps
 
 All envs begin new episodes after an evaluation or a checkpoint, so that what follows depends only on the contents of
@@ -30,6 +31,7 @@ from sensorium.training import checkpoints, ppo_policy
 from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import Evaluation
 from sensorium.training.log import Log
+from sensorium.training.policy_file import export_at_end
 from sensorium.training.ppo_evaluation import run_episodes
 from sensorium.training.ppo_options import PPOOptions
 from sensorium.training.run_folder import run_folder
@@ -203,7 +205,10 @@ def train_ppo(
         closing(PPOTrainer(options, folder, resume, tensorboard)) as trainer,
     ):
         options.save(folder)
-        return trainer.run(progress, stop)
+        result = trainer.run(progress, stop)
+    if result.finished:
+        export_at_end(folder)
+    return result
 
 
 def _require_rsl_rl() -> None:

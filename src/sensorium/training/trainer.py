@@ -8,6 +8,7 @@
     DIR/last/                 the brain of the last checkpoint
     DIR/evaluations.json      all evaluations
     DIR/curve.png             the learning curve: evaluations over steps
+    DIR/policy.onnx           the best policy when the training ended, with its contract; policy.json is the contract
     DIR/tensorboard/          scalars over steps
 
 All envs begin new episodes after a checkpoint, so that what follows depends only on the contents of the checkpoint. A
@@ -37,6 +38,7 @@ from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
 from sensorium.training.log import Log
 from sensorium.training.options import TrainOptions
+from sensorium.training.policy_file import export_at_end
 from sensorium.training.run_folder import run_folder
 
 _LOG_EVERY = 64
@@ -287,7 +289,10 @@ def train(
         closing(Trainer(options, folder, resume, tensorboard)) as trainer,
     ):
         options.save(folder)
-        return trainer.run(progress, stop)
+        result = trainer.run(progress, stop)
+    if result.finished:
+        export_at_end(folder, trainer.brain)
+    return result
 
 
 @contextmanager

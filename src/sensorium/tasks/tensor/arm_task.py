@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
+import mujoco
 import torch
 from pydantic import Field
 
+from sensorium.deploy.contract import ActionTerm
 from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, Robot, SensorRig
 from sensorium.robots.adapt import servo_names
@@ -96,6 +99,40 @@ class ArmTask(TensorTask[ArmConfigT]):
 
     def action_limits(self) -> torch.Tensor:
         return torch.tensor([-1.0, 1.0]).repeat(len(self._columns) + self.has_gripper_action, 1)
+
+    def action_terms(self) -> Sequence[ActionTerm]:
+        config, count = self.config, len(self._columns)
+        types = [int(self.scene.model.joint(f"{self.robot.name}/{name}").type[0]) for name in self._arm.joints]
+        units = tuple("m/s" if each == mujoco.mjtJoint.mjJNT_SLIDE else "rad/s" for each in types)
+        rate = round(1 / config.dt, 6)
+        arm = ActionTerm(
+            name=self._arm.name,
+            kind="joint_velocity",
+            names=tuple(self._arm.joints),
+            actuators=tuple(servo_names(self._arm)),
+            unit=units[0] if len(set(units)) == 1 else units,
+            scale=(config.speed,) * count,
+            offset=(0.0,) * count,
+            min=(-config.speed,) * count,
+            max=(config.speed,) * count,
+            default_pose=tuple(self._home.tolist()),
+            rate=rate,
+        )
+        if not self.has_gripper_action:
+            return [arm]
+        speed = 1 / GRIPPER_TIME
+        gripper = ActionTerm(
+            name="gripper",
+            kind="gripper_velocity",
+            names=("opening",),
+            unit="1/s",
+            scale=(speed,),
+            offset=(0.0,),
+            min=(-speed,),
+            max=(speed,),
+            rate=rate,
+        )
+        return [arm, gripper]
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         here, n = mask[:, None], len(self._columns)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 
+from sensorium.deploy.contract import ActionTerm, Source
 from sensorium.robots import Robot
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
@@ -23,6 +25,19 @@ _FLOOR = """
 """An unbounded plane with tiles of 0.5 m."""
 
 ConfigT = TypeVar("ConfigT", bound=TensorTaskConfig)
+
+
+class InputDescription(NamedTuple):
+    """What a value is that the policy observes besides the robot's sensors, for the contract of a policy file."""
+
+    unit: str | tuple[str, ...] = "1"
+    """Unit; one for each component if they differ."""
+    frame: str = ""
+    """Frame of the values; "" if they have none."""
+    names: tuple[str, ...] = ()
+    """Names of the components."""
+    source: Source = "command"
+    """"command" for a value that the caller of the policy gives, "previous_action" for its last action."""
 
 
 class TensorHooks(Generic[ConfigT]):
@@ -44,6 +59,9 @@ class TensorHooks(Generic[ConfigT]):
     """Class of its options."""
     instruction: ClassVar[str] = ""
     """The goal in words, for datasets."""
+
+    inputs: ClassVar[Mapping[str, InputDescription]] = {}
+    """What the values of :meth:`observe` are, by uuid. Default: a command without unit; "last_action" is known."""
 
     config: ConfigT
     """The options."""
@@ -93,6 +111,13 @@ class TensorHooks(Generic[ConfigT]):
     def action_limits(self) -> torch.Tensor:
         """Return the bounds of the action, (n, 2). Default: those of the robot."""
         return self.robot.action_limits
+
+    def action_terms(self) -> Sequence[ActionTerm] | None:
+        """Return what the action means on a robot, for the contract of a policy file.
+
+        Default: None, which stands for the robot's own actions. Define it with :meth:`act`.
+        """
+        return None
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         """Write the initial state of the envs in ``mask``, (B,) bool, into the fields of ``scene.world``.

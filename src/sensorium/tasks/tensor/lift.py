@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from sensorium.robots import RigSensor, Robot
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.arm_task import ArmTask, ArmTaskConfig, tracker
 from sensorium.tasks.tensor.boxes import Corner, check_box, draw_in_box
+from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.worlds import Box, Plane, Scene
 
 _TABLE = Box(size=(1.0, 1.2, 0.04), rgba=(0.55, 0.4, 0.28, 1.0))
@@ -116,6 +117,7 @@ class Lift(ArmTask[LiftConfig]):
     name = "lift"
     config_type = LiftConfig
     has_gripper_action = True
+    inputs: ClassVar[Mapping[str, InputDescription]] = {"goal": InputDescription("m", "world", ("x", "y", "z"))}
 
     def add_scene(self, scene: Scene) -> None:
         scene.add_terrain(Plane(), pos=(0.0, 0.0, _FLOOR_Z))

@@ -23,13 +23,17 @@ _Row: TypeAlias = tuple[str, str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class _Part:
+class ObservationPart:
     """One tensor of an observation, and its columns."""
 
     uuid: str
+    """Name of the sensor or of the value."""
     part: str
+    """Field of a reading, "" if it is one array."""
     shape: tuple[int, ...]
+    """Shape in one env."""
     columns: slice
+    """Columns in the matrix of observations."""
 
 
 class Observations:
@@ -48,6 +52,7 @@ class Observations:
     Attributes:
         values: the matrix, (B, n_actor + n_critic).
         n_actor, n_critic: number of columns of each.
+        actor_parts: what the actor observes, in the order of its columns.
     """
 
     def __init__(
@@ -55,14 +60,15 @@ class Observations:
     ) -> None:
         self._readings = select_readings(robot, patterns)
         self._ground_truth, self._own, self._privileged = ground_truth, own, privileged
-        self._parts: list[_Part] = []
+        self._parts: list[ObservationPart] = []
         actor, critic = self._gather()
         rows = [*actor, *critic]
         start = 0
         for uuid, part, value in rows:
             stop = start + value[0].numel()
-            self._parts.append(_Part(uuid, part, tuple(value.shape[1:]), slice(start, stop)))
+            self._parts.append(ObservationPart(uuid, part, tuple(value.shape[1:]), slice(start, stop)))
             start = stop
+        self.actor_parts = self._parts[: len(actor)]
         self.n_actor = self._parts[len(actor) - 1].columns.stop if actor else 0
         self.n_critic = start - self.n_actor
         self._widths = [part.columns.stop - part.columns.start for part in self._parts]

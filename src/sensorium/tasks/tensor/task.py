@@ -14,8 +14,8 @@ from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
-from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
-from sensorium.tasks.tensor.observations import Observations, Tensors
+from sensorium.tasks.tensor.hooks import ConfigT, InputDescription, TensorHooks
+from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors
 from sensorium.tasks.tensor.outputs import Outputs
 from sensorium.tasks.tensor.robot_forms import reserve_timing
 from sensorium.tasks.tensor.sensor_randomization import SensorRandomizer
@@ -249,6 +249,21 @@ class TensorTask(TensorHooks[ConfigT]):
         """Return copies of the last observations as matrices: "actor" (B, n history), newest first, and "critic"."""
         values = self._observations.values
         return {"actor": self._frames.flatten(1).clone(), "critic": values[:, self._observations.n_actor :].clone()}
+
+    @property
+    def actor_parts(self) -> list[ObservationPart]:
+        """What the policy observes, except images, in the order of the columns of :meth:`observation_matrix`."""
+        return self._observations.actor_parts
+
+    def observation_matrix(self) -> torch.Tensor:
+        """Return the last observations (B, columns), those of the actor first. The next step overwrites them."""
+        return self._observations.values
+
+    def describe_input(self, name: str) -> InputDescription:
+        """Return what a value of :meth:`observe` is."""
+        if name == "last_action":
+            return InputDescription(source="previous_action")
+        return self.inputs.get(name, InputDescription())
 
     def observation(self) -> Tensors:
         """Return a copy of the last observation by uuid."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import mujoco
 import torch
 from pydantic import Field
 
+from sensorium.deploy.contract import ActionTerm
 from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.config import TensorTaskConfig
+from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk_ground import RoughGround, WalkGround
 from sensorium.tasks.tensor.walk_randomization import WalkRandomization, WalkRandomizer
@@ -103,6 +106,10 @@ class Walk(TensorTask[WalkConfig]):
     name = "walk"
     config_type = WalkConfig
     instruction = "walk with the commanded velocity"
+    inputs: ClassVar[Mapping[str, InputDescription]] = {
+        "command": InputDescription(("m/s", "m/s", "rad/s"), "base", ("forward", "left", "turn")),
+        "heights": InputDescription("m", "base"),
+    }
 
     def scene_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"integrator": "implicitfast", "cone": "pyramidal"}
@@ -160,6 +167,26 @@ class Walk(TensorTask[WalkConfig]):
     def action_limits(self) -> torch.Tensor:
         low, high = (((limit - self._home_ctrl) / self.config.action_scale).float() for limit in (self._min, self._max))
         return torch.stack((low, high), dim=1)
+
+    def action_terms(self) -> Sequence[ActionTerm]:
+        model, config, prefix = self.scene.model, self.config, f"{self.robot.name}/"
+        joints = [model.joint(int(model.actuator_trnid[each, 0])).name for each in self._actuators]
+        count = len(joints)
+        return [
+            ActionTerm(
+                name="body",
+                kind="joint_position",
+                names=tuple(name.removeprefix(prefix) for name in joints),
+                actuators=tuple(model.actuator(each).name.removeprefix(prefix) for each in self._actuators),
+                unit="rad",
+                scale=(config.action_scale,) * count,
+                offset=tuple(self._home_ctrl.tolist()),
+                min=tuple(self._min.tolist()),
+                max=tuple(self._max.tolist()),
+                default_pose=tuple(self._home_q.tolist()),
+                rate=round(1 / config.dt, 6),
+            )
+        ]
 
     # -- episodes -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,337 @@
+"""Policy files: the ONNX network acts as the trained one, and the contract describes what it observes and does."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from deploy_messages import feed_arrived, feed_now
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.deploy import Contract, Policy, read_contract
+from sensorium.deploy.onnx_file import join, split
+from sensorium.training import PPOOptions, export_policy, load_brain, load_policy, recipe, train, train_ppo
+from sensorium.training.options import TrainOptions
+
+pytest.importorskip("onnx", reason="onnx is not installed: pip install 'sensorium[train]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'sensorium[deploy]'")
+
+GOLDEN = Path(__file__).parent / "data" / "balance_contract.json"
+PPO = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "episodes": 2, "steps": 16}
+
+
+@pytest.fixture(scope="module")
+def balance(tmp_path_factory):
+    """Return the folder of a short training by SAC."""
+    folder = tmp_path_factory.mktemp("runs") / "balance"
+    options = {"n_envs": 4, "steps": 64, "warmup": 32, "episodes": 2, "evaluate_every": 64, "checkpoint_every": 64}
+    train(recipe("balance", task_options={"max_steps": 40}, **options), folder, tensorboard=False)
+    return folder
+
+
+def train_walk(folder, **options):
+    """Train a few steps of walk by PPO; return the folder."""
+    values = {**PPO, "hidden": (16,), **options}
+    values["task_options"] = {"max_steps": 30, **values.get("task_options", {})}
+    train_ppo(PPOOptions(**values), folder, tensorboard=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    """Return the folder of a short training by PPO, with three frames of observations."""
+    options = {"history": 3, "randomize_sensors": {"imu.gyro_noise": (0.0, 0.1), "joints.delay": (0.02, 0.04)}}
+    return train_walk(tmp_path_factory.mktemp("runs") / "walk", task_options=options)
+
+
+def session(path):
+    """Return the network of a policy file."""
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+def draw(contract, count=1000):
+    """Return random readings by term, (count, history, size), 3 times as wide as those that were seen."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for term in contract.observations:
+        mean, std = np.array(term.seen.mean), np.array(term.seen.std)
+        noise = rng.standard_normal((count, term.history, term.size))
+        found[term.name] = (mean + (3 * std + 0.01) * noise).astype(np.float32)
+    return found
+
+
+def concatenated(readings):
+    return np.concatenate([each.reshape(len(each), -1) for each in readings.values()], axis=1)
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+def test_training_writes_the_file(balance, walk):
+    for folder in (balance, walk):
+        contract = read_contract(folder / "policy.onnx")
+        assert Contract.from_json((folder / "policy.json").read_text()) == contract
+        assert contract.which == "best"
+
+
+def test_onnx_and_torch_agree_for_sac(balance):
+    contract = read_contract(balance / "policy.onnx")
+    readings = draw(contract)
+    readings["imu.mag"][7, 0, 1] = np.nan  # which the network takes as the mean
+    readings["imu.lin_acc"][8, 1, 0] = np.inf
+    nested = {}
+    for name, value in readings.items():
+        sensor, _, part = name.partition(".")
+        nested.setdefault(sensor, {})[part] = value.copy()
+    wanted = load_brain(balance).decide_batch(nested, deterministic=True)
+    action, command = session(balance / "policy.onnx").run(
+        ["action", "command"], {"observation": concatenated(readings)}
+    )
+    np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(command, 0.5 * wanted, atol=1e-5, rtol=0)  # the gear of the motors, N m
+
+
+def ppo_actions(folder, readings, frames=1):
+    """Return the actions of the trained network for readings by term, one row after the other."""
+    options = PPOOptions.load(folder)
+    task = options.make_task(1, device="cpu")
+    actor = load_policy(folder, task)
+    order = [np.concatenate([each[:, frame] for each in readings.values()], axis=1) for frame in range(frames)]
+    matrix = torch.from_numpy(np.concatenate(order, axis=1))
+    observation = task.as_tensordict()
+    rows = []
+    with torch.inference_mode():
+        for row in matrix:
+            observation["actor"] = row[None]
+            rows.append(actor(observation)[0].numpy())
+    task.close()
+    return np.array(rows)
+
+
+def test_onnx_and_torch_agree_for_ppo_with_frames(walk):
+    contract = read_contract(walk / "policy.onnx")
+    assert {term.history for term in contract.observations} == {3}
+    readings = draw(contract)
+    wanted = ppo_actions(walk, readings, frames=3)
+    action, command = session(walk / "policy.onnx").run(["action", "command"], {"observation": concatenated(readings)})
+    np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=1e-5)
+    (term,) = contract.actions
+    targets = np.clip(np.array(term.offset) + np.array(term.scale) * wanted, term.min, term.max)
+    np.testing.assert_allclose(command, targets, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("network", ["gru", "lstm"])
+def test_onnx_and_torch_agree_for_recurrent_networks(network, tmp_path):
+    folder = train_walk(tmp_path / "walk", network=network, memory=8)
+    contract = read_contract(folder / "policy.onnx")
+    assert contract.state == (8 if network == "gru" else 16)
+    readings = draw(contract, 50)
+    wanted = ppo_actions(folder, readings)
+    run, state = session(folder / "policy.onnx"), np.zeros((1, contract.state), np.float32)
+    for row, target in zip(concatenated(readings), wanted, strict=True):
+        action, state = run.run(["action", "next_state"], {"observation": row[None], "state": state})
+        np.testing.assert_allclose(action[0], target, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_onnx_and_torch_agree_for_images(tmp_path):
+    values = {**PPO, "hidden": (16,), "n_envs": 2, "task": "lift", "task_options": {"camera": True, "max_steps": 6}}
+    folder = tmp_path / "lift"
+    train_ppo(PPOOptions(**values), folder, tensorboard=False)
+    contract = read_contract(folder / "policy.onnx")
+    (image,) = (term for term in contract.observations if term.conversion == "image")
+    assert (image.input, image.shape, image.dtype) == ("image_front", (84, 84, 3), "uint8")
+    task = PPOOptions.load(folder).make_task(2)
+    task.reset()
+    observation = task.as_tensordict()
+    observation["image_front"] = torch.randint(0, 255, (2, 3, 84, 84), dtype=torch.uint8)
+    with torch.inference_mode():
+        wanted = load_policy(folder, task)(observation).numpy()
+    inputs = {"observation": observation["actor"].numpy()}
+    inputs["image_front"] = observation["image_front"].movedim(1, -1).contiguous().numpy()
+    (action,) = session(folder / "policy.onnx").run(["action"], inputs)
+    np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=1e-5)
+    assert [term.kind for term in contract.actions] == ["joint_velocity", "gripper_velocity"]
+    task.close()
+
+
+# -- closed loop -------------------------------------------------------------------------------------------------------
+
+
+def test_deploy_acts_as_the_policy_in_its_task_for_sac(balance):
+    """200 decisions over several episodes: the observation vector and the actions are those of the task."""
+    options, brain = TrainOptions.load(balance), load_brain(balance)
+    entity = options.entity.make(lambda *spaces: brain)
+    task = options.make_task(entity, 1, 5)
+    policy, decisions = Policy.load(balance / "policy.onnx"), 0
+    names = [term.name for term in policy.contract.observations]
+    while decisions < 200:
+        observation, _ = task.reset()
+        policy.reset()
+        time = 0.0
+        feed_now(policy, task.robot.rig, time)
+        while not task.is_done().all():
+            command = policy.act(time)
+            flat = {f"{key}.{part}": value for key, each in observation.items() for part, value in each.items()}
+            seen = np.concatenate([flat[name].reshape(-1) for name in names])
+            np.testing.assert_allclose(policy._vector[0], seen, rtol=1e-6, atol=1e-9, err_msg=f"at {time} s")
+            action = brain.decide_batch(observation, deterministic=True)
+            np.testing.assert_allclose(command, 0.5 * action[0], atol=1e-5)
+            observation, *_ = task.step(2.0 * command[None])
+            time += task.config.dt
+            feed_arrived(policy, task.robot.rig)
+            decisions += 1
+    task.close()
+
+
+def test_deploy_acts_as_the_policy_in_its_task_for_ppo(walk):
+    """Commands, the last action and three frames of sensors with delays, over episodes."""
+    task = PPOOptions.load(walk).make_task(1, 5)
+    task.autoreset = False
+    actor, policy, decisions = load_policy(walk, task), Policy.load(walk / "policy.onnx"), 0
+    contract = policy.contract
+    assert policy.command_names == ["command"]
+    while decisions < 200:
+        task.reset()
+        policy.reset()
+        time = 0.0
+        feed_now(policy, task.robot.rig, time)
+        while not bool(task.terminated | task.truncated) or time == 0.0:
+            policy.act(time, {"command": task.observation()["command"][0].numpy()})
+            frames = task.groups()["actor"].numpy().reshape(3, -1)
+            parts = np.split(frames, np.cumsum([term.size for term in contract.observations])[:-1], axis=1)
+            seen = np.concatenate([part.reshape(-1) for part in parts])
+            np.testing.assert_allclose(policy._vector[0], seen, rtol=1e-6, atol=1e-9, err_msg=f"at {time} s")
+            with torch.inference_mode():
+                action = actor(task.as_tensordict())
+            np.testing.assert_allclose(policy._action, action[0].numpy(), atol=1e-5)
+            task.step(policy._action[None].copy())
+            time += task.config.dt
+            feed_arrived(policy, task.robot.rig)
+            decisions += 1
+    task.close()
+
+
+# -- contracts ---------------------------------------------------------------------------------------------------------
+
+
+def test_contract_of_balance_is_as_in_the_golden_file(balance):
+    """The whole contract except versions, hash and figures of episodes."""
+    values = json.loads((balance / "policy.json").read_text())
+    for key in ("versions", "hash"):
+        del values[key]
+    for term in values["observations"]:
+        assert {"uuid", "unit", "frame", "rate"} <= term.keys()
+        seen = term.pop("seen")
+        assert seen["samples"] == 2048
+        assert np.all(np.array(seen["min"]) <= seen["mean"])
+        assert np.all(np.array(seen["mean"]) <= seen["max"])
+    assert values == json.loads(GOLDEN.read_text())
+
+
+def test_contract_of_walk(walk):
+    contract = read_contract(walk / "policy.onnx")
+    terms = {term.name: term for term in contract.observations}
+    assert list(terms) == ["imu.ang_vel", "attitude", "joints.positions", "joints.velocities", "command", "last_action"]
+    assert terms["last_action"].source == "previous_action"
+    assert terms["command"].source == "command"
+    assert terms["command"].names == ("forward", "left", "turn")
+    assert terms["command"].unit == ("m/s", "m/s", "rad/s")
+    assert terms["joints.positions"].latency.max == pytest.approx(0.055)
+    assert terms["joints.positions"].imperfections["randomized"] == {"delay": [0.02, 0.04]}
+    assert terms["joints.positions"].ages == (0.0, 0.02, 0.04)
+    assert "topic" not in json.loads((walk / "policy.json").read_text())["observations"][-1]
+    (action,) = contract.actions
+    assert (action.kind, action.unit, len(action.names)) == ("joint_position", "rad", 12)
+    assert action.names == terms["joints.positions"].names
+    assert set(action.scale) == {0.5}
+    task = sn.tasks.make("walk")
+    np.testing.assert_allclose(action.default_pose, task._home_q)
+    task.close()
+
+
+def test_contract_of_an_arm_names_its_joints(tmp_path):
+    options = {"n_envs": 2, "steps": 8, "warmup": 4, "episodes": 1, "evaluate_every": 8, "checkpoint_every": 8}
+    train(recipe("reach", task_options={"max_steps": 4}, **options), tmp_path / "run", tensorboard=False)
+    contract = export_policy(tmp_path / "run", tmp_path / "out" / "reach.onnx", which="last")
+    assert contract.which == "last"
+    arm = contract.actions[0]
+    assert (arm.kind, arm.unit) == ("joint_velocity", "rad/s")
+    assert arm.names == tuple(f"joint{number}" for number in range(1, 8))
+    assert arm.default_pose is not None
+    terms = {term.name: term for term in contract.observations}
+    assert terms["joints.positions"].names == arm.names
+    assert terms["hand.quat"].conversion == "quaternion"
+    assert terms["hand.pos"].noise == (0.002,) * 3
+    assert terms["hand.pos"].frame.endswith("link0")
+    Policy.load(tmp_path / "out" / "reach.onnx")
+
+
+def test_command_line_writes_both_files(balance, tmp_path, capsys):
+    out = tmp_path / "my.onnx"
+    assert main(["export-policy", str(balance), "--out", str(out)]) == 0
+    assert "imu.lin_acc" in capsys.readouterr().out
+    assert read_contract(out) == read_contract(balance / "policy.onnx")
+    assert json.loads((tmp_path / "my.json").read_text())["observations"]
+    assert main(["export-policy", str(balance), "--out", str(tmp_path / "my.pt")]) == 2
+    assert "must end in '.onnx'" in capsys.readouterr().err
+    assert main(["export-policy", str(tmp_path / "nothing")]) == 1
+    assert "holds no training" in capsys.readouterr().err
+
+
+def test_changed_files_are_refused(balance, tmp_path):
+    data = (balance / "policy.onnx").read_bytes()
+    network, metadata = split(data)
+    assert join(network, metadata) == data
+    path = tmp_path / "policy.onnx"
+
+    def refused(content, message):
+        path.write_bytes(content)
+        with pytest.raises(sn.DatasetError, match=message):
+            Policy.load(path)
+
+    weights = bytearray(network)
+    weights[len(weights) // 2] ^= 1
+    refused(join(bytes(weights), metadata), "hash")
+    (text,) = metadata.values()
+    refused(join(network, {"sensorium_contract": text.replace('"rate": 200.0', '"rate": 100.0')}), "hash")
+    refused(join(network, {"sensorium_contract": text.replace('"version": 1', '"version": 2')}), "version 2")
+    refused(network, "has no contract")
+    refused(data[:-10], "is not an ONNX file")
+    refused(b"no model", "is not an ONNX file")
+    with pytest.raises(sn.DatasetError, match="cannot read"):
+        Policy.load(tmp_path / "none.onnx")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("unit", 3, r"observations\[0\] \(imu.ang_vel\)\.unit must be a list, got 3"),
+        ("rate", "fast", r"observations\[0\] \(imu.ang_vel\)\.rate must be a finite number, got 'fast'"),
+        ("rate", 0.0, r"\(imu.ang_vel\)\.rate: must be > 0, got 0.0"),
+        ("shape", [4], r"\(imu.ang_vel\)\.noise: must have 4 numbers"),
+        ("ages", [0.0], r"\(imu.ang_vel\)\.ages: must have 4 numbers"),
+        ("source", "oracle", r"\.source must be one of sensor, command, previous_action, got 'oracle'"),
+        ("topik", "/imu", r"\(imu.ang_vel\): there is no key 'topik' \(did you mean 'topic'"),
+        ("name", "imu.lin_acc", "each term must have a name of its own"),
+        ("frame", None, r"\.frame must be text, got None"),
+    ],
+)
+def test_bad_contracts_are_refused_by_term_and_key(key, value, message, balance):
+    values = json.loads((balance / "policy.json").read_text())
+    values["observations"][0][key] = value
+    with pytest.raises(sn.DatasetError, match=message):
+        Contract.from_json(json.dumps(values))
+    del values["observations"][0][key]
+    if key in ("unit", "rate", "shape", "frame", "name"):
+        with pytest.raises(sn.DatasetError, match=f"the key '{key}' is missing"):
+            Contract.from_json(json.dumps(values))
+
+
+def test_contracts_survive_json(balance):
+    contract = read_contract(balance / "policy.onnx")
+    assert Contract.from_json(contract.to_json()) == contract
+    assert dataclasses.replace(contract, seed=1).compute_hash(b"") != contract.compute_hash(b"")
