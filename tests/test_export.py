@@ -630,7 +630,13 @@ def test_unknown_formats_and_missing_packages_raise(data, tmp_path, monkeypatch)
 def test_export_command(data, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["export", str(data.folder), "--format", "robomimic", "--no-images", "--out", str(out)]) == 0
-    assert f"{out}: 2 episodes as robomimic" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{out}: 2 episodes as robomimic" in shown
+    assert "skipped" not in shown  # the images were not requested
     assert (out / "demos.hdf5").is_file()
+    chosen = ["--format", "lerobot", "--exclude", "front", "--out", str(tmp_path / "lerobot")]
+    assert main(["export", str(data.folder), *chosen]) == 0
+    shown = capsys.readouterr().out.replace("\\", "/")
+    assert "skipped, as meta/sensorium.json explains: 'front_segmentation'\n" in shown
     assert main(["export", str(data.folder), "--format", "robomimic", "--out", str(out)]) == 1
     assert "not empty" in capsys.readouterr().err

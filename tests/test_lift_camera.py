@@ -73,6 +73,18 @@ def test_training_and_what_the_actor_sees(task, tmp_path):
     assert not torch.equal(policy({**observation, "image_front": 255 - observation["image_front"]}), action)
 
 
+def test_exported_networks_take_the_images_of_the_task(task):
+    observation = task.as_tensordict()
+    actor = ppo_policy.make_network(ppo_recipe("lift", **SMALL), observation, "actor", 8).eval()
+    with torch.inference_mode():
+        expected = actor(observation)
+        image = observation["image_front"].float()
+        network = actor.as_onnx(verbose=False)
+        assert network.input_names == ["obs", "image_front"]
+        torch.testing.assert_close(network(observation["actor"], image), expected)
+        torch.testing.assert_close(actor.as_jit()(observation["actor"], [image]), expected)
+
+
 def test_mistakes(task):
     with pytest.raises(sn.OptionError, match=r"observe_cameras: there is no camera 'fornt'.*did you mean 'front'"):
         sn.tasks.make("lift", camera=True, observe_cameras=("fornt",))

@@ -1,16 +1,22 @@
 """An ONNX file acts on the observations that ``TorchDataset`` would give to the network that it was exported from."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.datasets import TorchDataset
 from sensorium.generation import GenerateOptions, generate
+from sensorium.generation.sources import make_policy, make_task
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'sensorium[test]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'sensorium[deploy]'")
 
+WALK = Path(__file__).parent / "data" / "walk"
+"""Folder of a training of "walk" by PPO."""
 FLOAT = onnx.TensorProto.FLOAT
 
 
@@ -116,3 +122,76 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     refused(r"the first output of .* has shape \(2, 3\) instead of \(2, 2\)")
     path.write_bytes(b"no model")
     refused(r"cannot load .*bad\.onnx")
+
+
+def export_walk(path):
+    """Export the trained policy of "walk" as the documentation shows."""
+    task = sn.tasks.make("walk", n_envs=2)
+    network = sn.training.load_policy(WALK, task).as_onnx(verbose=False).eval()
+    example = torch.zeros(2, network.input_size)
+    torch.onnx.export(network, example, path, input_names=network.input_names, dynamic_shapes=({0: "B"},))
+    task.close()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # of torch.onnx itself
+def test_exported_training_of_a_tensor_task_acts_like_its_folder(tmp_path, capsys):
+    pytest.importorskip("onnxscript", reason="torch.onnx needs onnxscript")
+    export_walk(tmp_path / "walk.onnx")
+    for name, policy in {"file": tmp_path / "walk.onnx", "run": WALK}.items():
+        words = ["--episodes", "3", "--envs", "3", "--option", "max_steps=20", "--out", str(tmp_path / name)]
+        assert main(["generate", "walk", "--policy", str(policy), *words]) == 0
+    assert sn.datasets.validate(tmp_path / "file").valid
+    for ours, theirs in zip(sn.datasets.open(tmp_path / "file"), sn.datasets.open(tmp_path / "run"), strict=True):
+        np.testing.assert_allclose(ours["actions/action"], theirs["actions/action"], atol=1e-3)
+        assert np.abs(theirs["actions/action"]).max() > 0.1
+    capsys.readouterr()
+
+
+def tensor_actions(path, shapes, weights_of, **options):
+    """Let a file act for three steps of a tensor task; yield the task, its actions and the expected ones."""
+    made = GenerateOptions(policy=str(path), episodes=2, envs=2, **options)
+    episodes = make_task(made)
+    weights = save_linear(path, {name: (shape, FLOAT) for name, shape in shapes.items()}, episodes.robot.n_actions)
+    policy = make_policy(made, episodes)
+    episodes.register_policy(policy)
+    observation, _ = episodes.reset()
+    for _ in range(3):
+        values = weights_of(episodes, observation)
+        wanted = sum(np.asarray(values[name]).reshape(2, -1).astype(np.float64) @ weights[name] for name in shapes)
+        action = policy.get_action(observation)
+        np.testing.assert_allclose(action, wanted, rtol=1e-4, atol=1e-5)
+        observation, *_ = episodes.step(action)
+    episodes.close()
+
+
+def test_inputs_of_a_tensor_task_by_name(tmp_path):
+    shapes = {"robot_imu.ang_vel": (3,), "robot_joints.positions": (12,), "command": (3,), "obs": (2 * 45,)}
+
+    def read(episodes, observation):
+        parts = observation["robot_imu"]["ang_vel"], observation["robot_joints"]["positions"], observation["command"]
+        return dict(zip(shapes, (*parts, episodes.task.groups()["actor"]), strict=True))
+
+    tensor_actions(tmp_path / "a.onnx", shapes, read, task="walk", options={"history": 2, "max_steps": 9})
+
+
+def test_cameras_of_a_tensor_task_are_inputs(tmp_path):
+    tensor_actions(
+        tmp_path / "a.onnx",
+        {"obs": (32,), "image_front": (3, 84, 84)},
+        lambda episodes, _: {"obs": episodes.task.groups()["actor"], **episodes.task.images()},
+        task="lift",
+        options={"camera": True, "max_steps": 9},
+    )
+
+
+def test_device_chooses_the_tensor_form_of_a_task(tmp_path):
+    task = sn.tasks.make("balance", n_envs=2, device="cpu")
+    shape = tuple(task.groups()["actor"].shape[1:])
+    task.close()
+    options = {"task": "balance", "options": {"device": "cpu", "max_steps": 9}}
+    tensor_actions(
+        tmp_path / "a.onnx", {"obs": shape}, lambda episodes, _: {"obs": episodes.task.groups()["actor"]}, **options
+    )
+    for device, message in (("cuda", "datasets are generated on the CPU, got 'cuda'"), ("cpu", "there is no planner")):
+        with pytest.raises(sn.OptionError, match=message):
+            make_task(GenerateOptions(task="balance", policy="planner", episodes=1, options={"device": device}))

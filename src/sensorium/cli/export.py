@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -41,6 +42,8 @@ class Export:
     def run(self) -> int:
         """Export with a progress bar."""
         from sensorium import datasets
+        from sensorium.datasets.export.source import NO_DATA, NOT_REQUESTED, NOT_SELECTED
+        from sensorium.errors import shorten
 
         total = len(datasets.Dataset(self.folder))
         with interrupt_on_sigterm(), progress("exporting", total, "episodes") as advance:
@@ -55,4 +58,9 @@ class Export:
             )
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         print(f"{out}: {total} episodes as {self.format}, {size / 1e6:,.1f} MB")
+        note = next(out.rglob("sensorium.json"))
+        known = (NO_DATA, NOT_REQUESTED, NOT_SELECTED)
+        skipped = [name for name, why in json.loads(note.read_bytes())["left_out"].items() if why not in known]
+        if skipped:
+            print(f"skipped, as {note.relative_to(out)} explains: {shorten(skipped)}")
         return 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
+import torch
 
 from sensorium.datasets.export.source import dotted
 from sensorium.datasets.image_formats import boxes_of, image_streams
@@ -17,6 +19,8 @@ from sensorium.datasets.observation_layout import AGENT
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.policies import Policy
 from sensorium.tasks import Task
+from sensorium.tasks.tensor import TensorTask
+from sensorium.tasks.tensor.episodes import TensorEpisodes
 
 _DTYPES = {
     "tensor(float)": np.float32,
@@ -31,14 +35,18 @@ _DTYPES = {
 
 Keys = tuple[str, ...]
 
+_ACTOR = "obs"
+"""Name of an input that gets all that the actor of a tensor task observes. rsl_rl gives it to the files it exports."""
+
 
 class OnnxPolicy(Policy):
     """A policy that runs an ONNX file on the CPU. It needs onnxruntime.
 
     Inputs have the names and the layout of :class:`sensorium.datasets.TorchDataset` for one step: ``qpos`` is the move
     groups side by side, without a driving base; ``object_poses.pickup_obj`` is one array of a nested sensor; images are
-    (B, C, H, W). Values are cast to the dtype of the input, and reshaped to its shape. The first output is the action
-    (B, n).
+    (B, C, H, W). In a tensor task, ``obs`` is all that its actor observes, with the history, and ``image_NAME`` are the
+    cameras that it observes, (B, 3, H, W): the inputs of files that rsl_rl exports. Values are cast to the dtype of the
+    input, and reshaped to its shape. The first output is the action (B, n).
 
     Args:
         task: the task in which it acts.
@@ -49,8 +57,8 @@ class OnnxPolicy(Policy):
             shape does not fit.
     """
 
-    def __init__(self, task: Task[Any], path: Path) -> None:
-        super().__init__(task)
+    def __init__(self, task: Task[Any] | TensorEpisodes, path: Path) -> None:
+        super().__init__(cast("Task[Any]", task))  # it uses what both have
         try:
             runtime: ModuleType = importlib.import_module("onnxruntime")
         except ImportError:
@@ -102,7 +110,33 @@ class OnnxPolicy(Policy):
         return action.reshape(wanted)
 
 
-class _Observation:
+class _Observation(Protocol):
+    """An observation that an input can name."""
+
+    shape: tuple[int, ...]
+    """Shape of one env."""
+
+    def read(self, observation: Mapping[str, Any]) -> np.ndarray:
+        """Return its value in an observation of all envs, (B, *shape)."""
+
+
+class _TensorObservation:
+    """An observation of the actor of a tensor task, whose current value is read.
+
+    Args:
+        shape: shape of one env.
+        read: returns the value, (B, *shape).
+    """
+
+    def __init__(self, shape: Sequence[int], read: Callable[[], torch.Tensor]) -> None:
+        self.shape, self._read = tuple(shape), read
+
+    def read(self, observation: Mapping[str, Any]) -> np.ndarray:
+        """Return the value after the last step, like that of the suite, (B, *shape)."""
+        return np.asarray(self._read().numpy())
+
+
+class _SuiteObservation:
     """One observation as ``TorchDataset`` gives it.
 
     Args:
@@ -129,23 +163,34 @@ class _Observation:
         return np.moveaxis(arrays[0], -1, 1) if self._is_image else arrays[0]
 
 
-def _observations(task: Task[Any]) -> dict[str, _Observation]:
+def _image(task: TensorTask[Any], name: str) -> torch.Tensor:
+    return task.images()[name]
+
+
+def _observations(task: Task[Any] | TensorEpisodes) -> dict[str, _Observation]:
     """Return what a file can name, by name."""
     found: dict[str, _Observation] = {}
+    if isinstance(task, TensorEpisodes):
+        tensors = task.task
+        found[_ACTOR] = _TensorObservation(tensors.groups()["actor"].shape[1:], lambda: tensors.groups()["actor"])
+        for name in tensors.config.observe_cameras:
+            width, height = tensors.cameras[name].options.resolution
+            image = f"image_{name}"
+            found[image] = _TensorObservation((3, height, width), partial(_image, tensors, image))
     bases = {name for name, group in task.robot.groups.items() if group.description.kind == "base"}
     for uuid, sensor in (task.suite or {}).items():
         if sensor.is_dict:
             continue
         parts = [(keys, tuple(box.shape)) for keys, box in boxes_of(sensor.space)]
         for keys, shape in parts:
-            found[dotted("/".join((uuid, *keys)))] = _Observation(uuid, [(keys, shape)])
+            found[dotted("/".join((uuid, *keys)))] = _SuiteObservation(uuid, [(keys, shape)])
         if uuid in AGENT:  # the groups in the robot's order, which the space does not keep
             of_group = dict(parts)
             rest = [name for name in task.robot.groups if name not in bases] or list(task.robot.groups)
             parts = [((name,), of_group[name,]) for name in rest]
         if parts:
-            found[dotted(uuid)] = _Observation(uuid, parts)
+            found[dotted(uuid)] = _SuiteObservation(uuid, parts)
         for stream in image_streams(sensor):
             shape = tuple(stream.form.shape)
-            found[dotted(stream.name)] = _Observation(uuid, [(stream.keys, shape)], len(shape) == 3)
+            found[dotted(stream.name)] = _SuiteObservation(uuid, [(stream.keys, shape)], len(shape) == 3)
     return found

@@ -213,7 +213,7 @@ def make_policy(options: GenerateOptions, made: Task[Any] | TensorEpisodes) -> P
     if text.endswith(".onnx"):
         if not Path(text).is_file():
             raise OptionError(f"policy: there is no file {text!r}")
-        return OnnxPolicy(task, Path(text))
+        return OnnxPolicy(made, Path(text))
     if ":" not in text:
         return policies.make(text, task)
     found = _find(text)

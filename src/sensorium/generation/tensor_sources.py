@@ -37,10 +37,14 @@ def find_training(policy: str) -> PPOOptions | None:
 
 
 def is_tensor_task(options: GenerateOptions) -> bool:
-    """Return whether the task of a dataset is a tensor task: it has no other form, or PPO trained the policy.
+    """Return whether the task of a dataset is a tensor task.
+
+    It is one if it has no other form, if its option ``device`` is set, as in ``tasks.make``, or if PPO trained the
+    policy.
 
     Raises:
-        OptionError: PPO trained the policy for another task, or the task takes no entities.
+        OptionError: PPO trained the policy for another task, the task has no planner and takes no entities, or the
+            device is a GPU.
     """
     training = find_training(options.policy)
     if training is not None and training.task != options.task:
@@ -48,7 +52,10 @@ def is_tensor_task(options: GenerateOptions) -> bool:
             f"policy: {options.policy} is a training by PPO of the task {training.task!r}, got the task "
             f"{options.task!r}; generate {training.task!r}"
         )
-    only = options.task in tasks.TENSOR_TASKS and options.task not in tasks.TASKS
+    device = options.options.get("device")
+    if options.task in tasks.TENSOR_TASKS and device not in (None, "cpu"):
+        raise OptionError(f"device: datasets are generated on the CPU, got {device!r}; remove device")
+    only = options.task in tasks.TENSOR_TASKS and (options.task not in tasks.TASKS or device is not None)
     if only and options.policy == "planner":
         raise OptionError(
             f"policy: there is no planner for the tensor task {options.task!r}; set policy to the folder of a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     before: np.ndarray | None
     """Physics state before the last substep, (B, n_state); None for recordings of a GPU."""
     values: dict[str, Any]
-    """Dotted name -> value."""
+    """Dotted name -> value, of the buffers that were asked for."""
     events: list[Event]
     """Events since the previous step."""
 
@@ -202,12 +202,21 @@ class Recording:
         chunk, row = self._locate(index)
         return copy(chunk.events.values(row).get(name))
 
-    def step(self, index: int) -> Step:
-        """Return everything about one step, for replay."""
+    def step(self, index: int, names: Collection[str] | None = None) -> Step:
+        """Return everything about one step, for replay.
+
+        Args:
+            index: number of the step.
+            names: dotted names of the buffers to read, those that the recording has. Default: all.
+        """
         index = self._index(index)
         chunk, row = self._locate(index)
         before = chunk.arrays[BEFORE][row] if BEFORE in chunk.arrays else None
-        return Step(int(chunk.arrays[STEP][row]), before, self[index], chunk.events.by_row.get(row, []))
+        fields, others = (
+            [name for name in known if names is None or name in names] for known in (self._fields, self._others)
+        )
+        values = self._read(index, fields, others)
+        return Step(int(chunk.arrays[STEP][row]), before, values, chunk.events.by_row.get(row, []))
 
     def events(self, steps: range) -> Iterator[tuple[int, Event]]:
         """Yield (step, event) of all events in some steps. An event belongs to the first step after it."""
@@ -358,7 +367,7 @@ class Recording:
 
     def _is_at(self, scene: Scene, index: int) -> bool:
         """Return whether a scene is unchanged since it was brought to a step."""
-        step = self.step(index)
+        step = self.step(index, ("physics",))
         same = np.array_equal(scene.get_state().numpy(force=True), step.values["physics"])
         return same and scene.step_count in (step.number, 0)
 

@@ -51,6 +51,7 @@ class Retracer:
             for name, buffer in scene.named_buffers()
             if not buffer.is_computed and name != "physics" and id(buffer) not in physical
         }
+        self._read = {"physics", *self._plain}
         self._writes = scene.unrolled("write_replay_data", own=False)
         self._updates = scene.unrolled("update_state")
 
@@ -100,8 +101,8 @@ class Retracer:
         )
 
     def _step(self, index: int) -> Step:
-        """Return a step without the changes of sensors that the scene does not have."""
-        step = self.recording.step(index)
+        """Return the part of a step that is applied, without changes of sensors that the scene does not have."""
+        step = self.recording.step(index, self._read)
         if not any("uuid" in event for event in step.events):
             return step
         return step._replace(

@@ -130,9 +130,10 @@ class ReplaySegment:
         self._source.fill(self._slot, step.number, step.before)
         while len(self._pending) >= _MAX_PENDING:
             self._wait()
-        self._pending.append(self._encoders.submit(list(zip(self._writers, images, strict=True)), key))
         others = self._source.values()
+        # before the encoders begin: each of its many short writes would wait for them to release the GIL
         self._chunk.write(self._slot.block, [*events, {"values": others}] if others else events)
+        self._pending.append(self._encoders.submit(list(zip(self._writers, images, strict=True)), key))
 
     def _wait(self) -> None:
         for future in self._pending[0]:

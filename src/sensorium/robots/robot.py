@@ -374,7 +374,7 @@ class Robot(SceneRobot[RobotOptions]):
             update_base(self, world, self._is_root)
 
     def _write_replay_data(self) -> None:
-        self.entity.write_replay_data()
+        self.entity._write_replay_data()
         if self._body is not None:
             write_base(self, self._is_root)
 

@@ -11,12 +11,11 @@ from sensorium.suites import (
     ArraySensor,
     DictSensor,
     ObservationSensor,
-    camera_images,
-    camera_parameters,
     env_states,
     object_image_points,
     robot_state,
 )
+from sensorium.tasks.descriptions import camera_sensors
 
 if TYPE_CHECKING:
     from sensorium.tasks.config import TaskConfig
@@ -29,11 +28,7 @@ def get_core_sensors(task: Task[Any], config: TaskConfig) -> list[ObservationSen
     In this order: the cameras with their parameters, ``qpos``, ``qvel``, ``robot_base_pose``, ``env_states``,
     ``task_info``, the five ``actions/...`` and ``object_image_points``.
     """
-    sensors: list[ObservationSensor] = []
-    for camera in config.cameras:
-        sensor = task.cameras[camera.name]
-        sensors += camera_images(camera.name, sensor, camera.observed)
-        sensors.append(camera_parameters(camera.name, sensor))
+    sensors = camera_sensors(config.cameras, task.cameras)
     sensors += robot_state(task.robot)
     sensors.append(env_states(task.scene))
     sensors.append(DictSensor("task_info", task.task_info, config.str_max_len))

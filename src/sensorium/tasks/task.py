@@ -11,7 +11,7 @@ from sensorium.errors import OptionError
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
-from sensorium.tasks import rig_cameras, task_cameras
+from sensorium.tasks import descriptions, rig_cameras, task_cameras
 from sensorium.tasks.core_sensors import get_core_sensors
 from sensorium.tasks.episodes import EpisodeLoop
 from sensorium.tasks.hooks import ConfigT
@@ -131,14 +131,7 @@ class Task(EpisodeLoop[ConfigT]):
         Raises:
             OptionError: (a ValueError) the task has a policy already, or this one was made for another task.
         """
-        if self.policy is not None:
-            raise OptionError(
-                f"the task has the policy {type(self.policy).__name__} already; make another task for another policy"
-            )
-        if not hasattr(policy, "create_policy_sensors") or getattr(policy, "task", self) is not self:
-            raise OptionError(
-                f"a policy must be made for this task, for example by policies.make('planner', task); got {policy!r}"
-            )
+        descriptions.check_policy(self, policy)
         if self.suite is not None:
             self.suite.extend(policy.create_policy_sensors(), f"policy {type(policy).__name__}")
         self.policy = policy
@@ -150,27 +143,12 @@ class Task(EpisodeLoop[ConfigT]):
 
     def task_info(self) -> list[dict[str, Any]]:
         """Return one dict per env: the task, its description of the env, and the episode, step and success."""
-        columns = (values.tolist() for values in (self.episode, self.step_count, self.succeeded))
-        return [
-            {"task": self.name, **self.describe_env(env), "episode": episode, "step": step, "success": success}
-            for env, (episode, step, success) in enumerate(zip(*columns, strict=True))
-        ]
+        return descriptions.task_info(self)
 
     def describe_scene(self, env: int) -> dict[str, Any]:
         """Return a JSON-able description of one env: the task, its objects and cameras, and its options."""
-        return {
-            "task": self.name,
-            **self.describe_env(env),
-            "robot": self.config.robot,
-            "move_groups": {name: list(group.description.joints) for name, group in self.robot.groups.items()},
-            "group_kinds": {name: group.description.kind for name, group in self.robot.groups.items()},
-            "entities": list(self.scene.entities),
-            "roles": list(self.roles),
-            "cameras": list(self.cameras),
-            "rig_cameras": rig_cameras.describe(self),
-            "bodies": [self.scene.model.body(body).name for body in range(self.scene.model.nbody)],
-            "config": self.config.model_dump(mode="json"),
-        }
+        rig = rig_cameras.describe(self)
+        return descriptions.scene_info(self, env, self.robot, self.roles, self.cameras, rig)
 
     def observation_of(self, env: int) -> dict[str, Any]:
         """Return the last observation of one env."""

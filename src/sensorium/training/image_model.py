@@ -20,6 +20,29 @@ class ImageModel(CNNModel):  # type: ignore[misc]  # rsl_rl has no types
         scaled = {name: obs[name].float() / 255.0 for name in self.obs_groups_2d}
         return super().get_latent({**{name: obs[name] for name in self.obs_groups}, **scaled}, masks, hidden_state)
 
+    def as_jit(self) -> torch.nn.Module:
+        """Return the network for TorchScript, with inputs as in the task; see rsl_rl."""
+        return _scale_images(super().as_jit())
+
+    def as_onnx(self, verbose: bool) -> torch.nn.Module:
+        """Return the network for ONNX, with inputs as in the task; see rsl_rl."""
+        return _scale_images(super().as_onnx(verbose))
+
+
+class _Scale(torch.nn.Module):
+    """Scales an image from [0, 255] to [0, 1]."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return image.float() / 255.0
+
+
+def _scale_images(exported: torch.nn.Module) -> torch.nn.Module:
+    """Put the scaling of images into an exported network: rsl_rl exports its parts without :meth:`get_latent`."""
+    convolutions = exported.cnns
+    assert isinstance(convolutions, torch.nn.ModuleList)
+    exported.cnns = torch.nn.ModuleList(torch.nn.Sequential(_Scale(), each) for each in convolutions)
+    return exported
+
 
 def image_groups(observation: TensorDict) -> list[str]:
     """Return the names of the observations that are images."""

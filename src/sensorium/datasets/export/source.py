@@ -25,6 +25,9 @@ from sensorium.suites.purposes import Purpose
 STEPS = ("rewards", "terminated", "truncated", "success", "fail")
 """Arrays with one row per step, besides the actions."""
 ACTION = "actions/action"
+NO_DATA, NOT_REQUESTED = "it has no data in this dataset", "images were not requested"
+NOT_SELECTED = "it was not selected"
+"""Reasons to skip something that the user knows. All other reasons are limits of a format."""
 _BASE_FRAME = "frame of the robot's base"
 _UNITS_BELOW = {
     "obs/extra/object_poses/": f"m and (w, x, y, z), {_BASE_FRAME}",
@@ -174,9 +177,9 @@ class ExportSource:
             elif isinstance(content, tuple):
                 skipped[path] = f"it holds {content[1]} instead of numbers"
             elif content == "nothing":
-                skipped[path] = "it has no data in this dataset"
+                skipped[path] = NO_DATA
         if not images:
-            skipped |= {camera.uuid: "images were not requested" for camera in cameras}
+            skipped |= {camera.uuid: NOT_REQUESTED for camera in cameras}
             cameras = []
         names = json.loads(first.attributes["action_names"])
         source = cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
@@ -209,7 +212,7 @@ class ExportSource:
                 raise OptionError(f"the pattern {pattern!r} matches nothing in the dataset{hint}")
         chosen = {key for key in names if not include or any(matches(key, pattern) for pattern in include)}
         chosen -= {key for key in names if any(matches(key, pattern) for pattern in exclude)}
-        self.skipped |= {key: "it was not selected" for key in names if key not in chosen}
+        self.skipped |= {key: NOT_SELECTED for key in names if key not in chosen}
         self.signals = [signal for signal in self.signals if signal.key in chosen]
         self.texts = {uuid: name for uuid, name in self.texts.items() if uuid in chosen}
         self.cameras = [camera for camera in self.cameras if camera.uuid in chosen]

@@ -16,13 +16,11 @@ from sensorium.suites import (
     DictSensor,
     ObservationSensor,
     SensorSuite,
-    camera_images,
-    camera_parameters,
     env_states,
     robot_state,
 )
 from sensorium.suites.observation import PRIVILEGED
-from sensorium.tasks import rig_cameras
+from sensorium.tasks import descriptions, rig_cameras
 from sensorium.tasks.checks import sorted_numbers
 from sensorium.tasks.protocols import PolicyLike
 from sensorium.tasks.tensor.task import TensorTask
@@ -90,11 +88,7 @@ class TensorEpisodes:
 
     def _sensors(self) -> list[ObservationSensor]:
         task = self.task
-        sensors: list[ObservationSensor] = []
-        for camera in task.config.cameras:
-            sensor = task.cameras[camera.name]
-            sensors += camera_images(camera.name, sensor, camera.observed)
-            sensors.append(camera_parameters(camera.name, sensor))
+        sensors = descriptions.camera_sensors(task.config.cameras, task.cameras)
         sensors += robot_state(task.robot)
         sensors += [env_states(task.scene), DictSensor("task_info", self.task_info)]
         # without the action in the units of the robot's controllers, which a tensor task may not use
@@ -116,7 +110,12 @@ class TensorEpisodes:
         self.task.robot.set_noise_step(step)
 
     def register_policy(self, policy: PolicyLike) -> None:
-        """Add the sensors of a policy to the suite, and call its ``reset`` when episodes begin."""
+        """Add the sensors of a policy to the suite, and call its ``reset`` when episodes begin.
+
+        Raises:
+            OptionError: the task has a policy already, or this one was made for another task.
+        """
+        descriptions.check_policy(self, policy)
         if self.suite is not None:
             self.suite.extend(policy.create_policy_sensors(), f"policy {type(policy).__name__}")
         self.policy = policy
@@ -201,29 +200,13 @@ class TensorEpisodes:
 
     def task_info(self) -> list[dict[str, Any]]:
         """Return one dict per env: the task, its instruction, and the episode, step and success."""
-        columns = (values.tolist() for values in (self.episode, self.step_count, self.succeeded))
-        return [
-            {"task": self.name, **self.describe_env(env), "episode": episode, "step": step, "success": success}
-            for env, (episode, step, success) in enumerate(zip(*columns, strict=True))
-        ]
+        return descriptions.task_info(self)
 
     def describe_scene(self, env: int) -> dict[str, Any]:
         """Return a JSON-able description of one env: the task, its objects and cameras, and its options."""
-        groups, model = self.task.robot.groups, self.scene.model
         rig = {camera.uuid: camera for camera in rig_cameras.find_cameras(self.task.robot).values()}
-        return {
-            "task": self.name,
-            **self.describe_env(env),
-            "robot": self.config.robot,
-            "move_groups": {name: list(group.description.joints) for name, group in groups.items()},
-            "group_kinds": {name: group.description.kind for name, group in groups.items()},
-            "entities": list(self.scene.entities),
-            "roles": [],
-            "cameras": [*self.task.cameras, *rig],
-            "rig_cameras": {uuid: camera.options.model_dump(mode="json") for uuid, camera in rig.items()},
-            "bodies": [model.body(body).name for body in range(model.nbody)],
-            "config": self.config.model_dump(mode="json"),
-        }
+        options = {uuid: camera.options.model_dump(mode="json") for uuid, camera in rig.items()}
+        return descriptions.scene_info(self, env, self.task.robot, (), [*self.task.cameras, *rig], options)
 
     def close(self) -> None:
         """Free the scene."""
