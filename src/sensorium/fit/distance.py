@@ -73,6 +73,7 @@ def distance(
     else:
         fit.add(Estimate.at_most("resolution", step.bound, "m", "the readings are not multiples of a step"))
     fit.add(*_noise(values[good], truth[good], step.size, fit.rate), late)
+    fit.sensor_delay([""])
     return fit.twin(kind, reference, max_lag=max_lag)
 
 

@@ -174,6 +174,9 @@ class Twin:
             last = self._field(name)
             fitted.pop(name, None)
             fitted.pop(name.removesuffix(last) + TWINS.get(last, last), None)
+        if "max_delay" in fitted:  # a latency that was given may be longer than the fitted one
+            late = sum(float(placement.get(name, fitted.get(name, 0.0))) for name in _LATENCY)
+            fitted["max_delay"] = max(fitted["max_delay"], late)
         return self.options_type()(**fitted, **placement)
 
     def imperfections(self) -> dict[str, Any]:
@@ -189,10 +192,11 @@ class Twin:
             last = self._field(name)
             if last in ("noise", "bias_instability") and name.removesuffix(last) + TWINS[last] in found:
                 del found[name]  # the density and the Gauss-Markov drift say more
-        found |= self.settings
+        fields = self.options_type().model_fields  # a single channel has no filter_order: the sensor has it
+        found |= {name: value for name, value in self.settings.items() if name in fields}
         if found.get("jitter", 0) > found.get("delay", 0):
             found["delay"] = found["jitter"]
-        if "delay" in found and "max_delay" in self.options_type().model_fields:
+        if "delay" in found and "max_delay" in fields:
             spread = 5 * sum(float(np.mean(one.std)) for name, one in self._fitted().items() if name in _LATENCY)
             found["max_delay"] = found["delay"] + found.get("jitter", 0.0) + spread
         return found
