@@ -78,6 +78,8 @@ class RestComparison:
     """Largest distance between the distribution functions of one run of the twin and of all its runs."""
     correlation_scatter: float = 0.0
     """Largest difference between the autocorrelations of one run of the twin and of all its runs."""
+    what: str = "at rest"
+    """What was compared, for titles: readings "at rest", or "minus the reference"."""
 
 
 @dataclass(frozen=True)
@@ -193,12 +195,14 @@ def _noise_agreement(found: RestComparison) -> tuple[bool, str]:
     edges = np.flatnonzero(np.diff(np.r_[False, near, False].astype(int)))
     ranges = [(found.tau[a], found.tau[b - 1]) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     ranges = sorted(sorted(ranges, key=lambda span: span[0] / span[1])[:3])
+    ranges = [span for span in ranges if span[1] > span[0]] or ranges[:1]
     listed = " and ".join(f"from {start:.2g} to {stop:.2g} s" for start, stop in ranges) or "nowhere"
     text = f"the twin's noise is within {100 * TOLERANCE:.0f} % of the log's, or within its uncertainty, {listed}"
     if not near.all():
         beyond = np.where(uncertain, 0.0, off)
         row, axis = np.unravel_index(int(beyond.argmax()), beyond.shape)
-        text += f"; at worst {100 * beyond[row, axis]:.0f} % off (axis {axis}, {found.tau[row]:.2g} s)"
+        which = f"axis {'xyz'[axis] if off.shape[1] == 3 else axis}, " if off.shape[1] > 1 else ""
+        text += f"; at worst {100 * beyond[row, axis]:.0f} % off ({which}{found.tau[row]:.2g} s)"
     return float(near.mean()) >= 0.8, text
 
 
@@ -249,7 +253,7 @@ def motion_verdicts(channel: str, unit: str, found: MotionComparison) -> list[Ve
     good = after <= max(2 * found.error, 0.05 * size)
     verdicts = [Verdict(channel, "prediction", good, text.replace("  ", " "))]
     if found.lag_std < 2 * float(np.median(np.diff(found.time))):
-        holds = abs(found.lag) <= max(MAX_LAG, 2 * found.lag_std)
+        holds = abs(found.lag) <= max(MAX_LAG, 3 * found.lag_std)
         lag = f"the log is {abs(1e3 * found.lag):.2f} ms {'behind' if found.lag > 0 else 'ahead of'} the twin"
         verdicts.append(Verdict(channel, "lag", holds, f"{lag} (±{1.96e3 * found.lag_std:.2f} ms)"))
     return verdicts

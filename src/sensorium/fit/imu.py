@@ -295,13 +295,14 @@ class _Fit:
             self.add(*(Estimate.missing("delay", "s", one.reason) for one in every[:1]))
             return
         best = chosen[0]
-        if best.value < 0:
-            reason = f"readings are {-1e3 * best.value:.3g} ms early: the clocks of log and reference differ"
+        late = float(best.value)
+        if late < 0:
+            reason = f"readings are {-1e3 * late:.3g} ms early: the clocks of log and reference differ"
             self.add(Estimate.missing("delay", "s", reason))
             return
         reason = f"that of {best.name.partition('.')[0]}, for all channels: a simulated IMU has one latency"
         for other in known:
-            gap, std = other.value - best.value, float(np.hypot(other.std, best.std))
+            gap, std = float(other.value) - late, float(np.hypot(other.std, best.std))
             if other is not best and abs(gap) > max(Z * std, _MIN_GAP):
                 side = "later" if gap > 0 else "earlier"
                 reason += (

@@ -6,6 +6,7 @@ Each kind of sensor has a rig: a small scene in which the true value of the sens
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from sensorium.errors import OptionError
 from sensorium.fit.estimate import Twin
 from sensorium.fit.gps import local_position
 from sensorium.fit.replay import Progress
-from sensorium.fit.replayed_channel import ReplayedChannel, ReplayedChannelSensor, ReplayedVector
+from sensorium.fit.replayed_channel import ReplayedChannel, ReplayedVector
 from sensorium.sensors.rays.patterns import ArrayPattern
 from sensorium.sensors.rays.ray_sensor import RayOptions
 from sensorium.sensors.rays.raycaster import Raycaster
@@ -89,7 +90,7 @@ def replay_signals(
 def replay_stamps(twin: Twin, count: int, seed: int = 0) -> np.ndarray:
     """Return the arrival times of the samples of a simulated twin at its own rate, latency and jitter, (count,) s."""
     known = {name: twin.estimates[name] for name in ("delay", "jitter") if name in twin.estimates}
-    timing = {name: float(one.value) for name, one in known.items() if one.identifiable}
+    timing: dict[str, Any] = {name: float(one.value) for name, one in known.items() if one.identifiable}
     timing["delay"] = max(timing.get("delay", 0.0), timing.get("jitter", 0.0))
     rate = float(twin.estimates["rate"].value)
     with warnings.catch_warnings():  # arrivals are not rounded to steps, so a jitter of less than a step has an effect
@@ -107,7 +108,12 @@ def replay_stamps(twin: Twin, count: int, seed: int = 0) -> np.ndarray:
 
 def make_rig(twin: Twin, signals: Signals, step: float, envs: int, seed: int, timing: dict[str, Any]) -> Rig:
     """Return the rig of a kind of sensor, built. ``timing`` has options of :data:`TIMING` to set."""
-    rigs = {"joint_encoder": JointRig, "force_torque": LoadRig, "gps": PlaceRig, "barometer": PlaceRig}
+    rigs: dict[str, Callable[..., Rig]] = {
+        "joint_encoder": JointRig,
+        "force_torque": LoadRig,
+        "gps": PlaceRig,
+        "barometer": PlaceRig,
+    }
     rigs |= dict.fromkeys(("raycaster", "lidar", "depth_camera"), RayRig) | {"channel": ChannelRig}
     if twin.kind not in rigs:
         raise OptionError(f"there is no replay of signals for the kind {twin.kind!r}; there is for {', '.join(rigs)}")
@@ -170,8 +176,8 @@ class PlaceRig(_MovingRig):
         reading = self.sensor.read()
         if hasattr(reading, "pressure"):
             return {"pressure": reading.pressure}
-        place = (part[:, 0].numpy() for part in (reading.latitude, reading.longitude, reading.altitude))
-        position = torch.as_tensor(local_position(*place, origin=(0.0, 0.0, 0.0)))
+        lat, lon, height = (part[:, 0].numpy() for part in (reading.latitude, reading.longitude, reading.altitude))
+        position = torch.as_tensor(local_position(lat, lon, height, (0.0, 0.0, 0.0)))
         return {"pos": position, "vel": reading.velocity}
 
 
@@ -233,8 +239,6 @@ class RayRig:
 class ChannelRig:
     """A sensor that is given its true value."""
 
-    sensor: ReplayedChannelSensor
-
     def __init__(
         self, twin: Twin | None, signals: Signals, step: float, envs: int, seed: int, timing: dict[str, Any]
     ) -> None:
@@ -247,7 +251,7 @@ class ChannelRig:
         fitted |= {} if twin is None else twin.settings
         kind = ReplayedVector if values.shape[1] == 3 else ReplayedChannel
         options = kind(uuid="twin", axes=values.shape[1], **fitted, **timing)
-        self.sensor = self.scene.add_sensor(options)
+        self.sensor: Any = self.scene.add_sensor(options)
         self.scene.build(n_envs=envs, seed=seed)
 
     def place(self, row: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ _FITS: dict[str, Callable[..., Twin]] = {
     "channel": channel,
 }
 _CHANNELS = {
+    "imu": {"gyro": "gyro.", "acc": "acc.", "mag": "mag."},
     "joint_encoder": {"joint_pos": "", "joint_vel": "vel."},
     "force_torque": {"force": "force.", "torque": "torque."},
     "gps": {"pos": "", "vel": "vel."},
@@ -84,7 +85,11 @@ def channels_of(twin: Twin) -> dict[str, str]:
 
 def unit_of(twin: Twin, name: str) -> str:
     """Return the unit of a channel's readings."""
-    return str(twin.provenance.get("settings", {}).get("unit", "")) if twin.kind == "channel" else si_unit(name)
+    return (
+        str(twin.provenance.get("settings", {}).get("unit", ""))
+        if twin.kind == "channel"
+        else si_unit(name).replace("^2", "²")
+    )
 
 
 def refit(twin: Twin, log: SensorLog, reference: object) -> Twin:
@@ -192,6 +197,7 @@ def _against(
     rest = None
     if known.exact:
         rest = _residuals(twin, name, measured - truth, readings - truth[:, None], log.rate)
+        rest = replace(rest, what="minus the reference")
         verdicts += [*rest_verdicts(name, rest), _level(name, measured - truth, readings - truth[:, None])]
     motion = None
     if bool((np.std(truth, axis=0) > 1e-9 * np.abs(truth).max()).any()):

@@ -73,7 +73,8 @@ def _repeats(twin: Twin, readings: Sequence[tuple[np.ndarray, np.ndarray]]) -> V
     lost = float(known.value) if known is not None and known.identifiable else 0.0
     error = float(known.std) if known is not None and known.identifiable else 0.0
     log, chance = (
-        float((np.diff(np.concatenate(side, axis=1), axis=0) == 0).all(axis=1).mean()) for side in zip(*readings, strict=True)
+        float((np.diff(np.concatenate(side, axis=1), axis=0) == 0).all(axis=1).mean())
+        for side in zip(*readings, strict=True)
     )
     of_twin = chance + (1 - chance) * lost
     noise = np.sqrt(max(log, of_twin, 1 / sizes[0][0]) / sizes[0][0])
