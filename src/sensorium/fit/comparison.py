@@ -8,6 +8,7 @@ import numpy as np
 from scipy.signal import welch
 
 from sensorium.fit.allan import allan_deviation
+from sensorium.fit.field_names import axis_name
 
 TOLERANCE = 0.1
 """Relative difference of noise that counts as equal."""
@@ -167,7 +168,7 @@ def rest_verdicts(channel: str, found: RestComparison) -> list[Verdict]:
     Drift makes runs differ. A difference of the size of that between a run of the twin and all its runs counts as none,
     times √2 because the twin was fitted to one run, too.
     """
-    noise = Verdict(channel, "noise", *_noise_agreement(found))
+    noise = Verdict(channel, "noise", *_noise_agreement(channel, found))
     spread = _ratio(found.twin_values.std(axis=0), found.log_values.std(axis=0))
     distance = _distance(found.log_values, found.twin_values, found.step)
     text = f"standard deviations {_list(100 * (spread - 1), '+.1f')} % off, distributions at most {distance:.3f} apart"
@@ -184,7 +185,7 @@ def rest_verdicts(channel: str, found: RestComparison) -> list[Verdict]:
     return [noise, shape, Verdict(channel, "autocorrelation", apart <= limit, text)]
 
 
-def _noise_agreement(found: RestComparison) -> tuple[bool, str]:
+def _noise_agreement(channel: str, found: RestComparison) -> tuple[bool, str]:
     """Return whether the Allan deviations agree at 4 of 5 averaging times, and a statement with the ranges."""
     off = np.abs(_ratio(found.twin_allan, found.log_allan) - 1)
     # at 99.7 %, because some thirty averaging times of three axes are compared at once
@@ -201,7 +202,7 @@ def _noise_agreement(found: RestComparison) -> tuple[bool, str]:
     if not near.all():
         beyond = np.where(uncertain, 0.0, off)
         row, axis = np.unravel_index(int(beyond.argmax()), beyond.shape)
-        which = f"axis {'xyz'[axis] if off.shape[1] == 3 else axis}, " if off.shape[1] > 1 else ""
+        which = f"axis {axis_name(channel, int(axis), off.shape[1])}, " if off.shape[1] > 1 else ""
         text += f"; at worst {100 * beyond[row, axis]:.0f} % off ({which}{found.tau[row]:.2g} s)"
     return float(near.mean()) >= 0.8, text
 

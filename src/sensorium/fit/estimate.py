@@ -43,6 +43,10 @@ _ONE_NUMBER = ("rate", "delay", "jitter", "dropout", "drift_time", "outliers", "
 _FIXED = ("rate", "saturation", "resolution", "filter_order", "max_delay")
 """Options that :meth:`Twin.sample` does not vary: properties of the electronics, equal in all specimens."""
 _LATENCY = ("delay", "jitter")
+_TIMING = ("rate", "jitter", "dropout")
+"""Options that do not depend on the unit of the readings."""
+_PREFIXES = {"joint_pos": "", "joint_vel": "vel", "pressure": "", "distance": "", "pos": ""}
+"""Channel of a log -> channel of the options, where their names differ; "" is the sensor itself."""
 _SIGNED = ("bias", "scale_error", "misalignment", "temperature_drift")
 """Options that may be negative. Spreads of the others are drawn from a log-normal distribution."""
 
@@ -278,12 +282,15 @@ class Twin:
         kind = self.options_type()
         fields, parts = kind.model_fields, channels(kind)
         unavailable = getattr(kind, "unavailable", {})
-        blocked = {one.blocks for one in self.problems}
+        blocked = {_PREFIXES.get(one.blocks, one.blocks) for one in self.problems if one.blocks}
+        if self.kind == "channel" and blocked:
+            blocked.add("")
         found = {}
         for name, one in self.estimates.items():
             channel, _, last = name.rpartition(".")
             known = last in fields if not channel else channel in parts and last in parts[channel].model_fields
-            if one.identifiable and known and name not in unavailable and channel not in blocked - {""}:
+            usable = channel not in blocked or name in _TIMING
+            if one.identifiable and known and name not in unavailable and usable:
                 found[f"{channel}_{last}" if channel else last] = one
         return found
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sensorium.fit.allan import allan_deviation
 from sensorium.fit.comparison import MotionComparison, RestComparison
-from sensorium.fit.field_names import si_unit
+from sensorium.fit.field_names import axis_name, si_unit
 from sensorium.fit.logs import SensorLog
 from sensorium.fit.rest import rest_segments
 
@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 
     from sensorium.fit.estimate import Twin
 
-AXES = "xyz"
 COLOURS = ("C3", "C2", "C0")
 """Colours of the axes x, y, z."""
-NAMES = {"gyro": "Gyroscope", "acc": "Accelerometer", "mag": "Magnetometer"}
+NAMES = {
+    "gyro": "Gyroscope",
+    "acc": "Accelerometer",
+    "mag": "Magnetometer",
+    "pos": "Position",
+    "vel": "Velocity",
+    "joint_pos": "Joint positions",
+    "joint_vel": "Joint velocities",
+}
 MAX_AXES = 6
 """Max axes that figures of comparisons show."""
 _MAX_POINTS = 4000
@@ -29,7 +36,7 @@ _MAX_POINTS = 4000
 
 
 CAPTIONS = {
-    "log": "Readings of the log. Noise and bias are estimated from the grey parts, in which the sensor is at rest.",
+    "log": "Readings of the log. Grey: parts in which the sensor is at rest.",
     "estimates": "Noise density and bias with 95 % intervals.",
     "allan": "Allan deviation of the rest of the log. Shaded: 95 % intervals.",
     "rest": "Shaded: 95 % interval of the log's Allan deviation.",
@@ -57,14 +64,20 @@ def draw_log(log: SensorLog, channels: list[str], units: dict[str, str]) -> Figu
         values = log.channels[channel]
         every = slice(None, None, max(1, len(log) // _MAX_POINTS))
         for k, column in enumerate(values.T[:12]):
-            axes.plot(log.time[every], column[every], color=_colour(k, values), linewidth=0.6, label=_axis(k, values))
+            axes.plot(
+                log.time[every],
+                column[every],
+                color=_colour(k, values),
+                linewidth=0.6,
+                label=axis_name(channel, k, values.shape[1]),
+            )
         for run in rest:
             axes.axvspan(log.time[run.start], log.time[run.stop - 1], color="0.9", zorder=0)
         axes.set_ylabel(f"{title_of(channel)}\n{_unit(channel, units)}")
         axes.margins(x=0)
         if values.shape[1] > 1:
             axes.legend(loc="upper right", ncols=min(values.shape[1], 6), fontsize=7)
-    rows[0].set_title("The log; grey: at rest")
+    rows[0].set_title("The log")
     rows[-1].set_xlabel("time in s")
     return figure
 
@@ -78,7 +91,7 @@ def draw_allan(log: SensorLog, channels: list[str], units: dict[str, str]) -> Fi
     for axes, channel in zip(columns, channels, strict=True):
         curve = allan_deviation(np.nan_to_num(log.channels[channel]), log.rate, rest)
         for k in range(min(MAX_AXES, curve.deviation.shape[1])):
-            colour, label = _colour(k, curve.deviation), _axis(k, curve.deviation)
+            colour, label = _colour(k, curve.deviation), axis_name(channel, k, curve.deviation.shape[1])
             axes.fill_between(curve.tau, curve.low[:, k], curve.high[:, k], color=colour, alpha=0.2, linewidth=0)
             axes.loglog(curve.tau, curve.deviation[:, k], color=colour, label=label)
         _label_allan(axes, channel, units)
@@ -92,7 +105,7 @@ def draw_rest(channel: str, found: RestComparison, units: dict[str, str]) -> Fig
     figure, (allan, spectrum, histogram, correlation) = _figure(2, 2, 3.0)
     unit, shown = _unit(channel, units), min(MAX_AXES, found.log_allan.shape[1])
     for k in range(shown):
-        colour, name = _colour(k, found.log_allan), _axis(k, found.log_allan)
+        colour, name = _colour(k, found.log_allan), axis_name(channel, k, found.log_allan.shape[1])
         allan.fill_between(found.tau, found.log_low[:, k], found.log_high[:, k], color=colour, alpha=0.15, linewidth=0)
         allan.loglog(found.tau, found.log_allan[:, k], color=colour, label=f"log {name}")
         allan.loglog(found.tau, found.twin_allan[:, k], color=colour, linestyle="--", label=f"twin {name}")
@@ -123,14 +136,14 @@ def draw_motion(channel: str, found: MotionComparison, units: dict[str, str]) ->
     unit, shown = _unit(channel, units), min(MAX_AXES, found.log.shape[1])
     every = slice(None, None, max(1, len(found.time) // _MAX_POINTS))
     for k in range(shown):
-        colour, name = _colour(k, found.log), _axis(k, found.log)
+        colour, name = _colour(k, found.log), axis_name(channel, k, found.log.shape[1])
         log, twin = found.log[window, k], found.twin[window, k]
         zoom.plot(found.time[window], log, color=colour, linewidth=1.6, alpha=0.5, label=f"log {name}")
         zoom.plot(found.time[window], twin, color=colour, linestyle="--", linewidth=0.9)
         label = "" if k else "ideal sensor"
         residual.plot(found.time[every], raw[every, k], color="0.75", linewidth=0.5, label=label)
     for k in range(shown):
-        colour, name = _colour(k, found.log), _axis(k, found.log)
+        colour, name = _colour(k, found.log), axis_name(channel, k, found.log.shape[1])
         residual.plot(found.time[every], gap[every, k], color=colour, linewidth=0.5, label=f"twin {name}")
         scatter.plot(found.twin[every, k], gap[every, k], ".", color=colour, markersize=1)
     for density, style, label in (
@@ -165,7 +178,7 @@ def draw_estimates(twin: Twin, channels: dict[str, str]) -> Figure | None:
         for name in ("noise_density", "bias")
         if f"{prefix}{name}" in twin.estimates and twin.estimates[f"{prefix}{name}"].identifiable
     ]
-    if not shown:
+    if not any(np.size(twin.estimates[f"{channels[channel]}{name}"].value) > 1 for channel, name in shown):
         return None
     figure, columns = _figure(1, len(shown), 2.4)
     for axes, (channel, name) in zip(columns, shown, strict=True):
@@ -175,7 +188,7 @@ def draw_estimates(twin: Twin, channels: dict[str, str]) -> Figure | None:
         for k in range(len(value)):
             bars = np.array([[value[k] - low[k]], [high[k] - value[k]]])
             axes.errorbar([k], [value[k]], yerr=np.maximum(bars, 0), fmt="o", color=_colour(k, value[None]), capsize=4)
-        axes.set_xticks(range(len(value)), [_axis(k, value[None]) for k in range(len(value))])
+        axes.set_xticks(range(len(value)), [axis_name(channel, k, len(value)) for k in range(len(value))])
         axes.set_xlim(-0.5, len(value) - 0.5)
         axes.set_title(f"{title_of(channel)}\n{name.replace('_', ' ')} in {one.unit}", fontsize=8)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
@@ -232,11 +245,6 @@ def _busiest(values: np.ndarray, size: int) -> slice:
 
 def _unit(channel: str, units: dict[str, str]) -> str:
     return (units.get(channel) or si_unit(channel)).replace("^2", "²") or "reading"
-
-
-def _axis(k: int, values: np.ndarray) -> str:
-    """Return the name of an axis in legends: x, y, z of three axes, none of one, otherwise the number."""
-    return AXES[k] if values.shape[-1] == 3 else "" if values.shape[-1] == 1 else str(k)
 
 
 def _colour(k: int, values: np.ndarray) -> str:

@@ -55,6 +55,8 @@ def gps(
     if "fix" in source.channels:
         fixed = source.channels["fix"][:, 0] > 0
     position = np.where(fixed[:, None], position, np.nan)
+    if np.isfinite(position).all(axis=1).sum() < 4:
+        raise OptionError(f"{source.source}: fewer than 4 samples have a fix; record with satellites in view")
     channels = {"pos": position} | {name: source.channels[name] for name in ("vel", "fix") if name in source.channels}
     local = replace(source, channels=channels)
     known: KnownSignal | None = None
@@ -79,12 +81,17 @@ def gps(
 def _position(log: SensorLog, origin: tuple[float, float, float] | None) -> np.ndarray:
     """Return east, north and up in m, (n, 3)."""
     if "pos" in log.channels:
-        return log.channels["pos"][:, :3]
+        if log.channels["pos"].shape[1] != 3:
+            raise OptionError(
+                f"{log.source}: pos must have 3 columns (east, north, up), got {log.channels['pos'].shape[1]}"
+            )
+        return log.channels["pos"]
     missing = [name for name in _GEODETIC if name not in log.channels]
     if missing:
         raise OptionError(f"fit.gps: {log.source} has neither 'pos' nor {', '.join(missing)}")
     latitude, longitude, altitude = (log.channels[name][:, 0] for name in _GEODETIC)
-    first = int(np.flatnonzero(np.isfinite(latitude + longitude + altitude))[0])
+    known = np.isfinite(latitude + longitude + altitude)
+    first = int(known.argmax())  # 0 if there is none: all positions are NaN then
     start = origin or (float(latitude[first]), float(longitude[first]), float(altitude[first]))
     return local_position(latitude, longitude, altitude, start)
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from sensorium import units
+from sensorium.errors import OptionError
 from sensorium.fit import latency
 from sensorium.fit.calibration import Calibration, calibrate
 from sensorium.fit.channel import unlimited
@@ -76,7 +77,10 @@ def imu(
     settings: dict[str, Any] = {"gravity": gravity, "field": field, "quat_order": quat_order, "max_lag": max_lag}
     settings["progress"] = progress
     if isinstance(log, Sequence) and not isinstance(log, str):
-        references = list(reference) if isinstance(reference, Sequence) else [reference] * len(log)
+        many = isinstance(reference, Sequence) and not isinstance(reference, str)
+        references = list(reference) if many else [reference] * len(log)  # type: ignore[call-overload]
+        if len(references) != len(log):
+            raise OptionError(f"reference: got {len(references)} for {len(log)} logs; pass one reference for each log")
         return combine([imu(one, other, **settings, **reading) for one, other in zip(log, references, strict=True)])
     source = as_log(log, **reading)
     known = None if reference is None else as_reference(reference, quat_order)
@@ -87,6 +91,10 @@ def imu(
     names = [name for name in UNITS if name in source.channels]
     if not names:
         source.need("gyro")
+    for name in names:
+        if source.channels[name].shape[1] != 3:
+            columns = source.channels[name].shape[1]
+            raise OptionError(f"{source.source}: {name} must have 3 columns (x, y, z), got {columns}")
     with steps(2 * len(names) + 1, progress) as step:
         fit = _Fit(source, known, gravity, field, max_lag)
         for name in names:
