@@ -51,9 +51,10 @@ def test_html_states_problems_verdicts_and_estimates(fitted, tmp_path):
     for verdict in fitted[1].verdicts:
         assert verdict.text.replace("'", "&#x27;") in text
     for name, one in fitted[0].estimates.items():
-        assert f"<td>{name}</td>" in text
+        assert f"<td>{name}" in text
         assert one.reason in text
-    assert "not known" in text
+    assert "<h2>Not identified</h2>" in text
+    assert "sensors:\n- name: imu" in text  # the options of the preset, not only the comments above them
     assert "nan" not in text.replace("Magnan", "").split("<h2>Figures")[0]
     assert list(tmp_path.iterdir()) == [path]
 

@@ -58,7 +58,7 @@ class FitSensor:
     test: Annotated[Path | None, default("the second half of the log")] = None
     """Another log of the same sensor to compare the twin with; with --reference pose, one that has poses too."""
     validate: bool = True
-    """Simulate the twin and compare it with the log, for the report. IMUs only."""
+    """Simulate the twin and compare it with the log, for the report."""
     units: Annotated[tuple[str, ...], default("SI units")] = ()
     """Units of channels as channel=unit, e.g. gyro=deg/s acc=g mag=uT time=ms."""
     fields: Annotated[tuple[str, ...], default(_READING)] = ()
@@ -140,7 +140,7 @@ class FitSensor:
         return getattr(sn.fit, self.sensor)(logs[0], references[0] if references else None, **options)
 
     def _validate(self, twin: Twin, reading: dict[str, Any]) -> TwinValidation | None:
-        if self.sensor != "imu" or not self.validate or (self.report is None and self.test is None):
+        if not self.validate or (self.report is None and self.test is None):
             return None
         if len(self.logs) > 1 and self.test is None:
             return None  # all logs were used in the fit
@@ -151,8 +151,10 @@ class FitSensor:
 
             if self.test is None:
                 return sn.fit.validate(twin, progress=percent)
-            pose = self.test if self._references() == [_POSE] else None
-            return sn.fit.validate(twin, self.test, pose, progress=percent, **reading)
+            reference: Any = self.test if self._references() == [_POSE] else None
+            if reference is None and self.reference and isinstance(_known(self.reference[0]), float):
+                reference = _known(self.reference[0])  # a constant holds for the other log too
+            return sn.fit.validate(twin, self.test, reference, progress=percent, **reading)
 
 
 def _table(twin: Twin) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 from sensorium.errors import OptionError
 from sensorium.fit.channel import ChannelFit
 from sensorium.fit.estimate import Twin
-from sensorium.fit.logs import LogSource, as_log
+from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.reading import LogReading
 from sensorium.fit.response import KnownSignal, known_signal
 from sensorium.sensors.robot.atmosphere import (
@@ -54,18 +54,28 @@ def barometer(
         raise OptionError(f"fit.barometer: pressure must have one column, got {source.channels['pressure'].shape[1]}")
     known: KnownSignal | None = None
     if reference is not None:
-        given = reference
-        if not isinstance(reference, float | int | np.ndarray | list | tuple):
-            other = as_log(reference)  # type: ignore[arg-type]
-            if "pressure" not in other.channels and "altitude" in other.channels:
-                height = other.channels["altitude"]
-                pressure = pressure_at(height, sea_level_pressure, sea_level_temperature)
-                given = {"time": other.time, "pressure": pressure}
-        known = known_signal(given, source, "pressure", 1, smooth)
+        known = known_pressure(reference, source, smooth, sea_level_pressure, sea_level_temperature)
     fit = ChannelFit(source, max_lag)
     fit.fit("pressure", "", "Pa", known, "diagonal", constant=_is_constant(known, source.time))
     fit.sensor_delay([""])
-    return fit.twin("barometer", reference, smooth=smooth, max_lag=max_lag)
+    weather = {"sea_level_pressure": sea_level_pressure, "sea_level_temperature": sea_level_temperature}
+    return fit.twin("barometer", reference, smooth=smooth, max_lag=max_lag, **weather)
+
+
+def known_pressure(
+    reference: object,
+    log: SensorLog,
+    smooth: bool,
+    sea_level_pressure: float = STANDARD_PRESSURE,
+    sea_level_temperature: float = STANDARD_TEMPERATURE,
+) -> KnownSignal:
+    """Return the true pressures of a log, from pressures or altitudes; see :func:`barometer`."""
+    if not isinstance(reference, float | int | np.ndarray | list | tuple):
+        other = as_log(reference)  # type: ignore[arg-type]
+        if "pressure" not in other.channels and "altitude" in other.channels:
+            pressure = pressure_at(other.channels["altitude"], sea_level_pressure, sea_level_temperature)
+            reference = {"time": other.time, "pressure": pressure}
+    return known_signal(reference, log, "pressure", 1, smooth)
 
 
 def pressure_at(altitude: np.ndarray, pressure: float, temperature: float) -> np.ndarray:

@@ -11,9 +11,10 @@ from sensorium.errors import OptionError, shorten
 from sensorium.fit import latency
 from sensorium.fit.bandwidth import bandwidth
 from sensorium.fit.calibration import Calibration, Expectation
-from sensorium.fit.checks import check
+from sensorium.fit.checks import check, check_ratio
 from sensorium.fit.estimate import Estimate, Twin
 from sensorium.fit.logs import LogSource, SensorLog, as_log
+from sensorium.fit.problems import Problem
 from sensorium.fit.provenance import provenance
 from sensorium.fit.reading import LogReading
 from sensorium.fit.response import KnownSignal, Response, fit_response, known_signal
@@ -41,6 +42,7 @@ class ChannelFit:
         self.log, self.max_lag = log, max_lag
         self.estimates: dict[str, Estimate] = {}
         self.settings: dict[str, object] = {}
+        self.problems: list[Problem] = []
         self.add(*timing(log.time))
         rate = self.estimates["rate"]
         self.rate = float(rate.value) if rate.identifiable else log.rate
@@ -68,6 +70,7 @@ class ChannelFit:
         still = [slice(0, len(values))] if constant else rest_segments(self.log, channels=[channel])
         static = static_fit(prefix, values, self.rate, still, unit)
         if known is not None:
+            self.problems += check_ratio(channel, values, known.expected(self.log.time))
             values = unlimited(values, static)
             noise = static.noise if static.rest.white else None
             found = fit_response(self.log, values, known, self.rate, matrix, noise, self.max_lag)
@@ -167,7 +170,7 @@ class ChannelFit:
 
     def twin(self, kind: str, reference: object, **settings: object) -> Twin:
         """Return the twin."""
-        problems = list(dict.fromkeys([*self.log.problems, *check(self.log, None, kind)]))
+        problems = list(dict.fromkeys([*self.log.problems, *check(self.log, None, kind), *self.problems]))
         origin = provenance(self.log, None, **settings)
         return Twin(kind, self.estimates, problems, origin, self.log, reference, dict(self.settings))
 

@@ -12,6 +12,7 @@ from sensorium.errors import OptionError
 from sensorium.fit import latency
 from sensorium.fit.calibration import Expectation, calibrate
 from sensorium.fit.channel import ChannelFit
+from sensorium.fit.checks import check_ratio
 from sensorium.fit.estimate import Estimate, Twin
 from sensorium.fit.logs import LogSource, as_log
 from sensorium.fit.reading import LogReading
@@ -53,11 +54,16 @@ def distance(
     """
     if kind not in _KINDS:
         raise OptionError(f"fit.distance: kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+    if reference is None:
+        raise OptionError("fit.distance: reference is missing; pass the known distances in m, or one for all rays")
     source = as_log(log, **reading)
     values = source.need("distance")
     known = known_signal(reference, source, "distance", values.shape[1], False)
     returned = np.isfinite(values) & (values > 0)
+    if not returned.any():
+        raise OptionError(f"{source.source}: no reading of distance has a return; point the sensor at a surface")
     fit = ChannelFit(source, max_lag)
+    fit.problems += check_ratio("distance", np.where(returned, values, np.nan), known.expected(source.time))
     late = _lag(fit, values, returned, known.expected, max_lag)
     truth = known.expected(source.time - (late.value if late.identifiable else 0.0))
     good = returned & np.isfinite(truth) & (truth > 0)
@@ -73,6 +79,7 @@ def distance(
     else:
         fit.add(Estimate.at_most("resolution", step.bound, "m", "the readings are not multiples of a step"))
     fit.add(*_noise(values[good], truth[good], step.size, fit.rate), late)
+    fit.sensor_delay([""])
     return fit.twin(kind, reference, max_lag=max_lag)
 
 

@@ -43,6 +43,10 @@ _ONE_NUMBER = ("rate", "delay", "jitter", "dropout", "drift_time", "outliers", "
 _FIXED = ("rate", "saturation", "resolution", "filter_order", "max_delay")
 """Options that :meth:`Twin.sample` does not vary: properties of the electronics, equal in all specimens."""
 _LATENCY = ("delay", "jitter")
+_TIMING = ("rate", "jitter", "dropout")
+"""Options that do not depend on the unit of the readings."""
+_PREFIXES = {"joint_pos": "", "joint_vel": "vel", "pressure": "", "distance": "", "pos": ""}
+"""Channel of a log -> channel of the options, where their names differ; "" is the sensor itself."""
 _SIGNED = ("bias", "scale_error", "misalignment", "temperature_drift")
 """Options that may be negative. Spreads of the others are drawn from a log-normal distribution."""
 
@@ -174,6 +178,9 @@ class Twin:
             last = self._field(name)
             fitted.pop(name, None)
             fitted.pop(name.removesuffix(last) + TWINS.get(last, last), None)
+        if "max_delay" in fitted:  # a latency that was given may be longer than the fitted one
+            late = sum(float(placement.get(name, fitted.get(name, 0.0))) for name in _LATENCY)
+            fitted["max_delay"] = max(fitted["max_delay"], late)
         return self.options_type()(**fitted, **placement)
 
     def imperfections(self) -> dict[str, Any]:
@@ -189,10 +196,11 @@ class Twin:
             last = self._field(name)
             if last in ("noise", "bias_instability") and name.removesuffix(last) + TWINS[last] in found:
                 del found[name]  # the density and the Gauss-Markov drift say more
-        found |= self.settings
+        fields = self.options_type().model_fields  # a single channel has no filter_order: the sensor has it
+        found |= {name: value for name, value in self.settings.items() if name in fields}
         if found.get("jitter", 0) > found.get("delay", 0):
             found["delay"] = found["jitter"]
-        if "delay" in found and "max_delay" in self.options_type().model_fields:
+        if "delay" in found and "max_delay" in fields:
             spread = 5 * sum(float(np.mean(one.std)) for name, one in self._fitted().items() if name in _LATENCY)
             found["max_delay"] = found["delay"] + found.get("jitter", 0.0) + spread
         return found
@@ -274,12 +282,15 @@ class Twin:
         kind = self.options_type()
         fields, parts = kind.model_fields, channels(kind)
         unavailable = getattr(kind, "unavailable", {})
-        blocked = {one.blocks for one in self.problems}
+        blocked = {_PREFIXES.get(one.blocks, one.blocks) for one in self.problems if one.blocks}
+        if self.kind == "channel" and blocked:
+            blocked.add("")
         found = {}
         for name, one in self.estimates.items():
             channel, _, last = name.rpartition(".")
             known = last in fields if not channel else channel in parts and last in parts[channel].model_fields
-            if one.identifiable and known and name not in unavailable and channel not in blocked - {""}:
+            usable = channel not in blocked or name in _TIMING
+            if one.identifiable and known and name not in unavailable and usable:
                 found[f"{channel}_{last}" if channel else last] = one
         return found
 

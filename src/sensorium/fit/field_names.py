@@ -153,3 +153,10 @@ def unit_of_ratio(channel: str, ratio: float, tolerance: float = 0.15) -> str | 
         if factor != 1 and abs(math.log(ratio * factor)) < math.log1p(tolerance):
             return unit
     return None
+
+
+def axis_name(channel: str, axis: int, axes: int) -> str:
+    """Return the name of an axis: x, y or z of a vector, none of a single one, otherwise the number of joint or ray."""
+    if axes == 1:
+        return ""
+    return "xyz"[axis] if axes == 3 and channel not in ("distance", "joint_pos", "joint_vel") else str(axis)

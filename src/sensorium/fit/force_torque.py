@@ -42,6 +42,10 @@ def force_torque(
     names = [name for name in _UNITS if name in source.channels]
     if not names:
         source.need("force")
+    for name in names:
+        columns = source.channels[name].shape[1]
+        if columns != 3:
+            raise OptionError(f"{source.source}: {name} must have 3 columns (x, y, z), got {columns}")
     other = None if reference is None else as_log(reference)
     if other is not None and not set(names) & other.channels.keys():
         raise OptionError(f"reference: it has none of {', '.join(names)}; it has {', '.join(other.channels)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -54,7 +55,10 @@ def gps(
     if "fix" in source.channels:
         fixed = source.channels["fix"][:, 0] > 0
     position = np.where(fixed[:, None], position, np.nan)
-    local = SensorLog(source.time, {"pos": position}, source.rate, source.source, source.hash, {}, source.problems)
+    if np.isfinite(position).all(axis=1).sum() < 4:
+        raise OptionError(f"{source.source}: fewer than 4 samples have a fix; record with satellites in view")
+    channels = {"pos": position} | {name: source.channels[name] for name in ("vel", "fix") if name in source.channels}
+    local = replace(source, channels=channels)
     known: KnownSignal | None = None
     if reference is not None:
         known = known_signal(reference, local, "pos", 3, smooth)
@@ -70,7 +74,6 @@ def gps(
     _correlated(fit)
     _reception(fit, source.time, fixed)
     if "vel" in source.channels:
-        fit.log = source
         fit.fit("vel", "vel.", "m/s", None, "diagonal", constant=known is None)
     return fit.twin("gps", reference, origin=origin, smooth=smooth, max_lag=max_lag)
 
@@ -78,17 +81,22 @@ def gps(
 def _position(log: SensorLog, origin: tuple[float, float, float] | None) -> np.ndarray:
     """Return east, north and up in m, (n, 3)."""
     if "pos" in log.channels:
-        return log.channels["pos"][:, :3]
+        if log.channels["pos"].shape[1] != 3:
+            raise OptionError(
+                f"{log.source}: pos must have 3 columns (east, north, up), got {log.channels['pos'].shape[1]}"
+            )
+        return log.channels["pos"]
     missing = [name for name in _GEODETIC if name not in log.channels]
     if missing:
         raise OptionError(f"fit.gps: {log.source} has neither 'pos' nor {', '.join(missing)}")
     latitude, longitude, altitude = (log.channels[name][:, 0] for name in _GEODETIC)
-    first = int(np.flatnonzero(np.isfinite(latitude + longitude + altitude))[0])
+    known = np.isfinite(latitude + longitude + altitude)
+    first = int(known.argmax())  # 0 if there is none: all positions are NaN then
     start = origin or (float(latitude[first]), float(longitude[first]), float(altitude[first]))
-    return _local(latitude, longitude, altitude, start)
+    return local_position(latitude, longitude, altitude, start)
 
 
-def _local(
+def local_position(
     latitude: np.ndarray, longitude: np.ndarray, altitude: np.ndarray, origin: tuple[float, float, float]
 ) -> np.ndarray:
     """Return geodetic positions in the frame (east, north, up) at an origin, (n, 3) m."""

@@ -9,11 +9,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from sensorium import units
+from sensorium.errors import OptionError
 from sensorium.fit import latency
 from sensorium.fit.calibration import Calibration, calibrate
 from sensorium.fit.channel import unlimited
 from sensorium.fit.checks import check
-from sensorium.fit.estimate import Estimate, Twin
+from sensorium.fit.estimate import Estimate, Twin, Z
 from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.magnetic import Iron, iron_by_pose, iron_by_turning
 from sensorium.fit.provenance import provenance, steps
@@ -29,6 +30,8 @@ from sensorium.pipeline.formula import TEMPERATURE
 UNITS = {"gyro": "rad/s", "acc": "m/s²", "mag": "T"}
 _WEAK = 0.02
 """Largest standard error of an element of the axis matrix that counts as identified."""
+_MIN_GAP = 5e-4
+"""Difference between the latencies of two channels that is stated, s."""
 _TURN = "rotate the sensor about all three axes, with a reference beside it"
 
 
@@ -74,7 +77,10 @@ def imu(
     settings: dict[str, Any] = {"gravity": gravity, "field": field, "quat_order": quat_order, "max_lag": max_lag}
     settings["progress"] = progress
     if isinstance(log, Sequence) and not isinstance(log, str):
-        references = list(reference) if isinstance(reference, Sequence) else [reference] * len(log)
+        many = isinstance(reference, Sequence) and not isinstance(reference, str)
+        references = list(reference) if many else [reference] * len(log)  # type: ignore[call-overload]
+        if len(references) != len(log):
+            raise OptionError(f"reference: got {len(references)} for {len(log)} logs; pass one reference for each log")
         return combine([imu(one, other, **settings, **reading) for one, other in zip(log, references, strict=True)])
     source = as_log(log, **reading)
     known = None if reference is None else as_reference(reference, quat_order)
@@ -85,6 +91,10 @@ def imu(
     names = [name for name in UNITS if name in source.channels]
     if not names:
         source.need("gyro")
+    for name in names:
+        if source.channels[name].shape[1] != 3:
+            columns = source.channels[name].shape[1]
+            raise OptionError(f"{source.source}: {name} must have 3 columns (x, y, z), got {columns}")
     with steps(2 * len(names) + 1, progress) as step:
         fit = _Fit(source, known, gravity, field, max_lag)
         for name in names:
@@ -275,23 +285,38 @@ class _Fit:
 
     def together(self, names: list[str]) -> None:
         """Estimate what belongs to the sensor as a whole: latency and lost samples."""
-        delays = [self.estimates[f"{name}.delay"] for name in names if name != "mag"]
-        known = [one for one in delays if one.identifiable]
-        if known:
-            best = known[0]  # of the gyroscope, which shows it best, if that is known
-            reason = f"that of {best.name.partition('.')[0]}; {best.reason}"
-            if best.value < 0:
-                reason = f"readings are {-1e3 * best.value:.3g} ms early: the clocks of log and reference differ"
-                self.add(Estimate.missing("delay", "s", reason))
-            else:
-                self.add(Estimate("delay", best.value, best.interval, "s", True, reason))
-        elif delays:
-            self.add(Estimate.missing("delay", "s", delays[0].reason))
+        self._common_delay([name for name in names if name != "mag"])
         both = [name for name in names if name != "mag"] or names
         values = np.concatenate([self.log.channels[name] for name in both], axis=1)
         parts = [values[one] for one in self.still]
         self.add(dropout("dropout", values, chance_of_repeat(values, parts)))
         self._slow_magnetometer(names)
+
+    def _common_delay(self, names: list[str]) -> None:
+        """Add the latency of the sensor. A simulated IMU has one for all channels: that of the gyroscope, if known."""
+        every = [
+            self.estimates[f"{name}.delay"] for name in ("gyro", "acc", "mag") if f"{name}.delay" in self.estimates
+        ]
+        known = [one for one in every if one.identifiable]
+        chosen = [one for one in known if one.name.partition(".")[0] in names]
+        if not chosen:
+            self.add(*(Estimate.missing("delay", "s", one.reason) for one in every[:1]))
+            return
+        best = chosen[0]
+        late = float(best.value)
+        if late < 0:
+            reason = f"readings are {-1e3 * late:.3g} ms early: the clocks of log and reference differ"
+            self.add(Estimate.missing("delay", "s", reason))
+            return
+        reason = f"that of {best.name.partition('.')[0]}, for all channels: a simulated IMU has one latency"
+        for other in known:
+            gap, std = float(other.value) - late, float(np.hypot(other.std, best.std))
+            if other is not best and abs(gap) > max(Z * std, _MIN_GAP):
+                side = "later" if gap > 0 else "earlier"
+                reason += (
+                    f"; {other.name.partition('.')[0]} is {abs(1e3 * gap):.2g} ms {side} (±{1e3 * Z * std:.1g} ms)"
+                )
+        self.add(Estimate("delay", best.value, best.interval, "s", True, f"{reason}; {best.reason}"))
 
     def _slow_magnetometer(self, names: list[str]) -> None:
         """Note the share of new readings of a magnetometer that is sampled more slowly than the log."""

@@ -25,8 +25,10 @@ def read(path: Path) -> Fields:
         OptionError: there is no such file, or its format is not known.
         DatasetError: the file cannot be read.
     """
+    if path.is_dir():
+        raise OptionError(f"{str(path)!r} is a folder; name a log file in it")
     if not path.is_file():
-        raise OptionError(f"there is no log file {str(path)!r}")
+        raise OptionError(f"there is no log file {str(path)!r}; check the path")
     readers = {".h5": _hdf5, ".hdf5": _hdf5, ".npz": _npz, ".csv": _csv, ".txt": _csv, ".mcap": _mcap}
     reader = readers.get(path.suffix.lower())
     if reader is None:

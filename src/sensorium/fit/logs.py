@@ -49,8 +49,8 @@ class SensorLog:
 
     @property
     def duration(self) -> float:
-        """Time from the first to the last sample, s."""
-        return float(self.time[-1] - self.time[0]) if len(self) else 0.0
+        """Time between the lowest and the highest time stamp, s."""
+        return float(np.ptp(self.time)) if len(self) else 0.0
 
     def part(self, rows: slice | np.ndarray) -> SensorLog:
         """Return some rows of the log: a slice, a mask or indices."""
@@ -130,17 +130,39 @@ def as_log(
     channels, problems = {}, []
     for channel, values in found.items():
         if len(values) == len(time):
-            channels[channel] = values if values.ndim == 2 else values.reshape(len(values), -1)
+            flat = values if values.ndim == 2 else values.reshape(len(values), -1)
+            channels[channel] = np.where(np.isinf(flat), np.nan, flat)
         else:
             text = f"{channel!r} has {len(values)} rows and the time stamps {len(time)}; it is ignored"
-            problems.append(Problem(f"{channel}.length", text, "store it in a log of its own"))
+            turned = values.ndim == 2 and values.shape[1] == len(time)
+            fix = "transpose it: rows are samples, columns are axes" if turned else "store it in a log of its own"
+            problems.append(Problem(f"{channel}.length", text, fix))
     if not channels:
         raise OptionError(f"{name} has no channel with as many rows as time stamps ({len(time)})")
+    return _log(time, channels, name, digest, stated, problems)
+
+
+def _log(
+    time: np.ndarray,
+    channels: dict[str, np.ndarray],
+    source: str,
+    digest: str,
+    units: dict[str, str],
+    problems: list[Problem],
+) -> SensorLog:
+    """Return a log of the rows that have a time stamp."""
+    stamped = np.isfinite(time)
+    if not stamped.all():
+        text = f"{int((~stamped).sum())} of {len(time)} time stamps are NaN; these rows are not used"
+        problems.append(Problem("time.missing", text, "log a time stamp with every sample"))
+        time, channels = time[stamped], {name: values[stamped] for name, values in channels.items()}
+    if len(time) < 2:
+        raise OptionError(f"{source}: a log needs at least 2 samples, got {len(time)}; record at least 1 minute")
     steps = np.diff(time)
-    steps = steps[np.isfinite(steps) & (steps > 0)]
-    if len(steps) == 0:
-        raise OptionError(f"{name}: the time stamps do not increase; a log needs at least 2 samples")
-    return SensorLog(time, channels, float(1 / np.median(steps)), name, digest, stated, tuple(problems))
+    if not (steps > 0).any():
+        raise OptionError(f"{source}: the time stamps never increase; log the time of every sample, in seconds")
+    rate = float(1 / np.median(steps[steps > 0]))
+    return SensorLog(time, channels, rate, source, digest, units, tuple(problems))
 
 
 def _array(name: str, value: object) -> np.ndarray:

@@ -21,11 +21,17 @@ DIGITS = 6
 _HEADER = """\
 # {type} fitted to a log by `sensorium fit`. Edit the options as you like.
 #
-# in Python:         scene.add_sensor(sn.presets.load("{file}", link=...))
-# as a robot's rig:  sensorium record --robot diffdrive --rig {file} --out runs/a
+{use}
 #
 # provenance: the log, and every estimate with its 95 % interval. It has no effect on the sensor.
 """
+
+_USE_SENSOR = """\
+# in Python:         scene.add_sensor(sn.presets.load("{file}", link=...))
+# as a robot's rig:  sensorium record --robot diffdrive --rig {file} --out runs/a"""
+_USE_CHANNEL = (
+    '# in Python: sn.presets.load("{file}") is one channel, e.g. sn.IMU(link=..., gyro=sn.presets.load("{file}"))'
+)
 
 
 def save(twin: Twin, path: Path) -> Path:
@@ -56,8 +62,9 @@ def text_of(twin: Twin, file: str = "my_sensor.yaml") -> str:
     options = _nested(kind, twin.imperfections())
     if "link" in kind.model_fields or "robot" in kind.model_fields:
         content: dict[str, object] = {"sensors": [{"name": twin.kind, "type": kind.__name__, "options": options}]}
+        use = _USE_SENSOR
     else:
-        content = {"imperfections": options}
+        content, use = {"imperfections": options}, _USE_CHANNEL
     content["provenance"] = provenance(twin)
     body = yaml.dump(
         content,
@@ -67,7 +74,7 @@ def text_of(twin: Twin, file: str = "my_sensor.yaml") -> str:
         default_flow_style=None,
         width=118,
     )
-    return _HEADER.format(type=kind.__name__, file=file) + body
+    return _HEADER.format(type=kind.__name__, use=use.format(file=file)) + body
 
 
 def provenance(twin: Twin) -> dict[str, object]:

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from sensorium.errors import OptionError
 from sensorium.files import write_whole
 from sensorium.fit import figures
-from sensorium.fit.estimate import Twin
+from sensorium.fit.estimate import Estimate, Twin
+from sensorium.fit.signal_validation import channels_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,8 @@ h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2em; border-bottom:
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { border-bottom: 1px solid #ddd; padding: 3px 8px; text-align: left; vertical-align: top; }
 td.number { font-variant-numeric: tabular-nums; white-space: pre; }
-tr.unknown { color: #888; } img { max-width: 100%; } figure { margin: 1em 0; }
+td.unit { white-space: nowrap; } figcaption { color: #555; font-size: 13px; }
+img { max-width: 100%; } figure { margin: 1em 0; }
 .yes { color: #176f2c; font-weight: 600; } .no { color: #a4161a; font-weight: 600; }
 .problem { background: #fff6e0; border-left: 4px solid #e0a000; padding: 4px 10px; margin: 6px 0; }
 code { background: #f3f3f3; padding: 1px 4px; }
@@ -77,18 +79,20 @@ def report(twin: Twin, path: str | Path, validation: TwinValidation | None = Non
 def draw_all(twin: Twin, validation: TwinValidation | None = None) -> dict[str, Figure]:
     """Return name -> figure of everything that the twin and its validation have."""
     drawn: dict[str, Figure | None] = {}
+    units = {name: unit_of(twin, name) for name in (twin.log.channels if twin.log is not None else ())}
     if twin.log is not None:
-        known = {name.partition(".")[0] for name in twin.estimates if "." in name}
-        channels = [name for name in twin.log.channels if name in known or (not known and name != "time")]
-        channels.sort(key=lambda name: list(figures.NAMES).index(name) if name in figures.NAMES else 9)
-        channels = channels or [name for name in twin.log.channels if name not in ("quat", "pos")][:3]
-        drawn["log"] = figures.draw_log(twin.log, channels)
-        drawn["estimates"] = figures.draw_estimates(twin, channels)
+        channels = [name for name in channels_of(twin) if name in twin.log.channels]
+        drawn["log"] = figures.draw_log(twin.log, channels, units)
+        drawn["estimates"] = figures.draw_estimates(
+            twin, {name: prefix for name, prefix in channels_of(twin).items() if name in channels}
+        )
         if validation is None:
-            drawn["allan"] = figures.draw_allan(twin.log, channels)
+            drawn["allan"] = figures.draw_allan(twin.log, channels, units)
     if validation is not None:
-        drawn |= {f"{name}_rest": figures.draw_rest(name, found) for name, found in validation.rest.items()}
-        drawn |= {f"{name}_motion": figures.draw_motion(name, found) for name, found in validation.motion.items()}
+        drawn |= {f"{name}_rest": figures.draw_rest(name, found, units) for name, found in validation.rest.items()}
+        drawn |= {
+            f"{name}_motion": figures.draw_motion(name, found, units) for name, found in validation.motion.items()
+        }
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
@@ -112,21 +116,26 @@ def page(twin: Twin, images: dict[str, bytes], validation: TwinValidation | None
         parts.append("<h2>Does the twin read like the sensor?</h2>")
         parts.append(
             f"<p>Fitted on {quote(_short(validation.fitted_on))}, simulated in a scene, and compared with "
-            f"{quote(_short(validation.tested_on))}, which the fit did not use.</p><table>"
+            f"{quote(_short(validation.tested_on))}, which the fit did not use. {_count(validation)}</p>"
+            "<table><tr><th></th><th>channel</th><th>property</th><th>finding</th></tr>"
         )
+        order = list(dict.fromkeys(one.channel for one in validation.verdicts))
         parts += [
             f"<tr><td class='{'yes' if one.holds else 'no'}'>{'yes' if one.holds else 'no'}</td>"
             f"<td>{quote(figures.title_of(one.channel))}</td><td>{quote(one.subject)}</td><td>{quote(one.text)}</td></tr>"
-            for one in validation.verdicts
+            for one in sorted(validation.verdicts, key=lambda one: order.index(one.channel))
         ]
         parts.append("</table>")
+        parts += [f"<p>Not compared: {quote(note)}.</p>" for note in validation.notes]
     parts += [
-        "<h2>Estimates</h2><p>With 95 % intervals. Grey: the log does not identify it, and why.</p>",
+        "<h2>Estimates</h2><p>What the log identifies, with 95 % intervals. One line per axis or row of a matrix.</p>",
         _table(twin),
+        *_unknown(twin),
         "<h2>Figures</h2>",
     ]
     parts += [
-        f"<figure><img alt='{quote(name)}' src='data:image/png;base64,{base64.b64encode(data).decode()}'></figure>"
+        f"<figure><img alt='{quote(name)}' src='data:image/png;base64,{base64.b64encode(data).decode()}'>"
+        f"<figcaption>{quote(figures.caption_of(name))}</figcaption></figure>"
         for name, data in images.items()
     ]
     parts.append("<h2>Preset</h2><p>Options of the simulated sensor, as <code>twin.save(path)</code> writes them:</p>")
@@ -141,42 +150,63 @@ def _summary(twin: Twin, source: str) -> str:
     known = sum(one.identifiable for one in twin.estimates.values())
     text = f"{source}: {len(log)} samples in {log.duration:.1f} s at {log.rate:.4g} Hz, SHA-256 {log.hash[:16]}…. "
     text += f"{known} of {len(twin.estimates)} parameters are identified. "
-    return text + f"Sensorium {twin.provenance.get('version', '')}, {twin.provenance.get('date', '')}."
+    return text + f"Sensorium {twin.provenance.get('version', '')}, {str(twin.provenance.get('date', ''))[:10]}."
+
+
+def _count(validation: TwinValidation) -> str:
+    held = sum(one.holds for one in validation.verdicts)
+    return f"The twin has {held} of {len(validation.verdicts)} properties of the log." if validation.verdicts else ""
 
 
 def _table(twin: Twin) -> str:
+    """Return the table of the identified parameters, those of the sensor as a whole first."""
     quote = html.escape
     rows = ["<table><tr><th>parameter</th><th>estimate</th><th>95 % interval</th><th>unit</th><th>note</th></tr>"]
-    for one in twin.estimates.values():
-        value = _lines(one.value)
-        finite = bool(np.isfinite(np.asarray(one.value, float)).all())
-        if not finite:
-            value, interval = ["not known"], [""]
-        else:
-            value = value if one.identifiable else [f"at most {text}" for text in value]
-            low, high = _lines(one.interval[0]), _lines(one.interval[1])
-            same = [
-                " … ".join((a, b)) if np.ndim(one.value) < 2 else f"{a}\n… {b}" for a, b in zip(low, high, strict=True)
-            ]
-            interval = same if one.identifiable else [""]
+    for one in sorted(twin.estimates.values(), key=lambda one: "." in one.name):
+        if not one.identifiable:
+            continue
         rows.append(
-            f"<tr class='{'known' if one.identifiable else 'unknown'}'><td>{quote(one.name)}</td>"
-            f"<td class='number'>{quote(chr(10).join(value))}</td>"
-            f"<td class='number'>{quote(chr(10).join(interval))}</td>"
-            f"<td>{quote(one.unit)}</td><td>{quote(one.reason)}</td></tr>"
+            f"<tr><td>{quote(one.name)}</td>"
+            f"<td class='number'>{quote(chr(10).join(_lines(one.value)))}</td>"
+            f"<td class='number'>{quote(chr(10).join(_intervals(one)))}</td>"
+            f"<td class='unit'>{quote(one.unit)}</td><td>{quote(one.reason)}</td></tr>"
         )
     return "\n".join([*rows, "</table>"])
 
 
+def _unknown(twin: Twin) -> list[str]:
+    """Return the table of the parameters that the log does not identify, grouped by the reason."""
+    quote, reasons = html.escape, dict[str, list[str]]()
+    for one in twin.estimates.values():
+        if not one.identifiable:
+            bound = np.asarray(one.value, float)
+            limit = f" (at most {bound.max():.2g} {one.unit})" if np.isfinite(bound).all() and bound.max() > 0 else ""
+            reasons.setdefault(one.reason, []).append(one.name + limit.replace(" )", ")"))
+    if not reasons:
+        return []
+    rows = [f"<tr><td>{quote(', '.join(names))}</td><td>{quote(reason)}</td></tr>" for reason, names in reasons.items()]
+    head = "<h2>Not identified</h2><p>Parameters that the log does not show. The preset does not set them.</p>"
+    return [head, "<table><tr><th>parameters</th><th>why</th></tr>", *rows, "</table>"]
+
+
+def _intervals(one: Estimate) -> list[str]:
+    """Return one line of text per axis; elements of a matrix have their half-widths."""
+    low, high = (np.asarray(side, float) for side in one.interval)
+    if low.ndim == 2:
+        return ["  ".join(f"±{half:.2g}" for half in row) for row in (high - low) / 2]
+    return [" … ".join(ends) for ends in zip(_lines(low), _lines(high), strict=True)]
+
+
 def _lines(value: ArrayLike) -> list[str]:
     """Return one line of text per axis; a row of a matrix is one line."""
-    return ["  ".join(f"{one:.4g}" for one in np.atleast_1d(row)) for row in np.atleast_1d(np.asarray(value, float))]
+    rows = np.atleast_1d(np.asarray(value, float))
+    return ["  ".join(f"{one:.5g}" for one in np.atleast_1d(row)) for row in rows]
 
 
 def _options(twin: Twin) -> str:
     from sensorium.fit.preset_file import text_of
 
-    return text_of(twin).partition("provenance:")[0]
+    return text_of(twin).partition("\nprovenance:")[0]
 
 
 def _short(text: str) -> str:

@@ -125,7 +125,8 @@ def saturation(name: str, values: np.ndarray, unit: str) -> Estimate:
     """
     low, high = _clipped(-values), _clipped(values)
     if low is None and high is None:
-        reason = f"never reached: it is above {np.nanmax(np.abs(values)):.4g} {unit}; record faster motion"
+        largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+        reason = f"never reached: it is above {largest:.4g} {unit}; record faster motion"
         return Estimate.missing(name, unit, reason, (2,))
     value = np.array([-np.inf if low is None else -low, np.inf if high is None else high])
     reason = "" if low is not None and high is not None else "one side was never reached"
@@ -168,7 +169,7 @@ def deadband(name: str, values: np.ndarray, unit: str) -> Estimate:
         reason = "no gap around 0 in the readings: there is none, or the readings stay away from 0"
         if bool(((values > 0).all(axis=0) | (values < 0).all(axis=0)).any()):
             return Estimate.missing(name, unit, reason, (len(found),))
-        tiny = 1e-9 * np.nanmax(np.abs(values))
+        tiny = 1e-9 * np.abs(values[np.isfinite(values)]).max(initial=0.0)
         smallest = [np.min(np.abs(axis[np.abs(axis) > tiny]), initial=np.inf) for axis in values.T]
         if not np.isfinite(smallest).all():
             return Estimate.missing(name, unit, reason, (len(found),))

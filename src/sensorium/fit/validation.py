@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.references import PoseReference, as_reference
 from sensorium.fit.replay import Progress, replay_pose, replay_rest
 from sensorium.fit.rest import rest_segments
+from sensorium.fit.signal_validation import MAX_SAMPLES, channels_of, compare_channel, part_of, read_log, refit
+from sensorium.fit.timing_comparison import timing_verdicts
 
 CHANNELS = ("gyro", "acc", "mag")
 REST_RUNS = 16
@@ -53,9 +55,11 @@ class TwinValidation:
     """Channel -> comparison at rest."""
     motion: dict[str, MotionComparison] = field(default_factory=dict)
     """Channel -> comparison in motion."""
+    notes: list[str] = field(default_factory=list)
+    """What was not compared, and why."""
 
     def __str__(self) -> str:
-        lines = [f"fitted on {self.fitted_on}, tested on {self.tested_on}", *map(str, self.verdicts)]
+        lines = [f"fitted on {self.fitted_on}, tested on {self.tested_on}", *map(str, self.verdicts), *self.notes]
         return "\n".join(lines)
 
 
@@ -71,42 +75,42 @@ def validate(
     """Compare a twin with a log that it was not fitted to, by simulating it in a scene.
 
     Without ``log``, the first half of the twin's own log is fitted again, and that fit is compared with the second
-    half. At rest, the Allan deviation, the distribution and the autocorrelation are compared; in motion, with a pose
-    reference, the readings themselves and their lag.
+    half. At rest, or against an exact reference, the Allan deviation, the distribution and the autocorrelation are
+    compared; in motion, with a reference, the readings themselves and their lag; and always the sampling rate, the
+    irregularity of the time stamps and lost samples.
 
     Args:
-        twin: a fitted IMU.
+        twin: a fitted sensor.
         log: another log of the same sensor. Default: the second half of the twin's log.
-        reference: poses that belong to ``log``.
+        reference: the reference that belongs to ``log``: poses for IMUs, and what the fit takes for other sensors.
         seed: seed of the simulated noise.
         progress: called with (what is done, steps done, steps in all).
         **reading: ``fields``, ``units``, ``rate`` and ``group`` of :func:`as_log`, for ``log``.
 
     Raises:
-        OptionError: the twin is not an IMU, has no log, or a file cannot be read.
+        OptionError: the twin has no log, or a file cannot be read.
 
     Example:
         >>> print(sn.fit.validate(twin))
         >>> print(sn.fit.validate(twin, "another_run.h5", reference="another_run.h5"))
     """
-    if twin.kind != "imu":
-        raise OptionError(f"validate compares IMUs, got a twin of the kind {twin.kind!r}")
     say = progress or (lambda text, done, total: None)
+    if log is None and twin.log is None:
+        raise OptionError("the twin has no log; pass log= a log to compare it with")
+    if twin.kind != "imu":
+        return _validate_signals(twin, log, reference, seed, say, dict(reading))
     if log is None:
-        if twin.log is None:
-            raise OptionError("the twin has no log; pass log= a log to compare it with")
+        assert twin.log is not None
         half = len(twin.log) // 2
         pose = twin.reference if isinstance(twin.reference, PoseReference) else None
         say("fitting the first half", 0, 1)
         settings = dict(twin.provenance.get("settings", {}))
         settings["progress"] = False
         tested, chosen = twin.log.part(slice(half, None)), imu(twin.log.part(slice(0, half)), pose, **settings)
-        names = (f"the first half of {twin.log.source}", "the second half")
     else:
         tested, chosen = as_log(log, **reading), twin  # type: ignore[arg-type]
         pose = None if reference is None else _pose(reference)
-        names = (twin.log.source if twin.log is not None else "another log", tested.source)
-    found = TwinValidation(*names, chosen, tested, [])
+    found = TwinValidation(*_names(twin, log, tested), chosen, tested, [])
     blocked = {problem.blocks for problem in (*twin.problems, *chosen.problems)}
     channels = [
         name
@@ -116,7 +120,59 @@ def validate(
     _compare_rest(found, channels, seed, _counter(say, "simulating rest"))
     if pose is not None:
         _compare_motion(found, channels, pose, seed, _counter(say, "simulating the motion"))
+    for name in channels:
+        if name not in found.rest:
+            found.notes.append(f"{name}: noise is not compared, since {found.tested_on} has no rest of 2 s or more")
+    found.verdicts.extend(
+        timing_verdicts(chosen, tested, _readings(found, [name for name in channels if name != "mag"]), seed)
+    )
     return found
+
+
+def _validate_signals(
+    twin: Twin,
+    log: LogSource | None,
+    reference: object,
+    seed: int,
+    say: Callable[[str, int, int], None],
+    reading: dict[str, object],
+) -> TwinValidation:
+    """Compare a twin of any kind but IMUs; see :func:`validate`."""
+    if log is None:
+        assert twin.log is not None
+        half, reference = len(twin.log) // 2, twin.reference
+        say("fitting the first half", 0, 1)
+        first, second = slice(0, half), slice(half, None)
+        chosen = refit(twin, twin.log.part(first), part_of(reference, twin.log, first))
+        tested, reference = twin.log.part(second), part_of(reference, twin.log, second)
+    else:
+        tested, chosen = read_log(twin, log, reading), twin
+    found = TwinValidation(*_names(twin, log, tested), chosen, tested, [])
+    used = [name for name in channels_of(twin) if name in tested.channels]
+    for name in used:
+        if any(problem.blocks == name for problem in (*twin.problems, *chosen.problems)):
+            continue
+        count = _counter(say, f"simulating {name}")(min(MAX_SAMPLES, len(tested)))
+        one = compare_channel(chosen, tested, name, reference, seed, count)
+        found.verdicts.extend(one.verdicts)
+        found.rest.update({} if one.rest is None else {name: one.rest})
+        found.motion.update({} if one.motion is None else {name: one.motion})
+        found.notes.extend([f"{name} is not compared: {one.note}"] if one.note else [])
+    found.verdicts.extend(timing_verdicts(chosen, tested, _readings(found, used[:1]), seed))
+    return found
+
+
+def _readings(found: TwinValidation, channels: list[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return readings of log and twin, in motion if it was compared, otherwise at rest."""
+    if all(name in found.motion for name in channels):
+        return [(found.motion[name].log, found.motion[name].twin) for name in channels]
+    return [(found.rest[name].log_values, found.rest[name].twin_values) for name in channels if name in found.rest]
+
+
+def _names(twin: Twin, log: LogSource | None, tested: SensorLog) -> tuple[str, str]:
+    """Return the names of the log that was fitted and of the one that it is compared with."""
+    source = twin.log.source if twin.log is not None else "another log"
+    return (f"the first half of {source}", "the second half") if log is None else (source, tested.source)
 
 
 def _compare_rest(found: TwinValidation, channels: list[str], seed: int, count: Callable[[int], Progress]) -> None:
@@ -171,7 +227,12 @@ def _compare_motion(
         truth = readings[f"{name}_truth"]
         comparison = compare_motion(time, log.channels[name][rows], readings[name], expected.values, error, truth)
         found.motion[name] = comparison
-        found.verdicts.extend(motion_verdicts(name, si_unit(name), comparison))
+        verdicts = motion_verdicts(name, si_unit(name).replace("^2", "²"), comparison)
+        note = "; the twin has one latency for all channels, see delay"
+        wrong = [one.subject == "lag" and not one.holds and name != "gyro" for one in verdicts]
+        found.verdicts.extend(
+            replace(one, text=one.text + note) if late else one for one, late in zip(verdicts, wrong, strict=True)
+        )
 
 
 def _busiest(log: SensorLog, pose: PoseReference, delay: float) -> slice | None:
