@@ -30,10 +30,11 @@ ROBOT = """
     </body>
   </worldbody>
   <actuator>
-    <position name="roll" joint="roll" kp="200" dampratio="1"/>
-    <position name="pitch" joint="pitch" kp="200" dampratio="1"/>
-    <position name="yaw" joint="yaw" kp="200" dampratio="1"/><position name="hip" joint="hip" kp="30" dampratio="1"/>
-    <position name="knee" joint="knee" kp="30" dampratio="1"/>
+    <position name="roll" joint="roll" kp="200" dampratio="1" ctrlrange="-2 2"/>
+    <position name="pitch" joint="pitch" kp="200" dampratio="1" ctrlrange="-2 2"/>
+    <position name="yaw" joint="yaw" kp="200" dampratio="1" ctrlrange="-2 2"/>
+    <position name="hip" joint="hip" kp="30" dampratio="1" ctrlrange="-2 2"/>
+    <position name="knee" joint="knee" kp="30" dampratio="1" ctrlrange="-2 2"/>
   </actuator>
 </mujoco>
 """

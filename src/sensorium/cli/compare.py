@@ -34,7 +34,7 @@ class Compare:
     """Folder for one picture per signal."""
     topics: Annotated[tuple[str, ...], default("by name")] = ()
     """Topics of the log, as SENSOR=TOPIC."""
-    rate: float = 200.0
+    rate: float = 1000.0
     """Steps per second of the simulation."""
     seed: int = 0
     """Seed of the simulated noise."""

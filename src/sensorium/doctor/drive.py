@@ -56,7 +56,12 @@ class Motion:
             spans.append((signals.position.time[0], signals.position.time[-1]))
         if self._free is not None and signals.quat is not None:
             self._base = _pose_reference(log, signals.quat)
-            spans.append((signals.quat.time[0], signals.quat.time[-1]))
+            stamps = signals.quat.time
+            rates = self._base.angular_rate(stamps).values
+            good = stamps[np.isfinite(rates).all(axis=1) & self._base.valid(stamps)]
+            if not len(good):
+                raise OptionError(f"{signals.quat.subject} has no orientation that can be followed")
+            spans.append((good[0], good[-1]))
         else:
             self._free = None
         if not spans:
@@ -98,17 +103,20 @@ def _pose_reference(log: Log, quat: Any) -> PoseReference:
 def drive(scene: Scene, motion: Motion, times: np.ndarray) -> Iterator[int]:
     """Move a scene of one env along a motion, one step per time; yield the number of each finished step.
 
-    Forces give every step the acceleration of the motion, so that inertial sensors read it. The scene must have been
-    made with ``disable=DISABLED``.
+    Every step starts where it ends in the state of the motion, with forces that give it the acceleration of the motion:
+    inertial sensors read that of the end of the step. The scene must have been made with ``disable=DISABLED`` and one
+    substep.
     """
-    q, v = motion.states(np.r_[times[0] - scene.dt, times])
     model: Any = scene.world.model
+    q, v = motion.states(times)
+    acceleration = np.gradient(v, times, axis=0)
     data = mujoco.MjData(model)
     qpos, qvel, force = (scene.world.bind(name) for name in ("qpos", "qvel", "qfrc_applied"))
     for k in range(len(times)):
-        data.qpos[:], data.qvel[:] = q[k], v[k]
-        data.qacc[:] = (v[k + 1] - v[k]) / scene.dt
+        start = q[k].copy()
+        mujoco.mj_integratePos(model, start, v[k], -scene.dt)  # MuJoCo moves positions by the new velocity
+        data.qpos[:], data.qvel[:], data.qacc[:] = start, v[k] - acceleration[k] * scene.dt, acceleration[k]
         mujoco.mj_inverse(model, data)
-        qpos[0], qvel[0], force[0] = (torch.from_numpy(each) for each in (q[k], v[k], data.qfrc_inverse))
+        qpos[0], qvel[0], force[0] = (torch.from_numpy(each) for each in (start, data.qvel, data.qfrc_inverse))
         scene.step()
         yield k
