@@ -42,7 +42,7 @@ class Export:
     def run(self) -> int:
         """Export with a progress bar."""
         from sensorium import datasets
-        from sensorium.datasets.export.source import NO_DATA, NOT_REQUESTED, NOT_SELECTED
+        from sensorium.datasets.export.reasons import NO_DATA, NOT_REQUESTED, NOT_SELECTED
         from sensorium.errors import shorten
 
         total = len(datasets.Dataset(self.folder))

@@ -176,11 +176,7 @@ class Recording:
         for tag in [tag for tag in include or () if tag not in known]:
             raise OptionError(f"no buffer in {self.folder} has the tag {tag!r}{did_you_mean(tag, known)}")
         chosen = {name for name, tags in self.tags.items() if selects(tags, include, exclude)}
-        return self._read(
-            self._index(index),
-            [name for name in self._fields if name in chosen],
-            [name for name in self._others if name in chosen],
-        )
+        return self._read(self._index(index), *self._select(chosen))
 
     def read_state_dict_common(self, index: int) -> dict[str, Any]:
         """Return the buffers of one step that are not images: :meth:`read_state_dict` without image tags."""
@@ -203,20 +199,16 @@ class Recording:
         return copy(chunk.events.values(row).get(name))
 
     def step(self, index: int, names: Collection[str] | None = None) -> Step:
-        """Return everything about one step, for replay.
-
-        Args:
-            index: number of the step.
-            names: dotted names of the buffers to read, those that the recording has. Default: all.
-        """
+        """Return everything about one step, for replay; of its buffers those in ``names``. Default: all."""
         index = self._index(index)
         chunk, row = self._locate(index)
         before = chunk.arrays[BEFORE][row] if BEFORE in chunk.arrays else None
-        fields, others = (
-            [name for name in known if names is None or name in names] for known in (self._fields, self._others)
-        )
-        values = self._read(index, fields, others)
+        values = self[index] if names is None else self._read(index, *self._select(names))
         return Step(int(chunk.arrays[STEP][row]), before, values, chunk.events.by_row.get(row, []))
+
+    def _select(self, names: Collection[str]) -> tuple[list[str], list[str]]:
+        """Return which names are in the rows of steps, and which beside them."""
+        return [name for name in self._fields if name in names], [name for name in self._others if name in names]
 
     def events(self, steps: range) -> Iterator[tuple[int, Event]]:
         """Yield (step, event) of all events in some steps. An event belongs to the first step after it."""

@@ -298,8 +298,6 @@ class MujocoWorld:
 
     def _retire(self, ids: np.ndarray) -> dict[int, str]:
         """Stop stepping envs that failed until they are reset; return env -> message of those not known yet."""
-        if not len(ids):
-            return {}
         stepping = np.arange(self.n_envs, dtype=np.int32) if self._stepping is None else self._stepping
         self._failed[ids] = True
         new = np.intersect1d(ids, stepping)

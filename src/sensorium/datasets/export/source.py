@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 from sensorium.datasets.dataset import Dataset, Episode
+from sensorium.datasets.export.reasons import NO_DATA, NOT_REQUESTED, NOT_SELECTED
 from sensorium.datasets.header import INDEX
 from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.validate import IndexEntry
@@ -25,9 +26,6 @@ from sensorium.suites.purposes import Purpose
 STEPS = ("rewards", "terminated", "truncated", "success", "fail")
 """Arrays with one row per step, besides the actions."""
 ACTION = "actions/action"
-NO_DATA, NOT_REQUESTED = "it has no data in this dataset", "images were not requested"
-NOT_SELECTED = "it was not selected"
-"""Reasons to skip something that the user knows. All other reasons are limits of a format."""
 _BASE_FRAME = "frame of the robot's base"
 _UNITS_BELOW = {
     "obs/extra/object_poses/": f"m and (w, x, y, z), {_BASE_FRAME}",
@@ -179,8 +177,7 @@ class ExportSource:
             elif content == "nothing":
                 skipped[path] = NO_DATA
         if not images:
-            skipped |= {camera.uuid: NOT_REQUESTED for camera in cameras}
-            cameras = []
+            cameras, skipped = [], skipped | {camera.uuid: NOT_REQUESTED for camera in cameras}
         names = json.loads(first.attributes["action_names"])
         source = cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
         source._select(include, exclude)
