@@ -289,8 +289,8 @@ def test_commands_and_previous_actions():
     policy.feed("/imu", imu(1.0, 1.0), 1.0)
     with pytest.raises(OptionError, match="'command' is missing"):
         policy.act(1.0)
-    with pytest.raises(NameNotFoundError, match=r"no command 'comand' \(did you mean 'command'"):
-        policy.act(1.0, {"comand": 1.0})
+    with pytest.raises(NameNotFoundError, match=r"no command 'commands_' \(did you mean 'command'"):
+        policy.act(1.0, {"commands_": 1.0})
     with pytest.raises(OptionError, match="'command' must be 1 finite values"):
         policy.act(1.0, {"command": [1.0, 2.0]})
     assert policy.act(1.0, {"command": 3.0}) == pytest.approx(2 * (1 + 3 + 3))  # the first command counts as before
