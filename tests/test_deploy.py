@@ -139,6 +139,11 @@ def test_point_clouds_times_and_arrays():
     np.testing.assert_array_equal(converter(term(field="value", conversion="points", shape=(2, 3)))(cloud), range(6))
     with pytest.raises(OptionError, match="must have 9 values, got 6"):
         converter(term(field="value", conversion="points", shape=(3, 3)))(cloud)
+    named = [{"name": "range", "offset": 0, "datatype": 7, "count": 1}]
+    ranges = {"fields": [*fields, {**named[0], "offset": 12}], "point_step": 16, "is_bigendian": False}
+    rows = np.arange(8, dtype=np.float32).reshape(2, 4)
+    read = converter(term(field="distances", conversion="points", shape=(2,)))
+    np.testing.assert_array_equal(read(ranges | {"data": rows.tobytes()}), [3, 7])
     time = converter(term(field="time_ref", conversion="time", shape=(1,)))
     np.testing.assert_allclose(time({"time_ref": {"sec": 3, "nanosec": 500_000_000}}), [3.5])
     np.testing.assert_array_equal(converter(term(field="ranges", shape=(1, 4)))({"ranges": [1, 2, 3, 4]}), [1, 2, 3, 4])
@@ -289,8 +294,8 @@ def test_commands_and_previous_actions():
     policy.feed("/imu", imu(1.0, 1.0), 1.0)
     with pytest.raises(OptionError, match="'command' is missing"):
         policy.act(1.0)
-    with pytest.raises(NameNotFoundError, match=r"no command 'comand' \(did you mean 'command'"):
-        policy.act(1.0, {"comand": 1.0})
+    with pytest.raises(NameNotFoundError, match=r"no command 'commands_' \(did you mean 'command'"):
+        policy.act(1.0, {"commands_": 1.0})
     with pytest.raises(OptionError, match="'command' must be 1 finite values"):
         policy.act(1.0, {"command": [1.0, 2.0]})
     assert policy.act(1.0, {"command": 3.0}) == pytest.approx(2 * (1 + 3 + 3))  # the first command counts as before
@@ -305,6 +310,20 @@ def test_scale_offset_and_clip():
     policy = make(term(scale=2.0, offset=1.0, clip=(-5.0, 5.0)))
     policy.feed("/imu", imu(10.0, 1.0), 1.0)
     assert policy.act(1.0) == pytest.approx(2 * (5 + 1 + 1))
+
+
+def test_rays_without_return_read_as_in_training():
+    policy = make(term(field="ranges", shape=(3,), no_return=30.0))
+    policy.feed("/imu", {"header": stamp(1.0), "ranges": [1.0, np.inf, np.nan]}, 1.0)
+    assert policy.observe(1.0).tolist() == [1.0, 30.0, 30.0]
+
+
+def test_small_depth_images_are_vectors():
+    policy = make(term(shape=(1, 2), conversion="image", message="sensor_msgs/msg/Image", field="data"))
+    pixels = np.array([[0.5, 1.5]], np.float32)
+    message = {"encoding": "32FC1", "height": 1, "width": 2, "step": 8, "is_bigendian": 0, "data": pixels.tobytes()}
+    policy.feed("/imu", {"header": stamp(1.0), **message}, 1.0)
+    assert policy.observe(1.0).tolist() == [0.5, 1.5]
 
 
 def test_values_that_are_not_finite_are_named():

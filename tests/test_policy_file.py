@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,7 @@ from sensorium.deploy import Contract, Policy, read_contract
 from sensorium.deploy.onnx_file import join, split
 from sensorium.training import PPOOptions, export_policy, load_brain, load_policy, recipe, train, train_ppo
 from sensorium.training.options import TrainOptions
+from sensorium.training.policy_networks import sac_graph
 
 pytest.importorskip("onnx", reason="onnx is not installed: pip install 'sensorium[train]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'sensorium[deploy]'")
@@ -156,6 +158,32 @@ def test_onnx_and_torch_agree_for_images(tmp_path):
     np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=1e-5)
     assert [term.kind for term in contract.actions] == ["joint_velocity", "gripper_velocity"]
     task.close()
+
+
+def test_onnx_and_torch_agree_for_sac_with_images(balance, tmp_path):
+    """Colour and depth images go through CNNs, and the actor is blind to what is privileged."""
+    box = gymnasium.spaces.Box
+    space = gymnasium.spaces.Dict(
+        camera=gymnasium.spaces.Dict(rgb=box(0, 255, (36, 40, 3), np.uint8), depth=box(0, 9, (36, 36), np.float32)),
+        imu=box(-1, 1, (5,), np.float32),
+        **{"privileged/pose": box(-1, 1, (2,), np.float32)},
+    )
+    brain = sn.SACMLPBrain(space, box(-2.0, 1.0, (2,), np.float32), hidden=(16,), seed=3)
+    known = read_contract(balance / "policy.onnx")
+    term = dataclasses.replace(known.observations[0], shape=(5,), noise=(0.0,) * 5, history=1, ages=(0.0,), seen=None)
+    contract = dataclasses.replace(known, observations=(term,))
+    path = tmp_path / "images.onnx"
+    rng = np.random.default_rng(0)
+    imu = rng.normal(size=(20, 5)).astype(np.float32)
+    rgb = rng.integers(0, 256, (20, 36, 40, 3), dtype=np.uint8)
+    depth = rng.uniform(0, 9, (20, 36, 36)).astype(np.float32)
+    depth[0, 0, :3] = np.nan, np.inf, -np.inf
+    brain.observe({"camera": {"rgb": rgb, "depth": depth}, "imu": imu, "privileged/pose": np.zeros((20, 2))})
+    path.write_bytes(sac_graph(brain, contract).to_bytes())
+    wanted = brain.decide_batch({"camera": {"rgb": rgb, "depth": depth}, "imu": imu.copy()}, deterministic=True)
+    inputs = {"observation": imu, "camera.rgb": rgb, "camera.depth": depth}
+    (action,) = session(path).run(["action"], inputs)
+    np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=0)
 
 
 # -- closed loop -------------------------------------------------------------------------------------------------------

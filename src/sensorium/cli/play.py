@@ -16,7 +16,7 @@ from sensorium.cli.progress import progress
 
 @dataclass
 class Play:
-    """Show a policy that PPO trained, as a video or in the browser.
+    """Show a policy of PPO as a video or in the browser.
 
     The images of a video have the robot, and beside it plots of what it senses (lines) and of the truth (dashed).
     --view simulates in real time and serves a page until Ctrl-C.

@@ -108,6 +108,8 @@ class ObservationTerm:
     """Offset from the reading to the observation, after the factor."""
     clip: tuple[float, ...] | None = None
     """Bounds (min, max) of the observation; None for no bounds."""
+    no_return: float | None = None
+    """Value of a ray without a return, where ROS has infinity or NaN; None for other sensors."""
     history: int = 1
     """Number of readings."""
     ages: tuple[float, ...] = (0.0,)
@@ -357,7 +359,7 @@ def _check_terms(contract: Contract, where: str) -> None:
         _require(term.size > 0, f"{at}.shape", "must have sizes > 0", term.shape)
         _require(term.history == len(term.ages), f"{at}.ages", f"must have {term.history} numbers", term.ages)
         _require(min(term.ages, default=-1.0) >= 0, f"{at}.ages", "must be >= 0", term.ages)
-        n_noise = 0 if term.conversion == "image" else term.size
+        n_noise = term.size if term.input == VECTOR else 0
         _require(len(term.noise) == n_noise, f"{at}.noise", f"must have {n_noise} numbers", term.noise)
         _require(len(term.names) in (0, term.size), f"{at}.names", f"must have {term.size} names", term.names)
         _require(term.clip is None or len(term.clip) == 2, f"{at}.clip", "must be (min, max)", term.clip)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium.deploy.contract import ObservationTerm
+from sensorium.deploy.contract import VECTOR, ObservationTerm
 from sensorium.deploy.messages import Message, converter
 from sensorium.errors import OptionError, SensoriumError, StaleInputError
 
@@ -63,6 +63,8 @@ class SensorInput:
             raise type(error)(f"{self._describe()}, message {self.count}: {error}") from None
         if self._captures and capture < self._captures[-1]:
             return
+        if self.term.no_return is not None:
+            values = np.where(np.isfinite(values), values, np.float32(self.term.no_return))
         if not self._identity:
             values = values * np.float32(self.term.scale) + np.float32(self.term.offset)
             if self.term.clip is not None:
@@ -70,7 +72,7 @@ class SensorInput:
                 values = np.clip(values, low, high)
         self._arrivals.append(arrival)
         self._captures.append(capture)
-        self._values.append(values)
+        self._values.append(values.reshape(-1) if self.term.input == VECTOR else values)
         if len(self._arrivals) > _N_UNUSED and self._arrivals[_N_UNUSED] < arrival - self._kept:
             for each in (self._arrivals, self._captures, self._values):
                 del each[:_N_UNUSED]

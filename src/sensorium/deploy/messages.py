@@ -11,7 +11,7 @@ conversion     values
 ``yaw``        the same, as the angle about z in rad
 ``joints``     entries of an array, by the names in the field ``name`` of the message
 ``time``       an object with sec and nanosec, in s
-``points``     a field of a ``PointCloud2``: the one of that name, or x, y and z, or value
+``points``     fields of a ``PointCloud2``: x, y and z, or value; those of ray sensors by their names, e.g. range
 ``image``      an ``Image``, (height, width, channels)
 ============== ========================================================================================================
 """
@@ -48,6 +48,15 @@ _ENCODINGS = {
 }
 """Encoding of an Image -> type and number of its channels."""
 _MILLIMETRES = 1e-3
+_POINT_NAMES = {
+    "points": ["x", "y", "z"],
+    "normals": ["normal_x", "normal_y", "normal_z"],
+    "distances": ["range"],
+    "body_ids": ["body_id"],
+    "intensity": ["intensity"],
+    "times": ["t"],
+}
+"""Field of a ray sensor's reading -> names of its fields in a PointCloud2."""
 
 
 def get(message: Message, path: str) -> object:
@@ -160,7 +169,7 @@ class _Points:
     def __call__(self, message: Message) -> np.ndarray:
         fields = {cast("str", get(each, "name")): each for each in cast("Sequence[object]", get(message, "fields"))}
         wanted = self._term.field
-        names = [wanted] if wanted in fields else ["x", "y", "z"] if "x" in fields else ["value"]
+        names = _POINT_NAMES.get(wanted, ["x", "y", "z"] if "x" in fields else ["value"])
         for name in names:
             if name not in fields:
                 raise NameNotFoundError(f"the point cloud has no field {wanted!r}; it has {shorten(fields)}")

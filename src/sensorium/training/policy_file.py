@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from sensorium import __version__
 from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationTerm
 from sensorium.entities import SACMLPBrain
 from sensorium.entities.brain import flat_observation
-from sensorium.errors import OptionError
+from sensorium.errors import OptionError, SensoriumError
 from sensorium.files import write_whole
 from sensorium.training.evaluation import SEED, load_brain
 from sensorium.training.options import TrainOptions
@@ -79,10 +80,15 @@ def export_policy(folder: str | Path, out: str | Path | None = None, which: str 
 
 
 def export_at_end(folder: Path, brain: object = None) -> None:
-    """Write the policy file of a training that ended, if onnx is installed and the brain has an ONNX form."""
+    """Write the policy file of a training that ended, if onnx is installed and the brain has an ONNX form.
+
+    Errors become warnings, since the training itself succeeded.
+    """
     if has_onnx() and (brain is None or isinstance(brain, SACMLPBrain)):
-        best = (folder / "best").is_dir()
-        export_policy(folder, which="best" if best else "last")
+        try:
+            export_policy(folder, which="best" if (folder / "best").is_dir() else "last")
+        except SensoriumError as error:
+            warnings.warn(f"the training is complete, but its policy file was not written: {error}", stacklevel=3)
 
 
 # -- SAC ---------------------------------------------------------------------------------------------------------------

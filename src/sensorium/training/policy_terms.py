@@ -21,6 +21,8 @@ _TIMING = ("dropout", "stuck", "interpolate")
 """Options of a sensor that are assumed imperfections of all its fields."""
 _SLIDES = {"rad": "m", "rad/s": "m/s", "N·m": "N"}
 """Unit of a value of a hinge -> unit for a slide."""
+_OPTICAL = "_optical"
+"""End of the frame of a camera's images: x to the right, y down, z forward (REP 103)."""
 _N_DIGITS = 9
 """Digits after the point of times, s."""
 
@@ -71,6 +73,7 @@ class TermMaker:
             shape=shape,
             offset=1.0 if home.path == "status.status" else 0.0,  # ROS counts from -1 for no fix
             clip=(0.0, 1.0) if home.path == "status.status" else None,
+            no_return=_no_return(options) if part == "distances" else None,
             **self._history(inner),  # type: ignore[arg-type]
             noise=(0.0,) * size if self.ground_truth else _noise(sensor, part, shape),
             imperfections=self._imperfections(key, sensor, part),
@@ -89,12 +92,13 @@ class TermMaker:
             dtype: "uint8" or "float32".
             name: name of the term and of the network's input.
         """
+        frame = topics.frame(sensor) + (_OPTICAL if part else "")  # a depth camera of rays is no camera of a renderer
         return ObservationTerm(
-            **self._common(key, sensor),  # type: ignore[arg-type]
+            **{**self._common(key, sensor), "frame": frame},  # type: ignore[arg-type]
             name=name,
             input=name,
             dtype=dtype,
-            topic=topics.topic(sensor.uuid, f"/{part}"),
+            topic=topics.topic(sensor.uuid, f"/{part}" if part else ""),
             message=topics.IMAGE,
             field="data",
             conversion="image",
@@ -192,6 +196,13 @@ def with_seen(term: ObservationTerm, values: np.ndarray) -> ObservationTerm:
     figures = {name: getattr(np, f"nan{name}")(kept, axis=0) for name in ("min", "max", "mean", "std")}
     rounded = {name: tuple(float(f"{each:.7g}") for each in figure) for name, figure in figures.items()}
     return dataclasses.replace(term, seen=Seen(**rounded, samples=len(values)))  # type: ignore[arg-type]
+
+
+def _no_return(options: Options) -> float | None:
+    """Return the distance that a ray sensor reads without a return; None for other sensors."""
+    if not hasattr(options, "no_hit"):
+        return None
+    return float(options.max_range if options.no_hit is None else options.no_hit)  # type: ignore[attr-defined]
 
 
 def _conversion(home: topics.RosField, size: int) -> Conversion:

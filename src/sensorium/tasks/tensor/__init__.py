@@ -4,6 +4,7 @@ from sensorium.tasks.tensor.balance import TensorBalance, TensorBalanceConfig
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
+from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.tasks.tensor.lift import Lift, LiftConfig, LiftRewards
 from sensorium.tasks.tensor.reach import TensorReach, TensorReachConfig
 from sensorium.tasks.tensor.task import TensorTask
@@ -14,6 +15,7 @@ from sensorium.tasks.tensor.walk_randomization import WalkRandomization
 __all__ = [
     "EpisodeDraws",
     "EpisodeLog",
+    "InputDescription",
     "Lift",
     "LiftConfig",
     "LiftRewards",
