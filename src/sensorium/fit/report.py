@@ -122,7 +122,8 @@ def page(twin: Twin, images: dict[str, bytes], validation: TwinValidation | None
         order = list(dict.fromkeys(one.channel for one in validation.verdicts))
         parts += [
             f"<tr><td class='{'yes' if one.holds else 'no'}'>{'yes' if one.holds else 'no'}</td>"
-            f"<td class='name'>{quote(figures.title_of(one.channel))}</td><td>{quote(one.subject)}</td><td>{quote(one.text)}</td></tr>"
+            f"<td class='name'>{quote(figures.title_of(one.channel))}</td><td>{quote(one.subject)}</td>"
+            f"<td>{quote(one.text)}</td></tr>"
             for one in sorted(validation.verdicts, key=lambda one: order.index(one.channel))
         ]
         parts.append("</table>")
