@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from fit_cases import CASES, DT, encoders
-from fit_scenes import coverage, rest, simulate, swing
+from fit_scenes import GRAVITY, coverage, rest, simulate, swing
 
 import sensorium as sn
 from sensorium.fit.calibration import calibrate
 from sensorium.fit.latency import coarse_lag
 from sensorium.fit.magnetic import iron_by_turning
+from sensorium.fit.replay import replay_pose
 
 QUICK = ("time stamps", "distance", "barometer")
 
@@ -118,6 +119,27 @@ def test_rest_says_what_it_does_not_identify():
         assert "record" in twin.estimates[name].reason or "reference" in twin.estimates[name].reason
     assert twin.estimates["gyro.bias"].identifiable
     assert twin.options(link="torso").delay == 0.0
+
+
+def test_channels_with_different_latencies():
+    motion = swing(4000, 0.01, still=8.0)
+    exact = sn.fit.PoseReference(motion.time, motion.quat, motion.pos)
+    time = motion.time[100:-100]
+    options = sn.IMU(link="body/base", gyro_noise_density=2e-4, acc_noise_density=2e-3)
+    read = {late: replay_pose(options, exact, time - late, gravity=GRAVITY) for late in (0.012, 0.004)}
+    log = {"time": time, "gyro": read[0.012]["gyro"], "acc": read[0.004]["acc"]}
+    pose = {"time": motion.time, "quat": motion.quat, "pos": motion.pos}
+    twin = sn.fit.imu(log, reference=pose, gravity=GRAVITY)
+    assert twin.estimates["gyro.delay"].value == pytest.approx(0.012, abs=3e-4)
+    assert twin.estimates["acc.delay"].value == pytest.approx(0.004, abs=3e-4)
+    assert twin.estimates["delay"].value == twin.estimates["gyro.delay"].value
+    assert "that of gyro, for all channels: a simulated IMU has one latency; acc is 8 ms earlier" in str(
+        twin.estimates["delay"].reason
+    )
+    # the accelerometer of a second IMU
+    second = twin.options(link="torso", delay=twin.estimates["acc.delay"].value)
+    assert second.delay == pytest.approx(0.004, abs=3e-4)
+    assert second.max_delay >= second.delay
 
 
 def test_early_readings_are_a_clock_offset():

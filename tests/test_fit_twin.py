@@ -73,6 +73,18 @@ def test_channels_of_unknown_unit_are_not_used():
     assert imu_twin(problems=[problem]).options(link="torso").mag.noise_density is None
 
 
+def test_a_longer_delay_makes_the_ring_longer():
+    options = imu_twin().options(link="torso", delay=0.2)
+    assert options.delay == 0.2
+    assert options.max_delay >= 0.2
+
+
+def test_a_channel_has_no_order_of_its_filter():
+    band = Estimate.positive("bandwidth", 6.0, 0.01, "Hz")
+    twin = Twin("channel", {"bandwidth": band}, settings={"filter_order": 1})
+    assert twin.options().bandwidth == 6.0
+
+
 def test_jitter_has_at_least_its_own_delay():
     twin = Twin("imu", {"jitter": Estimate.positive("jitter", 0.003, 0.01, "s")})
     options = twin.options(link="torso")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,7 @@ def title_of(channel: str) -> str:
     return NAMES.get(channel, channel.replace("_", " ").capitalize())
 
 
-def draw_log(log: SensorLog, channels: list[str], units: dict[str, str]) -> Figure:
+def draw_log(log: SensorLog, channels: list[str], units: Mapping[str, str] | None) -> Figure:
     """Draw the readings of a log over time, with its rest segments shaded."""
     figure, rows = _figure(len(channels), 1, 1.9)
     rest = rest_segments(log)
@@ -75,14 +76,14 @@ def draw_log(log: SensorLog, channels: list[str], units: dict[str, str]) -> Figu
             axes.axvspan(log.time[run.start], log.time[run.stop - 1], color="0.9", zorder=0)
         axes.set_ylabel(f"{title_of(channel)}\n{_unit(channel, units)}")
         axes.margins(x=0)
-        if values.shape[1] > 1:
-            axes.legend(loc="upper right", ncols=min(values.shape[1], 6), fontsize=7)
+        if 1 < values.shape[1] <= MAX_AXES:
+            axes.legend(loc="upper right", ncols=values.shape[1], fontsize=7)
     rows[0].set_title("The log")
     rows[-1].set_xlabel("time in s")
     return figure
 
 
-def draw_allan(log: SensorLog, channels: list[str], units: dict[str, str]) -> Figure | None:
+def draw_allan(log: SensorLog, channels: list[str], units: Mapping[str, str] | None) -> Figure | None:
     """Draw the Allan deviation of the rest segments of a log, with 95 % intervals; None without rest."""
     rest = rest_segments(log, 2.0)
     if not rest:
@@ -100,7 +101,7 @@ def draw_allan(log: SensorLog, channels: list[str], units: dict[str, str]) -> Fi
     return figure
 
 
-def draw_rest(channel: str, found: RestComparison, units: dict[str, str]) -> Figure:
+def draw_rest(channel: str, found: RestComparison, units: Mapping[str, str] | None = None) -> Figure:
     """Draw log and twin at rest: Allan deviation, spectrum, histogram, autocorrelation."""
     figure, (allan, spectrum, histogram, correlation) = _figure(2, 2, 3.0)
     unit, shown = _unit(channel, units), min(MAX_AXES, found.log_allan.shape[1])
@@ -127,7 +128,7 @@ def draw_rest(channel: str, found: RestComparison, units: dict[str, str]) -> Fig
     return figure
 
 
-def draw_motion(channel: str, found: MotionComparison, units: dict[str, str]) -> Figure:
+def draw_motion(channel: str, found: MotionComparison, units: Mapping[str, str] | None = None) -> Figure:
     """Draw log and twin in motion: two seconds of readings, residuals over time, spectra."""
     figure, (zoom, residual, spectrum, scatter) = _figure(2, 2, 3.0)
     rate = 1 / float(np.median(np.diff(found.time)))
@@ -206,7 +207,7 @@ def _figure(rows: int, columns: int, height: float) -> tuple[Figure, list[Axes]]
     return figure, list(found)
 
 
-def _label_allan(axes: Axes, channel: str, units: dict[str, str]) -> None:
+def _label_allan(axes: Axes, channel: str, units: Mapping[str, str] | None) -> None:
     axes.set(
         xlabel="averaging time in s",
         ylabel=_unit(channel, units),
@@ -243,8 +244,8 @@ def _busiest(values: np.ndarray, size: int) -> slice:
     return slice(start, start + size)
 
 
-def _unit(channel: str, units: dict[str, str]) -> str:
-    return (units.get(channel) or si_unit(channel)).replace("^2", "²") or "reading"
+def _unit(channel: str, units: Mapping[str, str] | None) -> str:
+    return ((units or {}).get(channel) or si_unit(channel)).replace("^2", "²") or "reading"
 
 
 def _colour(k: int, values: np.ndarray) -> str:

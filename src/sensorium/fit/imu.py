@@ -14,7 +14,7 @@ from sensorium.fit import latency
 from sensorium.fit.calibration import Calibration, calibrate
 from sensorium.fit.channel import unlimited
 from sensorium.fit.checks import check
-from sensorium.fit.estimate import Estimate, Twin, Z
+from sensorium.fit.estimate import Estimate, Twin
 from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.magnetic import Iron, iron_by_pose, iron_by_turning
 from sensorium.fit.provenance import provenance, steps
@@ -30,8 +30,6 @@ from sensorium.pipeline.formula import TEMPERATURE
 UNITS = {"gyro": "rad/s", "acc": "m/s²", "mag": "T"}
 _WEAK = 0.02
 """Largest standard error of an element of the axis matrix that counts as identified."""
-_MIN_GAP = 5e-4
-"""Difference between the latencies of two channels that is stated, s."""
 _TURN = "rotate the sensor about all three axes, with a reference beside it"
 
 
@@ -285,38 +283,13 @@ class _Fit:
 
     def together(self, names: list[str]) -> None:
         """Estimate what belongs to the sensor as a whole: latency and lost samples."""
-        self._common_delay([name for name in names if name != "mag"])
+        every = [self.estimates[f"{name}.delay"] for name in names]
+        self.add(*latency.common_delay(every, [f"{name}.delay" for name in names if name != "mag"]))
         both = [name for name in names if name != "mag"] or names
         values = np.concatenate([self.log.channels[name] for name in both], axis=1)
         parts = [values[one] for one in self.still]
         self.add(dropout("dropout", values, chance_of_repeat(values, parts)))
         self._slow_magnetometer(names)
-
-    def _common_delay(self, names: list[str]) -> None:
-        """Add the latency of the sensor. A simulated IMU has one for all channels: that of the gyroscope, if known."""
-        every = [
-            self.estimates[f"{name}.delay"] for name in ("gyro", "acc", "mag") if f"{name}.delay" in self.estimates
-        ]
-        known = [one for one in every if one.identifiable]
-        chosen = [one for one in known if one.name.partition(".")[0] in names]
-        if not chosen:
-            self.add(*(Estimate.missing("delay", "s", one.reason) for one in every[:1]))
-            return
-        best = chosen[0]
-        late = float(best.value)
-        if late < 0:
-            reason = f"readings are {-1e3 * late:.3g} ms early: the clocks of log and reference differ"
-            self.add(Estimate.missing("delay", "s", reason))
-            return
-        reason = f"that of {best.name.partition('.')[0]}, for all channels: a simulated IMU has one latency"
-        for other in known:
-            gap, std = float(other.value) - late, float(np.hypot(other.std, best.std))
-            if other is not best and abs(gap) > max(Z * std, _MIN_GAP):
-                side = "later" if gap > 0 else "earlier"
-                reason += (
-                    f"; {other.name.partition('.')[0]} is {abs(1e3 * gap):.2g} ms {side} (±{1e3 * Z * std:.1g} ms)"
-                )
-        self.add(Estimate("delay", best.value, best.interval, "s", True, f"{reason}; {best.reason}"))
 
     def _slow_magnetometer(self, names: list[str]) -> None:
         """Note the share of new readings of a magnetometer that is sampled more slowly than the log."""

@@ -7,13 +7,18 @@ reference whose offset is known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from sensorium.fit.estimate import Estimate
+from sensorium.fit.estimate import Estimate, Z
 
 SUM = "latency plus the offset between the clocks of log and reference: a log shows only their sum"
 """What a delay against a reference means."""
 NO_REFERENCE = "at rest a delayed reading looks like any other; record motion together with a reference"
+
+_MIN_GAP = 5e-4
+"""Difference between the latencies of two channels that is stated, s."""
 
 
 def coarse_lag(values: np.ndarray, expected: np.ndarray, rate: float, max_lag: float) -> float:
@@ -70,3 +75,30 @@ def with_filter(found: Estimate, total: float, share: float) -> Estimate:
         return found
     text = f"{found.reason}; the filter adds {1e3 * share:.3g} ms, {1e3 * total:.3g} ms in all"
     return Estimate(found.name, found.value, found.interval, found.unit, True, text)
+
+
+def common_delay(every: Sequence[Estimate], eligible: Sequence[str]) -> list[Estimate]:
+    """Return the latency of a sensor that has one for all channels: that of the first eligible channel that is known.
+
+    Args:
+        every: latencies of the channels.
+        eligible: names of those that can be that of the sensor, the most precise first.
+
+    Returns:
+        ``delay``, whose reason states by how much other channels are earlier or later; nothing without channels.
+    """
+    known = {one.name: one for one in every if one.identifiable}
+    best = next((known[name] for name in eligible if name in known), None)
+    if best is None:
+        return [Estimate.missing("delay", "s", one.reason) for one in every[:1]]
+    late = float(best.value)
+    if late < 0:
+        reason = f"readings are {-1e3 * late:.3g} ms early: the clocks of log and reference differ"
+        return [Estimate.missing("delay", "s", reason)]
+    reason = f"that of {best.name.partition('.')[0]}, for all channels: a simulated IMU has one latency"
+    for other in known.values():
+        gap, std = float(other.value) - late, float(np.hypot(other.std, best.std))
+        if other is not best and abs(gap) > max(Z * std, _MIN_GAP):
+            side = "later" if gap > 0 else "earlier"
+            reason += f"; {other.name.partition('.')[0]} is {abs(1e3 * gap):.2g} ms {side} (±{1e3 * Z * std:.1g} ms)"
+    return [Estimate("delay", best.value, best.interval, "s", True, f"{reason}; {best.reason}")]

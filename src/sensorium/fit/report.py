@@ -29,7 +29,7 @@ h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2em; border-bottom:
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { border-bottom: 1px solid #ddd; padding: 3px 8px; text-align: left; vertical-align: top; }
 td.number { font-variant-numeric: tabular-nums; white-space: pre; }
-td.unit { white-space: nowrap; } figcaption { color: #555; font-size: 13px; }
+td.unit, td.name { white-space: nowrap; } figcaption { color: #555; font-size: 13px; }
 img { max-width: 100%; } figure { margin: 1em 0; }
 .yes { color: #176f2c; font-weight: 600; } .no { color: #a4161a; font-weight: 600; }
 .problem { background: #fff6e0; border-left: 4px solid #e0a000; padding: 4px 10px; margin: 6px 0; }
@@ -122,11 +122,12 @@ def page(twin: Twin, images: dict[str, bytes], validation: TwinValidation | None
         order = list(dict.fromkeys(one.channel for one in validation.verdicts))
         parts += [
             f"<tr><td class='{'yes' if one.holds else 'no'}'>{'yes' if one.holds else 'no'}</td>"
-            f"<td>{quote(figures.title_of(one.channel))}</td><td>{quote(one.subject)}</td><td>{quote(one.text)}</td></tr>"
+            f"<td class='name'>{quote(figures.title_of(one.channel))}</td><td>{quote(one.subject)}</td>"
+            f"<td>{quote(one.text)}</td></tr>"
             for one in sorted(validation.verdicts, key=lambda one: order.index(one.channel))
         ]
         parts.append("</table>")
-        parts += [f"<p>Not compared: {quote(note)}.</p>" for note in validation.notes]
+        parts += [f"<p>{quote(_sentence(note))}</p>" for note in validation.notes]
     parts += [
         "<h2>Estimates</h2><p>What the log identifies, with 95 % intervals. One line per axis or row of a matrix.</p>",
         _table(twin),
@@ -165,10 +166,13 @@ def _table(twin: Twin) -> str:
     for one in sorted(twin.estimates.values(), key=lambda one: "." in one.name):
         if not one.identifiable:
             continue
+        lines = list(zip(_lines(one.value), _intervals(one), strict=True))
+        lines = lines[:1] if len(set(lines)) == 1 else lines  # all axes alike
+        value, interval = ("\n".join(column) for column in zip(*lines, strict=True))
         rows.append(
             f"<tr><td>{quote(one.name)}</td>"
-            f"<td class='number'>{quote(chr(10).join(_lines(one.value)))}</td>"
-            f"<td class='number'>{quote(chr(10).join(_intervals(one)))}</td>"
+            f"<td class='number'>{quote(value)}</td>"
+            f"<td class='number'>{quote(interval)}</td>"
             f"<td class='unit'>{quote(one.unit)}</td><td>{quote(one.reason)}</td></tr>"
         )
     return "\n".join([*rows, "</table>"])
