@@ -10,6 +10,10 @@ from sensorium.doctor.findings import Examination
 from sensorium.logs import Log, TopicLog
 
 
+_MANY_LOST = 0.1
+"""Share of lost samples that is too much for any use, if there is no policy to compare with."""
+
+
 def check_timing(exam: Examination, log: Log, contract: Any | None) -> None:
     """Check the clocks and rates of all topics with a header, or those of the contract."""
     terms = {} if contract is None else {term.topic: term for term in contract.observations if term.topic}
@@ -67,12 +71,13 @@ def _check_rate(exam: Examination, topic: TopicLog, term: Any | None) -> None:
     exam.ok("rate", topic.name, f"{rate:.4g} Hz")
     due = (capture[-1] - capture[0]) / period  # jitter moves stamps, but loses none
     share = max(0.0, 1.0 - len(steps) / max(due, 1.0))
-    assumed = _number(term, "dropout")
-    if share > assumed + 0.02:
-        text = f"{share:.1%} of the samples are missing, at most {assumed:.1%} in training"
+    assumed = _MANY_LOST if term is None else _number(term, "dropout") + 0.02
+    text = f"{share:.1%} of the samples are missing"
+    if share > assumed:
+        text += "" if term is None else f", {_number(term, 'dropout'):.1%} in training"
         exam.fail("dropouts", topic.name, text, "look for lost packets (QoS, bandwidth), or train with that dropout")
     else:
-        exam.ok("dropouts", topic.name, f"{share:.1%} of the samples are missing")
+        exam.ok("dropouts", topic.name, text)
     near = steps[steps < 1.5 * period]
     jitter = float(np.std(near) / period)
     if jitter > 0.15:
