@@ -66,7 +66,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sensors": BASE | {"tree", "worlds", "pipeline"},
     "presets": BASE | {"pipeline", "sensors"},
     "testing": BASE | {"tree", "worlds", "pipeline", "sensors"},
-    "fit": BASE | {"tree", "worlds", "pipeline", "sensors", "presets"},
+    "ros": SENSING,
+    "logs": BASE | {"ros"},
+    "fit": BASE | {"tree", "worlds", "pipeline", "sensors", "presets", "logs"},
     "cameras": BASE | {"tree", "worlds", "pipeline", "sensors"},
     "suites": SENSING,
     "robots": SENSING | {"suites"},
@@ -75,12 +77,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": SENSING | {"suites", "robots", "scenarios", "gymnasium_ids", "deploy"},
     "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"suites", "robots"},
-    "datasets": SENSING | {"suites", "robots", "recording"},
+    "datasets": SENSING | {"suites", "robots", "recording", "ros", "logs"},
+    "doctor": SENSING | {"suites", "robots", "fit", "ros", "logs", "deploy"},
     "generation": ACTING | {"recording", "datasets", "entities", "training"},
     "entities": SENSING | {"suites", "robots"},
     "training": ACTING | {"entities", "ros", "deploy"},
     "viewer": ACTING | {"recording", "datasets", "generation"},
-    "cli": ACTING | {"presets", "fit", "recording", "datasets", "generation", "entities", "training", "viewer"},
+    "cli": ACTING
+    | {"presets", "fit", "recording", "datasets", "generation", "entities", "training", "viewer"}
+    | {"ros", "logs", "deploy", "doctor"},
     "__main__": {"cli"},
 }
 """Package or top-level module -> the others that it may import, at the top of a file or inside a function."""

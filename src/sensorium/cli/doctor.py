@@ -61,7 +61,7 @@ class Doctor:
         print(report)
         if self.json is not None:
             write_whole(self.json, report.to_json().encode())
-        if self.plots is not None:
+        if self.plots is not None and contract is not None:
             for written in plot_terms(log, contract, self.plots):
                 print(written)
         return 0 if report.is_healthy else 1

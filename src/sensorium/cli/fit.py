@@ -151,7 +151,7 @@ class FitSensor:
 
             if self.test is None:
                 return sn.fit.validate(twin, progress=percent)
-            reference: Any = self.test if self._references() == [_POSE] else None
+            reference: object = self.test if self._references() == [_POSE] else None
             if reference is None and self.reference and isinstance(_known(self.reference[0]), float):
                 reference = _known(self.reference[0])  # a constant holds for the other log too
             return sn.fit.validate(twin, self.test, reference, progress=percent, **reading)

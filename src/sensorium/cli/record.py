@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import sensorium as sn
 from sensorium.cli.arguments import check_min, default
@@ -94,7 +94,9 @@ class Record:
         print(f"{self.out}: {recorder.n_steps} steps of {self.envs} envs{how}")
         return 0
 
-    def _recorder(self, scene: sn.Scene, scenario: object, metadata: dict[str, Any]) -> _Recorder:
+    def _recorder(
+        self, scene: sn.Scene, scenario: object, metadata: dict[str, Any]
+    ) -> sn.ros.McapRecorder | sn.recording.Recorder:
         if self.format == "mcap":
             from sensorium.ros import McapRecorder
 
@@ -106,16 +108,3 @@ class Record:
             metadata=metadata,
             overwrite=self.overwrite,
         )
-
-
-class _Recorder(Protocol):
-    """What both recorders have."""
-
-    n_steps: int
-
-    def step(self) -> None:
-        """Record the last step."""
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *error: Any) -> None: ...

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from sensorium.doctor.drive import DISABLED, Motion, drive
+from sensorium.doctor.drive import DISABLED, DrivenMotion, drive
 from sensorium.doctor.tables import read_any
 from sensorium.doctor.value_checks import white_noise
 from sensorium.errors import OptionError
@@ -18,6 +18,8 @@ from sensorium.fit.comparison import MotionComparison, Verdict, compare_motion, 
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
 from sensorium.ros.topics import POINT_CLOUD, RosField, ros_fields
+from sensorium.sensors.base import Sensor
+from sensorium.worlds import Scene
 
 _KNOWN = ("linear_acceleration", "angular_velocity", "magnetic_field", "position", "velocity", "vector", "range")
 _NOISE_RATIO = 1.5
@@ -40,7 +42,7 @@ class SignalComparison:
     """Whether prediction, lag and noise agree."""
 
 
-class Comparison:
+class LogComparison:
     """Simulated sensors beside the real ones.
 
     Attributes:
@@ -83,7 +85,7 @@ def compare(
     rate: float = 1000.0,
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
-) -> Comparison:
+) -> LogComparison:
     """Drive a robot along the motion of a log, and compare its sensors with those of the log.
 
     Joint positions and the pose of the base are smoothed and set in every step; contacts and actuators have no effect,
@@ -107,16 +109,15 @@ def compare(
         >>> print(found)
         >>> found.plot("out/compare")
     """
-    from sensorium import robots
-    from sensorium.worlds import Scene
+    from sensorium.robots import make
 
     log = log if isinstance(log, Log) else read_any(Path(log))
     scene = Scene(dt=1 / rate, substeps=1, disable=DISABLED)
     options: dict[str, Any] = {} if rig is None else {"rig": rig}
-    scene.add_robot(robots.make(str(robot), **options), name="robot")
+    scene.add_robot(make(str(robot), **options), name="robot")
     scene.build(n_envs=1, seed=seed)
     try:
-        motion = Motion(log, scene, "robot")
+        motion = DrivenMotion(log, scene, "robot")
         times = np.arange(motion.start, motion.stop, scene.dt)
         pairs, missing = _pair(scene, log, topics or {})
         if not pairs:
@@ -131,17 +132,18 @@ def compare(
         found = _compare_signal(uuid, field, topic, twin[uuid, field], ideal[uuid, field], times)
         if found is not None:
             signals.append(found)
-    return Comparison(signals, missing)
+    return LogComparison(signals, missing)
 
 
 Key = tuple[str, RosField]
 
 
-def _pair(scene: Any, log: Log, chosen: Mapping[str, str]) -> tuple[dict[Key, TopicLog], dict[str, str]]:
+def _pair(scene: Scene, log: Log, chosen: Mapping[str, str]) -> tuple[dict[Key, TopicLog], dict[str, str]]:
     """Return (sensor, field) -> topic of the log, and the sensors without one."""
     pairs: dict[Key, TopicLog] = {}
     missing: dict[str, str] = {}
-    for uuid, sensor in scene.sensors.items():
+    sensors = cast("Mapping[str, Sensor[Any]]", scene.sensors)
+    for uuid, sensor in sensors.items():
         if hasattr(sensor, "outputs"):
             missing[uuid] = "cameras are not compared"
             continue
@@ -164,21 +166,25 @@ def _find(log: Log, field: RosField, chosen: str | None) -> TopicLog | None:
     return own[0] if chosen is None and len(own) == 1 else None
 
 
-Series = tuple[np.ndarray, np.ndarray]
+TimeSeries = tuple[np.ndarray, np.ndarray]
 """Times (n,) s and values (n, k)."""
 
 
 def _simulate(
-    scene: Any, motion: Motion, times: np.ndarray, pairs: Mapping[Key, TopicLog], progress: Callable[[int], None]
-) -> tuple[dict[Key, Series], dict[Key, Series]]:
+    scene: Scene,
+    motion: DrivenMotion,
+    times: np.ndarray,
+    pairs: Mapping[Key, TopicLog],
+    progress: Callable[[int], None],
+) -> tuple[dict[Key, TimeSeries], dict[Key, TimeSeries]]:
     """Return the captured samples, and the ground truth, of every field on the clock of the log."""
-    uuids = {uuid for uuid, _ in pairs}
+    uuids, sensors = {uuid for uuid, _ in pairs}, cast("Mapping[str, Sensor[Any]]", scene.sensors)
     samples: dict[str, list[tuple[float, dict[str, np.ndarray]]]] = {uuid: [] for uuid in uuids}
     truths: dict[str, list[dict[str, np.ndarray]]] = {uuid: [] for uuid in uuids}
     offset = float(times[0]) - scene.dt
     for _ in drive(scene, motion, times):
         for uuid in uuids:
-            sensor = scene.sensors[uuid]
+            sensor = sensors[uuid]
             queue = sensor.read_samples()
             values = {name: each[0].double().numpy() for name, each in fields_of(queue.values).items()}
             for i in range(int(queue.count[0])):
@@ -196,7 +202,7 @@ def _simulate(
 
 
 def _compare_signal(
-    uuid: str, field: RosField, topic: TopicLog, twin: Series, ideal: Series, times: np.ndarray
+    uuid: str, field: RosField, topic: TopicLog, twin: TimeSeries, ideal: TimeSeries, times: np.ndarray
 ) -> SignalComparison | None:
     order = np.argsort(topic.capture, kind="stable")
     time, values = topic.capture[order], np.asarray(topic[field.path], np.float64)[order]

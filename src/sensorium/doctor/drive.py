@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
-from sensorium.doctor.signals import find_signals
+from sensorium.doctor.signals import TimeSeries, find_signals
 from sensorium.errors import OptionError, shorten
 from sensorium.fit.references import PoseReference
 from sensorium.fit.splines import SmoothingSpline
@@ -20,7 +19,7 @@ DISABLED = ("constraint", "actuation", "spring", "damper")
 """What would move a driven robot otherwise: it follows the log, whatever it touches."""
 
 
-class Motion:
+class DrivenMotion:
     """Positions and velocities of a robot over time, from a log.
 
     Args:
@@ -36,7 +35,7 @@ class Motion:
     """
 
     def __init__(self, log: Log, scene: Scene, robot: str) -> None:
-        self._model: Any = scene.world.model
+        self._model: mujoco.MjModel = scene.world.model
         signals = find_signals(log, None)
         self._joints: list[tuple[int, int, int]] = []  # address in qpos, in qvel, column of the log
         self._free: tuple[int, int] | None = None
@@ -90,7 +89,7 @@ class Motion:
         return q, v
 
 
-def _pose_reference(log: Log, quat: Any) -> PoseReference:
+def _pose_reference(log: Log, quat: TimeSeries) -> PoseReference:
     topic, path = quat.subject.split(" ")
     own = log[topic]
     place = path.replace("orientation", "position")
@@ -100,14 +99,14 @@ def _pose_reference(log: Log, quat: Any) -> PoseReference:
     return PoseReference(own.capture[order][keep], np.asarray(own[path], np.float64)[order][keep], pos)
 
 
-def drive(scene: Scene, motion: Motion, times: np.ndarray) -> Iterator[int]:
+def drive(scene: Scene, motion: DrivenMotion, times: np.ndarray) -> Iterator[int]:
     """Move a scene of one env along a motion, one step per time; yield the number of each finished step.
 
     Every step starts where it ends in the state of the motion, with forces that give it the acceleration of the motion:
     inertial sensors read that of the end of the step. The scene must have been made with ``disable=DISABLED`` and one
     substep.
     """
-    model: Any = scene.world.model
+    model: mujoco.MjModel = scene.world.model
     q, v = motion.states(times)
     acceleration = np.gradient(v, times, axis=0)
     data = mujoco.MjData(model)

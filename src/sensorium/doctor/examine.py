@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from sensorium.doctor.findings import Examination, Report
+from sensorium.deploy.contract import Contract
+from sensorium.doctor.findings import Diagnosis, Examination
 from sensorium.doctor.joint_checks import check_joints
 from sensorium.doctor.motion_checks import check_motion, expected_means
 from sensorium.doctor.signals import find_signals
@@ -19,11 +19,11 @@ from sensorium.logs import Log
 
 def examine(
     log: Log | str | os.PathLike[str],
-    policy: Any | None = None,
+    policy: Contract | str | os.PathLike[str] | None = None,
     *,
     partial: bool = False,
     units: Mapping[str, str] | None = None,
-) -> Report:
+) -> Diagnosis:
     """Check a log against physics and, with a policy, against what the policy was trained with.
 
     Causes are checked before what follows from them: a signal that failed a check is not blamed again.
@@ -31,7 +31,7 @@ def examine(
     Args:
         log: a log, or the path of one: MCAP, HDF5, NPZ or CSV.
         policy: an ONNX file with a contract, a contract, or None.
-        partial: whether a truncated file is examined up to its end.
+        partial: whether a truncated file is examined as far as it goes.
         units: units of fields in HDF5, NPZ and CSV, if they are not SI: ``{"mag": "uT"}``.
 
     Raises:
@@ -54,12 +54,12 @@ def examine(
     check_joints(exam, signals, contract)
     if contract is not None:
         check_training(exam, log, contract)
-    return Report(exam.findings)
+    return Diagnosis(exam.findings)
 
 
-def _contract(policy: Any | None) -> Any | None:
-    if policy is None or hasattr(policy, "observations"):
+def _contract(policy: Contract | str | os.PathLike[str] | None) -> Contract | None:
+    if policy is None or isinstance(policy, Contract):
         return policy
     from sensorium.deploy import read_contract
 
-    return read_contract(policy)
+    return read_contract(Path(policy))

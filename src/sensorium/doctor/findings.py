@@ -1,4 +1,4 @@
-"""``Finding`` and ``Report``: what the checks say."""
+"""``Finding`` and ``Diagnosis``: what the checks say."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Finding:
         return f"{text}\n{'':28}fix: {self.fix}" if self.fix else text
 
 
-class Report:
+class Diagnosis:
     """The findings of an examination.
 
     Example:

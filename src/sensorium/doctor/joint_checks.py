@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Examination
 from sensorium.doctor.motion_checks import DEGREES
-from sensorium.doctor.signals import Series, Signals, at
+from sensorium.doctor.signals import Signals, TimeSeries, at
 
 _MOVES = 0.01
 """Standard deviation of a joint, rad, from which its motion is compared."""
@@ -16,7 +15,7 @@ _MAX_OFFSET = 0.15
 """Median difference between a joint and its command, rad, from which it is an offset."""
 
 
-def check_joints(exam: Examination, signals: Signals, contract: Any | None) -> None:
+def check_joints(exam: Examination, signals: Signals, contract: Contract | None) -> None:
     """Check names, units, signs, order and offsets of joints."""
     position, velocity = signals.position, signals.velocity
     if position is None:
@@ -33,7 +32,7 @@ def check_joints(exam: Examination, signals: Signals, contract: Any | None) -> N
         _check_velocity(exam, position, velocity)
 
 
-def _check_names(exam: Examination, position: Series, contract: Any) -> None:
+def _check_names(exam: Examination, position: TimeSeries, contract: Contract) -> None:
     wanted = {
         name for term in contract.observations if term.topic and position.subject.startswith(f"{term.topic} ")
         for name in term.names
@@ -46,7 +45,7 @@ def _check_names(exam: Examination, position: Series, contract: Any) -> None:
         exam.ok("joints.names", position.subject, f"all {len(wanted)} joints of the policy")
 
 
-def _pair(position: Series, commands: Series | None) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _pair(position: TimeSeries, commands: TimeSeries | None) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Return names of the joints in both, positions and commands at the same times, (n, joints) each."""
     if commands is None:
         return [], np.zeros((0, 0)), np.zeros((0, 0))
@@ -76,7 +75,7 @@ def _correlations(own: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 
 def _check_against_commands(
-    exam: Examination, position: Series, names: list[str], own: np.ndarray, asked: np.ndarray
+    exam: Examination, position: TimeSeries, names: list[str], own: np.ndarray, asked: np.ndarray
 ) -> None:
     if len(own) < 20:
         exam.skip("joints.order", position.subject, "fewer than 20 samples while commands were sent")
@@ -135,7 +134,7 @@ def _swapped(own: np.ndarray, asked: np.ndarray) -> list[int]:
     return [i for i in range(len(off)) if any(near[i, j] and near[j, i] for j in range(len(off)) if j != i)]
 
 
-def _check_velocity(exam: Examination, position: Series, velocity: Series) -> None:
+def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSeries) -> None:
     if exam.is_blamed("joints.velocity", position.subject):
         return
     times = velocity.time[(velocity.time > position.time[0] + 0.05) & (velocity.time < position.time[-1] - 0.05)]

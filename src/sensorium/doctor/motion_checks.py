@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Examination
-from sensorium.doctor.signals import Series, Signals, at, window_means
+from sensorium.doctor.signals import Signals, TimeSeries, at, window_means
 
 G = 9.81
 DEGREES = 180 / np.pi
@@ -31,15 +32,15 @@ _SIGNED = sorted(
 _TURNS = [(matrix, scale) for scale in (1.0, 1 / DEGREES, DEGREES) for matrix in _SIGNED]
 """Explanations of angular rates: axes and unit."""
 
-Mend = Callable[[np.ndarray], np.ndarray]
+Correction = Callable[[np.ndarray], np.ndarray]
 
-_QUATERNIONS: dict[str, Mend] = {
+_QUATERNIONS: dict[str, Correction] = {
     "": lambda q: q,
     "inverted": lambda q: q * np.array([1.0, -1.0, -1.0, -1.0]),
     "order": lambda q: q[:, [1, 2, 3, 0]],  # the true w is last
     "order reversed": lambda q: q[:, [3, 0, 1, 2]],
 }
-"""What may be wrong with quaternions (w, x, y, z) -> how to mend them."""
+"""What may be wrong with quaternions (w, x, y, z) -> how to correct them."""
 
 
 def check_motion(exam: Examination, signals: Signals, expected: dict[str, np.ndarray]) -> None:
@@ -64,9 +65,9 @@ def check_motion(exam: Examination, signals: Signals, expected: dict[str, np.nda
             _check_gyro_alone(exam, gyro, acc)
         return
     fits = {}
-    for name, mend in _QUATERNIONS.items():
-        direction = None if gravity is None else _fit_gravity(gravity, quat, mend)
-        turn = None if gyro is None else _fit_gyro(gyro, quat, mend)
+    for name, correct in _QUATERNIONS.items():
+        direction = None if gravity is None else _fit_gravity(gravity, quat, correct)
+        turn = None if gyro is None else _fit_gyro(gyro, quat, correct)
         found = [fit for fit in (direction, turn) if fit is not None]
         cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.15 * (name != "")
         fits[name] = (cost if found else np.inf, direction, turn)
@@ -109,7 +110,7 @@ def _choose(tries: list[tuple[np.ndarray, float]], residuals: list[float]) -> _F
     return _Fit(residuals[chosen], *tries[chosen], residuals[0])
 
 
-def quiet(acc: Series) -> np.ndarray:
+def quiet(acc: TimeSeries) -> np.ndarray:
     """Return which samples of the accelerometer are taken at little acceleration: windows of the least variation."""
     size = max(int(0.5 * acc.rate), 4)
     n = len(acc) // size
@@ -120,7 +121,7 @@ def quiet(acc: Series) -> np.ndarray:
     return np.r_[np.repeat(calm, size), np.zeros(len(acc) - n * size, bool)]
 
 
-def _check_magnitude(exam: Examination, acc: Series) -> None:
+def _check_magnitude(exam: Examination, acc: TimeSeries) -> None:
     size = float(np.median(np.linalg.norm(acc.values[quiet(acc)], axis=1)))
     text = f"{size:.3g} m/s² in the calmest quarter"
     if 0.9 * G < size < 1.1 * G:
@@ -172,7 +173,7 @@ def _kind(matrix: np.ndarray) -> str:
     return "sign" if np.array_equal(np.abs(matrix), np.eye(3)) else "axis"
 
 
-def _gravity_windows(acc: Series, quat: Series | None) -> tuple[np.ndarray, np.ndarray] | None:
+def _gravity_windows(acc: TimeSeries, quat: TimeSeries | None) -> tuple[np.ndarray, np.ndarray] | None:
     """Return times and directions (n, 3) of the mean acceleration over half seconds; None if there are too few."""
     edges = np.arange(acc.time[0], acc.time[-1], 0.5)
     measured = window_means(acc, edges)
@@ -183,19 +184,19 @@ def _gravity_windows(acc: Series, quat: Series | None) -> tuple[np.ndarray, np.n
     return (middles[keep], _unit(measured[keep])) if keep.sum() >= 4 else None
 
 
-def _fit_gravity(gravity: tuple[np.ndarray, np.ndarray], quat: Series, mend: Mend) -> _Fit:
+def _fit_gravity(gravity: tuple[np.ndarray, np.ndarray], quat: TimeSeries, correct: Correction) -> _Fit:
     times, measured = gravity
-    up = rotations(mend(at(quat, times)))[:, 2]  # the world's z in the body
+    up = rotations(correct(at(quat, times)))[:, 2]  # the world's z in the body
     tries = [(matrix, 1.0) for matrix in _SIGNED]
     return _choose(tries, [float(np.linalg.norm(measured @ m.T - up, axis=1).mean()) for m, _ in tries])
 
 
-def _fit_gyro(gyro: Series, quat: Series, mend: Mend) -> _Fit | None:
+def _fit_gyro(gyro: TimeSeries, quat: TimeSeries, correct: Correction) -> _Fit | None:
     """Compare angular rates with those of the orientation; None if it hardly turns."""
     edges = np.arange(max(gyro.time[0], quat.time[0]), min(gyro.time[-1], quat.time[-1]), 0.05)
     if len(edges) < 22:
         return None
-    rate, turns = window_means(gyro, edges), rotations(mend(at(quat, edges)))
+    rate, turns = window_means(gyro, edges), rotations(correct(at(quat, edges)))
     true = _rotation_vectors(np.einsum("nji,njk->nik", turns[:-1], turns[1:])) / 0.05
     keep = np.isfinite(rate).all(axis=1) & (np.linalg.norm(true, axis=1) > 0.1)
     if keep.sum() < 20:
@@ -209,7 +210,7 @@ def _angle(residual: float) -> str:
     return f"{np.degrees(2 * np.arcsin(min(residual / 2, 1))):.0f}°"
 
 
-def _report_quaternion(exam: Examination, quat: Series, name: str, before: _Fit | None, after: _Fit | None) -> None:
+def _report_quaternion(exam: Examination, quat: TimeSeries, name: str, before: _Fit | None, after: _Fit | None) -> None:
     what, fix = {
         "inverted": ("the rotation is inverted", "publish the orientation of the body in the world, not its inverse"),
         "order": ("the components are in the order x, y, z, w", "write (w, x, y, z) into the fields of their names"),
@@ -217,15 +218,19 @@ def _report_quaternion(exam: Examination, quat: Series, name: str, before: _Fit 
     }[name]
     text = what
     if before is not None and after is not None:
-        text = f"{what}: inertial signals are off by {before.as_it_is:.0%} as it is, by {after.residual:.0%} if mended"
+        text = (
+            f"{what}: inertial signals are off by {before.as_it_is:.0%} as it is, by {after.residual:.0%} if corrected"
+        )
     exam.fail("quaternion.direction" if name == "inverted" else "quaternion.order", quat.subject, text, fix)
 
 
-def _report_gravity(exam: Examination, acc: Series, quat: Series, fit: _Fit | None) -> None:
+def _report_gravity(exam: Examination, acc: TimeSeries, quat: TimeSeries, fit: _Fit | None) -> None:
     if fit is None:
         exam.skip("gravity.axis", acc.subject, "the log is shorter than 2 s")
     elif fit.is_changed:
-        text = f"{describe(fit.matrix, 'the log')}; off by {_angle(fit.as_it_is)}, by {_angle(fit.residual)} if mended"
+        text = (
+            f"{describe(fit.matrix, 'the log')}; off by {_angle(fit.as_it_is)}, by {_angle(fit.residual)} if corrected"
+        )
         exam.fail(
             f"gravity.{_kind(fit.matrix)}", acc.subject, text, "turn the axes of the accelerometer into the frame"
         )
@@ -234,7 +239,7 @@ def _report_gravity(exam: Examination, acc: Series, quat: Series, fit: _Fit | No
 
 
 def _check_mean_gravity(
-    exam: Examination, acc: Series, gravity: tuple[np.ndarray, np.ndarray] | None, expected: np.ndarray | None
+    exam: Examination, acc: TimeSeries, gravity: tuple[np.ndarray, np.ndarray] | None, expected: np.ndarray | None
 ) -> None:
     """Without orientation: compare the mean direction with that in training."""
     if gravity is None:
@@ -256,7 +261,7 @@ def _check_mean_gravity(
         exam.fail(f"gravity.{_kind(fit.matrix)}", acc.subject, changes, fix)
 
 
-def _check_gyro_alone(exam: Examination, gyro: Series, acc: Series | None) -> None:
+def _check_gyro_alone(exam: Examination, gyro: TimeSeries, acc: TimeSeries | None) -> None:
     """Without orientation: gravity must turn in the body against the angular rate."""
     if acc is None or any(each.verdict == "fail" and each.subject == acc.subject for each in exam.findings):
         exam.skip("gyro.sign", gyro.subject, "the log has neither an orientation nor a usable direction of gravity")
@@ -283,7 +288,7 @@ def _check_gyro_alone(exam: Examination, gyro: Series, acc: Series | None) -> No
     _report_gyro(exam, gyro, _choose(_TURNS, residuals), "compared with how gravity turns")
 
 
-def _report_gyro(exam: Examination, gyro: Series, fit: _Fit | None, how: str) -> None:
+def _report_gyro(exam: Examination, gyro: TimeSeries, fit: _Fit | None, how: str) -> None:
     if fit is None:
         exam.skip("gyro.sign", gyro.subject, "the orientation of the log hardly turns")
         return
@@ -291,7 +296,7 @@ def _report_gyro(exam: Examination, gyro: Series, fit: _Fit | None, how: str) ->
     if not fit.is_changed:
         exam.ok("gyro.sign", gyro.subject, text)
         return
-    text += f", by {fit.residual:.0%} if mended"
+    text += f", by {fit.residual:.0%} if corrected"
     if fit.scale != 1.0:
         unit = "°/s" if fit.scale < 1 else "rad/s, divided by 180/π"
         fix = f"multiply the angular rate by {fit.scale:.6g}"
@@ -317,7 +322,7 @@ def _rotation_vectors(matrices: np.ndarray) -> np.ndarray:
     return axis * factor[:, None]
 
 
-def expected_means(contract: Any | None) -> dict[str, np.ndarray]:
+def expected_means(contract: Contract | None) -> dict[str, np.ndarray]:
     """Return "acc" -> mean acceleration in training, from the contract's statistics."""
     for term in () if contract is None else contract.observations:
         if term.field == "linear_acceleration" and term.seen is not None and term.history == 1:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from sensorium.deploy.contract import Contract
 from sensorium.doctor.value_checks import trained_range
 from sensorium.logs import Log
 
 
-def plot_terms(log: Log, contract: Any, folder: Path) -> list[Path]:
+def plot_terms(log: Log, contract: Contract, folder: Path) -> list[Path]:
     """Write one PNG per term: the values of the log over time, with the range of training shaded; returns the files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

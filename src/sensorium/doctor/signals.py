@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from sensorium.deploy.contract import Contract
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD, ODOMETRY, POSE
 
@@ -14,7 +14,7 @@ GYRO, ACC = "angular_velocity", "linear_acceleration"
 
 
 @dataclass(frozen=True)
-class Series:
+class TimeSeries:
     """Values over time.
 
     Attributes:
@@ -42,17 +42,17 @@ class Series:
 class Signals:
     """The signals of a log. Each is None, or [], if the log has none."""
 
-    gyro: Series | None
-    acc: Series | None
-    mag: Series | None
-    quat: Series | None
-    position: Series | None
-    velocity: Series | None
-    commands: tuple[tuple[str, Series], ...]
+    gyro: TimeSeries | None
+    acc: TimeSeries | None
+    mag: TimeSeries | None
+    quat: TimeSeries | None
+    position: TimeSeries | None
+    velocity: TimeSeries | None
+    commands: tuple[tuple[str, TimeSeries], ...]
     """("position", "velocity" or "effort", commands of joints)."""
 
 
-def find_signals(log: Log, contract: Any | None) -> Signals:
+def find_signals(log: Log, contract: Contract | None) -> Signals:
     """Return the signals of a log: those of the contract's topics, or of the only topic with such messages."""
     wanted = set() if contract is None else set(contract.topics)
 
@@ -87,7 +87,7 @@ def find_signals(log: Log, contract: Any | None) -> Signals:
     )
 
 
-def series(topic: TopicLog | None, path: str) -> Series | None:
+def series(topic: TopicLog | None, path: str) -> TimeSeries | None:
     """Return a field of a topic in the order of its captures, without repeated or invalid rows; None if it is empty."""
     if topic is None or path not in topic:
         return None
@@ -99,10 +99,10 @@ def series(topic: TopicLog | None, path: str) -> Series | None:
     time = topic.capture[order]
     keep = np.r_[True, np.diff(time) > 0] & np.isfinite(values[order]).all(axis=1)
     names = tuple(topic.names) if topic.message == JOINT_STATE else ()
-    return Series(f"{topic.name} {path}", time[keep], values[order][keep], names)
+    return TimeSeries(f"{topic.name} {path}", time[keep], values[order][keep], names)
 
 
-def window_means(series: Series, edges: np.ndarray) -> np.ndarray:
+def window_means(series: TimeSeries, edges: np.ndarray) -> np.ndarray:
     """Return the mean of a signal between neighbouring edges, (m, k); NaN where there is no sample."""
     index = np.searchsorted(series.time, edges)
     sums = np.vstack([np.zeros(series.values.shape[1]), np.cumsum(series.values, axis=0)])
@@ -111,6 +111,6 @@ def window_means(series: Series, edges: np.ndarray) -> np.ndarray:
         return np.diff(sums[index], axis=0) / count[:, None]
 
 
-def at(series: Series, times: np.ndarray) -> np.ndarray:
+def at(series: TimeSeries, times: np.ndarray) -> np.ndarray:
     """Return a signal at given times, by linear interpolation, (m, k)."""
     return np.stack([np.interp(times, series.time, column) for column in series.values.T], axis=1)

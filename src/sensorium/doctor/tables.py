@@ -31,7 +31,7 @@ def read_any(path: Path, partial: bool = False, units: Mapping[str, str] | None 
 
     Args:
         path: the file.
-        partial: whether a truncated MCAP file is read up to its end.
+        partial: whether a truncated MCAP file is read as far as it goes.
         units: units of fields of other formats, if they are not SI: ``{"mag": "uT"}``.
 
     Raises:

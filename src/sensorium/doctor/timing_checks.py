@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from sensorium.deploy.contract import Contract, ObservationTerm
 from sensorium.doctor.findings import Examination
 from sensorium.logs import Log, TopicLog
-
 
 _MANY_LOST = 0.1
 """Share of lost samples that is too much for any use, if there is no policy to compare with."""
 
 
-def check_timing(exam: Examination, log: Log, contract: Any | None) -> None:
+def check_timing(exam: Examination, log: Log, contract: Contract | None) -> None:
     """Check the clocks and rates of all topics with a header, or those of the contract."""
     terms = {} if contract is None else {term.topic: term for term in contract.observations if term.topic}
     for name, topic in log.items():
@@ -58,7 +56,7 @@ def _check_clock(exam: Examination, topic: TopicLog) -> bool:
     return True
 
 
-def _check_rate(exam: Examination, topic: TopicLog, term: Any | None) -> None:
+def _check_rate(exam: Examination, topic: TopicLog, term: ObservationTerm | None) -> None:
     capture = np.sort(topic.capture)
     steps = np.diff(capture)
     steps = steps[steps > 0]
@@ -87,7 +85,7 @@ def _check_rate(exam: Examination, topic: TopicLog, term: Any | None) -> None:
         exam.ok("jitter", topic.name, f"intervals vary by {jitter:.1%}")
 
 
-def _check_latency(exam: Examination, topic: TopicLog, term: Any | None) -> None:
+def _check_latency(exam: Examination, topic: TopicLog, term: ObservationTerm | None) -> None:
     late = topic.latency
     typical, worst = float(np.median(late)), float(np.quantile(late, 0.99))
     text = f"median {typical * 1e3:.3g} ms, 99 % below {worst * 1e3:.3g} ms"
@@ -103,7 +101,7 @@ def _check_latency(exam: Examination, topic: TopicLog, term: Any | None) -> None
         exam.ok("latency", topic.name, f"{text}; up to {assumed * 1e3:.3g} ms in training")
 
 
-def _number(term: Any | None, name: str) -> float:
+def _number(term: ObservationTerm | None, name: str) -> float:
     """Return an assumed imperfection of a term, or the upper bound of its range; 0 if there is none."""
     value = 0.0 if term is None else term.imperfections.get(name, 0.0)
     return float(np.max(value)) if isinstance(value, (int, float, list, tuple)) and np.size(value) else 0.0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from sensorium.deploy.contract import Contract, ObservationTerm
 from sensorium.doctor.findings import Examination
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD
 
 
-def check_topics(exam: Examination, log: Log, contract: Any) -> None:
+def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
     """Check that the log has the topics of the contract, with messages of the right type."""
     for topic, message in contract.topics.items():
         if topic not in log:
@@ -25,7 +24,7 @@ def check_topics(exam: Examination, log: Log, contract: Any) -> None:
             exam.ok("topics", topic, f"{len(log[topic])} messages of {message}")
 
 
-def check_values(exam: Examination, log: Log, contract: Any | None) -> None:
+def check_values(exam: Examination, log: Log, contract: Contract | None) -> None:
     """Check for values that are not finite or never change, and for a magnetic field in another unit."""
     for topic in log.of(IMU, MAGNETIC_FIELD, JOINT_STATE):
         if topic.name.startswith(("/truth", "/command")) or len(topic) < 10:
@@ -68,7 +67,7 @@ def _longest_run(values: np.ndarray) -> int:
     return int((edges[1::2] - edges[::2]).max()) + 1 if len(edges) else 1
 
 
-def check_training(exam: Examination, log: Log, contract: Any) -> None:
+def check_training(exam: Examination, log: Log, contract: Contract) -> None:
     """Compare shape, range and noise of every term with those of training."""
     for term in contract.observations:
         if term.source != "sensor" or term.topic not in log or term.conversion not in ("values", "joints"):
@@ -92,7 +91,7 @@ def check_training(exam: Examination, log: Log, contract: Any) -> None:
         _check_noise(exam, term, subject, values)
 
 
-def _check_range(exam: Examination, term: Any, subject: str, values: np.ndarray) -> None:
+def _check_range(exam: Examination, term: ObservationTerm, subject: str, values: np.ndarray) -> None:
     if term.seen is None or exam.is_blamed("range", subject):
         return
     low, high = trained_range(term)
@@ -108,14 +107,15 @@ def _check_range(exam: Examination, term: Any, subject: str, values: np.ndarray)
         exam.ok("range", subject, text)
 
 
-def trained_range(term: Any) -> tuple[np.ndarray, np.ndarray]:
+def trained_range(term: ObservationTerm) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest readings of a term in training, per component."""
+    assert term.seen is not None
     n = term.size
     low, high = ((np.array(each).reshape(-1, n) - term.offset) / term.scale for each in (term.seen.min, term.seen.max))
     return np.minimum(low, high).min(axis=0), np.maximum(low, high).max(axis=0)
 
 
-def _check_noise(exam: Examination, term: Any, subject: str, values: np.ndarray) -> None:
+def _check_noise(exam: Examination, term: ObservationTerm, subject: str, values: np.ndarray) -> None:
     if len(values) < 100 or exam.is_blamed("noise", subject):
         return
     measured = white_noise(values)

@@ -35,7 +35,7 @@ class ReplayedChannelSensor(SimpleSensor[torch.Tensor], options=ReplayedChannel)
 
     signal: torch.Tensor
 
-    def __init__(self, options: Any, uuid: str) -> None:
+    def __init__(self, options: ReplayedChannel, uuid: str) -> None:
         super().__init__(options, uuid)
         self.signal = torch.zeros(options.axes, dtype=torch.float64)
 

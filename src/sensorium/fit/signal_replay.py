@@ -17,6 +17,7 @@ from sensorium.fit.estimate import Twin
 from sensorium.fit.gps import local_position
 from sensorium.fit.replay import Progress
 from sensorium.fit.replayed_channel import ReplayedChannel, ReplayedVector
+from sensorium.sensors.base import Sensor
 from sensorium.sensors.rays.patterns import ArrayPattern
 from sensorium.sensors.rays.ray_sensor import RayOptions
 from sensorium.sensors.rays.raycaster import Raycaster
@@ -38,11 +39,11 @@ Signals = dict[str, np.ndarray]
 """Channel of the log -> true values, (samples, axes)."""
 
 
-class Rig(Protocol):
+class ReplayRig(Protocol):
     """A scene in which the true value of a sensor follows given signals."""
 
     scene: Scene
-    sensor: Any
+    sensor: Sensor[Any]
 
     def place(self, row: int) -> None:
         """Let the next step end with the values of a row."""
@@ -106,15 +107,15 @@ def replay_stamps(twin: Twin, count: int, seed: int = 0) -> np.ndarray:
     return np.sort(np.array(stamps[:count]))
 
 
-def make_rig(twin: Twin, signals: Signals, step: float, envs: int, seed: int, timing: dict[str, Any]) -> Rig:
+def make_rig(twin: Twin, signals: Signals, step: float, envs: int, seed: int, timing: dict[str, Any]) -> ReplayRig:
     """Return the rig of a kind of sensor, built. ``timing`` has options of :data:`TIMING` to set."""
-    rigs: dict[str, Callable[..., Rig]] = {
+    rigs: dict[str, Callable[..., ReplayRig]] = {
         "joint_encoder": JointRig,
         "force_torque": LoadRig,
         "gps": PlaceRig,
         "barometer": PlaceRig,
     }
-    rigs |= dict.fromkeys(("raycaster", "lidar", "depth_camera"), RayRig) | {"channel": ChannelRig}
+    rigs |= dict.fromkeys(("raycaster", "lidar", "depth_camera"), RayReplay) | {"channel": ChannelRig}
     if twin.kind not in rigs:
         raise OptionError(f"there is no replay of signals for the kind {twin.kind!r}; there is for {', '.join(rigs)}")
     return rigs[twin.kind](twin, signals, step, envs, seed, timing)
@@ -206,7 +207,7 @@ class LoadRig:
         return self.sensor.read()._asdict()  # type: ignore[no-any-return]
 
 
-class RayRig:
+class RayReplay:
     """A wall in front of one ray per ray of the log."""
 
     def __init__(self, twin: Twin, signals: Signals, step: float, envs: int, seed: int, timing: dict[str, Any]) -> None:
@@ -251,12 +252,13 @@ class ChannelRig:
         fitted |= {} if twin is None else twin.settings
         kind = ReplayedVector if values.shape[1] == 3 else ReplayedChannel
         options = kind(uuid="twin", axes=values.shape[1], **fitted, **timing)
-        self.sensor: Any = self.scene.add_sensor(options)
+        self.sensor: Sensor[Any] = self.scene.add_sensor(options)
         self.scene.build(n_envs=envs, seed=seed)
+        self._signal: torch.Tensor = getattr(self.sensor, "signal")  # noqa: B009  # of a ReplayedChannelSensor
 
     def place(self, row: int) -> None:
         """Let the next step end with the values of a row."""
-        self.sensor.signal[:] = self._values[row]
+        self._signal[:] = self._values[row]
 
     def read(self) -> dict[str, torch.Tensor]:
         """Return channel -> reading, (envs, axes)."""

@@ -26,7 +26,7 @@ from sensorium.fit.field_names import si_unit
 from sensorium.fit.force_torque import force_torque
 from sensorium.fit.gps import gps
 from sensorium.fit.joint_encoder import joint_encoder
-from sensorium.fit.logs import SensorLog, as_log
+from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.replay import Progress
 from sensorium.fit.response import KnownSignal, known_signal
 from sensorium.fit.rest import rest_segments
@@ -107,7 +107,7 @@ def part_of(reference: object, log: SensorLog, rows: slice) -> object:
     return reference
 
 
-def read_log(twin: Twin, source: Any, reading: dict[str, Any]) -> SensorLog:
+def read_log(twin: Twin, source: LogSource, reading: dict[str, Any]) -> SensorLog:
     """Return a log with the channels of a twin's own: positions of receivers are in m."""
     log = as_log(source, **reading)
     return gps(log).log or log if twin.kind == "gps" else log

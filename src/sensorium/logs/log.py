@@ -88,13 +88,18 @@ class TopicLog:
         texts = {path: values[index] for path, values in self.texts.items()}
         return TopicLog(self.name, self.message, self.capture[index], self.arrival[index], fields, texts)
 
-    def replace(self, **changes: Any) -> TopicLog:
+    def replace(
+        self,
+        *,
+        capture: np.ndarray | None = None,
+        arrival: np.ndarray | None = None,
+        fields: Mapping[str, np.ndarray] | None = None,
+        texts: Mapping[str, np.ndarray] | None = None,
+    ) -> TopicLog:
         """Return a copy with other times or fields: ``topic.replace(capture=..., fields={"velocity": ...})``."""
-        fields = {**self.fields, **changes.pop("fields", {})}
-        texts = {**self.texts, **changes.pop("texts", {})}
-        times = {name: changes.pop(name, getattr(self, name)) for name in ("capture", "arrival")}
-        name = changes.pop("name", self.name)
-        return TopicLog(name, self.message, times["capture"], times["arrival"], fields, texts)
+        times = (self.capture if capture is None else capture, self.arrival if arrival is None else arrival)
+        merged = {**self.fields, **(fields or {})}
+        return TopicLog(self.name, self.message, *times, merged, {**self.texts, **(texts or {})})
 
     def __repr__(self) -> str:
         return f"TopicLog({self.name!r}, {self.message!r}, {len(self)} messages, {self.rate:.4g} Hz)"

@@ -24,3 +24,7 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(importlib.import_module(f"sensorium.ros.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'sensorium.ros' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

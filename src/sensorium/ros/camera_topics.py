@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +12,13 @@ from sensorium.ros import topics
 from sensorium.ros.messages import Topic, Values, make_encoder
 from sensorium.ros.topics import topic
 
+if TYPE_CHECKING:
+    from sensorium.cameras.camera import CameraSensor
+
 OPTICAL = "_optical"
 """End of the name of a camera's frame: x to the right, y down, z forward (REP 103)."""
 
-_ENCODINGS = {
+_ENCODINGS: dict[str, tuple[str, type[np.generic], int]] = {
     "rgb": ("rgb8", np.uint8, 3),
     "depth": ("32FC1", np.float32, 1),
     "segmentation": ("32SC2", np.int32, 2),
@@ -25,12 +29,12 @@ _ENCODINGS = {
 """Output of a camera -> encoding of its Image, dtype and channels."""
 
 
-def optical_frame(camera: Any) -> str:
+def optical_frame(camera: CameraSensor) -> str:
     """Return the frame of a camera's images."""
     return topic(camera.uuid)[1:] + OPTICAL
 
 
-def camera_topics(camera: Any, env: int, prefix: str = "", jpeg: int | None = None) -> list[Topic]:
+def camera_topics(camera: CameraSensor, env: int, prefix: str = "", jpeg: int | None = None) -> list[Topic]:
     """Return the topics of a camera: ``/NAME/rgb``, ``/NAME/depth``, ..., and ``/NAME/camera_info``.
 
     Args:
@@ -59,7 +63,7 @@ def camera_topics(camera: Any, env: int, prefix: str = "", jpeg: int | None = No
     return found
 
 
-def _image_columns(output: str, dtype: Any) -> Any:
+def _image_columns(output: str, dtype: type[np.generic]) -> Callable[[Values], dict[str, Any]]:
     def columns(values: Values) -> dict[str, Any]:
         image = np.ascontiguousarray(values[output], dtype)
         return {"data": image.reshape(len(image), -1).view(np.uint8)}
@@ -67,7 +71,7 @@ def _image_columns(output: str, dtype: Any) -> Any:
     return columns
 
 
-def _info(camera: Any, env: int, prefix: str) -> Topic:
+def _info(camera: CameraSensor, env: int, prefix: str) -> Topic:
     k = camera.intrinsics[env].double().numpy(force=True)
     width, height = camera.resolution
     profile = camera.options.profile
@@ -91,7 +95,7 @@ def _info(camera: Any, env: int, prefix: str) -> Topic:
     return Topic(name, topics.CAMERA_INFO, make_encoder(topics.CAMERA_INFO, constant), lambda _: {})
 
 
-def encode_jpeg(camera: Any, image: np.ndarray, stamp: int, quality: int) -> bytes:
+def encode_jpeg(camera: CameraSensor, image: np.ndarray, stamp: int, quality: int) -> bytes:
     """Return a CompressedImage of a colour image (H, W, 3) uint8, captured at ``stamp`` ns."""
     from PIL import Image
 

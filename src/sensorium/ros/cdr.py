@@ -8,7 +8,7 @@ copy per field, as rows of a NumPy array.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ class Leaf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class MessageLayout:
     """Where the values of a message with certain lengths are.
 
     Attributes:
@@ -175,7 +175,7 @@ class _Walk:
         lengths: returns the length of the string or sequence at (path, offset); for a string without its end.
     """
 
-    def __init__(self, found: Definition, lengths: Any) -> None:
+    def __init__(self, found: Definition, lengths: Callable[[str, int, bool], int]) -> None:
         self._found, self._lengths = found, lengths
         self.leaves: list[Leaf] = []
         self.words: list[tuple[int, int]] = []
@@ -216,7 +216,7 @@ class _Walk:
                 self.message(member.kind, own, owner)
 
 
-def layout_of(message: str, definition: Definition, values: Mapping[str, Any]) -> Layout:
+def layout_of(message: str, definition: Definition, values: Mapping[str, Any]) -> MessageLayout:
     """Return the layout of a message with these values: path -> value, for all strings and sequences.
 
     Sequences of messages have the path of the sequence -> their number, and paths for each element. Strings and
@@ -231,10 +231,10 @@ def layout_of(message: str, definition: Definition, values: Mapping[str, Any]) -
 
     walk = _Walk(definition, length)
     walk.message(_full(message), "", "")
-    return Layout(tuple(walk.leaves), tuple(walk.words), walk.at)
+    return MessageLayout(tuple(walk.leaves), tuple(walk.words), walk.at)
 
 
-def layout_from(message: str, definition: Definition, data: bytes | memoryview) -> Layout:
+def layout_from(message: str, definition: Definition, data: bytes | memoryview) -> MessageLayout:
     """Return the layout of an encoded message, without its CDR header.
 
     Raises:
@@ -253,7 +253,7 @@ def layout_from(message: str, definition: Definition, data: bytes | memoryview) 
     walk.message(_full(message), "", "")
     if walk.at > len(data):
         raise DatasetError(f"has {len(data)} bytes instead of {walk.at}")
-    return Layout(tuple(walk.leaves), tuple(walk.words), walk.at)
+    return MessageLayout(tuple(walk.leaves), tuple(walk.words), walk.at)
 
 
 class Encoder:
@@ -325,7 +325,9 @@ class Encoder:
         return rows
 
 
-def decode(message: str, definition: Definition, messages: Sequence[bytes]) -> Iterator[tuple[np.ndarray, Layout, Any]]:
+def decode(
+    message: str, definition: Definition, messages: Sequence[bytes]
+) -> Iterator[tuple[np.ndarray, MessageLayout, Any]]:
     """Yield (numbers, layout, columns) for every group of messages with the same lengths.
 
     Args:
@@ -367,7 +369,7 @@ def decode(message: str, definition: Definition, messages: Sequence[bytes]) -> I
 class _Columns:
     """Returns the values of a path of decoded messages."""
 
-    def __init__(self, message: str, layout: Layout, rows: np.ndarray) -> None:
+    def __init__(self, message: str, layout: MessageLayout, rows: np.ndarray) -> None:
         self._message, self._layout, self._rows = message, layout, rows
 
     def __call__(self, path: str) -> np.ndarray:

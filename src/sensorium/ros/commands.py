@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.ros import topics
-from sensorium.ros.messages import Topic, make_encoder
+from sensorium.ros.messages import Columns, Topic, Values, make_encoder
 from sensorium.ros.sources import Collected
+
+if TYPE_CHECKING:
+    import mujoco
+
+    from sensorium.worlds import Scene
 
 POSITION, VELOCITY, EFFORT = "position", "velocity", "effort"
 
@@ -16,7 +22,7 @@ POSITION, VELOCITY, EFFORT = "position", "velocity", "effort"
 class CommandSource(Collected):
     """The commands of some actuators in one env."""
 
-    def __init__(self, scene: Any, actuators: list[int], env: int) -> None:
+    def __init__(self, scene: Scene, actuators: list[int], env: int) -> None:
         super().__init__()
         self._ctrl, self._actuators, self._env = scene.world.bind("ctrl"), actuators, env
 
@@ -26,7 +32,7 @@ class CommandSource(Collected):
         self._keep({"": self._ctrl[self._env, self._actuators].double().numpy(force=True)[None]}, time, time)
 
 
-def command_topics(scene: Any, env: int, prefix: str) -> list[tuple[list[Topic], CommandSource]]:
+def command_topics(scene: Scene, env: int, prefix: str) -> list[tuple[list[Topic], CommandSource]]:
     """Return the topics ``/command/position``, ``/command/velocity`` and ``/command/effort`` of a scene's actuators.
 
     Names are those of the joints that the actuators drive, or of the actuators where they drive something else.
@@ -42,11 +48,11 @@ def command_topics(scene: Any, env: int, prefix: str) -> list[tuple[list[Topic],
     return found
 
 
-def _columns(kind: str) -> Any:
+def _columns(kind: str) -> Callable[[Values], Columns]:
     return lambda values: {kind: values[""]}
 
 
-def _by_kind(model: Any) -> dict[str, list[int]]:
+def _by_kind(model: mujoco.MjModel) -> dict[str, list[int]]:
     """Return what actuators control -> their ids: a position, a velocity or an effort."""
     found: dict[str, list[int]] = {}
     for i in range(model.nu):
@@ -56,7 +62,7 @@ def _by_kind(model: Any) -> dict[str, list[int]]:
     return found
 
 
-def _name(model: Any, actuator: int) -> str:
+def _name(model: mujoco.MjModel, actuator: int) -> str:
     joint = int(model.actuator_trnid[actuator, 0]) if model.actuator_trntype[actuator] in (0, 1) else -1
     name: str = model.joint(joint).name if joint >= 0 else model.actuator(actuator).name
     return name.split("/")[-1]

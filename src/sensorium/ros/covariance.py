@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sensorium.pipeline.imperfections import Imperfections
 
+if TYPE_CHECKING:
+    from sensorium.sensors.base import Sensor
 
-def variance(sensor: Any, channel: str, n: int) -> np.ndarray:
+
+def variance(sensor: Sensor[Any], channel: str, n: int) -> np.ndarray:
     """Return the variance of the error of a sample, per axis, (n,): all zero for a perfect sensor.
 
     It is that of noise, turn-on bias, drift and rounding. Constant errors (bias, scale) are calibrated in practice and
@@ -20,7 +24,7 @@ def variance(sensor: Any, channel: str, n: int) -> np.ndarray:
         channel: name of the channel, "acc"; "" for the sensor's own imperfections.
         n: number of axes.
     """
-    options: Any = getattr(sensor.options, channel) if channel else sensor.options
+    options = getattr(sensor.options, channel) if channel else sensor.options
     if not isinstance(options, Imperfections) and not hasattr(options, "noise"):
         return np.zeros(n)
     group = sensor.group
@@ -35,6 +39,6 @@ def variance(sensor: Any, channel: str, n: int) -> np.ndarray:
     return total
 
 
-def _axes(value: Any, n: int) -> np.ndarray:
+def _axes(value: ArrayLike, n: int) -> np.ndarray:
     """Return one value per axis, float64."""
     return np.broadcast_to(np.asarray(value, np.float64), (n,)).copy()

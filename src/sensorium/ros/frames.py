@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -13,6 +13,10 @@ from sensorium.ros.camera_topics import optical_frame
 from sensorium.ros.cdr import Encoder
 from sensorium.ros.messages import NANO, make_encoder, stamps
 from sensorium.ros.topics import frame
+
+if TYPE_CHECKING:
+    from sensorium.cameras.camera import CameraSensor
+    from sensorium.worlds import Scene
 
 WORLD = "world"
 
@@ -58,7 +62,7 @@ class LinkPoses:
         names: their frames.
     """
 
-    def __init__(self, scene: Any) -> None:
+    def __init__(self, scene: Scene) -> None:
         model = scene.world.model
         self.ids = [body for body in range(1, model.nbody) if model.body_weldid[body] != 0]
         self.names = [model.body(body).name or f"body_{body}" for body in self.ids]
@@ -89,13 +93,11 @@ def mounts(sensors: Sequence[Any]) -> list[tuple[str, str, np.ndarray, np.ndarra
     return found
 
 
-def _camera_mount(camera: Any) -> tuple[np.ndarray, np.ndarray]:
+def _camera_mount(camera: CameraSensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the pose of a camera's optical frame on its link."""
-    model = camera.group.world.model
-    body = model.camera(camera.view.name).bodyid[0] if hasattr(camera.view, "name") else None
     world = camera.cam2world_cv[0].double().numpy(force=True)
     data = camera.group.world
-    link = body if body is not None else model.body(camera.options.link).id
+    link = data.model.body(camera.options.link).id
     origin = data.bind("xpos")[0, link].double().numpy(force=True)
     turned = np.zeros(9)
     mujoco.mju_quat2Mat(turned, data.bind("xquat")[0, link].double().numpy(force=True))

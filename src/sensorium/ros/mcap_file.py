@@ -115,5 +115,5 @@ class McapFile:
                 self._part.unlink()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

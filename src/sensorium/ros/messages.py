@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from sensorium.ros import topics
 from sensorium.ros.cdr import Encoder, parse
 from sensorium.ros.covariance import variance
 from sensorium.ros.definitions import schema
-from sensorium.ros.topics import RosField, frame, ros_fields, scan_angles
+from sensorium.ros.topics import RosField, frame, ros_fields, scan_angles, shapes
+
+if TYPE_CHECKING:
+    from sensorium.sensors.base import Sensor
 
 Columns = dict[str, Any]
 Values = Mapping[str, np.ndarray]
@@ -57,7 +60,7 @@ def stamps(time: np.ndarray, path: str = "header.stamp") -> Columns:
     return {f"{path}.sec": time // NANO, f"{path}.nanosec": time % NANO}
 
 
-def sensor_topics(sensor: Any, prefix: str = "") -> list[Topic]:
+def sensor_topics(sensor: Sensor[Any], prefix: str = "") -> list[Topic]:
     """Return the topics of a sensor that is no camera.
 
     Args:
@@ -70,8 +73,9 @@ def sensor_topics(sensor: Any, prefix: str = "") -> list[Topic]:
     return [_topic(sensor, prefix + name, message, fields) for (name, message), fields in by_topic.items()]
 
 
-def _topic(sensor: Any, name: str, message: str, fields: list[RosField]) -> Topic:
-    constant, columns = _MAKERS.get(message, _plain)(sensor, fields)
+def _topic(sensor: Sensor[Any], name: str, message: str, fields: list[RosField]) -> Topic:
+    make: Callable[[Sensor[Any], list[RosField]], Made] = _MAKERS.get(message, _plain)
+    constant, columns = make(sensor, fields)
     constant = {"header.frame_id": frame(sensor), **constant}
     return Topic(name, message, make_encoder(message, constant), columns)
 
@@ -93,10 +97,10 @@ def _diagonal(values: np.ndarray) -> np.ndarray:
     return np.diag(values).ravel()
 
 
-def _plain(sensor: Any, fields: list[RosField]) -> Made:
+def _plain(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     """Messages whose fields are numbers and vectors."""
-    shapes = sensor._get_return_format()
-    sizes = {field.field: int(np.prod(shapes[field.field] if isinstance(shapes, dict) else shapes)) for field in fields}
+    layout = shapes(sensor)
+    sizes = {field.field: int(np.prod(layout[field.field])) for field in fields}
 
     def columns(values: Values) -> Columns:
         found: Columns = {}
@@ -113,7 +117,7 @@ def _plain(sensor: Any, fields: list[RosField]) -> Made:
     return {}, columns
 
 
-def _imu(sensor: Any, fields: list[RosField]) -> Made:
+def _imu(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     constant = {
         "orientation.w": 1.0,
         "orientation_covariance": [-1.0, *[0.0] * 8],  # ROS: there is no orientation
@@ -123,23 +127,24 @@ def _imu(sensor: Any, fields: list[RosField]) -> Made:
     return constant, _plain(sensor, fields)[1]
 
 
-def _magnetic_field(sensor: Any, fields: list[RosField]) -> Made:
+def _magnetic_field(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     channel = "mag" if fields[0].field == "mag" else ""
     return {"magnetic_field_covariance": _diagonal(variance(sensor, channel, 3))}, _plain(sensor, fields)[1]
 
 
-def _joint_state(sensor: Any, fields: list[RosField]) -> Made:
-    names = [name.split("/")[-1] for name in sensor.joint_names]
+def _joint_state(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+    joints: list[str] = getattr(sensor, "joint_names")  # noqa: B009  # all sensors with this message have it
+    names = [name.split("/")[-1] for name in joints]
     constant: dict[str, Any] = {"name": len(names)} | {f"name.{i}": name for i, name in enumerate(names)}
     constant |= {field.path: len(names) for field in fields}
     return constant, lambda values: {field.path: values[field.field] for field in fields}
 
 
-def _pressure(sensor: Any, fields: list[RosField]) -> Made:
+def _pressure(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return {"variance": float(variance(sensor, "", 1)[0])}, _plain(sensor, fields)[1]
 
 
-def _nav_sat_fix(sensor: Any, fields: list[RosField]) -> Made:
+def _nav_sat_fix(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     options = sensor.options
     own = variance(sensor, "", 3) + np.square([options.horizontal_error] * 2 + [options.vertical_error])
     constant = {"position_covariance": _diagonal(own), "position_covariance_type": 2, "status.service": 1}
@@ -153,7 +158,7 @@ def _nav_sat_fix(sensor: Any, fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _battery(sensor: Any, fields: list[RosField]) -> Made:
+def _battery(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     nan = float("nan")
     capacity = sensor.options.capacity
     constant = {"temperature": nan, "capacity": capacity, "design_capacity": capacity, "present": True}
@@ -171,7 +176,7 @@ def _battery(sensor: Any, fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _odometry(sensor: Any, fields: list[RosField]) -> Made:
+def _odometry(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     twist = np.zeros(36)
     twist[0], twist[35] = variance(sensor, "vel", 2)
     constant = {"child_frame_id": "base", "twist.covariance": twist}
@@ -189,14 +194,14 @@ def _odometry(sensor: Any, fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _time_reference(sensor: Any, fields: list[RosField]) -> Made:
+def _time_reference(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     def columns(values: Values) -> Columns:
         return stamps(np.rint(values[""][:, 0].astype(np.float64) * NANO).astype(np.int64), "time_ref")
 
     return {"source": sensor.uuid}, columns
 
 
-def _range(sensor: Any, fields: list[RosField]) -> Made:
+def _range(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     constant = {
         "radiation_type": 1,
         "max_range": sensor.options.max_range,
@@ -205,10 +210,10 @@ def _range(sensor: Any, fields: list[RosField]) -> Made:
     return constant, _plain(sensor, fields)[1]
 
 
-def _laser_scan(sensor: Any, fields: list[RosField]) -> Made:
+def _laser_scan(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     angles = scan_angles(sensor)
     assert angles is not None
-    options, n = sensor.options, int(np.prod(sensor._get_return_format()["distances"]))
+    options, n = sensor.options, int(np.prod(shapes(sensor)["distances"]))
     constant: dict[str, Any] = {
         "angle_min": angles[0],
         "angle_max": angles[1],
@@ -230,8 +235,8 @@ def _laser_scan(sensor: Any, fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _image(sensor: Any, fields: list[RosField]) -> Made:
-    height, width = sensor._get_return_format()
+def _image(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+    height, width = shapes(sensor)[""]
     constant = {"height": height, "width": width, "encoding": "32FC1", "step": 4 * width, "data": 4 * width * height}
     return constant, lambda values: {"data": _bytes(values[""].astype("<f4"))}
 
@@ -246,19 +251,19 @@ _POINT_NAMES = {
 }
 
 
-def _point_cloud(sensor: Any, fields: list[RosField]) -> Made:
+def _point_cloud(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     """One point per ray, or per element of a value that no other message has."""
-    layout = sensor._get_return_format()
-    shapes = {field.field: tuple(layout[field.field] if isinstance(layout, dict) else layout) for field in fields}
+    layout = shapes(sensor)
+    own = {field.field: layout[field.field] for field in fields}
     is_cloud = fields[0].path != topics.NO_MESSAGE
     names: dict[str, tuple[str, ...]] = {}
-    for name, shape in shapes.items():
+    for name, shape in own.items():
         is_vector = len(shape) > 0 and shape[-1] == 3 and (is_cloud is False or name in ("points", "normals"))
         names[name] = _POINT_NAMES[name] if is_cloud else ("x", "y", "z") if is_vector else ("value",)
     order = sorted(names, key=lambda name: (name != "points", list(names).index(name)))
     labels = [label for name in order for label in names[name]]
     first = order[0]
-    n = int(np.prod(shapes[first])) // len(names[first])
+    n = int(np.prod(own[first])) // len(names[first])
     constant: dict[str, Any] = {
         "height": 1,
         "width": n,
@@ -284,7 +289,7 @@ def _bytes(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
 
 
-_MAKERS: dict[str, Callable[[Any, list[RosField]], Made]] = {
+_MAKERS: dict[str, Callable[[Sensor[Any], list[RosField]], Made]] = {
     topics.IMU: _imu,
     topics.MAGNETIC_FIELD: _magnetic_field,
     topics.JOINT_STATE: _joint_state,

@@ -26,6 +26,7 @@ from sensorium.ros.sources import CameraSource, SampleSource, StepReads, TruthSo
 if TYPE_CHECKING:
     from typing import Self
 
+    from sensorium.cameras.camera import CameraSensor
     from sensorium.worlds import Scene
 
 TRUTH = "/truth"
@@ -195,7 +196,7 @@ class _EnvLog:
                 self._transforms = Transforms([(WORLD, name) for name in self._links.names])
         self._write_mounts(sensors)
 
-    def _jpeg_topic(self, camera: Any) -> str:
+    def _jpeg_topic(self, camera: CameraSensor) -> str:
         return self._prefix + topics.topic(camera.uuid, "/rgb/compressed")
 
     def _write_mounts(self, sensors: list[Any]) -> None:
@@ -276,7 +277,7 @@ class _EnvLog:
             self._messages.append((at, captured, name, data[i * size : (i + 1) * size]))
 
 
-def _is_camera(sensor: Any) -> bool:
+def _is_camera(sensor: object) -> bool:
     return hasattr(sensor, "outputs")
 
 

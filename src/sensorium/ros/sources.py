@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from sensorium.cameras.camera import CameraSensor
+    from sensorium.sensors.base import Sensor
 
 Drained = tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]
 """Field -> values of n samples (n, ...), capture times and arrival times (n,) s."""
@@ -43,7 +47,7 @@ class StepReads:
         self._samples.clear()
         self._truths.clear()
 
-    def samples(self, sensor: Any) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+    def samples(self, sensor: Sensor[Any]) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
         """Return values (B, n, ...) by field, capture and arrival times (B, n), and counts (B,)."""
         if sensor.uuid not in self._samples:
             samples = sensor.read_samples()
@@ -53,7 +57,7 @@ class StepReads:
             self._samples[sensor.uuid] = (values, *times, count)
         return self._samples[sensor.uuid]
 
-    def truth(self, sensor: Any) -> dict[str, np.ndarray]:
+    def truth(self, sensor: Sensor[Any]) -> dict[str, np.ndarray]:
         """Return the ground truth by field, (B, ...)."""
         if sensor.uuid not in self._truths:
             truth = sensor.read_ground_truth(history_length=0)
@@ -64,7 +68,7 @@ class StepReads:
 class SampleSource(Collected):
     """The samples of one sensor that arrive in one env."""
 
-    def __init__(self, reads: StepReads, sensor: Any, env: int) -> None:
+    def __init__(self, reads: StepReads, sensor: Sensor[Any], env: int) -> None:
         super().__init__()
         self._reads, self._sensor, self._env = reads, sensor, env
 
@@ -80,7 +84,7 @@ class SampleSource(Collected):
 class TruthSource(Collected):
     """The ground truth of one sensor in one env, in every step."""
 
-    def __init__(self, reads: StepReads, sensor: Any, env: int) -> None:
+    def __init__(self, reads: StepReads, sensor: Sensor[Any], env: int) -> None:
         super().__init__()
         self._reads, self._sensor, self._env = reads, sensor, env
 
@@ -95,7 +99,7 @@ class TruthSource(Collected):
 class CameraSource:
     """The frames of one camera that arrive in one env."""
 
-    def __init__(self, camera: Any, env: int) -> None:
+    def __init__(self, camera: CameraSensor, env: int) -> None:
         self.camera, self._env = camera, env
         self._last: float | None = None
 
@@ -128,7 +132,7 @@ class CameraSource:
         return round(capture, 9), max(capture, min(arrival, now))
 
 
-def fields_of(reading: Any) -> dict[str, torch.Tensor]:
+def fields_of(reading: torch.Tensor | NamedTuple) -> dict[str, torch.Tensor]:
     """Return field -> tensor of a reading; a plain tensor has the field ""."""
     if isinstance(reading, torch.Tensor):
         return {"": reading}

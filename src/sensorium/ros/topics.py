@@ -9,9 +9,12 @@ describes its own content. Units are those of ROS (REP 103) everywhere.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from sensorium.sensors.base import Sensor
 
 IMU = "sensor_msgs/msg/Imu"
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
@@ -146,15 +149,21 @@ def topic(uuid: str, end: str = "") -> str:
     return "/" + "/".join(f"_{part}" if part[0].isdigit() else part for part in parts) + end
 
 
-def ros_fields(sensor: Any) -> list[RosField]:
+def shapes(sensor: Sensor[Any]) -> dict[str, tuple[int, ...]]:
+    """Return field -> shape of a reading without the env axis; a reading that is one array has the field ""."""
+    layout = sensor._get_return_format()
+    return dict(layout) if isinstance(layout, dict) else {"": layout}
+
+
+def ros_fields(sensor: Sensor[Any]) -> list[RosField]:
     """Return where every field of a sensor's reading is in ROS 2.
 
     Args:
         sensor: a sensor that is no camera.
     """
     kinds = [kind.__name__ for kind in type(sensor.options).__mro__]
-    layout = sensor._get_return_format()
-    names = list(layout) if isinstance(layout, dict) else [""]
+    layout = shapes(sensor)
+    names = list(layout)
     if "Raycaster" in kinds:
         message = LASER_SCAN if is_laser_scan(sensor) else POINT_CLOUD
         paths = {"distances": "ranges", "intensity": "intensities"} if message == LASER_SCAN else {}
@@ -177,7 +186,7 @@ def ros_fields(sensor: Any) -> list[RosField]:
             RosField("distances", topic(sensor.uuid), RANGE, "range", "m"),
             RosField("points", topic(sensor.uuid, "/points"), POINT_CLOUD, NO_MESSAGE, "m"),
         ]
-    if "TemperatureGrid" in kinds and layout == (1, 1, 1):
+    if "TemperatureGrid" in kinds and layout[""] == (1, 1, 1):
         return [RosField("", topic(sensor.uuid), TEMPERATURE, "temperature", "°C")]
     known = next((_KNOWN[kind] for kind in kinds if kind in _KNOWN), ())
     homes = {name: (end, *rest) for name, end, *rest in known}
@@ -193,12 +202,12 @@ def ros_fields(sensor: Any) -> list[RosField]:
     return found
 
 
-def is_laser_scan(sensor: Any) -> bool:
+def is_laser_scan(sensor: Sensor[Any]) -> bool:
     """Return whether a ray sensor scans as a LaserScan describes it: level, from one point, in equal steps."""
     return bool(scan_angles(sensor))
 
 
-def scan_angles(sensor: Any) -> tuple[float, float, float] | None:
+def scan_angles(sensor: Sensor[Any]) -> tuple[float, float, float] | None:
     """Return the first and the last azimuth and the step, rad, of a scan that a LaserScan can describe; else None."""
     options = sensor.options
     if not hasattr(options.pattern, "rays") or getattr(options, "echoes", None) not in (
@@ -218,7 +227,7 @@ def scan_angles(sensor: Any) -> tuple[float, float, float] | None:
     return float(angles[0]), float(angles[-1]), float(steps.mean())
 
 
-def frame(sensor: Any) -> str:
+def frame(sensor: Sensor[Any]) -> str:
     """Return the ROS frame of a sensor's values: its own frame where it is mounted on a link, else "world"."""
     options = sensor.options
     kinds = {kind.__name__ for kind in type(options).__mro__}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-class Log:
+class TrainingLog:
     """Scalars over steps, in the folder ``tensorboard/`` of the training.
 
     Args:

@@ -30,7 +30,7 @@ from sensorium.errors import OptionError
 from sensorium.training import checkpoints, ppo_policy
 from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import Evaluation
-from sensorium.training.log import Log
+from sensorium.training.log import TrainingLog
 from sensorium.training.policy_file import export_at_end
 from sensorium.training.ppo_evaluation import run_episodes
 from sensorium.training.ppo_options import PPOOptions
@@ -63,7 +63,7 @@ class PPOTrainer:
         checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None
         if checkpoint is not None:
             self._restore(checkpoint)
-        self._log = Log(folder, self.steps, tensorboard)
+        self._log = TrainingLog(folder, self.steps, tensorboard)
 
     def run(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> TrainResult:
         """Train until the last step, or until ``stop()`` returns True."""

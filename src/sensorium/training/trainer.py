@@ -36,7 +36,7 @@ from sensorium.errors import OptionError
 from sensorium.training import checkpoints
 from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
-from sensorium.training.log import Log
+from sensorium.training.log import TrainingLog
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_file import export_at_end
 from sensorium.training.run_folder import run_folder
@@ -109,7 +109,7 @@ class Trainer:
             raise OptionError(
                 f"steps must be at least the {self.steps:,} that the training has taken, got {options.steps:,}"
             )
-        self._log = Log(folder, self.steps, tensorboard)
+        self._log = TrainingLog(folder, self.steps, tensorboard)
         self._returns = np.zeros(options.n_envs)
         self._recent: deque[float] = deque(maxlen=_N_RECENT)
         self._observation: dict[str, Any] = {}
