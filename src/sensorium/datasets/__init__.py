@@ -9,6 +9,7 @@ from sensorium._viewing import data_viewer
 from sensorium.datasets.dataset import Dataset, Episode, is_dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.export import export
+from sensorium.datasets.from_log import from_log
 from sensorium.datasets.torch_dataset import ShuffledSampler, TorchDataset
 from sensorium.datasets.validate import Validation, validate
 from sensorium.recording import Recording
@@ -25,6 +26,7 @@ __all__ = [
     "TorchDataset",
     "Validation",
     "export",
+    "from_log",
     "is_dataset",
     "open",
     "validate",
