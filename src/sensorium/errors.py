@@ -81,6 +81,9 @@ class StateDictError(SensoriumError, ValueError):
         lines += [f"  mis-shaped: {name}: {text}" for name, text in self.mismatched.items()]
         super().__init__("\n".join(lines))
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.missing, self.unexpected, self.mismatched)
+
 
 class DivergenceError(SensoriumError, RuntimeError):
     """The physics of some envs diverged or failed during ``step()``.
@@ -102,6 +105,9 @@ class DivergenceError(SensoriumError, RuntimeError):
             f"physics failed in {len(self.envs)} env(s) ({shown}{more}). The other envs were stepped; "
             f"these are not stepped until scene.reset(envs={self.envs[:8]}{'...' if len(self.envs) > 8 else ''})"
         )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.messages,)
 
 
 class EpisodeOverError(SensoriumError, RuntimeError):
@@ -130,6 +136,9 @@ class StaleInputError(SensoriumError, RuntimeError):
         self.term, self.topic, self.age, self.limit = term, topic, age, limit
         super().__init__(message)
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (str(self), self.term, self.topic, self.age, self.limit)
+
 
 class DeviceError(SensoriumError, RuntimeError):
     """The requested device is missing, too old, or has too little memory."""
@@ -147,6 +156,9 @@ class CapacityError(SensoriumError, RuntimeError):
         self.envs = sorted(envs)
         self.failed = dict(failed or {})
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (str(self), self.envs, self.failed)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import BinaryIO
 
 from sensorium import _system
 from sensorium.errors import DatasetError
@@ -33,12 +34,26 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     part = path.with_name(path.name + PART)
     with explain_errors(path):
-        with open(part, "wb") as file:
+        with create(part) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)  # after closing it: Windows cannot rename an open file
     sync(path.parent)
+
+
+def create(path: Path) -> BinaryIO:
+    """Create a file for writing. A file or link that has its name is removed first, never followed or overwritten.
+
+    So a folder that was received from others cannot direct what is written into it elsewhere.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _system.BINARY | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileExistsError:
+        path.unlink()
+        descriptor = os.open(path, flags, 0o666)
+    return os.fdopen(descriptor, "wb")
 
 
 def publish(part: Path, path: Path) -> None:

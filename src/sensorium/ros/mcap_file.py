@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from sensorium.errors import OptionError
-from sensorium.files import PART, explain_errors, publish
+from sensorium.files import PART, create, explain_errors, publish
 from sensorium.ros.definitions import schema
 
 Compression = Literal["zstd", "lz4", "none"]
@@ -65,7 +65,7 @@ class McapFile:
         self._sequence: dict[str, int] = {}
         with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO | None = open(self._part, "wb")  # noqa: SIM115
+            self._file: BinaryIO | None = create(self._part)
             kinds = {"zstd": "ZSTD", "lz4": "LZ4", "none": "NONE"}
             self._writer = writer.Writer(
                 self._file, chunk_size=chunk_bytes, compression=getattr(writer.CompressionType, kinds[compression])
