@@ -163,6 +163,7 @@ def everything(scene):
 
 
 @pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.slow
 def test_delay_drift_and_history_of_sensors_continue_bit_for_bit(timed):
     plain, changed = imu_run(lambda scene: None, timed), imu_run(everything, timed)
     for step, (one, other) in enumerate(zip(plain, changed, strict=True)):

@@ -99,6 +99,7 @@ def engine(request, monkeypatch):
 @pytest.mark.parametrize("timing", TIMINGS)
 @pytest.mark.parametrize("options", [Low, HookedLow, HalfLow])
 @pytest.mark.usefixtures("engine")
+@pytest.mark.slow
 def test_a_filter_in_post_process_advances_once_per_sample(options, timing):
     """The reference filters the samples of a probe with the same uuid, where they are due."""
     running, low, slow = build(options(uuid="a", noise=0.1, **timing), options(uuid="b", rate=10.0))

@@ -22,6 +22,7 @@ def is_due(step, rate, dt=0.01):
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
+@pytest.mark.slow
 def test_slow_cameras_are_not_rendered_when_a_neighbour_is_read(renderer):
     rates = {"live": None, "slow": 1.0, "medium": 10.0, "fast": 40.0}
     scene, *cameras = build_room(*(front(uuid=name, rate=rate, renderer=renderer) for name, rate in rates.items()))

@@ -12,7 +12,7 @@ import sensorium as sn
 from sensorium import cli
 
 COMMANDS = ["record", "replay", "validate", "generate", "export", "train", "evaluate"]
-COMMANDS += ["export-policy", "play", "plot", "fit", "view"]
+COMMANDS += ["export-policy", "play", "plot", "fit", "doctor", "compare", "view"]
 
 
 def test_help_lists_all_commands_with_a_summary_and_examples(capsys):

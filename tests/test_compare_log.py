@@ -47,6 +47,7 @@ def verdicts(found):
     return {(each.channel, each.subject): each.holds for signal in found.signals for each in signal.verdicts}
 
 
+@pytest.mark.slow
 def test_the_twin_of_a_simulated_robot_holds(recorded, tmp_path):
     folder, log = recorded
     found = compare(log, folder / "robot.xml", folder / "same.yaml", rate=400)
@@ -60,6 +61,7 @@ def test_the_twin_of_a_simulated_robot_holds(recorded, tmp_path):
     assert all(path.stat().st_size > 10_000 for path in files)
 
 
+@pytest.mark.slow
 def test_other_noise_and_a_hidden_latency_are_named(recorded):
     folder, log = recorded
     found = verdicts(compare(log, folder / "robot.xml", folder / "noisy.yaml", rate=400))
@@ -73,6 +75,7 @@ def test_other_noise_and_a_hidden_latency_are_named(recorded):
     assert verdicts(found)["robot_joints.positions", "prediction"]
 
 
+@pytest.mark.slow
 def test_a_base_with_a_free_joint_follows_poses(tmp_path):
     """The pose of the base drives the scene; the IMU on it reads what the log's one read."""
     (tmp_path / "robot.xml").write_text(FLOATING)
@@ -115,6 +118,7 @@ def _only_imu(folder):
     return path
 
 
+@pytest.mark.slow
 def test_the_command_compares(recorded, tmp_path, capsys):
     from sensorium.cli import main
 

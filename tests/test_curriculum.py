@@ -68,6 +68,7 @@ def test_evaluations_have_the_full_difficulty_and_keep_it():
     assert (task.difficulty == 0).all()
 
 
+@pytest.mark.slow
 def test_resuming_restores_it(tmp_path):
     small = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2}
     small |= {"evaluate_every": 32, "checkpoint_every": 32}

@@ -39,7 +39,10 @@ BUNDLED = {"drjit": "mitsuba", "pydantic-core": "pydantic"}
 """Imported but not declared, since the declared distribution on the right requires one exact version of it."""
 TYPES_ONLY = {"typing-extensions"}
 """Imported for type checkers only (``if TYPE_CHECKING``), which bring it along."""
-NOT_IMPORTED = {"tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it"}
+NOT_IMPORTED = {
+    "tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it",
+    "mcap": "ros/mcap_file.py imports its modules by their names as text",
+}
 """Declared but not imported by name -> why. The tools of the extras test and dev are not checked."""
 
 

@@ -23,7 +23,11 @@ def registered_tasks():
     sn.tasks.TASKS.update(before)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page.name == "training.md" else []) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_code_prints_the_shown_output(page, capsys, registered_tasks):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name], reason=f"{page.name} needs {NEEDS[page.name]}, which is not installed")

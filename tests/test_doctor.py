@@ -59,7 +59,7 @@ def recorded(tmp_path_factory):
     order = [scene.world.model.actuator(f"robot/{name}").id for name in JOINTS]
     folder = tmp_path_factory.mktemp("doctor")
     with McapRecorder(scene, folder, truth=False) as recorder:
-        for k in range(4000):
+        for k in range(2400):
             t = k * 0.005
             wave = [0.4 * np.sin((1.1 + 0.37 * i) * t + i) + 0.1 * np.sin((3.1 + 0.5 * i) * t) for i in range(5)]
             for i, value in zip(order, wave, strict=True):
@@ -245,6 +245,45 @@ def test_faults_without_orientation_are_found_by_gravity(recorded):
         assert examine(plant(log), contract).failed == [check], fault
 
 
+def test_a_rotated_sensor_is_judged_in_the_frame_of_its_link(tmp_path):
+    """The mounting pose is in the log, on /tf_static."""
+    scene = sn.Scene(dt=0.005)
+    scene.add_robot(ROBOT, name="robot")
+    for name, euler in (("imu", (np.pi, 0, 0)), ("other", (np.pi / 2, 0, 0.3))):
+        scene.add_sensor(sn.IMU(link="robot/trunk", uuid=name, euler=euler))
+    scene.add_sensor(sn.FramePose(link="robot/trunk", uuid="pose"))
+    scene.build(seed=2)
+    control = scene.world.bind("ctrl")
+    with McapRecorder(scene, tmp_path, truth=False) as recorder:
+        for k in range(1200):
+            for i in range(5):
+                control[0, i] = 0.4 * np.sin((1.1 + 0.37 * i) * 0.005 * k + i)
+            scene.step()
+            recorder.step()
+    log = sn.logs.read(recorder.files[0])
+    for name in ("/imu", "/other"):
+        assert examine(log.without(*({"/imu", "/other"} - {name}))).failed == []
+    wrong = change("/imu", "angular_velocity", lambda v: -v)(log.without("/other"))
+    assert examine(wrong).failed == ["gyro.sign"]
+
+
+def test_signals_without_values_are_examined(recorded):
+    log, contract = recorded
+    broken = change(*ACC, lambda v: v * np.nan)(change(*GYRO, lambda v: v * np.nan)(log))
+    assert examine(broken, contract).failed == ["finite"]
+    assert "nothing could be checked" in str(examine(sn.logs.Log({})))
+
+
+def test_joints_at_rest_are_not_judged_by_their_noise():
+    """Encoders with noise of a robot that stands still."""
+    rng = np.random.default_rng(0)
+    time = np.arange(600) / 100
+    texts = {f"name.{i}": np.full(600, f"j{i}") for i in range(4)}
+    fields = {"position": rng.normal(0, 3e-3, (600, 4)), "velocity": rng.normal(0, 0.02, (600, 4))}
+    topic = sn.logs.TopicLog("/joints", "sensor_msgs/msg/JointState", time, time, fields, texts)
+    assert examine(sn.logs.Log({"/joints": topic})).failed == []
+
+
 # -- real logs ---------------------------------------------------------------------------------------------------------
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real logs in ../shared/data are not here")
@@ -270,7 +309,14 @@ def test_real_trials_raise_no_alarm(trial):
 
 @needs_data
 @pytest.mark.parametrize("fault", REAL_FAULTS)
-@pytest.mark.parametrize("trial", [trial for trial in TRIALS if "rotation" in trial])
+@pytest.mark.parametrize(
+    "trial",
+    [
+        pytest.param(trial, marks=[] if "slow_rotation_B" in trial else pytest.mark.slow)
+        for trial in TRIALS
+        if "rotation" in trial
+    ],
+)
 def test_faults_in_real_trials_are_named(trial, fault):
     plant, check = REAL_FAULTS[fault]
     log = read_any(DATA / "broad" / trial, units={"mag": "uT"})

@@ -54,11 +54,13 @@ class TestBroad:
         assert lag.identifiable
         assert 0.0022 < lag.value < 0.0031
 
+    @pytest.mark.slow
     def test_bias_in_motion_is_near_that_at_rest(self, path):
         got = fitted(path).estimates
         difference = np.abs(got["gyro.bias"].value - got["gyro.bias_in_motion"].value)
         assert difference.max() < 1.5e-3
 
+    @pytest.mark.slow
     def test_residuals(self, path):
         got = fitted(path).estimates
         assert np.linalg.norm(got["gyro.residual"].value) < 0.061

@@ -121,6 +121,7 @@ def test_rest_says_what_it_does_not_identify():
     assert twin.options(link="torso").delay == 0.0
 
 
+@pytest.mark.slow
 def test_channels_with_different_latencies():
     motion = swing(4000, 0.01, still=8.0)
     exact = sn.fit.PoseReference(motion.time, motion.quat, motion.pos)

@@ -72,6 +72,7 @@ def test_imus_have_no_rig():
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SIGNALS if kind not in ("lidar", "depth_camera")])
+@pytest.mark.slow
 def test_the_true_twin_has_all_properties_and_a_wrong_one_lacks_them(kind):
     log, truth, name = make_log(kind)
     found = sn.fit.validate(make_twin(kind), log, truth, seed=11)

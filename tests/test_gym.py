@@ -129,6 +129,7 @@ def test_flattened_observation_concatenates_the_arrays():
         ("gymnasium", "sensorium.tasks:sensorium/Reach-v0"),
     ],
 )
+@pytest.mark.slow
 def test_tasks_are_registered_by_imports(imports, env_id):
     code = f"import {imports}; print(gymnasium.make({env_id!r}).reset(seed=0)[0]['qpos'].keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

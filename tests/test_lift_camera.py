@@ -64,6 +64,7 @@ def test_networks_learn_from_images(task):
     assert not hasattr(algorithm.critic, "cnns")  # it knows where the cube is
 
 
+@pytest.mark.slow
 def test_training_and_what_the_actor_sees(task, tmp_path):
     train_ppo(ppo_recipe("lift", **SMALL), tmp_path / "a", tensorboard=False)
     assert len(evaluate_ppo(tmp_path / "a", 2).returns) == 2

@@ -333,6 +333,37 @@ def test_a_failed_start_leaves_nothing(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_signals_with_the_same_topic_are_refused(tmp_path):
+    for uuids in (("clock",), ("imu", "imu/mag")):
+        scene = sn.Scene()
+        scene.add_object(sn.Sphere(), name="ball", free=True)
+        scene.add_sensor(sn.IMU(link="ball", uuid=uuids[0]))
+        for uuid in uuids[1:]:
+            scene.add_sensor(sn.Magnetometer(link="ball", uuid=uuid))
+        scene.build()
+        with pytest.raises(sn.OptionError, match="two signals have the topic"):
+            McapRecorder(scene, tmp_path / "a")
+        assert not (tmp_path / "a").exists()
+
+
+def test_steps_that_were_not_recorded_are_named(tmp_path):
+    scene = sn.Scene()
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    scene.add_sensor(sn.IMU(link="ball", uuid="imu"))
+    scene.build(n_envs=2)
+    for bad, text in (([0, 0], "each once"), (0, "list of ids"), ([0.5], "must lie in"), ([], "at least one")):
+        with pytest.raises(sn.OptionError, match=text):
+            McapRecorder(scene, tmp_path / "b", envs=bad)
+    with pytest.raises(sn.OptionError, match="JSON form"):
+        McapRecorder(scene, tmp_path / "b", metadata={"a": np.zeros(3)})
+    with McapRecorder(scene, tmp_path / "b") as recorder:
+        scene.step()
+        recorder.step()
+        scene.step(count=10)
+        with pytest.warns(UserWarning, match="10 steps were made between two calls"):
+            recorder.step()
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -470,6 +501,7 @@ def test_a_kill_leaves_a_file_up_to_the_last_chunk(tmp_path):
     np.testing.assert_allclose(np.diff(imu.capture), 0.002, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path):
     import resource
 

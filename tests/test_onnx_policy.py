@@ -134,6 +134,7 @@ def export_walk(path):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # of torch.onnx itself
+@pytest.mark.slow
 def test_exported_training_of_a_tensor_task_acts_like_its_folder(tmp_path, capsys):
     pytest.importorskip("onnxscript", reason="torch.onnx needs onnxscript")
     export_walk(tmp_path / "walk.onnx")

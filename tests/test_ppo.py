@@ -185,6 +185,7 @@ def test_a_policy_trained_on_a_gpu_walks_on_the_cpu():
     assert sum(result.successes) >= 7
 
 
+@pytest.mark.slow
 def test_it_needs_what_it_senses():
     """With readings that are useless, the same policy falls or stands."""
     plain = evaluate_ppo(WALK, episodes=8, device="cpu", max_steps=150)

@@ -416,6 +416,7 @@ def test_keys_drive_the_robot(terminal):
     assert termios.tcgetattr(program.slave) == program.attributes
 
 
+@pytest.mark.slow
 def test_keys_are_not_echoed_and_an_interrupt_restores_the_terminal(terminal):
     program = terminal("diffdrive", "real")
     program.line("READY")

@@ -111,6 +111,7 @@ def test_resume_with_more_steps_matches_a_longer_training(whole, tmp_path):
     assert all(np.array_equal(mine[name], other[name]) for name in mine)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_weights(whole, tmp_path):
     train(recipe("balance", **QUICK, seed=1), tmp_path / "run", tensorboard=False)
     mine, other = weights(tmp_path / "run"), weights(whole)
@@ -200,6 +201,7 @@ def test_ctrl_c_saves_a_checkpoint_and_prints_how_to_resume(tmp_path):
     assert newest(folder / "checkpoints").name == f"{steps + 8:012d}"
 
 
+@pytest.mark.slow
 def test_training_without_a_checkpoint_is_resumed_from_the_start(whole, tmp_path):
     folder = tmp_path / "run"
     trained = train(recipe("balance", **QUICK), folder, tensorboard=False, stop=lambda: True)

@@ -75,6 +75,7 @@ def test_scene_is_drawn_and_moves(shown):
     assert low > high + 15  # row numbers increase downwards
 
 
+@pytest.mark.slow
 def test_camera_images_equal_the_camera(shown):
     scene, _, page = shown
     press(page, "Pause")

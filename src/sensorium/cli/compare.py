@@ -15,9 +15,10 @@ from sensorium.cli.progress import progress
 
 @dataclass
 class Compare:
-    """Drive a simulated robot along the motion of a log, and compare its sensors with those of the log.
+    """Compare simulated sensors with those of a robot's log.
 
-    Joint positions and the pose of the base come from the log. The exit code is 1 if a signal differs.
+    A simulated robot follows the motion of the log: joint positions and the pose of the base. The exit code is 1 if a
+    signal differs.
 
     Examples:
         sensorium compare real.mcap --robot my_robot.urdf --rig my_imu.yaml --out out/compare

@@ -14,9 +14,10 @@ from sensorium.cli.arguments import default
 
 @dataclass
 class Doctor:
-    """Check a robot's log against physics and against what a policy was trained with.
+    """Check a robot's log against physics and a policy.
 
-    One line per check: verdict, evidence and fix. The exit code is 1 if a check failed.
+    The policy is compared by its contract: what it was trained with. One line per check: verdict, evidence and fix. The
+    exit code is 1 if a check failed.
 
     Examples:
         sensorium doctor policy.onnx real.mcap --plots out/doctor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -147,6 +148,8 @@ class Policy:
         if inputs is None:
             hint = did_you_mean(topic, self.topics) or f"; it has {shorten(self.topics)}"
             raise NameNotFoundError(f"the policy has no topic {topic!r}{hint}")
+        if not math.isfinite(arrival):
+            raise OptionError(f"arrival must be a finite time in s, got {arrival!r} for a message of {topic!r}")
         stamp = capture_time(message) if self._stamps == "header" else None
         capture = arrival if stamp is None else stamp
         if capture > arrival + _FUTURE:

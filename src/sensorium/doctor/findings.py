@@ -65,6 +65,10 @@ class Diagnosis:
         lines = [str(each) for each in sorted(self.findings, key=lambda each: order[each.verdict])]
         count = len([each for each in self.findings if each.verdict == "fail"])
         checked = len([each for each in self.findings if each.verdict != "skip"])
+        if not checked:
+            return "\n".join(
+                [*lines, "nothing could be checked: the log has none of the signals that the doctor knows"]
+            )
         return "\n".join([*lines, f"{count} of {checked} checks failed" if count else f"all {checked} checks passed"])
 
 

@@ -8,6 +8,7 @@ from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Examination
 from sensorium.doctor.motion_checks import DEGREES
 from sensorium.doctor.signals import Signals, TimeSeries, at
+from sensorium.doctor.value_checks import white_noise
 
 _MOVES = 0.01
 """Standard deviation of a joint, rad, from which its motion is compared."""
@@ -117,9 +118,11 @@ def _check_against_commands(
         exam.fail("joints.unit", position.subject, f"{text}: commands are in degrees", "send commands in rad")
         return
     exam.ok("joints.unit", position.subject, text)
-    off = np.median(own - asked, axis=0)
+    off, spread = np.median(own - asked, axis=0), (own - asked).std(axis=0)
     common = np.median(np.abs(off))
-    worst = [i for i in range(len(names)) if abs(off[i]) > _MAX_OFFSET + 2 * common]
+    # an offset is constant: a joint that is blocked or lags differs by other amounts at other times
+    large = (np.abs(off) > _MAX_OFFSET + 2 * common) & (np.abs(off) > 5 * spread)
+    worst = [int(i) for i in np.flatnonzero(clear & large)]
     if worst:
         offsets = ", ".join(f"{names[i]} by {off[i]:.3g} rad" for i in worst)
         exam.fail("joints.offset", position.subject, f"{offsets} off its command", "set the zero of the encoder")
@@ -144,9 +147,11 @@ def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSerie
     step = 0.04
     change = (at(position, times + step / 2) - at(position, times - step / 2)) / step
     own = at(velocity, times)
-    moves = change.std(axis=0) > 0.05
+    # what the noise of positions and velocities cannot explain
+    shaken = white_noise(position.values) * np.sqrt(2) / step
+    moves = (change.std(axis=0) > 0.05 + 3 * shaken) & (own.std(axis=0) > 3 * white_noise(velocity.values))
     if not moves.any():
-        exam.skip("joints.velocity", velocity.subject, "the joints hardly move")
+        exam.skip("joints.velocity", velocity.subject, "the joints hardly move, compared with their noise")
         return
     power = (change[:, moves] ** 2).sum()
     slope = float((own[:, moves] * change[:, moves]).sum() / power)

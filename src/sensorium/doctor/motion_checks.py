@@ -325,6 +325,6 @@ def _rotation_vectors(matrices: np.ndarray) -> np.ndarray:
 def expected_means(contract: Contract | None) -> dict[str, np.ndarray]:
     """Return "acc" -> mean acceleration in training, from the contract's statistics."""
     for term in () if contract is None else contract.observations:
-        if term.field == "linear_acceleration" and term.seen is not None and term.history == 1:
+        if term.field == "linear_acceleration" and term.seen is not None:
             return {"acc": (np.array(term.seen.mean[:3]) - term.offset) / term.scale}
     return {}

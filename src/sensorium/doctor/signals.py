@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def find_signals(log: Log, contract: Contract | None) -> Signals:
     pose = topic(POSE) or topic(ODOMETRY)
     where = "pose.orientation" if pose is not None and pose.message == POSE else "pose.pose.orientation"
     quat = series(pose, where)
-    if quat is None and imu is not None and np.ptp(imu["orientation"], axis=0).max() > 1e-6:
+    if quat is None and imu is not None and "orientation" in imu and np.ptp(imu["orientation"], axis=0).max() > 1e-6:
         quat = series(imu, "orientation")
     joints, moving = topic(JOINT_STATE, having="position"), topic(JOINT_STATE, having="velocity")
     commands = [
@@ -76,15 +76,39 @@ def find_signals(log: Log, contract: Contract | None) -> Signals:
         for kind in ("position", "velocity", "effort")
         if (found := series(each, kind)) is not None and found.values.shape[1]
     ]
+    turn = mounting(log, imu)
     return Signals(
-        gyro=series(imu, GYRO),
-        acc=series(imu, ACC),
+        gyro=_turned(series(imu, GYRO), turn),
+        acc=_turned(series(imu, ACC), turn),
         mag=series(mag, "magnetic_field"),
         quat=quat,
         position=series(joints, "position"),
         velocity=series(moving, "velocity"),
         commands=tuple(commands),
     )
+
+
+def mounting(log: Log, imu: TopicLog | None) -> np.ndarray:
+    """Return the rotation from the frame of an IMU to its link, (3, 3), as ``/tf_static`` states it; else none."""
+    if imu is None or "/tf_static" not in log or not len(imu.texts.get("header.frame_id", ())):
+        return np.eye(3)
+    static, frame = log["/tf_static"], str(imu.texts["header.frame_id"][0])
+    for path, names in static.texts.items():
+        if path.endswith(".child_frame_id") and frame and str(names[0]) == frame:
+            rotation = path.replace(".child_frame_id", ".transform.rotation")
+            w, x, y, z = np.asarray(static[rotation], np.float64)[0]
+            return np.array(
+                [
+                    [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                    [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                    [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+                ]
+            )
+    return np.eye(3)
+
+
+def _turned(signal: TimeSeries | None, rotation: np.ndarray) -> TimeSeries | None:
+    return None if signal is None else replace(signal, values=signal.values @ rotation.T)
 
 
 def series(topic: TopicLog | None, path: str) -> TimeSeries | None:
@@ -98,6 +122,8 @@ def series(topic: TopicLog | None, path: str) -> TimeSeries | None:
     order = np.argsort(topic.capture, kind="stable")
     time = topic.capture[order]
     keep = np.r_[True, np.diff(time) > 0] & np.isfinite(values[order]).all(axis=1)
+    if keep.sum() < 4:
+        return None
     names = tuple(topic.names) if topic.message == JOINT_STATE else ()
     return TimeSeries(f"{topic.name} {path}", time[keep], values[order][keep], names)
 

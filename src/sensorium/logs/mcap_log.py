@@ -169,7 +169,7 @@ def _decode(name: str, raw: _Raw) -> TopicLog | None:
     else:
         return None
     capture = publish
-    if f"{_STAMP}.sec" in fields:
+    if f"{_STAMP}.sec" in fields and f"{_STAMP}.nanosec" in fields:
         capture = np.asarray(fields.pop(f"{_STAMP}.sec"), np.float64) + _NANO * np.asarray(
             fields.pop(f"{_STAMP}.nanosec"), np.float64
         )
@@ -208,9 +208,12 @@ def _from_json(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     rows: list[dict[str, Any]] = []
     for i, data in enumerate(raw.data):
         try:
-            rows.append(dict(_flat(json.loads(data))))
+            content = json.loads(data)
         except ValueError as error:
             raise DatasetError(f"message {i} is no JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise DatasetError(f"message {i} is no JSON object, but {str(content)[:40]!r}")
+        rows.append(dict(_flat(content)))
     shared = [path for path in rows[0] if all(path in row for row in rows)]
     fields: dict[str, Any] = {}
     texts: dict[str, np.ndarray] = {}
@@ -218,8 +221,9 @@ def _from_json(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         own = [row[path] for row in rows]
         if isinstance(own[0], str):
             texts[path] = np.array(own)
-        elif len({np.shape(value) for value in own}) == 1:
-            fields[path] = np.array(own)
+        else:
+            same = len({np.shape(value) for value in own}) == 1
+            fields[path] = np.array(own) if same else [np.array(value) for value in own]
     return fields, texts
 
 

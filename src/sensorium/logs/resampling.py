@@ -45,8 +45,8 @@ def resample(
     Example:
         >>> sn.logs.resample(log, {"gyro": ("/imu", "angular_velocity")}, rate=50)["gyro"]  # (n, 3)
     """
-    if not rate > 0:
-        raise OptionError(f"rate must be > 0, got {rate!r}")
+    if not 0 < rate <= 1e6:
+        raise OptionError(f"rate must lie in (0, 1e6] Hz, got {rate!r}")
     used = {topic: log[topic] for topic, _ in fields.values()}
     empty = [name for name, topic in used.items() if not len(topic)]
     if empty:
@@ -63,6 +63,9 @@ def resample(
         index = rows[topic]
         if index[0] < 0:
             raise OptionError(f"{topic} has no message before {first:g} s; start later")
-        found[name] = np.asarray(used[topic][path])[index]
+        values = used[topic][path]
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
+            raise OptionError(f"{topic} {path} has texts or values of varying length, which cannot be resampled")
+        found[name] = values[index]
         found[f"age/{name}"] = times - used[topic].capture[index]
     return found

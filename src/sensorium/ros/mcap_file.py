@@ -75,14 +75,22 @@ class McapFile:
                 self._writer.add_metadata(name, own)
 
     def add_topic(self, topic: str, message: str) -> int:
-        """Return the channel of a topic, which is added if it is new."""
-        if topic not in self._channels:
-            if message not in self._schemas:
-                text = schema(message).encode()
-                self._schemas[message] = self._writer.register_schema(message, "ros2msg", text)
-            profile = {"offered_qos_profiles": ""}
-            self._channels[topic] = self._writer.register_channel(topic, "cdr", self._schemas[message], profile)
-            self._sequence[topic] = 0
+        """Return the channel of a new topic.
+
+        Raises:
+            OptionError: there is such a topic already.
+        """
+        if topic in self._channels:
+            raise OptionError(
+                f"two signals have the topic {topic}: rename a sensor; /clock, /tf, /tf_static, /episode, /command and "
+                "/truth are used by the recorder"
+            )
+        if message not in self._schemas:
+            text = schema(message).encode()
+            self._schemas[message] = self._writer.register_schema(message, "ros2msg", text)
+        profile = {"offered_qos_profiles": ""}
+        self._channels[topic] = self._writer.register_channel(topic, "cdr", self._schemas[message], profile)
+        self._sequence[topic] = 0
         return self._channels[topic]
 
     def write_all(self, messages: Iterable[tuple[int, int, str, bytes]]) -> None:
@@ -116,4 +124,7 @@ class McapFile:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"metadata: values must have a JSON form, got {type(value).__name__}: {error}") from None

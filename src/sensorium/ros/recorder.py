@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from numbers import Integral
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -82,14 +84,11 @@ class McapRecorder:
     ) -> None:
         if compression not in ("zstd", "lz4", "none"):
             raise OptionError(f"compression must be 'zstd', 'lz4' or 'none', got {compression!r}")
-        if jpeg is not None and not 1 <= jpeg <= 100:
-            raise OptionError(f"jpeg must lie in [1, 100], got {jpeg!r}")
+        if jpeg is not None and (not isinstance(jpeg, int) or not 1 <= jpeg <= 100):
+            raise OptionError(f"jpeg must be an integer in [1, 100], got {jpeg!r}")
         self.scene, self.n_steps = scene, 0
         self._world = scene.world
-        chosen = range(self._world.n_envs) if envs is None else list(envs)
-        for env in chosen:
-            if not 0 <= env < self._world.n_envs:
-                raise OptionError(f"envs must lie in [0, {self._world.n_envs}), got {env}")
+        chosen = list(range(self._world.n_envs)) if envs is None else list(_check_envs(envs, self._world.n_envs))
         sensors = list(scene.sensors.values())
         folder = Path(out)
         paths = [folder / ("scene.mcap" if namespaces else f"env_{env}.mcap") for env in chosen]
@@ -112,12 +111,22 @@ class McapRecorder:
             raise
         self.files = list(files)
         self._files = list(files.values())
-        self._closed = False
+        self._closed = self._warned = False
+        self._steps: int | None = self._world.step_count
 
     def step(self) -> None:
         """Record what arrived during the last ``scene.step()``."""
         if self._closed:
             raise OptionError("the recorder is closed")
+        steps = self._world.step_count
+        if self._steps is not None and steps - self._steps > 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{steps - self._steps} steps were made between two calls of recorder.step(): the samples of all but "
+                "the last are missing. Call it after each scene.step(), with count=1",
+                stacklevel=2,
+            )
+        self._steps = steps
         self._reads.clear()
         for log in self._logs:
             log.take()
@@ -275,6 +284,23 @@ class _EnvLog:
         size = rows.shape[1]
         for i, (at, captured) in enumerate(zip(log.tolist(), stamp.tolist(), strict=True)):
             self._messages.append((at, captured, name, data[i * size : (i + 1) * size]))
+
+
+def _check_envs(envs: Iterable[int], n_envs: int) -> list[int]:
+    """Return ids of envs as a list.
+
+    Raises:
+        OptionError: they are not different ids of envs.
+    """
+    if isinstance(envs, (int, str)) or not isinstance(envs, Iterable):
+        raise OptionError(f"envs must be a list of ids, got {envs!r}")
+    found = list(envs)
+    for env in found:
+        if not isinstance(env, Integral) or not 0 <= env < n_envs:
+            raise OptionError(f"envs must lie in [0, {n_envs}), got {env!r}")
+    if not found or len(set(found)) < len(found):
+        raise OptionError(f"envs must name at least one env, and each once, got {found}")
+    return found
 
 
 def _is_camera(sensor: object) -> bool:

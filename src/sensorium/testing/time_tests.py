@@ -136,16 +136,23 @@ class TimeTests(ContractRuns):
     def test_readings_are_held_between_sampling_instants(self) -> None:
         """A reading changes only in steps that contain a sampling instant k / rate, to the sample of that step.
 
-        Noise depends on the number of the sample, so the values are compared without imperfections.
+        Noise depends on the number of the sample, so the values are compared without imperfections, and for classes
+        without noise of their own.
         """
+        cls, seed = type(self), self.seed
         exact = self.run_samples(*self.start())
+        try:
+            cls.seed = seed + 1
+            is_exact = all(map(same, self.run_samples(*self.start()), exact))
+        finally:
+            cls.seed = seed
         exact_held = self.run_samples(*self.start(rate=0.3 / self.dt))
         held = self.run_samples(*self.start(rate=0.3 / self.dt, **self.imperfections))
         readings = self.run(*self.start(rate=0.3 / self.dt, **self.imperfections))
         for step in range(self.steps):
             time = step + 1
             if np.floor(time * 0.3 + 1e-6) > np.floor((time - 1) * 0.3 + 1e-6):
-                assert same(exact_held[step], exact[step])
+                assert not is_exact or same(exact_held[step], exact[step])
             elif step:
                 assert same(exact_held[step], exact_held[step - 1])
                 assert same(held[step], held[step - 1])
