@@ -8,14 +8,14 @@ from gymnasium import spaces
 
 import sensorium as sn
 from sensorium.tasks import parallel
-from sensorium.training.log import Log
+from sensorium.training.log import TrainingLog
 
 space = spaces.Dict(x=spaces.Box(-1, 1, (3,), np.float32))
 brain = sn.SACMLPBrain(space, spaces.Box(-1, 1, (2,), np.float32), hidden=(8,))
 brain.observe({"x": np.zeros((4, 3), np.float32)})
 with tempfile.TemporaryDirectory() as folder:
     brain.save(Path(folder) / "brain")
-    log = Log(Path(folder), 0, enabled=True)
+    log = TrainingLog(Path(folder), 0, enabled=True)
     log.add(1, {"reward": 1.0})
     log.close()
     assert list(Path(folder).rglob("events.*")), "TensorBoard's file was not written"
