@@ -25,7 +25,7 @@ def missing_extras(folder: str) -> None:
     from gymnasium import spaces
 
     from sensorium.generation import GenerateOptions, generate
-    from sensorium.training.log import Log
+    from sensorium.training.log import TrainingLog
 
     scene = sn.Scene()
     scene.add_object(sn.Plane())
@@ -39,7 +39,7 @@ def missing_extras(folder: str) -> None:
         names_extra("view", scene.view)
         names_extra("photoreal", lambda: (photo.build(), photo.step()))
         names_extra("train", lambda: sn.SACMLPBrain(spaces.Dict(x=numbers), numbers))
-        names_extra("train", lambda: Log(out, 0, enabled=True))
+        names_extra("train", lambda: TrainingLog(out, 0, enabled=True))
         names_extra("cluster", lambda: generate(GenerateOptions(task="pick"), out / "cluster", cluster="local"))
         (out / "empty.onnx").touch()
         onnx = GenerateOptions(task="balance", policy=str(out / "empty.onnx"))
