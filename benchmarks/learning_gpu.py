@@ -1,6 +1,10 @@
 """Measure tasks and training on a GPU: steps of ``walk`` beside steps of its scene, and PPO with time.
 
-.venv/bin/python benchmarks/learning_gpu.py [--seeds 0 1 2] [--json out/learning_gpu.json]
+.venv/bin/python benchmarks/learning_gpu.py [--seeds 0 1 2] [--mjlab FOLDER] [--json out/learning_gpu.json]
+
+With ``--mjlab``, a folder with mjlab and its versions of MuJoCo and MuJoCo Warp (see ``mjlab_walk.py``), the Go1 of its
+wheel is trained by our ``walk`` and, in another process, by mjlab's own task: the same robot, collisions, time steps,
+learner, sizes of networks and of updates.
 
 Tracking is exp(-error² / 0.25) of the horizontal velocity, 1 is perfect, as a mean over all envs and 500 steps of the
 policy without exploration, with all imperfections and randomised masses, friction and motors: with one command in each
@@ -12,7 +16,11 @@ program, the compilation of kernels and the evaluations.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +31,7 @@ from typing import Any
 
 import torch
 from common import Report
+from go1 import write_go1
 
 import sensorium as sn
 from sensorium.training.ppo import PPOTrainer
@@ -144,6 +153,52 @@ def learn(
     return course
 
 
+def vision(report: Report, n_envs: int = 1024, updates: int = 8) -> None:
+    """Train ``lift`` from one camera of 84 x 84 pixels, with the noise of its imager; every step is an image."""
+    options = PPOOptions(task="lift", device="cuda", n_envs=n_envs, task_options={"camera": True})
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(PPOTrainer(options, Path(folder), resume=False, tensorboard=False)) as trainer,
+    ):
+        trainer._begin_episodes()
+        for _ in range(2):
+            trainer._update()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(updates):
+            trainer._update()
+        torch.cuda.synchronize()
+        rate = updates * options.horizon * n_envs / (time.perf_counter() - start)
+    report.add(f"lift from a camera, {n_envs} envs: with learning", rate / 1e3, "k images/s", 100.0, at_least=True)
+
+
+def go1(report: Report, mjlab: Path, n_envs: int = 4096, iterations: int = 30) -> None:
+    """Train the Go1 by our task and by mjlab's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, rig = write_go1(mjlab, Path(folder) / "go1")
+        robot = {"robot": str(model), "keyframe": "home", "rig": str(rig)}
+        options = PPOOptions(device="cuda", n_envs=n_envs, hidden=(512, 256, 128), task_options=robot)
+        marks = (30.0, 60.0, 90.0, 119.0)
+
+        def is_enough(course: Course, trainer: PPOTrainer) -> bool:
+            return any(calm >= 0.9 for calm, _ in course.evaluations.values())
+
+        course = learn(options, 120.0, marks=marks, on_update=is_enough)
+        report.add("Go1, 4096 envs: with learning", course.rate / 1e3, "k steps/s")
+        for mark, (calm, pushed) in course.evaluations.items():
+            is_last = mark == max(course.evaluations)
+            report.add(f"  tracking after {mark:.0f} s", calm, "", 0.9 if is_last else None, at_least=True)
+            report.add("    with changing commands and pushes", pushed, "")
+        out = Path(folder) / "mjlab.json"
+        command = [sys.executable, str(Path(__file__).with_name("mjlab_walk.py")), "--out", str(out)]
+        command += ["--envs", str(n_envs), "--iterations", str(iterations)]
+        paths = os.pathsep.join([str(mjlab), os.environ.get("PYTHONPATH", "")])
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True, stdout=subprocess.DEVNULL)
+        theirs = json.loads(out.read_bytes())["steps_per_second"]
+    report.add("  mjlab's own task: with learning", theirs / 1e3, "k steps/s")
+    report.add("  ours / mjlab", course.rate / theirs, "x", 4.0, at_least=True)
+
+
 def spread_episodes(task: Any) -> None:
     """Let the episodes, which have begun, be at different steps in all envs, as in the middle of a training."""
     task.step_count.random_(0, task.config.max_steps)
@@ -163,18 +218,11 @@ def evaluate(trainer: PPOTrainer, task: Any, n_steps: int = 500) -> float:
     return float(total) / n_steps
 
 
-def main() -> None:
-    """Run everything and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of the trainings")
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
-    arguments = parser.parse_args()
-    report = Report("Learning on a GPU", ())
-    report.machine["gpu"] = torch.cuda.get_device_name()
-    report.machine["torch"] = torch.__version__
+def quadruped(report: Report, seeds: list[int]) -> None:
+    """Measure steps and trainings of our quadruped."""
     steps(report, "quadruped", 4096)
     rates = []
-    for seed in arguments.seeds:
+    for seed in seeds:
         course = learn(PPOOptions(device="cuda", n_envs=4096, seed=seed), 60.0, marks=(30.0, 60.0))
         rates.append(course.rate)
         for mark, bound in ((30.0, 0.9), (60.0, 0.97)):
@@ -189,6 +237,24 @@ def main() -> None:
     report.add("  cost of imperfections", (1 - imperfect / perfect) * 100, "%", 5.0)
     rate = learn(PPOOptions(device="cuda", n_envs=16384), 12.0).rate
     report.add("quadruped, 16384 envs: with learning", rate / 1e6, "M steps/s", 1.2, at_least=True)
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of the trainings")
+    parser.add_argument("--mjlab", type=Path, help="folder with mjlab, for the comparison with the Go1")
+    parser.add_argument("--only-go1", action="store_true", help="nothing but the comparison with the Go1")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    arguments = parser.parse_args()
+    report = Report("Learning on a GPU", ())
+    report.machine["gpu"] = torch.cuda.get_device_name()
+    report.machine["torch"] = torch.__version__
+    if not arguments.only_go1:
+        quadruped(report, arguments.seeds)
+        vision(report)
+    if arguments.mjlab is not None:
+        go1(report, arguments.mjlab)
     report.finish(arguments.json)
 
 

@@ -18,6 +18,8 @@ class TensorTaskConfig(Options):
 
     robot: str = "quadruped"
     """Name of the robot, one of ``sn.robots.names()``, or a model file. Robot objects are passed to ``make``."""
+    keyframe: str | None = None
+    """Keyframe of a model file at which episodes begin, such as "home". Default: the initial pose of the robot."""
     rig: SensorRig | None = None
     """Sensors of the robot; a YAML file or the name of a rig of the catalogue are loaded. Default: those of the
     robot."""

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
+from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hooks import ConfigT, InputDescription, TensorHooks
@@ -60,7 +61,7 @@ class TensorTask(TensorHooks[ConfigT]):
         # without shadows: their map is centred on the origin, and robots walk away from it
         scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
         self.add_scene(scene)
-        body = make(config.robot, rig=config.rig) if robot is None else type(robot)(robot.options)
+        body = make(config.robot, rig=config.rig, **_pose(config)) if robot is None else type(robot)(robot.options)
         body = reserve_timing(self.place_robot(body), config.randomize_sensors)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
         self.add_sensors(scene)
@@ -331,6 +332,11 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.n_envs} envs on {self.device}, robot {self.config.robot!r}>"
+
+
+def _pose(config: TensorTaskConfig) -> dict[str, str]:
+    """Return the option of a robot that names the keyframe at which episodes begin, if there is one."""
+    return {} if config.keyframe is None else {"keyframe": config.keyframe}
 
 
 def _space_of(value: torch.Tensor | dict[str, torch.Tensor]) -> spaces.Space[Any]:
