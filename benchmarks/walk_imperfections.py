@@ -135,7 +135,7 @@ def draw(found: dict[str, dict[str, list[tuple[float, float]]]], path: Path) -> 
     axes.set_ylabel("tracking (1 is perfect)")
     axes.set_ylim(0, 1)
     axes.set_title("Walking with one imperfection at a time; dots are seeds")
-    axes.legend(frameon=False, loc="lower left")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     axes.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)

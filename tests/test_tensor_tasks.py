@@ -214,6 +214,28 @@ def test_robots_stand_without_actions(robot, n_joints, height, mass):
     assert model.nu == n_joints
 
 
+def test_episodes_begin_at_the_keyframe_of_a_model_file(tmp_path, capfd):
+    geom = '<geom type="capsule" size=".03" fromto="0 0 0 0 0 -.2"/>'
+    leg = '<body pos="{x} 0 0"><joint name="{n}" axis="0 1 0" range="-1 1"/>' + geom + "</body>"
+    legs = "".join(leg.format(x=x, n=n) for n, x in (("front", 0.2), ("rear", -0.2)))
+    servos = "".join(f'<position name="{n}" joint="{n}" kp="20" kv="1" inheritrange="1"/>' for n in ("front", "rear"))
+    (tmp_path / "dog.xml").write_text(f"""
+        <mujoco><worldbody><body name="torso" pos="0 0 .4"><freejoint/><geom type="box" size=".3 .1 .05"/>{legs}</body>
+        </worldbody><actuator>{servos}</actuator>
+        <keyframe><key name="home" qpos="0 0 .3 1 0 0 0 .4 -.4" ctrl=".4 -.4"/></keyframe></mujoco>""")
+    still = {"joints": 0.0, "speed": 0.0}
+    options = {"robot": str(tmp_path / "dog.xml"), "observe": (), "n_envs": 3, "randomize": still}
+    task = sn.tasks.make("walk", keyframe="home", **options)
+    task.reset()
+    qpos = task.scene.world.bind("qpos")
+    torch.testing.assert_close(qpos[:, 2], torch.full((3,), 0.3, dtype=qpos.dtype))
+    torch.testing.assert_close(qpos[:, 7:], torch.tensor([[0.4, -0.4]], dtype=qpos.dtype).expand(3, 2))
+    assert task.scene.world.bind("ctrl")[0].tolist() == [0.4, -0.4]
+    assert "WARNING" not in capfd.readouterr().err
+    with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'home'"):
+        sn.tasks.make("walk", keyframe="hom", **options)
+
+
 def test_commands_lie_in_their_ranges_and_some_stand():
     task = walk(400, seed=1, forward=(0.2, 0.8), left=(0, 0), turn=(-0.5, 0.5), standing=0.25, randomize=QUIET)
     command = task.observation()["command"]

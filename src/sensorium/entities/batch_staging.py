@@ -29,6 +29,7 @@ class BatchStaging:
         if on_gpu:
             self._devices = [layout.batch(n, device) for _ in range(2)]
             self._stream = torch.cuda.Stream(device)
+            self._stream.wait_stream(torch.cuda.current_stream(device))  # which fills the new memory with zeros
             self._copied = [torch.cuda.Event() for _ in range(2)]
             self._requested = [torch.cuda.Event() for _ in range(2)]
 

@@ -281,7 +281,10 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
     if missing:
         raise ModelError(f"the model names the file {str(missing[0])!r}, which does not exist")
     assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
-    return spec.to_xml(), assets, spec
+    try:
+        return spec.to_xml(), assets, spec
+    except ValueError as error:  # to_xml() compiles the model
+        raise ModelError(f"the model does not compile: {error}") from error
 
 
 def _in_package(file: str, folder: Path) -> Path:

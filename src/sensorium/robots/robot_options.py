@@ -143,8 +143,11 @@ def every_actuator(spec: mujoco.MjSpec, strict: bool) -> tuple[Action, ...]:
             actuator without a control range gets infinite limits.
     """
     actions = []
+    inherits = any(actuator.inheritrange > 0 for actuator in spec.actuators)
+    model = spec.copy().compile() if inherits else None  # only a compiled model has inherited ranges
     for actuator in spec.actuators:
-        low, high = (float(limit) for limit in actuator.ctrlrange)
+        own = actuator if model is None or not actuator.name else model.actuator(actuator.name)
+        low, high = (float(limit) for limit in own.ctrlrange)
         if not actuator.name or not low < high:
             if strict:
                 raise OptionError(

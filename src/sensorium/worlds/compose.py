@@ -144,6 +144,7 @@ def add_model(
     root = roots[0].name if len(roots) == 1 else None
     for option in (name for name in dir(child.option) if not name.startswith("_")):
         setattr(child.option, option, getattr(spec.option, option))  # otherwise MuJoCo warns about each difference
+    child.nkey = spec.nkey  # keyframes are attached, whatever this number is
     try:
         spec.attach(child, prefix=f"{name}/", frame=spec.worldbody.add_frame(pos=pos, quat=quat))
     except ValueError as error:

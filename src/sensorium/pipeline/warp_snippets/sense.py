@@ -69,6 +69,7 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
         first_word = *(const Ints*)(k.draw.data + b0);
         second_word = *(const Ints*)(k.draw.data + n_envs + b0);
     }}
+    const bool rated = !LEAN && (timing & {flags.RATE});  // columns with a rate are held, so never lean
     const int* sample_draw = k.sample_draw.data + (size_t)(2 * s) * n_envs + b0;
     Ints lag = {{}};
     if (late) lag = *(const Ints*)(k.lag.data + late_at);
@@ -89,7 +90,7 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
     const float* own = k.parameters.data + cell;
     for (int i = 0; i < W; ++i) {{
         float n0 = 0.0f, n1 = 0.0f;
-        if ((bits_set & {flags.WALK}) || ((bits_set & {flags.NOISE}) && !(timing & {flags.RATE}))) {{
+        if ((bits_set & {flags.WALK}) || ((bits_set & {flags.NOISE}) && !rated)) {{
             const unsigned d0 = (unsigned)first_word.f[i], d1 = (unsigned)second_word.f[i];
             {THREEFRY}
             {NORMALS}
@@ -100,7 +101,7 @@ for (int b0 = q0 * W; b0 < n_envs; b0 += stride * W) {{
             drift.f[i] = drift.f[i] + (same ? p_walk : own[{flags.P_RANDOM_WALK} * plane + i]) * n1;
             x = x + drift.f[i];
         }}
-        if (!LEAN && (timing & {flags.RATE}) && (bits_set & {flags.NOISE})) {{
+        if (rated && (bits_set & {flags.NOISE})) {{
             const unsigned d0 = (unsigned)sample_draw[i], d1 = (unsigned)sample_draw[n_envs + i];
             float n1;
             {THREEFRY}
