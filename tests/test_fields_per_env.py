@@ -312,3 +312,15 @@ def test_the_documentation_lists_these_fields():
     table = text.partition("\n## Model fields per env")[2].partition("\n## ")[0]
     listed = set(re.findall(r"^\| [^|]+\| `([\w.]+)`", table, re.MULTILINE))
     assert set(ROWS) <= listed
+
+
+@pytest.mark.parametrize("field", ["body_parentid", "jnt_qposadr", "geom_bodyid", "sensor_type", "dof_jntid"])
+def test_the_structure_of_a_model_cannot_differ_per_env(field):
+    scene = sn.Scene()
+    scene.add_object(sn.Box(), name="box", free=True)
+    scene.build(n_envs=2)
+    with pytest.raises(sn.OptionError, match=f"{field!r} is part of the structure"):
+        scene.world.expand(field)
+    with pytest.raises(sn.OptionError, match="field must be the name of a model field, such as 'body_mass', got None"):
+        scene.world.expand(None)
+    assert not scene.world.expanded

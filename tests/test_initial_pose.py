@@ -218,3 +218,13 @@ def test_the_kernel_of_the_gpu_writes_the_initial_pose():
     for field, expected in ((d.qpos, model.key("initial").qpos), (d.ctrl, model.key("initial").ctrl)):
         np.testing.assert_allclose(field.numpy()[[0, 2]], np.tile(expected, (2, 1)), atol=1e-6)
         assert (field.numpy()[1] == 7).all()
+
+
+def test_positions_outside_the_range_of_a_joint_are_refused():
+    arm = """<mujoco><worldbody><body name="arm"><joint name="hinge" axis="0 1 0" range="-90 90"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/></body></worldbody>
+      <actuator><motor name="motor" joint="hinge" ctrlrange="-1 1"/></actuator></mujoco>"""
+    scene = sn.Scene()
+    with pytest.raises(sn.OptionError, match=r"joint_positions\['hinge'\] must be .* \[-1.5708, 1.5708\], got 2"):
+        scene.add_robot(arm, name="arm", joint_positions={"hinge": 2.0})
+    assert not scene.entities

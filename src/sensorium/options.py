@@ -144,7 +144,7 @@ def _reword(text: str) -> str:
     """Return a message of pydantic in the wording of this package: "must be >= 0"."""
     if not text.startswith(_PYDANTIC):
         return text
-    allowed = text.removeprefix(_PYDANTIC)
+    allowed = text.removeprefix(_PYDANTIC).replace("a valid tuple", "a list or a tuple")
     for words, sign in _SIGNS.items():
         allowed = allowed.replace(words, sign)
     return f"must be {allowed}"

@@ -74,6 +74,7 @@ def find_pose(
         if len(value) == 7 and pos is not None and quat is not None:
             found.joints[name] = _place(value, pos, quat)
     given = _match(spec, joint_positions, asked_by)
+    _check_limits(spec, given, asked_by)
     found.joints |= given
     for actuator in spec.actuators:
         target = str(actuator.target)
@@ -132,6 +133,22 @@ def _match(spec: mujoco.MjSpec, positions: JointPositions, asked_by: str) -> dic
                 )
             found[name], by[name] = value, pattern
     return found
+
+
+def _check_limits(spec: mujoco.MjSpec, given: Mapping[str, np.ndarray], asked_by: str) -> None:
+    """Raise OptionError if a position is outside the range of its joint."""
+    limited = {joint.name for joint in spec.joints if joint.range[0] != joint.range[1] and joint.type != _BALL}
+    if not limited & given.keys():
+        return
+    model = spec.copy().compile()  # ranges in rad, whatever the unit of the model file is
+    for name in sorted(limited & given.keys()):
+        joint, value = model.joint(name), float(given[name][0])
+        low, high = joint.range
+        if bool(model.jnt_limited[joint.id]) and not low - 1e-6 <= value <= high + 1e-6:
+            raise OptionError(
+                f"{asked_by}: joint_positions[{name!r}] must be in the range of the joint, [{low:g}, {high:g}], got "
+                f"{value:g}"
+            )
 
 
 def _value(pattern: str, given: object, asked_by: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 
 import mujoco
@@ -59,6 +60,19 @@ _DERIVED_ON_CPU = (
     "flexedge_invweight0",
     "flexedge_length0",
 )
+_STRUCTURE = re.compile(
+    r"(.*(adr|num|nnz|colind|plugin|signature|names_map|(numeric|text|tuple)_size|(body|parent|root|weld|tree|jnt|dof|obj|ref|trn|mocap|actuator"
+    r"|data|node)id)|map[DM]2[DM]|jnt_type|sensor_(type|datatype|dim|objtype|reftype))$"
+)
+"""Fields that hold the structure of a model: the engine finds its way through memory by them."""
+
+
+def check_field(field: object) -> None:
+    """Raise OptionError if a value is no name of a model field, or one of a field that all envs must share."""
+    if not isinstance(field, str):
+        raise OptionError(f"expand: field must be the name of a model field, such as 'body_mass', got {field!r}")
+    if _STRUCTURE.match(field):
+        raise OptionError(f"expand: {field!r} is part of the structure of the model, which all envs share")
 
 
 def expand_fields(world: World, fields: Mapping[str, np.ndarray | None]) -> None:

@@ -30,7 +30,7 @@ from sensorium.worlds.environments import EnvironmentMap
 from sensorium.worlds.free_links import FIXED_FIELDS, RNE_FIELDS, FreeLinkSensors, free_link_sensors
 from sensorium.worlds.initial_pose import initial_key
 from sensorium.worlds.lights import Light
-from sensorium.worlds.model_fields import check_simple_bodies
+from sensorium.worlds.model_fields import check_field, check_simple_bodies
 from sensorium.worlds.substep_record import SubstepRecord
 from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index, env_mask
 
@@ -142,6 +142,7 @@ class MujocoWorld:
         return torch.from_numpy(array)
 
     def expand(self, field: str) -> torch.Tensor:
+        check_field(field)
         try:
             self.expanded[field] = torch.from_numpy(self.batch.expand(field))
         except ValueError as error:

@@ -30,7 +30,7 @@ from sensorium.worlds.changes import Changes
 from sensorium.worlds.device import is_out_of_memory, too_little_memory
 from sensorium.worlds.environments import EnvironmentMap
 from sensorium.worlds.lights import Light
-from sensorium.worlds.model_fields import DERIVED, check_simple_bodies
+from sensorium.worlds.model_fields import DERIVED, check_field, check_simple_bodies
 from sensorium.worlds.partial_forward import PartialForward
 from sensorium.worlds.rays import RayBatch
 from sensorium.worlds.warp_device import check_cuda
@@ -262,6 +262,7 @@ class WarpWorld(WarpLaunches, WarpState):
         return self._bound[field]
 
     def expand(self, field: str) -> torch.Tensor:
+        check_field(field)
         owner = self.m.opt if field.startswith("opt.") else self.m
         name = field.removeprefix("opt.")
         many = fields_per_env(owner)
