@@ -279,7 +279,7 @@ def test_the_iterations_of_a_gpu_are_enough(name, cone, device):
 
 def recorded(tmp_path, **options):
     scene = drop_scene(**options)
-    scene.add_robot(ARM, name="arm", pos=(1, 0, 0), joint_positions={"elbow": 0.4})
+    scene.add_robot(ARM, name="arm", pos=(1, 0, 0), joint_positions={"elbow": 0.04})
     scene.add_contact_pair("box", "plane", friction=0.2)
     scene.exclude_contacts("lower", "box")
     scene.build(n_envs=2)
