@@ -17,6 +17,7 @@ from sensorium.deploy.onnx_file import join, split
 from sensorium.training import PPOOptions, export_policy, load_brain, load_policy, recipe, train, train_ppo
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_networks import sac_graph
+from sensorium.training.policy_terms import _noise
 
 pytest.importorskip("onnx", reason="onnx is not installed: pip install 'sensorium[train]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'sensorium[deploy]'")
@@ -363,3 +364,18 @@ def test_contracts_survive_json(balance):
     contract = read_contract(balance / "policy.onnx")
     assert Contract.from_json(contract.to_json()) == contract
     assert dataclasses.replace(contract, seed=1).compute_hash(b"") != contract.compute_hash(b"")
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_assumed_noise_is_what_the_filter_passes(order):
+    """A density before a filter counts with the noise bandwidth of its order, per axis."""
+    scene = sn.Scene(dt=1e-3, substeps=1)
+    scene.add_object(sn.Box(size=(1, 1, 1), mass=1.0), name="box")
+    density, bandwidth = (0.01, 0.02, 0.03), 10.0
+    imu = scene.add_sensor(
+        sn.IMU(link="box", gyro_noise_density=density, gyro_bandwidth=bandwidth, filter_order=order, acc_noise=0.1)
+    )
+    scene.build()
+    equivalent = bandwidth * {1: np.pi / 2, 2: np.pi / (2 * np.sqrt(2))}[order]
+    np.testing.assert_allclose(_noise(imu, "ang_vel", (3,)), np.array(density) * np.sqrt(equivalent), rtol=0.03)
+    assert _noise(imu, "lin_acc", (3,)) == (0.1,) * 3

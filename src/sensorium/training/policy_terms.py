@@ -172,7 +172,8 @@ class TermMaker:
             found["ground_truth"] = True
         else:
             channel = None if part is None else _channel(sensor, part)
-            held = channel if isinstance(channel, Imperfections) else None
+            own = None if channel is None else getattr(options, channel) if channel else options
+            held = own if isinstance(own, Imperfections) else None
             for name in () if held is None else Imperfections.model_fields:
                 value = getattr(held, name)
                 if name != "noise" and value != Imperfections.model_fields[name].get_default():
@@ -233,25 +234,26 @@ def _columns(sensor: Sensor[Any], part: str) -> slice | None:
     return None
 
 
-def _channel(sensor: Sensor[Any], part: str) -> object:
-    """Return the imperfections of a field, or None if it has none of its own."""
+def _channel(sensor: Sensor[Any], part: str) -> str | None:
+    """Return the channel of a field, "" for the sensor's own imperfections, or None if it has none."""
     columns = _columns(sensor, part)
     for name, held in sensor._channels().items():
         if name == part or (columns is not None and held.start <= columns.start and columns.stop <= held.stop):
-            return getattr(sensor.options, name) if name else sensor.options
+            return name
     return None
 
 
 def _noise(sensor: Sensor[Any], part: str, shape: Sequence[int]) -> tuple[float, ...]:
     """Return the standard deviation of the noise of one sample, one number for each component of a field."""
     channel, size = _channel(sensor, part), math.prod(shape)
-    if not isinstance(channel, Imperfections):
+    found = sensor._spreads()
+    if channel is None or channel not in found:
         turn = getattr(sensor.options, "rot_noise", 0.0)
         return (float(turn) / 2,) * size if part == "quat" else (0.0,) * size
-    noise = np.asarray(channel.noise, dtype=np.float64)
-    if channel.noise_density is not None:
-        half = channel.bandwidth or (sensor.options.rate or 1 / sensor.group.dt) / 2
-        noise = np.asarray(channel.noise_density, dtype=np.float64) * math.sqrt(half)
-    if noise.ndim and size % len(noise):
+    noise, columns = found[channel][0].numpy(force=True), _columns(sensor, part)
+    if len(noise) != size and columns is not None:  # a channel of several fields
+        start = columns.start - sensor._channels()[channel].start
+        noise = noise[start : start + size]
+    if size % len(noise):
         noise = noise.max()
     return tuple(float(f"{each:.9g}") for each in np.resize(noise, size))
