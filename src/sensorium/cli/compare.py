@@ -35,6 +35,8 @@ class Compare:
     """Folder for one picture per signal."""
     topics: Annotated[tuple[str, ...], default("by name")] = ()
     """Topics of the log, as SENSOR=TOPIC."""
+    env: Annotated[int | None, default("the only one")] = None
+    """Env of a log of several."""
     rate: float = 1000.0
     """Steps per second of the simulation."""
     seed: int = 0
@@ -52,7 +54,9 @@ class Compare:
         log = read_any(self.log)
         steps = int((log.span[1] - log.span[0]) * self.rate)
         with progress("simulating", steps, "steps") as advance:
-            found = compare(log, self.robot, self.rig, topics=topics, rate=self.rate, seed=self.seed, progress=advance)
+            found = compare(
+                log, self.robot, self.rig, topics=topics, env=self.env, rate=self.rate, seed=self.seed, progress=advance
+            )
         print(found)
         if self.out is not None:
             for path in found.plot(self.out):

@@ -75,30 +75,38 @@ class Diagnosis:
 class Examination:
     """Collects findings. A subject that has failed a check is not blamed again by checks that would follow from it.
 
+    Args:
+        namespace: what the topics of the log begin with, besides their names: "" or "/env_0".
+
     Attributes:
         findings: so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "") -> None:
         self.findings: list[Finding] = []
+        self._namespace = namespace
         self._blamed: dict[str, str] = {}
 
     def ok(self, check: str, subject: str, evidence: str) -> None:
         """Add a check that passed."""
-        self.findings.append(Finding(check, "ok", subject, evidence))
+        self.findings.append(Finding(check, "ok", self._namespace + subject, evidence))
 
     def skip(self, check: str, subject: str, evidence: str) -> None:
         """Add a check that the log does not allow."""
-        self.findings.append(Finding(check, "skip", subject, evidence))
+        self.findings.append(Finding(check, "skip", self._namespace + subject, evidence))
 
     def fail(self, check: str, subject: str, evidence: str, fix: str) -> None:
         """Add a check that failed, and blame its subject."""
-        self.findings.append(Finding(check, "fail", subject, evidence, fix))
+        self.findings.append(Finding(check, "fail", self._namespace + subject, evidence, fix))
         self._blamed.setdefault(subject, check)
 
     def blame(self, subject: str, check: str) -> None:
         """Blame another subject for a failed check: later checks of it are skipped."""
         self._blamed.setdefault(subject, check)
+
+    def has_failed(self, subject: str) -> bool:
+        """Return whether a subject has failed a check."""
+        return subject in self._blamed
 
     def is_blamed(self, check: str, subject: str) -> bool:
         """Return whether a subject has failed an earlier check, and if so, add that this one is skipped."""

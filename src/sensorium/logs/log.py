@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 
 _AXES = ("x", "y", "z")
+_NAMESPACE = re.compile(r"(/env_\d+)/")
 
 
 class TopicLog:
@@ -157,6 +159,30 @@ class Log(Mapping[str, TopicLog]):
         """Return a copy without some topics."""
         left = {name: topic for name, topic in self._topics.items() if name not in names}
         return Log(left, self.source, self.metadata, self.is_complete)
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Namespaces of a log of several envs, e.g. ["/env_0", "/env_1"]; [] for a log of one robot."""
+        found = [_NAMESPACE.match(name) for name in self._topics]
+        return list(dict.fromkeys(each[1] for each in found if each)) if all(found) else []
+
+    def in_namespace(self, namespace: str) -> Log:
+        """Return the topics of one env of a log of several, with their names in a log of that env alone.
+
+        Raises:
+            OptionError: there is no such namespace.
+        """
+        if namespace not in self.namespaces:
+            raise OptionError(
+                f"{self.source or 'the log'} has no namespace {namespace!r}; it has {shorten(self.namespaces)}"
+            )
+        own = [each for name, each in self._topics.items() if name.startswith(f"{namespace}/")]
+        names = [each.name.removeprefix(namespace) for each in own]
+        topics = {
+            name: TopicLog(name, each.message, each.capture, each.arrival, each.fields, each.texts)
+            for name, each in zip(names, own, strict=True)
+        }
+        return Log(topics, self.source, self.metadata, self.is_complete)
 
     @property
     def span(self) -> tuple[float, float]:

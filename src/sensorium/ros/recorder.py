@@ -320,6 +320,7 @@ def _describe(scene: Scene, metadata: Mapping[str, Any] | None, envs: list[int])
             "versions": package_versions(),
             "seed": scene.seed,
             "dt": scene.dt,
+            "gravity": scene.world.model.opt.gravity.tolist(),
             "envs": envs,
             "times": "header.stamp is the time of capture, the log time that of arrival, both simulated",
             **(metadata or {}),
