@@ -1,10 +1,13 @@
 """MCAP files of scenes: what is written, compared with the sensors and decoded by other libraries."""
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -471,11 +474,106 @@ def test_bad_messages_are_named_by_topic_and_number(tmp_path):
         sn.logs.read(path, topics=["/a"])
 
 
+def chunked(path):
+    """Write 60 messages on each of two topics in chunks of about 10; return (offset, size) of the chunks' data."""
+    from sensorium.ros.mcap_file import McapFile
+    from sensorium.ros.messages import make_encoder
+
+    imu, mag = (make_encoder(f"sensor_msgs/msg/{name}", {}) for name in ("Imu", "MagneticField"))
+    file = McapFile(path, "zstd", 4000, {"sensorium": {"seed": 1}})
+    file.add_topic("/imu", "sensor_msgs/msg/Imu")
+    file.add_topic("/mag", "sensor_msgs/msg/MagneticField")
+    for k in range(60):
+        data = [
+            (f"/{name}", encoder.encode({"header.stamp.sec": [k], f"{field}.x": [float(k)]})[0].tobytes())
+            for name, encoder, field in (("imu", imu, "angular_velocity"), ("mag", mag, "magnetic_field"))
+        ]
+        file.write_all([(k * 10**9, k * 10**9, topic, each) for topic, each in data])
+    file.close()
+    with open(path, "rb") as stream:
+        return [
+            (each.chunk_start_offset, each.chunk_length) for each in make_reader(stream).get_summary().chunk_indexes
+        ]
+
+
+def test_damaged_chunks_hide_only_their_own_messages(tmp_path):
+    """Also if it is the first chunk, which holds the definitions: they are repeated at the end of the file."""
+    chunks = chunked(tmp_path / "whole.mcap")
+    assert len(chunks) >= 4
+    data = (tmp_path / "whole.mcap").read_bytes()
+    path = tmp_path / "damaged.mcap"
+    lost_so_far = 0
+    for start, length in chunks:
+        flipped = bytearray(data)
+        flipped[start + length - 20] ^= 0xFF
+        path.write_bytes(flipped)
+        with pytest.raises(sn.DatasetError) as error:
+            sn.logs.read(path)
+        found = re.search(r"lost are .*messages (\d+) to (\d+) of /imu", str(error.value))
+        assert found, str(error.value)
+        assert "partial=True" in str(error.value)
+        first, last = int(found[1]), int(found[2])
+        assert first == lost_so_far
+        lost_so_far = last + 1
+        with pytest.warns(UserWarning, match=rf"a chunk is damaged .* messages {first} to {last} of /imu"):
+            log = sn.logs.read(path, partial=True)
+        assert not log.is_complete
+        kept = [k for k in range(60) if not first <= k <= last]
+        assert log["/imu"]["angular_velocity"][:, 0].tolist() == kept
+        assert log["/imu"].capture.tolist() == kept
+        assert log.metadata["sensorium"] == {"seed": "1"}
+    assert lost_so_far == 60
+
+
+def test_damage_between_chunks_keeps_what_is_before_it(tmp_path):
+    chunks = chunked(tmp_path / "whole.mcap")
+    data = bytearray((tmp_path / "whole.mcap").read_bytes())
+    data[chunks[2][0] + 1] ^= 0xFF  # length of the record
+    data[chunks[2][0] + 6] ^= 0xFF
+    path = tmp_path / "damaged.mcap"
+    path.write_bytes(data)
+    with pytest.raises(sn.DatasetError, match=r"damaged.mcap: it is damaged after message \d+ of /imu"):
+        sn.logs.read(path)
+    with pytest.warns(UserWarning, match="it is damaged after message"):
+        log = sn.logs.read(path, partial=True)
+    assert 10 < len(log["/imu"]) < 60
+
+
+def test_any_flipped_byte_is_an_error_or_harmless(tmp_path):
+    """No other exception, and with partial=True always the messages of the other chunks."""
+    chunked(tmp_path / "whole.mcap")
+    data = (tmp_path / "whole.mcap").read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "damaged.mcap"
+    for at in rng.integers(8, len(data), 150).tolist():
+        flipped = bytearray(data)
+        flipped[at] ^= int(rng.integers(1, 256))
+        path.write_bytes(flipped)
+        with contextlib.suppress(sn.DatasetError):
+            assert len(sn.logs.read(path)["/imu"]) == 60
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sn.logs.read(path, partial=True)
+
+
+def test_bad_messages_are_skipped_in_partial_files(tmp_path):
+    from sensorium.ros.messages import make_encoder
+
+    good = make_encoder("sensor_msgs/msg/Imu", {}).encode({"header.stamp.sec": [1]})[0].tobytes()
+    path = write(tmp_path / "short.mcap", [(good, 0), (good[:50], 1), (good, 2), (b"", 3)])
+    with pytest.warns(UserWarning, match=r"topic /a \(.*\): 2 of 4 messages do not fit .*: message 1 has 46 bytes"):
+        assert sn.logs.read(path, partial=True)["/a"].arrival.tolist() == [0.0, 2e-9]
+    path = write(tmp_path / "json.mcap", [(b'{"x": 1}', 0), (b"{", 1), (b"[]", 2)], encoding="json")
+    with pytest.raises(sn.DatasetError, match="message 1 is no JSON"):
+        sn.logs.read(path)
+    with pytest.warns(UserWarning, match="2 of 3 messages do not fit"):
+        assert sn.logs.read(path, partial=True)["/a"]["x"].tolist() == [1]
+
+
 KILLED = """
 import sys
 import sensorium as sn
 from sensorium.ros import McapRecorder
-from sensorium.ros.covariance import variance
 scene = sn.Scene(dt=0.01)
 scene.add_object(sn.Sphere(), name="ball", free=True)
 scene.add_sensor(sn.IMU(link="ball", uuid="imu", rate=500.0))
