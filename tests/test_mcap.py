@@ -645,3 +645,48 @@ def test_covariances_are_those_of_a_sensor_at_rest(dt, options):
     measured = np.concatenate(seen).var(axis=0)
     np.testing.assert_allclose(variance(imu, "gyro", 3), measured, rtol=0.12)
     assert variance(imu, "acc", 3).max() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_of_the_command_leaves_whole_files(tmp_path, number):
+    """What was recorded is readable under its final name, and the exit code is 130."""
+    words = ["record", "--robot", "diffdrive", "--scenario", "random-acceleration", "--steps", "1000000", "--envs", "2"]
+    command = [sys.executable, "-m", "sensorium.cli", *words, "--format", "mcap", "--out", str(tmp_path / "a")]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    part = tmp_path / "a" / "env_1.mcap.part"
+    try:
+        deadline = time.monotonic() + 300
+        while not (part.exists() and part.stat().st_size > 10_000) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert running.returncode == 130, err
+    steps = int(re.search(r"(\d+) steps of 2 envs \(interrupted\)", out)[1])
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["env_0.mcap", "env_1.mcap"]
+    for env in range(2):
+        path = tmp_path / "a" / f"env_{env}.mcap"
+        assert len(sn.logs.read(path)["/clock"]) == steps > 30
+        assert len(messages(path)["/clock"]) == steps  # by another library
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_script_leaves_whole_files(tmp_path):
+    """At any time, also while messages are collected or written."""
+    code = KILLED.replace("k == 2000", "k == 100")
+    for wait in (0.0, 0.013, 0.057, 0.111):
+        out = tmp_path / str(wait)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline().strip() == "go"
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert err.rstrip().endswith("KeyboardInterrupt")
+        log = sn.logs.read(out / "env_0.mcap")
+        assert len(log["/clock"]) >= 100
+        assert len(np.unique(log["/clock"].arrival)) == len(log["/clock"])
+        assert abs(len(log["/tf"]) - len(log["/clock"])) <= 1

@@ -17,7 +17,7 @@ from sensorium.deploy.onnx_file import join, split
 from sensorium.training import PPOOptions, export_policy, load_brain, load_policy, recipe, train, train_ppo
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_networks import sac_graph
-from sensorium.training.policy_terms import _noise
+from sensorium.training.policy_terms import TermMaker, _noise
 
 pytest.importorskip("onnx", reason="onnx is not installed: pip install 'sensorium[train]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'sensorium[deploy]'")
@@ -379,3 +379,20 @@ def test_assumed_noise_is_what_the_filter_passes(order):
     equivalent = bandwidth * {1: np.pi / 2, 2: np.pi / (2 * np.sqrt(2))}[order]
     np.testing.assert_allclose(_noise(imu, "ang_vel", (3,)), np.array(density) * np.sqrt(equivalent), rtol=0.03)
     assert _noise(imu, "lin_acc", (3,)) == (0.1,) * 3
+
+
+def test_frames_and_mounting_poses_of_terms(tmp_path):
+    """Joints have no frame in space; angles of a mounting pose become a quaternion."""
+    mount = "{link: torso, pos: [0.1, 0, 0], euler: [0, 0, 1.5707963267948966]}"
+    (tmp_path / "rig.yaml").write_text(
+        f"sensors:\n  - {{name: imu, type: IMU, mount: {mount}}}\n  - {{name: wheels, type: JointEncoder}}\n"
+    )
+    scene = sn.Scene(dt=0.01)
+    robot = scene.add_robot(sn.robots.make("balancer", rig=tmp_path / "rig.yaml"), name="robot")
+    scene.build()
+    maker = TermMaker(robot, scene.dt)
+    assert maker.sensor("wheels", "positions").frame == "joint"
+    term = maker.sensor("imu", "ang_vel")
+    assert (term.frame, term.link) == ("robot_imu", "torso")
+    assert term.pos == (0.1, 0.0, 0.0)
+    np.testing.assert_allclose(term.quat, [np.sqrt(0.5), 0, 0, np.sqrt(0.5)])

@@ -16,6 +16,7 @@ from sensorium.pipeline import Imperfections
 from sensorium.robots import Robot
 from sensorium.ros import topics
 from sensorium.sensors import Sensor
+from sensorium.worlds.compose import pose
 
 _TIMING = ("dropout", "stuck", "interpolate")
 """Options of a sensor that are assumed imperfections of all its fields."""
@@ -139,13 +140,17 @@ class TermMaker:
             for name, value in (("delay", delay), ("jitter", jitter))
         )
         rate = options.rate or (1 / sensor.group.dt if options.substeps else 1 / self.dt)
-        link, quat = getattr(options, "link", None), getattr(options, "quat", None)
+        link, mounted = getattr(options, "link", None), None
+        if link and hasattr(options, "quat") and getattr(options, "lookat", None) is None:
+            mounted = [
+                tuple(map(float, each)) for each in pose(options.pos, options.quat, getattr(options, "euler", None))
+            ]
         return {
             "uuid": sensor.uuid,
-            "frame": topics.frame(sensor),
+            "frame": topics.frame(sensor) or ("joint" if hasattr(sensor, "joint_names") else ""),
             "link": self._own(link) if link else "",
-            "pos": None if link is None or quat is None else tuple(map(float, options.pos)),
-            "quat": None if link is None or quat is None else tuple(map(float, quat)),
+            "pos": None if mounted is None else mounted[0],
+            "quat": None if mounted is None else mounted[1],
             "rate": round(float(rate), 6),
             "latency": Latency(delay=delay, jitter=jitter, max=most_delay + most_jitter),
         }
