@@ -392,6 +392,8 @@ def test_exit_codes_tell_failed_checks_from_bad_input(recorded, tmp_path, capsys
     assert "--out: cannot write to" in capsys.readouterr().err
     monkeypatch.setattr("sensorium.doctor.tables.read", lambda *_, **__: FAULTS["frozen"][0](log))
     assert main(["doctor", str(path)]) == 1
+    monkeypatch.setattr("sensorium.doctor.tables.read", lambda *_, **__: sn.logs.Log({}))
+    assert main(["doctor", str(path)]) == 2
 
 
 def test_empty_logs_are_examined(tmp_path):

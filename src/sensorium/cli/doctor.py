@@ -18,7 +18,7 @@ class Doctor:
 
     The policy is compared by its contract: what it was trained with. One line per check: verdict, evidence and fix.
 
-    Exit code: 0 if all checks passed, 1 if one failed, 2 if a file cannot be used.
+    Exit code: 0 if all checks passed, 1 if one failed, 2 if a file cannot be used or has nothing to check.
 
     Examples:
         sensorium doctor policy.onnx real.mcap --plots out/doctor
@@ -69,4 +69,4 @@ class Doctor:
         if self.plots is not None and contract is not None:
             for written in plot_terms(log, contract, self.plots):
                 print(written)
-        return 0 if report.is_healthy else 1
+        return 2 if report.is_empty else 0 if report.is_healthy else 1

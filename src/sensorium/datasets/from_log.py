@@ -97,7 +97,7 @@ def from_log(
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     scene = _LoggedTask(suite, 1, _Timing(1 / rate), _Actions(len(names), names), {"log": log.source, "start": time[0]})
-    attributes = {"seed": 0, **{key: str(options[key]) for key in ("task", "robot", "policy")}}
+    attributes: dict[str, str | float] = {"seed": 0, **{key: str(options[key]) for key in ("task", "robot", "policy")}}
     flag, done = np.zeros(1, bool), np.ones(1, bool)
     writer: EpisodeWriter | None = None
     try:

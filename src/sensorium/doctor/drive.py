@@ -143,7 +143,7 @@ class DrivenMotion:
 def _base_pose(log: Log, base: str) -> tuple[TopicLog, str] | None:
     """Return topic and field with the orientation of a link in the world; one whose link is not known counts."""
     links = Links(log)
-    found = []
+    found: list[tuple[bool, bool, int, TopicLog, str]] = []
     for topic in log.of(POSE, ODOMETRY, IMU):
         path = orientation_path(topic)
         if not is_measured(topic.name) or len(topic) < 4 or series(topic, path) is None:
@@ -155,7 +155,10 @@ def _base_pose(log: Log, base: str) -> tuple[TopicLog, str] | None:
             continue
         if topic.message == IMU or mount.link.split("/")[-1] in ("", base.split("/")[-1]):
             found.append((topic.message == IMU, not mount.link, len(found), topic, path))
-    return min(found)[3:] if found else None
+    if not found:
+        return None
+    *_, topic, path = min(found, key=lambda each: each[:3])
+    return topic, path
 
 
 def drive(scene: Scene, motion: DrivenMotion, times: np.ndarray) -> Iterator[int]:

@@ -56,6 +56,11 @@ class Diagnosis:
         """Whether no check failed."""
         return not self.failed
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing could be checked."""
+        return all(each.verdict == "skip" for each in self.findings)
+
     def to_json(self) -> str:
         """Return the findings as JSON."""
         return json.dumps([asdict(each) for each in self.findings], indent=1) + "\n"
@@ -65,7 +70,7 @@ class Diagnosis:
         lines = [str(each) for each in sorted(self.findings, key=lambda each: order[each.verdict])]
         count = len([each for each in self.findings if each.verdict == "fail"])
         checked = len([each for each in self.findings if each.verdict != "skip"])
-        if not checked:
+        if self.is_empty:
             return "\n".join(
                 [*lines, "nothing could be checked: the log has none of the signals that the doctor knows"]
             )

@@ -75,8 +75,8 @@ def _parsed(text: str) -> object:
 
 
 def _first(topic: TopicLog, path: str) -> str:
-    texts = topic.texts.get(path, ())
-    return str(texts[0]) if len(texts) else ""
+    texts = topic.texts.get(path)
+    return "" if texts is None or not len(texts) else str(texts[0])
 
 
 def _static_transforms(log: Log) -> dict[str, tuple[str, np.ndarray]]:

@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from sensorium.tree.buffer import Buffer
     from sensorium.tree.module import Module
 
-_VIEWS = (type({}.values()), type({}.items()))
+_DICT: dict[object, object] = {}
+_VIEWS: tuple[type, ...] = (type(_DICT.values()), type(_DICT.items()))
 _OTHER_VIEWS = frozenset({ValuesView, ItemsView})
 """Views of UserDict and ChainMap. They are compared by type, since ``isinstance`` of an abstract class is slow."""
-_SEQUENCES, _SETS = (list, tuple, deque, UserList), (set, frozenset, type({}.keys()))
+_SEQUENCES = (list, tuple, deque, UserList)
+_SETS: tuple[type, ...] = (set, frozenset, type(_DICT.keys()))
 _MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
-_ITERATORS = (
+_ITERABLES: tuple[Iterable[object], ...] = ([], (), _DICT, _DICT.values(), _DICT.items(), set())
+_ITERATORS: tuple[type, ...] = (
     *(GeneratorType, map, filter, zip, enumerate, reversed, itertools.chain, itertools.islice, itertools.starmap),
-    *(type(iter(each)) for each in ([], (), {}, {}.values(), {}.items(), set())),
+    *(type(iter(each)) for each in _ITERABLES),
 )
 """Iterators over other values. Files and counters are iterators too, but hold no components."""
-_CONTAINERS = (*_SEQUENCES, *_MAPPINGS, *_SETS, *_VIEWS, *_ITERATORS)
+_CONTAINERS: tuple[type, ...] = (*_SEQUENCES, *_MAPPINGS, *_SETS, *_VIEWS, *_ITERATORS)
 _FIELDS = "__dataclass_fields__"
 """Attribute of the classes that ``dataclasses.dataclass`` has made."""
 _LEAVES = frozenset({str, int, float, bool, bytes, type(None)})
@@ -139,10 +142,10 @@ def replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None)
     if _is_view(held):  # cannot be changed
         return [replace_in(item, child, other) for item in held]
     if _is_object_array(held):
-        twin = held.copy()
+        array: Any = held.copy()
         for index, item in np.ndenumerate(held):
-            twin[index] = replace_in(item, child, other)
-        return twin
+            array[index] = replace_in(item, child, other)
+        return array
     if isinstance(held, tuple):
         items = [replace_in(item, child, other) for item in held]
         return getattr(held, "_make", type(held))(items)  # a named tuple has _make
