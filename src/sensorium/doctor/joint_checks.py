@@ -159,9 +159,9 @@ def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSerie
     each = (own[:, moves] * change[:, moves]).sum(axis=0) / (change[:, moves] ** 2).sum(axis=0)
     names = [name for name, chosen in zip(velocity.names, moves, strict=True) if chosen]
     text = f"{slope:.3g} times the derivative of the position"
-    fix = "publish velocities in rad/s, with the sign of the positions"
+    fix = "publish positions in rad and velocities in rad/s, with the same sign"
     if np.median(each) > 10 or 0 < np.median(each) < 0.1:
-        exam.fail("joints.velocity", velocity.subject, f"{text}: another unit", fix)
+        exam.fail("joints.velocity", velocity.subject, f"{text}: one of both has another unit", fix)
     elif (each < 0).any():
         flipped = ", ".join(name for name, value in zip(names, each, strict=True) if value < 0)
         exam.fail("joints.velocity", velocity.subject, f"{flipped} has the opposite sign of its position", fix)

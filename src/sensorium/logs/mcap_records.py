@@ -27,13 +27,14 @@ class RecordReader:
         self.damages: list[str] = []
         self.is_complete = False
         self._stream = stream
+        self._records = load_mcap("mcap.records")
         self._schemas: dict[int, object] = {}
         self._channels: dict[int, Any] = {}
         self._counts: Counter[int] = Counter()  # messages by channel, lost ones as well
-        self._last = ""
+        self._last: int | None = None  # channel of the last message
 
     def __iter__(self) -> Iterator[tuple[Any, Any, Any]]:
-        reader, records, errors = (load_mcap(f"mcap.{name}") for name in ("stream_reader", "records", "exceptions"))
+        reader, records, errors = load_mcap("mcap.stream_reader"), self._records, load_mcap("mcap.exceptions")
         broken: Exception | None = None
         lost: Counter[int] = Counter()
         try:
@@ -45,7 +46,7 @@ class RecordReader:
                     self._report(broken, lost)
                     broken, lost = None, Counter()
                 if not isinstance(record, records.Chunk):
-                    yield from self._take(record, records)
+                    yield from self._take(record)
                     continue
                 try:
                     inner = reader.breakup_chunk(record, validate_crc=True)
@@ -55,18 +56,19 @@ class RecordReader:
                     broken = error
                     continue
                 for each in inner:
-                    yield from self._take(each, records)
+                    yield from self._take(each)
         except (errors.EndOfFile, EOFError):
             pass
         except DatasetError:
             raise
         except Exception as error:  # damaged between chunks
             if not self.damages:
-                self.damages.append(f"it is damaged after {self._last or 'its beginning'}: {error}")
+                self.damages.append(f"it is damaged after {self._where() or 'its beginning'}: {error}")
         if broken is not None:
             self._report(broken, lost)
 
-    def _take(self, record: object, records: Any) -> Iterator[tuple[Any, Any, Any]]:
+    def _take(self, record: object) -> Iterator[tuple[Any, Any, Any]]:
+        records = self._records
         if isinstance(record, records.Schema):
             self._schemas[record.id] = record  # type: ignore[attr-defined]
         elif isinstance(record, records.Channel):
@@ -83,9 +85,15 @@ class RecordReader:
                 if text not in self.damages:
                     self.damages.append(text)
                 return
-            self._last = f"message {self._counts[number]} of {channel.topic}"
+            self._last = number
             self._counts[number] += 1
             yield self._schemas.get(channel.schema_id), channel, record
+
+    def _where(self) -> str:
+        """Return the last message that was read, for messages; "" if there is none."""
+        if self._last is None:
+            return ""
+        return f"message {self._counts[self._last] - 1} of {self._channels[self._last].topic}"
 
     def _report(self, error: Exception, lost: Counter[int]) -> None:
         """Add the damage of a chunk: its messages are known from the index behind it."""
@@ -96,7 +104,7 @@ class RecordReader:
             topic = f"channel {number}" if channel is None else channel.topic
             parts.append(f"messages {first} to {first + count - 1} of {topic}")
             self._counts[number] += count
-        what = shorten(parts).replace("'", "") if parts else f"messages after {self._last or 'the beginning'}"
+        what = shorten(parts).replace("'", "") if parts else f"messages after {self._where() or 'the beginning'}"
         self.damages.append(f"a chunk is damaged ({error}): lost are {what}")
 
     def _read_summary(self) -> None:

@@ -22,7 +22,7 @@ def variance(sensor: Sensor[Any], channel: str, n: int) -> np.ndarray:
         channel: name of the channel, "acc"; "" for the sensor's own imperfections.
         n: number of axes.
     """
-    found = sensor._spreads()
+    found = sensor._parameters.spreads()
     if channel not in found:
         return np.zeros(n)
     options = getattr(sensor.options, channel) if channel else sensor.options

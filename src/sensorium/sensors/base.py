@@ -288,10 +288,6 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
         assert self._manager is not None
         return self._parameters.initial(self._manager)
 
-    def _spreads(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-        """Return channel -> standard deviations of a sample's noise and of the drift, (axes,), as the options say."""
-        return self._parameters.spreads(self._manager or self._unbuilt("spreads"))
-
     def _parameter(self, name: str) -> tuple[str, slice]:
         """Return the parameter of the pipeline that an option sets, and its columns."""
         return self._parameters.target(name)

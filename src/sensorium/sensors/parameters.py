@@ -83,8 +83,10 @@ class SensorParameters:
         values, self._data_sheet = self._new_data_sheet(manager).changed(self._given(), None)
         return [self._sensor._translate(name, value) for name, value in values.items()]
 
-    def spreads(self, manager: SensorManager) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    def spreads(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Return channel -> standard deviations of a sample's noise and of the drift, (axes,), as the options say."""
+        manager = self._sensor._manager
+        assert manager is not None, "spreads() needs a built scene"
         _, data_sheet = self._new_data_sheet(manager).changed(self._given(), None)
         return dict(zip(self._sensor._channels(), data_sheet.spreads(), strict=True))
 

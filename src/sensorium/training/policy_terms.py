@@ -251,7 +251,7 @@ def _channel(sensor: Sensor[Any], part: str) -> str | None:
 def _noise(sensor: Sensor[Any], part: str, shape: Sequence[int]) -> tuple[float, ...]:
     """Return the standard deviation of the noise of one sample, one number for each component of a field."""
     channel, size = _channel(sensor, part), math.prod(shape)
-    found = sensor._spreads()
+    found = sensor._parameters.spreads()
     if channel is None or channel not in found:
         turn = getattr(sensor.options, "rot_noise", 0.0)
         return (float(turn) / 2,) * size if part == "quat" else (0.0,) * size

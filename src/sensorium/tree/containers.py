@@ -142,9 +142,8 @@ def replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None)
     if _is_view(held):  # cannot be changed
         return [replace_in(item, child, other) for item in held]
     if _is_object_array(held):
-        array: Any = held.copy()
-        for index, item in np.ndenumerate(held):
-            array[index] = replace_in(item, child, other)
+        array = np.empty_like(held)
+        array.flat = [replace_in(item, child, other) for item in held.flat]
         return array
     if isinstance(held, tuple):
         items = [replace_in(item, child, other) for item in held]
