@@ -154,6 +154,15 @@ def test_a_fault_of_any_pose_is_named(several, topic):
     ]
 
 
+def test_a_frozen_imu_on_a_limb_is_named_once(several):
+    def plant(values):
+        values = values.copy()
+        values[300:800] = values[330]
+        return values
+
+    assert examine(change("/foot", "linear_acceleration", plant)(several)).failed == ["frozen"]
+
+
 def test_an_imu_without_a_pose_of_its_link_is_judged_by_gravity(several):
     """The trunk's pose is not that of the shank."""
     log = several.without("/pose_shank")
@@ -173,6 +182,27 @@ def test_a_heading_of_wheels_is_not_compared_with_a_robot_that_tilts(several):
     report = examine(log)
     assert report.failed == []
     assert any("heading only" in each.evidence for each in report if each.verdict == "skip")
+
+
+def test_turns_about_one_axis_blame_the_gyroscope(tmp_path):
+    """An inverted orientation would look the same, and the finding says so."""
+    scene = sn.Scene(dt=0.005)
+    scene.add_robot(ROBOT, name="robot")
+    scene.add_sensor(sn.IMU(uuid="imu", link="robot/trunk", acc_noise=0.02, gyro_noise=0.005))
+    scene.add_sensor(sn.FramePose(uuid="pose", link="robot/trunk"))
+    scene.build()
+    control, yaw = scene.world.bind("ctrl"), scene.world.model.actuator("robot/yaw").id
+    with McapRecorder(scene, tmp_path) as recorder:
+        for k in range(1000):
+            control[0, yaw] = np.sin(0.01 * k)
+            scene.step()
+            recorder.step()
+    log = sn.logs.read(recorder.files[0])
+    assert examine(log).failed == []
+    report = examine(change("/imu", "angular_velocity", lambda v: -v)(log))
+    (failed,) = (each for each in report if each.verdict == "fail")
+    assert failed.check == "gyro.sign"
+    assert "or its rotation is inverted" in failed.evidence
 
 
 # -- absurd values -----------------------------------------------------------------------------------------------------

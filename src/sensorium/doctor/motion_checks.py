@@ -84,7 +84,8 @@ def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expect
         direction = None if gravity is None or up is None else _fit_gravity(gravity, quat, correct, up)
         turn = None if gyro is None else _fit_gyro(gyro, quat, correct, resets)
         found = [fit for fit in (direction, turn) if fit is not None]
-        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.15 * (name != "")
+        # about one fixed axis, an inverted orientation is a gyroscope with the opposite sign: the latter is reported
+        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.2 * (name != "")
         fits[name] = (cost if found else np.inf, direction, turn)
     best = min(fits, key=lambda name: fits[name][0])
     _, direction, turn = fits[best]
@@ -98,7 +99,10 @@ def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expect
     if acc is not None and imu.is_own:
         _report_gravity(exam, acc, quat, direction)
     if gyro is not None and imu.is_own:
-        _report_gyro(exam, gyro, turn, f"compared with {quat.subject}")
+        how = f"compared with {quat.subject}"
+        if not best and turn is not None and turn.is_changed and fits["inverted"][0] < as_it_is[0] + 0.1:
+            how += " (or its rotation is inverted)"
+        _report_gyro(exam, gyro, turn, how)
 
 
 def _is_planar(quat: TimeSeries) -> bool:
@@ -143,7 +147,10 @@ def quiet(acc: TimeSeries) -> np.ndarray:
     if n < 2:
         return np.ones(len(acc), bool)
     norm = np.linalg.norm(acc.values[: n * size], axis=1).reshape(n, size)
-    calm = norm.std(axis=1) <= np.quantile(norm.std(axis=1), 0.25) + 1e-12
+    spread = norm.std(axis=1)
+    if (spread > 0).any():
+        spread[spread == 0] = np.inf  # frozen, not calm
+    calm = spread <= np.quantile(spread[np.isfinite(spread)], 0.25) + 1e-12
     return np.r_[np.repeat(calm, size), np.zeros(len(acc) - n * size, bool)]
 
 
