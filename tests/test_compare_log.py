@@ -163,6 +163,8 @@ def test_a_log_without_motion_is_named(recorded, tmp_path):
     folder, log = recorded
     with pytest.raises(sn.OptionError, match="the log has no motion of 'robot'"):
         compare(log.without("/robot_joints"), folder / "robot.xml", folder / "same.yaml", rate=400)
+    with pytest.raises(sn.OptionError, match=r"the robot 'franka' has no sensors; .*--rig"):
+        compare(log, "franka", rate=400)
     with pytest.raises(sn.OptionError, match="no topic of the robot's sensors"):
         compare(log.without("/robot_imu", "/robot_imu/mag"), folder / "robot.xml", _only_imu(tmp_path))
 

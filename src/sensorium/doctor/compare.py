@@ -126,6 +126,8 @@ def compare(
     scene.add_robot(make(str(robot), **options), name="robot")
     scene.build(n_envs=1, seed=seed)
     try:
+        if not scene.sensors:
+            raise OptionError(f"the robot {str(robot)!r} has no sensors; give those to compare by rig (--rig)")
         _check_names(topics or {}, scene, log)
         motion = DrivenMotion(log, scene, "robot")
         times = np.arange(motion.start, motion.stop, scene.dt)
