@@ -370,6 +370,7 @@ def test_components_in_sets_raise_and_name_the_attribute(held):
         (lambda a, b: {"x": a, "y": b}.values(), ["bag.0.value", "bag.0.text", "bag.1"]),
         (lambda a, b: {"x": a, "y": b}.items(), ["bag.0.1.value", "bag.0.1.text", "bag.1.1"]),
         (lambda a, b: UserDict(x=a, y=b).values(), ["bag.0.value", "bag.0.text", "bag.1"]),
+        (lambda a, b: np.array([[a], [1, b], None], dtype=object), ["bag.0.0.value", "bag.0.0.text", "bag.1.1"]),
         (lambda a, b: [np.array([{"in": a}, b], dtype=object)], ["bag.0.0.in.value", "bag.0.0.in.text", "bag.0.1"]),
     ],
 )

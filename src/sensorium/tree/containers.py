@@ -143,7 +143,8 @@ def replace_in(held: Any, child: Module | Buffer, other: Module | Buffer | None)
         return [replace_in(item, child, other) for item in held]
     if _is_object_array(held):
         array = np.empty_like(held)
-        array.flat = [replace_in(item, child, other) for item in held.flat]
+        for index in np.ndindex(held.shape):
+            array[index] = replace_in(held[index], child, other)
         return array
     if isinstance(held, tuple):
         items = [replace_in(item, child, other) for item in held]
