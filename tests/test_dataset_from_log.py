@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sensorium as sn
+from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.ros import McapRecorder
 
 
@@ -63,3 +64,20 @@ def test_mistakes_are_named(log, tmp_path):
         sn.datasets.from_log(log, tmp_path / "b", FIELDS, rate=20)
     with pytest.raises(sn.DatasetError, match="shorter than two steps"):
         sn.datasets.from_log(log, tmp_path / "c", FIELDS, rate=20, start=0.55, stop=0.58)
+
+
+@pytest.mark.parametrize("method", ["__init__", "begin", "add", "close"])
+def test_a_failure_leaves_no_folder(log, tmp_path, monkeypatch, method):
+    """Neither the folder nor parts of it, unless the folder was there before."""
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(EpisodeWriter, method, fail)
+    with pytest.raises(OSError, match="no space left"):
+        sn.datasets.from_log(log, tmp_path / "a", FIELDS, rate=20)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "b").mkdir()
+    with pytest.raises(OSError, match="no space left"):
+        sn.datasets.from_log(log, tmp_path / "b", FIELDS, rate=20)
+    assert list((tmp_path / "b").iterdir()) == []

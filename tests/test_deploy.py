@@ -373,9 +373,42 @@ def test_the_node_of_the_example_handles_messages_without_ros():
     assert not published
     assert "'imu.lin_acc' of the topic '/imu': no message has arrived" in warned[0]
     policy.feed("/imu", imu(1.0, 1.02), 1.02)
-    runner.drive(SimpleNamespace(linear=SimpleNamespace(x=0.5, y=0.0), angular=SimpleNamespace(z=0.25)))
+    runner.drive(0.5, 0.0, 0.25)
     runner.tick(1.02)
     assert published == [{"name": ["a"], "effort": [2 * (1.0 + 0.5 + 0.25)]}]
+
+
+def test_main_of_the_example_subscribes_publishes_and_ticks(monkeypatch):
+    """With stand-ins for rclpy: messages of all topics reach the policy, and commands are published."""
+    path = Path(__file__).parent.parent / "examples" / "ros2_node.py"
+    spec = importlib.util.spec_from_file_location("ros2_node", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    policy = make(term(), term(**{**COMMAND, "shape": (3,)}))
+    monkeypatch.setattr(Policy, "load", staticmethod(lambda file, topics: policy))
+    subscribed, timers, published, clock = {}, [], [], [1.02]
+    now = SimpleNamespace(now=lambda: SimpleNamespace(nanoseconds=round(clock[0] * 1e9)))
+    node = SimpleNamespace(
+        create_publisher=lambda kind, topic, depth: SimpleNamespace(publish=published.append),
+        create_subscription=lambda kind, topic, callback, depth: subscribed.update({topic: (kind, callback)}),
+        create_timer=lambda period, callback: timers.append((period, callback)),
+        get_clock=lambda: now,
+        get_logger=lambda: SimpleNamespace(warning=lambda text: None),
+    )
+    ros = SimpleNamespace(init=lambda: None, create_node=lambda name: node, spin=lambda node: None)
+    utilities = SimpleNamespace(get_message=lambda name: lambda **fields: (name, fields))
+    monkeypatch.setitem(sys.modules, "rclpy", ros)
+    monkeypatch.setitem(sys.modules, "rosidl_runtime_py", SimpleNamespace(utilities=utilities))
+    monkeypatch.setitem(sys.modules, "rosidl_runtime_py.utilities", utilities)
+    module.main(module.Options("policy.onnx"))
+    assert set(subscribed) == {"/imu", "cmd_vel"}
+    subscribed["/imu"][1](imu(1.0, 1.02))
+    twist = SimpleNamespace(linear=SimpleNamespace(x=0.5, y=0.0), angular=SimpleNamespace(z=0.25))
+    subscribed["cmd_vel"][1](twist)
+    ((period, tick),) = timers
+    assert period == pytest.approx(1 / policy.rate)
+    tick()
+    assert published == [("sensor_msgs/msg/JointState", {"name": ["a"], "effort": [2 * (1.0 + 0.5 + 0.25)]})]
 
 
 # -- package -----------------------------------------------------------------------------------------------------------

@@ -364,6 +364,38 @@ def test_the_command_prints_findings_and_plots(recorded, tmp_path, capsys, monke
     assert main(["doctor", str(tmp_path / "none.mcap")]) == 2
 
 
+def test_exit_codes_tell_failed_checks_from_bad_input(recorded, tmp_path, capsys, monkeypatch):
+    """1 for a failed check, 2 for files that cannot be read or written; plots are tried before the examination."""
+    from sensorium.cli import main
+
+    log, contract = recorded
+    monkeypatch.setattr("sensorium.deploy.read_contract", lambda path: contract)
+    path = Path(log.source)
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert main(["doctor", str(cut)]) == 2
+    assert "ends too early" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="ends too early"):
+        assert main(["doctor", str(cut), "--partial"]) == 0
+    (tmp_path / "text.mcap").write_text("no log")
+    assert main(["doctor", str(tmp_path / "text.mcap")]) == 2
+    assert main(["compare", str(tmp_path / "text.mcap"), "--robot", "quadruped"]) == 2
+    (tmp_path / "robot.xml").write_text("<mujoco")
+    assert main(["compare", str(path), "--robot", str(tmp_path / "robot.xml")]) == 2
+    capsys.readouterr()
+    for words in (["--plots", str(cut / "p")], ["--json", str(cut / "a.json")]):
+        assert main(["doctor", "policy.onnx", str(path), *words]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"{words[0]}: cannot write to" in err
+    assert main(["compare", str(path), "--robot", "quadruped", "--out", str(cut / "p")]) == 2
+    assert "--out: cannot write to" in capsys.readouterr().err
+    monkeypatch.setattr("sensorium.doctor.tables.read", lambda *_, **__: FAULTS["frozen"][0](log))
+    assert main(["doctor", str(path)]) == 1
+    monkeypatch.setattr("sensorium.doctor.tables.read", lambda *_, **__: sn.logs.Log({}))
+    assert main(["doctor", str(path)]) == 2
+
+
 def test_empty_logs_are_examined(tmp_path):
     assert examine(sn.logs.Log({})).findings == []
     with pytest.raises(sn.OptionError, match="units is for logs without messages"):

@@ -60,5 +60,5 @@ def test_example_of_the_drop_test_prints_a_table(tmp_path):
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path):
     text = path.read_text()
-    assert len(text.splitlines()) <= 80
+    assert len(text.splitlines()) <= (60 if path.stem == "ros2_node" else 80)
     assert text.count("class Options") == 1

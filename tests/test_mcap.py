@@ -1,10 +1,13 @@
 """MCAP files of scenes: what is written, compared with the sensors and decoded by other libraries."""
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
 from sensorium.ros import McapRecorder
+from sensorium.ros.covariance import variance
 
 ARM = """
 <mujoco model="arm">
@@ -470,6 +474,102 @@ def test_bad_messages_are_named_by_topic_and_number(tmp_path):
         sn.logs.read(path, topics=["/a"])
 
 
+def chunked(path):
+    """Write 60 messages on each of two topics in chunks of about 10; return (offset, size) of the chunks' data."""
+    from sensorium.ros.mcap_file import McapFile
+    from sensorium.ros.messages import make_encoder
+
+    imu, mag = (make_encoder(f"sensor_msgs/msg/{name}", {}) for name in ("Imu", "MagneticField"))
+    file = McapFile(path, "zstd", 4000, {"sensorium": {"seed": 1}})
+    file.add_topic("/imu", "sensor_msgs/msg/Imu")
+    file.add_topic("/mag", "sensor_msgs/msg/MagneticField")
+    for k in range(60):
+        data = [
+            (f"/{name}", encoder.encode({"header.stamp.sec": [k], f"{field}.x": [float(k)]})[0].tobytes())
+            for name, encoder, field in (("imu", imu, "angular_velocity"), ("mag", mag, "magnetic_field"))
+        ]
+        file.write_all([(k * 10**9, k * 10**9, topic, each) for topic, each in data])
+    file.close()
+    with open(path, "rb") as stream:
+        return [
+            (each.chunk_start_offset, each.chunk_length) for each in make_reader(stream).get_summary().chunk_indexes
+        ]
+
+
+def test_damaged_chunks_hide_only_their_own_messages(tmp_path):
+    """Also if it is the first chunk, which holds the definitions: they are repeated at the end of the file."""
+    chunks = chunked(tmp_path / "whole.mcap")
+    assert len(chunks) >= 4
+    data = (tmp_path / "whole.mcap").read_bytes()
+    path = tmp_path / "damaged.mcap"
+    lost_so_far = 0
+    for start, length in chunks:
+        flipped = bytearray(data)
+        flipped[start + length - 20] ^= 0xFF
+        path.write_bytes(flipped)
+        with pytest.raises(sn.DatasetError) as error:
+            sn.logs.read(path)
+        found = re.search(r"lost are .*messages (\d+) to (\d+) of /imu", str(error.value))
+        assert found, str(error.value)
+        assert "partial=True" in str(error.value)
+        first, last = int(found[1]), int(found[2])
+        assert first == lost_so_far
+        lost_so_far = last + 1
+        with pytest.warns(UserWarning, match=rf"a chunk is damaged .* messages {first} to {last} of /imu"):
+            log = sn.logs.read(path, partial=True)
+        assert not log.is_complete
+        kept = [k for k in range(60) if not first <= k <= last]
+        assert log["/imu"]["angular_velocity"][:, 0].tolist() == kept
+        assert log["/imu"].capture.tolist() == kept
+        assert log.metadata["sensorium"] == {"seed": "1"}
+    assert lost_so_far == 60
+
+
+def test_damage_between_chunks_keeps_what_is_before_it(tmp_path):
+    chunks = chunked(tmp_path / "whole.mcap")
+    data = bytearray((tmp_path / "whole.mcap").read_bytes())
+    data[chunks[2][0] + 1] ^= 0xFF  # length of the record
+    data[chunks[2][0] + 6] ^= 0xFF
+    path = tmp_path / "damaged.mcap"
+    path.write_bytes(data)
+    with pytest.raises(sn.DatasetError, match=r"damaged.mcap: it is damaged after message \d+ of /imu"):
+        sn.logs.read(path)
+    with pytest.warns(UserWarning, match="it is damaged after message"):
+        log = sn.logs.read(path, partial=True)
+    assert 10 < len(log["/imu"]) < 60
+
+
+def test_any_flipped_byte_is_an_error_or_harmless(tmp_path):
+    """No other exception, and with partial=True always the messages of the other chunks."""
+    chunked(tmp_path / "whole.mcap")
+    data = (tmp_path / "whole.mcap").read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "damaged.mcap"
+    for at in rng.integers(8, len(data), 150).tolist():
+        flipped = bytearray(data)
+        flipped[at] ^= int(rng.integers(1, 256))
+        path.write_bytes(flipped)
+        with contextlib.suppress(sn.DatasetError):
+            assert len(sn.logs.read(path)["/imu"]) == 60
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sn.logs.read(path, partial=True)
+
+
+def test_bad_messages_are_skipped_in_partial_files(tmp_path):
+    from sensorium.ros.messages import make_encoder
+
+    good = make_encoder("sensor_msgs/msg/Imu", {}).encode({"header.stamp.sec": [1]})[0].tobytes()
+    path = write(tmp_path / "short.mcap", [(good, 0), (good[:50], 1), (good, 2), (b"", 3)])
+    with pytest.warns(UserWarning, match=r"topic /a \(.*\): 2 of 4 messages do not fit .*: message 1 has 46 bytes"):
+        assert sn.logs.read(path, partial=True)["/a"].arrival.tolist() == [0.0, 2e-9]
+    path = write(tmp_path / "json.mcap", [(b'{"x": 1}', 0), (b"{", 1), (b"[]", 2)], encoding="json")
+    with pytest.raises(sn.DatasetError, match="message 1 is no JSON"):
+        sn.logs.read(path)
+    with pytest.warns(UserWarning, match="2 of 3 messages do not fit"):
+        assert sn.logs.read(path, partial=True)["/a"]["x"].tolist() == [1]
+
+
 KILLED = """
 import sys
 import sensorium as sn
@@ -517,3 +617,76 @@ def test_memory_stays_flat(tmp_path):
                 recorder.step()
             peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     assert peaks[-1] - peaks[1] < 4000  # kB
+
+
+@pytest.mark.parametrize(
+    ("dt", "options"),
+    [
+        (1e-3, {"gyro_noise_density": 0.02, "gyro_bandwidth": 20.0, "filter_order": 1}),
+        (1e-3, {"gyro_noise_density": 0.02, "gyro_bandwidth": 20.0, "filter_order": 2, "rate": 100}),
+        (1e-3, {"gyro_noise_density": 0.02, "gyro_bandwidth": 400.0, "filter_order": 1, "rate": 100}),
+        (0.01, {"gyro_noise_density": 0.02, "gyro_bandwidth": 200.0, "filter_order": 1}),  # too high for ticks
+        (0.01, {"gyro_noise_density": (0.02, 0.01, 0.03), "rate": 50}),
+        (0.01, {"gyro_noise_density": 2e-3, "gyro_bias_instability": 5e-3, "gyro_drift_time": 100.0}),
+        (0.01, {"gyro_bias_instability": 5e-3}),
+        (0.01, {"gyro_noise": 0.01, "gyro_bias_spread": 0.02, "gyro_drift": 0.01, "gyro_resolution": 0.01}),
+    ],
+)
+def test_covariances_are_those_of_a_sensor_at_rest(dt, options):
+    """The variance that messages state is that of readings over 2,500 envs, within 12 %: 4 standard errors."""
+    scene = sn.Scene(dt=dt, substeps=1)
+    scene.add_object(sn.Box(size=(1, 1, 1), mass=1.0), name="box")
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", **options))
+    scene.build(n_envs=2500, seed=3)
+    seen = []
+    for _ in range(3):
+        scene.step(count=10)
+        seen.append(imu.read().ang_vel.double().numpy().copy())
+    measured = np.concatenate(seen).var(axis=0)
+    np.testing.assert_allclose(variance(imu, "gyro", 3), measured, rtol=0.12)
+    assert variance(imu, "acc", 3).max() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_of_the_command_leaves_whole_files(tmp_path, number):
+    """What was recorded is readable under its final name, and the exit code is 130."""
+    words = ["record", "--robot", "diffdrive", "--scenario", "random-acceleration", "--steps", "1000000", "--envs", "2"]
+    command = [sys.executable, "-m", "sensorium.cli", *words, "--format", "mcap", "--out", str(tmp_path / "a")]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    part = tmp_path / "a" / "env_1.mcap.part"
+    try:
+        deadline = time.monotonic() + 300
+        while not (part.exists() and part.stat().st_size > 10_000) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert running.returncode == 130, err
+    steps = int(re.search(r"(\d+) steps of 2 envs \(interrupted\)", out)[1])
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["env_0.mcap", "env_1.mcap"]
+    for env in range(2):
+        path = tmp_path / "a" / f"env_{env}.mcap"
+        assert len(sn.logs.read(path)["/clock"]) == steps > 30
+        assert len(messages(path)["/clock"]) == steps  # by another library
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_script_leaves_whole_files(tmp_path):
+    """At any time, also while messages are collected or written."""
+    code = KILLED.replace("k == 2000", "k == 100")
+    for wait in (0.0, 0.013, 0.057, 0.111):
+        out = tmp_path / str(wait)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline().strip() == "go"
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert err.rstrip().endswith("KeyboardInterrupt")
+        log = sn.logs.read(out / "env_0.mcap")
+        assert len(log["/clock"]) >= 100
+        assert len(np.unique(log["/clock"].arrival)) == len(log["/clock"])
+        assert abs(len(log["/tf"]) - len(log["/clock"])) <= 1

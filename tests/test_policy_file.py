@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import gymnasium
@@ -12,15 +13,17 @@ from deploy_messages import feed_arrived, feed_now
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.deploy import Contract, Policy, read_contract
+from sensorium.deploy import Contract, Policy, read_contract, run_log
 from sensorium.deploy.onnx_file import join, split
 from sensorium.training import PPOOptions, export_policy, load_brain, load_policy, recipe, train, train_ppo
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_networks import sac_graph
+from sensorium.training.policy_terms import TermMaker, _noise
 
 pytest.importorskip("onnx", reason="onnx is not installed: pip install 'sensorium[train]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'sensorium[deploy]'")
 
+KEYS = ("scale", "offset", "min", "max")
 GOLDEN = Path(__file__).parent / "data" / "balance_contract.json"
 PPO = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "episodes": 2, "steps": 16}
 
@@ -158,6 +161,42 @@ def test_onnx_and_torch_agree_for_images(tmp_path):
     np.testing.assert_allclose(action, wanted, atol=1e-5, rtol=1e-5)
     assert [term.kind for term in contract.actions] == ["joint_velocity", "gripper_velocity"]
     task.close()
+    assert main(["export-policy", str(folder), "--out", str(tmp_path / "lift.onnx")]) == 0
+    _run_images(folder, tmp_path)
+
+
+def _run_images(folder, tmp_path):
+    """Run an image policy over messages of the recorder, and compare with the network on the same readings."""
+    options = PPOOptions.load(folder)
+    task = options.make_task(1)
+    task.reset()
+    with sn.ros.McapRecorder(task.scene, tmp_path / "log") as recorder:
+        for _ in range(30):
+            task.scene.step()
+            recorder.step()
+    policy = Policy.load(tmp_path / "lift.onnx")
+    log = sn.logs.read(recorder.files[0])
+    given = dict.fromkeys(policy.command_names, (0.1, 0.2, 0.3))
+    run = run_log(policy, log.messages(policy.topics), given)
+    assert len(run.times) > 10
+    assert not run.refused
+    (image,) = (term for term in policy.contract.observations if term.conversion == "image")
+    shown = log[image.topic]
+    newest = np.searchsorted(shown.arrival, run.times[-1] + 1e-6) - 1
+    pixels = np.asarray(shown["data"][newest]).reshape(image.shape)
+    assert np.ptp(pixels) > 50
+    observation = task.as_tensordict()
+    observation["actor"] = torch.from_numpy(run.observations[-1:])
+    observation["image_front"] = torch.from_numpy(pixels.copy()).movedim(-1, 0)[None]
+    with torch.inference_mode():
+        action = load_policy(folder, task)(observation).numpy()[0]
+    scale, offset = (np.concatenate([getattr(each, key) for each in policy.contract.actions]) for key in KEYS[:2])
+    low, high = (
+        np.array([bound if each is None else each for term in policy.contract.actions for each in getattr(term, key)])
+        for key, bound in zip(KEYS[2:], (-np.inf, np.inf), strict=True)
+    )
+    np.testing.assert_allclose(run.commands[-1], np.clip(offset + scale * action, low, high), atol=1e-5)
+    task.close()
 
 
 def test_onnx_and_torch_agree_for_sac_with_images(balance, tmp_path):
@@ -241,6 +280,57 @@ def test_deploy_acts_as_the_policy_in_its_task_for_ppo(walk):
             feed_arrived(policy, task.robot.rig)
             decisions += 1
     task.close()
+
+
+def test_a_log_of_the_recorder_is_run_as_the_robot_would(balance, tmp_path):
+    """Decisions over an MCAP file, read back, are those over the samples themselves."""
+    options = TrainOptions.load(balance)
+    task = options.make_task(options.entity.make(lambda *spaces: load_brain(balance)), 1, 5)
+    task.reset()
+    live = Policy.load(balance / "policy.onnx")
+    times, vectors, commands = [], [], []
+    with sn.ros.McapRecorder(task.scene, tmp_path) as recorder:
+        for _ in range(60):
+            task.scene.step()
+            recorder.step()
+            feed_arrived(live, task.robot.rig)
+            now = float(task.scene.world.time[0])
+            if live.is_ready:
+                commands.append(live.act(now))
+                times.append(now)
+                vectors.append(live._vector[0].copy())
+    task.close()
+    log = sn.logs.read(recorder.files[0])
+    policy = Policy.load(balance / "policy.onnx")
+    run = run_log(policy, log.messages(policy.topics))
+    assert not run.refused
+    shared = [(i, j) for i, t in enumerate(times) for j in np.flatnonzero(np.abs(run.times - t) < 1e-6)]
+    assert len(shared) > 40
+    mine, theirs = (list(each) for each in zip(*shared, strict=True))
+    settled = 4  # what was before the first sample of a topic depends on when the policy started
+    np.testing.assert_allclose(run.observations[theirs][settled:], np.array(vectors)[mine][settled:], atol=1e-6)
+    np.testing.assert_allclose(run.commands[theirs][settled:], np.array(commands)[mine][settled:], atol=1e-5)
+
+
+def test_a_training_on_a_gpu_is_exported_without_one(walk, tmp_path):
+    """Only the option differs: the folder says cuda, and this machine has none."""
+    folder = tmp_path / "walk"
+    shutil.copytree(walk, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["device"] = "cuda"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert PPOOptions.load(folder).device == "cuda"
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert main(["export-policy", str(folder), "--out", str(tmp_path / "policy.onnx")]) == 0
+    contract, before = read_contract(tmp_path / "policy.onnx"), read_contract(walk / "policy.onnx")
+    assert [term.name for term in contract.observations] == [term.name for term in before.observations]
+    readings = concatenated(draw(before, 20))
+    (own,), (wanted,) = (
+        session(path).run(["action"], {"observation": readings})
+        for path in (tmp_path / "policy.onnx", walk / "policy.onnx")
+    )
+    np.testing.assert_array_equal(own, wanted)
 
 
 # -- contracts ---------------------------------------------------------------------------------------------------------
@@ -363,3 +453,35 @@ def test_contracts_survive_json(balance):
     contract = read_contract(balance / "policy.onnx")
     assert Contract.from_json(contract.to_json()) == contract
     assert dataclasses.replace(contract, seed=1).compute_hash(b"") != contract.compute_hash(b"")
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_assumed_noise_is_what_the_filter_passes(order):
+    """A density before a filter counts with the noise bandwidth of its order, per axis."""
+    scene = sn.Scene(dt=1e-3, substeps=1)
+    scene.add_object(sn.Box(size=(1, 1, 1), mass=1.0), name="box")
+    density, bandwidth = (0.01, 0.02, 0.03), 10.0
+    imu = scene.add_sensor(
+        sn.IMU(link="box", gyro_noise_density=density, gyro_bandwidth=bandwidth, filter_order=order, acc_noise=0.1)
+    )
+    scene.build()
+    equivalent = bandwidth * {1: np.pi / 2, 2: np.pi / (2 * np.sqrt(2))}[order]
+    np.testing.assert_allclose(_noise(imu, "ang_vel", (3,)), np.array(density) * np.sqrt(equivalent), rtol=0.03)
+    assert _noise(imu, "lin_acc", (3,)) == (0.1,) * 3
+
+
+def test_frames_and_mounting_poses_of_terms(tmp_path):
+    """Joints have no frame in space; angles of a mounting pose become a quaternion."""
+    mount = "{link: torso, pos: [0.1, 0, 0], euler: [0, 0, 1.5707963267948966]}"
+    (tmp_path / "rig.yaml").write_text(
+        f"sensors:\n  - {{name: imu, type: IMU, mount: {mount}}}\n  - {{name: wheels, type: JointEncoder}}\n"
+    )
+    scene = sn.Scene(dt=0.01)
+    robot = scene.add_robot(sn.robots.make("balancer", rig=tmp_path / "rig.yaml"), name="robot")
+    scene.build()
+    maker = TermMaker(robot, scene.dt)
+    assert maker.sensor("wheels", "positions").frame == "joint"
+    term = maker.sensor("imu", "ang_vel")
+    assert (term.frame, term.link) == ("robot_imu", "torso")
+    assert term.pos == (0.1, 0.0, 0.0)
+    np.testing.assert_allclose(term.quat, [np.sqrt(0.5), 0, 0, np.sqrt(0.5)])

@@ -362,6 +362,67 @@ def test_components_in_sets_raise_and_name_the_attribute(held):
             call()
 
 
+@pytest.mark.parametrize(
+    ("hold", "paths"),
+    [
+        (lambda a, b: np.array([a, b], dtype=object), ["bag.0.value", "bag.0.text", "bag.1"]),
+        (lambda a, b: np.array([[a, None], [3, b]], dtype=object), ["bag.0.0.value", "bag.0.0.text", "bag.1.1"]),
+        (lambda a, b: {"x": a, "y": b}.values(), ["bag.0.value", "bag.0.text", "bag.1"]),
+        (lambda a, b: {"x": a, "y": b}.items(), ["bag.0.1.value", "bag.0.1.text", "bag.1.1"]),
+        (lambda a, b: UserDict(x=a, y=b).values(), ["bag.0.value", "bag.0.text", "bag.1"]),
+        (lambda a, b: np.array([[a], [1, b], None], dtype=object), ["bag.0.0.value", "bag.0.0.text", "bag.1.1"]),
+        (lambda a, b: [np.array([{"in": a}, b], dtype=object)], ["bag.0.0.in.value", "bag.0.0.in.text", "bag.0.1"]),
+    ],
+)
+def test_views_and_arrays_of_objects_hold_components(hold, paths):
+    """They are found, loaded, and replaced in copies."""
+    top, leaf, buffer, other = Module(), Leaf(), Buffer(1.0), Buffer(5.0)
+    top.bag = hold(leaf, buffer)
+    assert [path for path, _ in top.named_buffers()] == paths
+    top.load_state_dict({paths[-1]: 2.0}, strict=False)
+    assert buffer.value == 2.0
+    before = top.bag
+    assert top.replace_child(buffer, other)
+    assert top.state_dict()[paths[-1]] == 5.0
+    top.bag = before
+    assert top.state_dict()[paths[-1]] == 2.0
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda items: (item for item in items),
+        lambda items: map(list, [items]),
+        lambda items: filter(None, items),
+        lambda items: zip(items, items, strict=True),
+        lambda items: iter(items),
+        lambda items: iter({"a": items[0]}.values()),
+        lambda items: [{"inner": (item for item in items)}],
+    ],
+)
+def test_iterators_raise_and_name_the_attribute(hold):
+    """They cannot be searched without consuming them."""
+    top = Module()
+    top.bag = hold([Buffer(), Leaf()])
+    with pytest.raises(sn.errors.TreeError, match=r"attribute 'bag.*' is a .*, which cannot be searched.*use a list"):
+        top.state_dict()
+    top._bag = top.bag
+    del top.bag
+    assert top.state_dict() == {}
+
+
+def test_keys_and_plain_arrays_are_no_children(tmp_path):
+    top = Module()
+    top.names, top.numbers = {"a": 1}.keys(), np.zeros(3)
+    top.mixed = np.array([1, "a", None], dtype=object)
+    with open(tmp_path / "log", "w+") as file:
+        top.log = file  # an iterator, too
+        assert top.state_dict() == {}
+    top.names = {Buffer(): 1}.keys()
+    with pytest.raises(sn.errors.TreeError, match="'names' has a Buffer in a dict_keys"):
+        top.state_dict()
+
+
 # -- switches ---------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -177,3 +178,20 @@ def _lock_file(path: Path) -> Iterator[int]:
         os.close(held)  # unlocks it
         with contextlib.suppress(OSError):  # Windows does not remove a file that another process has open
             path.unlink()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block, so that what it writes is whole. Other threads never receive Ctrl-C."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if received and callable(before):
+            before(signal.SIGINT, None)

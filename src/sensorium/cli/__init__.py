@@ -33,8 +33,8 @@ from sensorium.cli.validate import Validate
 from sensorium.cli.view import View
 from sensorium.errors import NameNotFoundError, OptionError, SensoriumError, did_you_mean
 
-FAILURE, USAGE = 1, 2
-"""Exit codes: the command failed, or it was called with invalid options."""
+FAILURE, USAGE, INTERRUPTED = 1, 2, 130
+"""Exit codes: the command failed, it was called with invalid options, or it was interrupted by Ctrl-C."""
 _DESCRIPTION = """Simulated robot sensors: record, replay, generate datasets, train.
 
 Run `sensorium COMMAND --help` for the options of a command, `sensorium --version` for the version.
@@ -108,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:  # not caused by a file of the user
             raise
         return _report(f"sensorium {name}", f"{error.filename}: {error.strerror}", FAILURE)
+    except KeyboardInterrupt:
+        return _report(f"sensorium {name}", "interrupted", INTERRUPTED)
 
 
 def _report(program: str, message: str, status: int) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import tyro
 
-from sensorium.errors import OptionError
+from sensorium.errors import OptionError, SensoriumError
 
 
 def default(text: str, metavar: str | None = None, aliases: tuple[str, ...] = ()) -> object:
@@ -50,3 +53,41 @@ def parse_pair(option: str, text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Report files that cannot be used as invalid options: exit code 2, as 1 means that a check failed.
+
+    Raises:
+        OptionError: the block raised an error of Sensorium, or of a file.
+    """
+    try:
+        yield
+    except SensoriumError as error:
+        raise OptionError(str(error)) from None
+    except OSError as error:
+        if error.filename is None:  # not caused by a file of the user
+            raise
+        raise OptionError(f"{error.filename}: {error.strerror}") from None
+
+
+def check_output(option: str, folder: Path | None) -> None:
+    """Create an output folder, and check that files can be written to it.
+
+    Args:
+        option: name of the option, for the error message: "--plots".
+        folder: the folder; None for none.
+
+    Raises:
+        OptionError: it cannot be created or written to.
+    """
+    if folder is None:
+        return
+    trial = folder / ".sensorium"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise OptionError(f"{option}: cannot write to {folder}: {error.strerror}; choose another folder") from None

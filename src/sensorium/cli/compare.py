@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 import sensorium as sn
-from sensorium.cli.arguments import check_min, default
+from sensorium.cli.arguments import bad_input, check_min, check_output, default
 from sensorium.cli.progress import progress
 
 
@@ -17,8 +17,9 @@ from sensorium.cli.progress import progress
 class Compare:
     """Compare simulated sensors with those of a robot's log.
 
-    A simulated robot follows the motion of the log: joint positions and the pose of the base. The exit code is 1 if a
-    signal differs.
+    A simulated robot follows the motion of the log: joint positions and the pose of the base.
+
+    Exit code: 0 if all signals agree, 1 if one differs, 2 if a file cannot be used.
 
     Examples:
         sensorium compare real.mcap --robot my_robot.urdf --rig my_imu.yaml --out out/compare
@@ -35,10 +36,14 @@ class Compare:
     """Folder for one picture per signal."""
     topics: Annotated[tuple[str, ...], default("by name")] = ()
     """Topics of the log, as SENSOR=TOPIC."""
+    env: Annotated[int | None, default("the only one")] = None
+    """Env of a log of several."""
     rate: float = 1000.0
     """Steps per second of the simulation."""
     seed: int = 0
     """Seed of the simulated noise."""
+    partial: bool = False
+    """Read what is whole of a log that is damaged or ends too early."""
 
     def run(self) -> int:
         """Compare, print the verdicts and write the pictures."""
@@ -49,10 +54,21 @@ class Compare:
         if any("=" not in each for each in self.topics):
             raise sn.OptionError(f"topics must be SENSOR=TOPIC, got {' '.join(self.topics)}")
         topics = dict(each.split("=", 1) for each in self.topics)
-        log = read_any(self.log)
-        steps = int((log.span[1] - log.span[0]) * self.rate)
-        with progress("simulating", steps, "steps") as advance:
-            found = compare(log, self.robot, self.rig, topics=topics, rate=self.rate, seed=self.seed, progress=advance)
+        check_output("--out", self.out)
+        with bad_input():
+            log = read_any(self.log, self.partial)
+            steps = int((log.span[1] - log.span[0]) * self.rate)
+            with progress("simulating", steps, "steps") as advance:
+                found = compare(
+                    log,
+                    self.robot,
+                    self.rig,
+                    topics=topics,
+                    env=self.env,
+                    rate=self.rate,
+                    seed=self.seed,
+                    progress=advance,
+                )
         print(found)
         if self.out is not None:
             for path in found.plot(self.out):

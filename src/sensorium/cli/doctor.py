@@ -9,15 +9,16 @@ from typing import Annotated
 import tyro
 
 import sensorium as sn
-from sensorium.cli.arguments import default
+from sensorium.cli.arguments import bad_input, check_output, default
 
 
 @dataclass
 class Doctor:
     """Check a robot's log against physics and a policy.
 
-    The policy is compared by its contract: what it was trained with. One line per check: verdict, evidence and fix. The
-    exit code is 1 if a check failed.
+    The policy is compared by its contract: what it was trained with. One line per check: verdict, evidence and fix.
+
+    Exit code: 0 if all checks passed, 1 if one failed, 2 if a file cannot be used or has nothing to check.
 
     Examples:
         sensorium doctor policy.onnx real.mcap --plots out/doctor
@@ -34,7 +35,7 @@ class Doctor:
     units: Annotated[tuple[str, ...], default("SI")] = ()
     """Units of fields in HDF5, NPZ and CSV, e.g. mag=uT gyro=deg/s."""
     partial: bool = False
-    """Read a log that ends too early."""
+    """Read what is whole of a log that is damaged or ends too early."""
 
     def run(self) -> int:
         """Examine the log and print the findings."""
@@ -50,14 +51,17 @@ class Doctor:
         policy, path = (None, self.files[0]) if len(self.files) == 1 else self.files
         if path.suffix == ".onnx":
             raise sn.OptionError(f"{path} is a policy; give the log behind it: sensorium doctor {path} real.mcap")
-        contract = None
-        if policy is not None:
-            from sensorium.deploy import read_contract
-
-            contract = read_contract(policy)
-        if self.plots is not None and contract is None:
+        if self.plots is not None and policy is None:
             raise sn.OptionError("plots need a policy, whose ranges of training they show")
-        log = read_any(path, self.partial, dict(each.split("=", 1) for each in self.units) or None)
+        check_output("--plots", self.plots)
+        check_output("--json", None if self.json is None else self.json.parent)
+        with bad_input():
+            contract = None
+            if policy is not None:
+                from sensorium.deploy import read_contract
+
+                contract = read_contract(policy)
+            log = read_any(path, self.partial, dict(each.split("=", 1) for each in self.units) or None)
         report = examine(log, contract)
         print(report)
         if self.json is not None:
@@ -65,4 +69,4 @@ class Doctor:
         if self.plots is not None and contract is not None:
             for written in plot_terms(log, contract, self.plots):
                 print(written)
-        return 0 if report.is_healthy else 1
+        return 2 if report.is_empty else 0 if report.is_healthy else 1

@@ -69,3 +69,25 @@ def interrupt_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def stop_request() -> Iterator[Callable[[], bool]]:
+    """Catch the first Ctrl-C or SIGTERM, so that a command can end by itself; a second Ctrl-C ends it at once.
+
+    Yields:
+        A function that returns whether a signal came.
+    """
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

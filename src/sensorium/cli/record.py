@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 import sensorium as sn
 from sensorium.cli.arguments import check_min, default
-from sensorium.cli.progress import interrupt_on_sigterm, progress
+from sensorium.cli.progress import progress, stop_request
 
 
 @dataclass
 class Record:
     """Drive a robot through a room and record every step.
 
-    Ctrl-C ends the recording and keeps the steps recorded so far.
+    Ctrl-C ends the recording after its current step; what was recorded is whole, and the exit code is 130.
 
     Examples:
         sensorium record --robot diffdrive --scenario random-path --steps 500 --envs 4 --seed 0 --out runs/a
@@ -68,7 +68,7 @@ class Record:
         robot = scene.add_robot(sn.robots.make(self.robot, **rig), name="robot")
         scene.build(n_envs=self.envs, seed=self.seed, device=self.device)
         interrupted = False
-        with interrupt_on_sigterm(), sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:
+        with stop_request() as is_stopped, sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:
             scene.add_child("scenario", scenario)
             scenario.reset()
             metadata = {"robot": self.robot, "scenario": self.scenario, "seed": self.seed}
@@ -83,6 +83,9 @@ class Record:
                             done[error.envs] = True
                         recorder.step()
                         advance(1)
+                        if is_stopped():
+                            interrupted = True
+                            break
                         if bool(done.all()) and self.scenario in ("keyboard", "gamepad"):
                             break
                         if bool(done.any()):
@@ -92,7 +95,7 @@ class Record:
                 interrupted = True
         how = " (interrupted)" if interrupted else ""
         print(f"{self.out}: {recorder.n_steps} steps of {self.envs} envs{how}")
-        return 0
+        return 130 if interrupted else 0
 
     def _recorder(
         self, scene: sn.Scene, scenario: object, metadata: dict[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from sensorium.cli.arguments import default, parse_pair
-from sensorium.cli.progress import status_progress
+from sensorium.cli.progress import status_progress, stop_request
 
 if TYPE_CHECKING:
     from sensorium.training import PPOOptions, Progress, TrainOptions
@@ -89,7 +88,7 @@ class Train:
             options: PPOOptions | TrainOptions = self._ppo_options()
         else:
             options = self._stored_options() if self.resume else self._new_options()
-        with _stop_request() as stop, _shown_progress(options.steps, self.progress_every) as show:
+        with stop_request() as stop, _shown_progress(options.steps, self.progress_every) as show:
             how |= {"progress": show, "stop": stop}
             if isinstance(options, training.PPOOptions):
                 trained = training.train_ppo(options, self.out, **how)
@@ -214,25 +213,3 @@ def _shown_progress(total: int, every: float) -> Iterator[Callable[[Progress], N
     else:
         with progress_lines(every) as show_line:
             yield show_line
-
-
-@contextmanager
-def _stop_request() -> Iterator[Callable[[], bool]]:
-    """Catch the first Ctrl-C or SIGTERM, so that the training can end by itself; a second Ctrl-C ends it at once.
-
-    Yields:
-        A function that returns whether a signal came.
-    """
-    received: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if received and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        received.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

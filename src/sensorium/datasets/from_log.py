@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,15 +94,14 @@ def from_log(
     suite = SensorSuite(1, sensors, owner="log")
     options = {"task": task, "robot": robot, "policy": "log", "seed": 0, "episodes": 1}
     header = {"format": FORMAT, "version": VERSION, "options": options, "versions": package_versions()}
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    writer = EpisodeWriter(
-        folder,
-        _LoggedTask(suite, 1, _Timing(1 / rate), _Actions(len(names), names), {"log": log.source, "start": time[0]}),
-        [0],
-        {"seed": 0, **{key: str(options[key]) for key in ("task", "robot", "policy")}},
-    )
+    scene = _LoggedTask(suite, 1, _Timing(1 / rate), _Actions(len(names), names), {"log": log.source, "start": time[0]})
+    attributes: dict[str, str | float] = {"seed": 0, **{key: str(options[key]) for key in ("task", "robot", "policy")}}
     flag, done = np.zeros(1, bool), np.ones(1, bool)
+    writer: EpisodeWriter | None = None
     try:
+        writer = EpisodeWriter(folder, scene, [0], attributes)
         writer.begin(suite.read())
         for k in range(1, len(time)):
             now.update({uuid: own[k : k + 1] for uuid, own in rows.items()})
@@ -109,7 +109,11 @@ def from_log(
             writer.add(suite.read(), commands[k - 1 : k], np.zeros(1), flag, done if last else flag, flag, done)
         writer.close([folder])
     except BaseException:
-        writer.abort()
+        if writer is not None:
+            writer.abort()
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
         raise
     write_whole(folder / HEADER, json.dumps(header, indent=1).encode())
     validate(folder)

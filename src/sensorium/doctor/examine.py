@@ -26,7 +26,8 @@ def examine(
 ) -> Diagnosis:
     """Check a log against physics and, with a policy, against what the policy was trained with.
 
-    Causes are checked before what follows from them: a signal that failed a check is not blamed again.
+    Causes are checked before what follows from them: a signal that failed a check is not blamed again. A log of several
+    envs is examined env by env.
 
     Args:
         log: a log, or the path of one: MCAP, HDF5, NPZ or CSV.
@@ -44,17 +45,25 @@ def examine(
     if not isinstance(log, Log):
         log = read_any(Path(log), partial, units)
     contract = _contract(policy)
-    exam = Examination()
+    findings = []
+    for namespace in log.namespaces or [""]:
+        exam = Examination(namespace)
+        _examine_robot(exam, log.in_namespace(namespace) if namespace else log, contract)
+        findings += exam.findings
+    return Diagnosis(findings)
+
+
+def _examine_robot(exam: Examination, log: Log, contract: Contract | None) -> None:
+    """Run all checks on the log of one robot."""
     if contract is not None:
         check_topics(exam, log, contract)
     check_timing(exam, log, contract)
-    check_values(exam, log, contract)
+    check_values(exam, log)
     signals = find_signals(log, contract)
     check_motion(exam, signals, expected_means(contract))
     check_joints(exam, signals, contract)
     if contract is not None:
         check_training(exam, log, contract)
-    return Diagnosis(exam.findings)
 
 
 def _contract(policy: Contract | str | os.PathLike[str] | None) -> Contract | None:

@@ -56,6 +56,11 @@ class Diagnosis:
         """Whether no check failed."""
         return not self.failed
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing could be checked."""
+        return all(each.verdict == "skip" for each in self.findings)
+
     def to_json(self) -> str:
         """Return the findings as JSON."""
         return json.dumps([asdict(each) for each in self.findings], indent=1) + "\n"
@@ -65,7 +70,7 @@ class Diagnosis:
         lines = [str(each) for each in sorted(self.findings, key=lambda each: order[each.verdict])]
         count = len([each for each in self.findings if each.verdict == "fail"])
         checked = len([each for each in self.findings if each.verdict != "skip"])
-        if not checked:
+        if self.is_empty:
             return "\n".join(
                 [*lines, "nothing could be checked: the log has none of the signals that the doctor knows"]
             )
@@ -75,30 +80,38 @@ class Diagnosis:
 class Examination:
     """Collects findings. A subject that has failed a check is not blamed again by checks that would follow from it.
 
+    Args:
+        namespace: what the topics of the log begin with, besides their names: "" or "/env_0".
+
     Attributes:
         findings: so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "") -> None:
         self.findings: list[Finding] = []
+        self._namespace = namespace
         self._blamed: dict[str, str] = {}
 
     def ok(self, check: str, subject: str, evidence: str) -> None:
         """Add a check that passed."""
-        self.findings.append(Finding(check, "ok", subject, evidence))
+        self.findings.append(Finding(check, "ok", self._namespace + subject, evidence))
 
     def skip(self, check: str, subject: str, evidence: str) -> None:
         """Add a check that the log does not allow."""
-        self.findings.append(Finding(check, "skip", subject, evidence))
+        self.findings.append(Finding(check, "skip", self._namespace + subject, evidence))
 
     def fail(self, check: str, subject: str, evidence: str, fix: str) -> None:
         """Add a check that failed, and blame its subject."""
-        self.findings.append(Finding(check, "fail", subject, evidence, fix))
+        self.findings.append(Finding(check, "fail", self._namespace + subject, evidence, fix))
         self._blamed.setdefault(subject, check)
 
     def blame(self, subject: str, check: str) -> None:
         """Blame another subject for a failed check: later checks of it are skipped."""
         self._blamed.setdefault(subject, check)
+
+    def has_failed(self, subject: str) -> bool:
+        """Return whether a subject has failed a check."""
+        return subject in self._blamed
 
     def is_blamed(self, check: str, subject: str) -> bool:
         """Return whether a subject has failed an earlier check, and if so, add that this one is skipped."""

@@ -7,7 +7,7 @@ import numpy as np
 from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Examination
 from sensorium.doctor.motion_checks import DEGREES
-from sensorium.doctor.signals import Signals, TimeSeries, at
+from sensorium.doctor.signals import Signals, TimeSeries, at, spans
 from sensorium.doctor.value_checks import white_noise
 
 _MOVES = 0.01
@@ -18,19 +18,18 @@ _MAX_OFFSET = 0.15
 
 def check_joints(exam: Examination, signals: Signals, contract: Contract | None) -> None:
     """Check names, units, signs, order and offsets of joints."""
-    position, velocity = signals.position, signals.velocity
-    if position is None:
-        return
-    if contract is not None:
-        _check_names(exam, position, contract)
     commands = next((series for kind, series in signals.commands if kind == "position"), None)
-    shared, own, asked = _pair(position, commands)
-    if commands is None or not shared:
-        exam.skip("joints.order", position.subject, "the log has no position commands of these joints")
-    else:
-        _check_against_commands(exam, position, shared, own, asked)
-    if velocity is not None and velocity.names == position.names:
-        _check_velocity(exam, position, velocity)
+    for joints in signals.joints:
+        position, velocity = joints.position, joints.velocity
+        if contract is not None:
+            _check_names(exam, position, contract)
+        shared, own, asked = _pair(position, commands)
+        if commands is None or not shared:
+            exam.skip("joints.order", position.subject, "the log has no position commands of these joints")
+        else:
+            _check_against_commands(exam, position, shared, own, asked)
+        if velocity is not None:
+            _check_velocity(exam, position, velocity, signals.resets)
 
 
 def _check_names(exam: Examination, position: TimeSeries, contract: Contract) -> None:
@@ -137,14 +136,16 @@ def _swapped(own: np.ndarray, asked: np.ndarray) -> list[int]:
     return [i for i in range(len(off)) if any(near[i, j] and near[j, i] for j in range(len(off)) if j != i)]
 
 
-def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSeries) -> None:
+def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSeries, resets: np.ndarray) -> None:
     if exam.is_blamed("joints.velocity", position.subject):
         return
     times = velocity.time[(velocity.time > position.time[0] + 0.05) & (velocity.time < position.time[-1] - 0.05)]
+    step = 0.04
+    margin = step / 2 + 1.5 / position.rate
+    times = times[~spans(resets, times - margin, times + margin)]
     if len(times) < 20:
         exam.skip("joints.velocity", velocity.subject, "fewer than 20 samples")
         return
-    step = 0.04
     change = (at(position, times + step / 2) - at(position, times - step / 2)) / step
     own = at(velocity, times)
     # what the noise of positions and velocities cannot explain
@@ -158,9 +159,9 @@ def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSerie
     each = (own[:, moves] * change[:, moves]).sum(axis=0) / (change[:, moves] ** 2).sum(axis=0)
     names = [name for name, chosen in zip(velocity.names, moves, strict=True) if chosen]
     text = f"{slope:.3g} times the derivative of the position"
-    fix = "publish velocities in rad/s, with the sign of the positions"
+    fix = "publish positions in rad and velocities in rad/s, with the same sign"
     if np.median(each) > 10 or 0 < np.median(each) < 0.1:
-        exam.fail("joints.velocity", velocity.subject, f"{text}: another unit", fix)
+        exam.fail("joints.velocity", velocity.subject, f"{text}: one of both has another unit", fix)
     elif (each < 0).any():
         flipped = ", ".join(name for name, value in zip(names, each, strict=True) if value < 0)
         exam.fail("joints.velocity", velocity.subject, f"{flipped} has the opposite sign of its position", fix)

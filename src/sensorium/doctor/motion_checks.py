@@ -10,10 +10,15 @@ import numpy as np
 
 from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Examination
-from sensorium.doctor.signals import Signals, TimeSeries, at, window_means
+from sensorium.doctor.links import rotations
+from sensorium.doctor.signals import InertialSignals, Signals, TimeSeries, at, spans, window_means
 
 G = 9.81
 DEGREES = 180 / np.pi
+_NO_GRAVITY = 0.05
+"""Gravity, m/s², below which a world has none."""
+_TILTS = 0.1
+"""RMS angle, rad, from which a robot tilts."""
 _AXES = "xyz"
 
 _SIGNED = sorted(
@@ -44,7 +49,7 @@ _QUATERNIONS: dict[str, Correction] = {
 
 
 def check_motion(exam: Examination, signals: Signals, expected: dict[str, np.ndarray]) -> None:
-    """Check magnitude and direction of gravity, orientation, and angular rate.
+    """Check magnitude and direction of gravity, orientation, and angular rate of every IMU.
 
     With an orientation, all explanations are compared: quaternions in another order or inverted, and axes of the
     accelerometer and the gyroscope swapped or with other signs. The one with the fewest changes that fits is reported.
@@ -52,38 +57,63 @@ def check_motion(exam: Examination, signals: Signals, expected: dict[str, np.nda
     Args:
         exam: where findings go.
         signals: the log.
-        expected: "acc" -> mean acceleration in training, (3,) m/s², if it is known.
+        expected: "TOPIC FIELD" -> mean acceleration in training, (3,) m/s², if it is known.
     """
-    acc, gyro, quat = signals.acc, signals.gyro, signals.quat
-    if acc is not None:
-        _check_magnitude(exam, acc)
-    gravity = _gravity_windows(acc, quat) if acc is not None else None
+    for imu in signals.imus:
+        _check_imu(exam, imu, signals, expected)
+
+
+def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expected: dict[str, np.ndarray]) -> None:
+    acc, gyro, quat, resets = imu.acc, imu.gyro, imu.quat, signals.resets
+    size = float(np.linalg.norm(signals.gravity))
+    if acc is not None and imu.is_own:
+        _check_magnitude(exam, acc, size)
+    up = -signals.gravity / size if size > _NO_GRAVITY else None
+    gravity = _gravity_windows(acc, quat, resets) if acc is not None and up is not None else None
+    if quat is not None and gravity is not None and _is_planar(quat) and _tilt(gravity[1]) > _TILTS:
+        exam.skip("quaternion", quat.subject, "it has the heading only, and the robot tilts")
+        quat = None
     if quat is None:
-        if acc is not None:
-            _check_mean_gravity(exam, acc, gravity, expected.get("acc"))
-        if gyro is not None:
-            _check_gyro_alone(exam, gyro, acc)
+        if acc is not None and imu.is_own:
+            _check_mean_gravity(exam, acc, gravity, expected.get(acc.subject))
+        if gyro is not None and imu.is_own:
+            _check_gyro_alone(exam, gyro, acc if up is not None else None, resets)
         return
     fits = {}
     for name, correct in _QUATERNIONS.items():
-        direction = None if gravity is None else _fit_gravity(gravity, quat, correct)
-        turn = None if gyro is None else _fit_gyro(gyro, quat, correct)
+        direction = None if gravity is None or up is None else _fit_gravity(gravity, quat, correct, up)
+        turn = None if gyro is None else _fit_gyro(gyro, quat, correct, resets)
         found = [fit for fit in (direction, turn) if fit is not None]
-        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.15 * (name != "")
+        # about one fixed axis, an inverted orientation is a gyroscope with the opposite sign: the latter is reported
+        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.2 * (name != "")
         fits[name] = (cost if found else np.inf, direction, turn)
     best = min(fits, key=lambda name: fits[name][0])
     _, direction, turn = fits[best]
     as_it_is = fits[""]
     if direction is None and turn is None:
         exam.skip("quaternion", quat.subject, "the log has no inertial signals that turn")
-    elif best:
+    elif best and not exam.has_failed(quat.subject):
         _report_quaternion(exam, quat, best, as_it_is[1] or as_it_is[2], direction or turn)
-    else:
+    elif not best:
         exam.ok("quaternion", quat.subject, "order and direction agree with the inertial signals")
-    if acc is not None:
+    if acc is not None and imu.is_own:
         _report_gravity(exam, acc, quat, direction)
-    if gyro is not None:
-        _report_gyro(exam, gyro, turn, f"compared with {quat.subject}")
+    if gyro is not None and imu.is_own:
+        how = f"compared with {quat.subject}"
+        if not best and turn is not None and turn.is_changed and fits["inverted"][0] < as_it_is[0] + 0.1:
+            how += " (or its rotation is inverted)"
+        _report_gyro(exam, gyro, turn, how)
+
+
+def _is_planar(quat: TimeSeries) -> bool:
+    """Return whether an orientation never leaves the plane: odometry of wheels."""
+    return bool(np.abs(quat.values[:, 1:3]).max() < 1e-6)
+
+
+def _tilt(directions: np.ndarray) -> float:
+    """Return the RMS angle between directions (n, 3) and their mean, rad."""
+    mean = directions.mean(axis=0)
+    return float(np.sqrt(((directions - mean) ** 2).sum(axis=1).mean()))
 
 
 class _Fit(NamedTuple):
@@ -117,41 +147,32 @@ def quiet(acc: TimeSeries) -> np.ndarray:
     if n < 2:
         return np.ones(len(acc), bool)
     norm = np.linalg.norm(acc.values[: n * size], axis=1).reshape(n, size)
-    calm = norm.std(axis=1) <= np.quantile(norm.std(axis=1), 0.25) + 1e-12
+    spread = norm.std(axis=1)
+    if (spread > 0).any():
+        spread[spread == 0] = np.inf  # frozen, not calm
+    calm = spread <= np.quantile(spread[np.isfinite(spread)], 0.25) + 1e-12
     return np.r_[np.repeat(calm, size), np.zeros(len(acc) - n * size, bool)]
 
 
-def _check_magnitude(exam: Examination, acc: TimeSeries) -> None:
-    size = float(np.median(np.linalg.norm(acc.values[quiet(acc)], axis=1)))
+def _check_magnitude(exam: Examination, acc: TimeSeries, g: float) -> None:
+    calm = np.linalg.norm(acc.values[quiet(acc)], axis=1)
+    size = float(np.median(calm))
+    low, high = np.quantile(calm, [0.1, 0.9])  # limbs accelerate even then
     text = f"{size:.3g} m/s² in the calmest quarter"
-    if 0.9 * G < size < 1.1 * G:
+    if g < _NO_GRAVITY:
+        exam.skip("gravity.magnitude", acc.subject, "the world of the log has no gravity")
+    elif low < 1.1 * g and high > 0.9 * g:
         exam.ok("gravity.magnitude", acc.subject, text)
-    elif 0.9 < size < 1.1:
+    elif 0.9 < size * G / g < 1.1:
         exam.fail("gravity.magnitude", acc.subject, f"{text}: the unit is g", f"multiply the acceleration by {G}")
-    elif 0.9e3 < size < 1.1e3:
-        exam.fail(
-            "gravity.magnitude", acc.subject, f"{text}: the unit is mg", f"multiply the acceleration by {G / 1e3}"
-        )
-    elif size < 0.2 * G:
-        exam.fail(
-            "gravity.magnitude", acc.subject, f"{text}: gravity is missing",
-            "publish the specific force, which is 9.81 m/s² upwards at rest",
-        )  # fmt: skip
+    elif 0.9e3 < size * G / g < 1.1e3:
+        fix = f"multiply the acceleration by {G / 1e3}"
+        exam.fail("gravity.magnitude", acc.subject, f"{text}: the unit is mg", fix)
+    elif size < 0.2 * g:
+        fix = f"publish the specific force, which is {g:.3g} m/s² upwards at rest"
+        exam.fail("gravity.magnitude", acc.subject, f"{text}: gravity is missing", fix)
     else:
-        exam.fail("gravity.magnitude", acc.subject, text, f"check the scale: at rest it must read {G} m/s²")
-
-
-def rotations(quat: np.ndarray) -> np.ndarray:
-    """Return rotation matrices from body to world, (n, 3, 3), of quaternions (w, x, y, z)."""
-    w, x, y, z = (quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-12)).T
-    return np.stack(
-        [
-            np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=1),
-            np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=1),
-            np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1),
-        ],
-        axis=1,
-    )
+        exam.fail("gravity.magnitude", acc.subject, text, f"check the scale: at rest it must read {g:.3g} m/s²")
 
 
 def _unit(values: np.ndarray) -> np.ndarray:
@@ -173,32 +194,40 @@ def _kind(matrix: np.ndarray) -> str:
     return "sign" if np.array_equal(np.abs(matrix), np.eye(3)) else "axis"
 
 
-def _gravity_windows(acc: TimeSeries, quat: TimeSeries | None) -> tuple[np.ndarray, np.ndarray] | None:
+def _gravity_windows(
+    acc: TimeSeries, quat: TimeSeries | None, resets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return times and directions (n, 3) of the mean acceleration over half seconds; None if there are too few."""
     edges = np.arange(acc.time[0], acc.time[-1], 0.5)
     measured = window_means(acc, edges)
     middles = (edges[1:] + edges[:-1]) / 2
-    keep = np.isfinite(measured).all(axis=1)
+    keep = np.isfinite(measured).all(axis=1) & ~spans(resets, edges[:-1], edges[1:])
     if quat is not None:
         keep &= (middles > quat.time[0]) & (middles < quat.time[-1])
     return (middles[keep], _unit(measured[keep])) if keep.sum() >= 4 else None
 
 
-def _fit_gravity(gravity: tuple[np.ndarray, np.ndarray], quat: TimeSeries, correct: Correction) -> _Fit:
+def _fit_gravity(
+    gravity: tuple[np.ndarray, np.ndarray], quat: TimeSeries, correct: Correction, above: np.ndarray
+) -> _Fit:
+    """Compare the direction of gravity with that of the orientation; ``above`` points upwards in the world, (3,)."""
     times, measured = gravity
-    up = rotations(correct(at(quat, times)))[:, 2]  # the world's z in the body
+    up = above @ rotations(correct(at(quat, times)))  # in the body
     tries = [(matrix, 1.0) for matrix in _SIGNED]
     return _choose(tries, [float(np.linalg.norm(measured @ m.T - up, axis=1).mean()) for m, _ in tries])
 
 
-def _fit_gyro(gyro: TimeSeries, quat: TimeSeries, correct: Correction) -> _Fit | None:
+def _fit_gyro(gyro: TimeSeries, quat: TimeSeries, correct: Correction, resets: np.ndarray) -> _Fit | None:
     """Compare angular rates with those of the orientation; None if it hardly turns."""
     edges = np.arange(max(gyro.time[0], quat.time[0]), min(gyro.time[-1], quat.time[-1]), 0.05)
     if len(edges) < 22:
         return None
     rate, turns = window_means(gyro, edges), rotations(correct(at(quat, edges)))
     true = _rotation_vectors(np.einsum("nji,njk->nik", turns[:-1], turns[1:])) / 0.05
-    keep = np.isfinite(rate).all(axis=1) & (np.linalg.norm(true, axis=1) > 0.1)
+    # interpolated orientations reach over a reset by up to a sample
+    margin = 1.5 / quat.rate
+    jumps = spans(resets, edges[:-1] - margin, edges[1:] + margin)
+    keep = np.isfinite(rate).all(axis=1) & (np.linalg.norm(true, axis=1) > 0.1) & ~jumps
     if keep.sum() < 20:
         return None
     rate, true = rate[keep], true[keep]
@@ -261,9 +290,9 @@ def _check_mean_gravity(
         exam.fail(f"gravity.{_kind(fit.matrix)}", acc.subject, changes, fix)
 
 
-def _check_gyro_alone(exam: Examination, gyro: TimeSeries, acc: TimeSeries | None) -> None:
+def _check_gyro_alone(exam: Examination, gyro: TimeSeries, acc: TimeSeries | None, resets: np.ndarray) -> None:
     """Without orientation: gravity must turn in the body against the angular rate."""
-    if acc is None or any(each.verdict == "fail" and each.subject == acc.subject for each in exam.findings):
+    if acc is None or exam.has_failed(acc.subject):
         exam.skip("gyro.sign", gyro.subject, "the log has neither an orientation nor a usable direction of gravity")
         return
     edges = np.arange(max(gyro.time[0], acc.time[0]), min(gyro.time[-1], acc.time[-1]), 0.1)
@@ -272,7 +301,7 @@ def _check_gyro_alone(exam: Examination, gyro: TimeSeries, acc: TimeSeries | Non
     down = _unit(np.where(keep[:, None], down, 1.0))
     change = down[1:] - down[:-1]
     turn = (rate[1:] + rate[:-1]) / 2 * 0.1
-    keep = keep[1:] & keep[:-1] & (np.linalg.norm(change, axis=1) > 0.01)
+    keep = keep[1:] & keep[:-1] & (np.linalg.norm(change, axis=1) > 0.01) & ~spans(resets, edges[:-2], edges[2:])
     if keep.sum() < 20:
         exam.skip("gyro.sign", gyro.subject, "the direction of gravity hardly turns in the log")
         return
@@ -323,8 +352,9 @@ def _rotation_vectors(matrices: np.ndarray) -> np.ndarray:
 
 
 def expected_means(contract: Contract | None) -> dict[str, np.ndarray]:
-    """Return "acc" -> mean acceleration in training, from the contract's statistics."""
-    for term in () if contract is None else contract.observations:
-        if term.field == "linear_acceleration" and term.seen is not None:
-            return {"acc": (np.array(term.seen.mean[:3]) - term.offset) / term.scale}
-    return {}
+    """Return "TOPIC FIELD" -> mean acceleration in training, from the contract's statistics."""
+    return {
+        f"{term.topic} {term.field}": (np.array(term.seen.mean[:3]) - term.offset) / term.scale
+        for term in (() if contract is None else contract.observations)
+        if term.field == "linear_acceleration" and term.seen is not None
+    }

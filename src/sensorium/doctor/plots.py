@@ -7,12 +7,20 @@ from pathlib import Path
 import numpy as np
 
 from sensorium.deploy.contract import Contract
+from sensorium.doctor.signals import usable
 from sensorium.doctor.value_checks import trained_range
 from sensorium.logs import Log
 
 
 def plot_terms(log: Log, contract: Contract, folder: Path) -> list[Path]:
-    """Write one PNG per term: the values of the log over time, with the range of training shaded; returns the files."""
+    """Write one PNG per term: the values of the log over time, with the range of training shaded; returns the files.
+
+    Envs of one log have folders of their own.
+    """
+    if log.namespaces:
+        return [
+            path for name in log.namespaces for path in plot_terms(log.in_namespace(name), contract, folder / name[1:])
+        ]
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -25,6 +33,7 @@ def plot_terms(log: Log, contract: Contract, folder: Path) -> list[Path]:
         if term.field not in topic or term.conversion not in ("values", "joints"):
             continue
         values = np.asarray(topic[term.field], np.float64).reshape(len(topic), -1)
+        values = np.where(usable(values)[:, None], values, np.nan)
         names = list(topic.names) or [f"{term.field} {i}" for i in range(values.shape[1])]
         if term.names and set(term.names) <= set(topic.names):
             values, names = values[:, [topic.names.index(name) for name in term.names]], list(term.names)

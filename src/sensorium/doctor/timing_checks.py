@@ -6,6 +6,7 @@ import numpy as np
 
 from sensorium.deploy.contract import Contract, ObservationTerm
 from sensorium.doctor.findings import Examination
+from sensorium.doctor.signals import is_measured
 from sensorium.logs import Log, TopicLog
 
 _MANY_LOST = 0.1
@@ -16,7 +17,7 @@ def check_timing(exam: Examination, log: Log, contract: Contract | None) -> None
     """Check the clocks and rates of all topics with a header, or those of the contract."""
     terms = {} if contract is None else {term.topic: term for term in contract.observations if term.topic}
     for name, topic in log.items():
-        if name.startswith(("/truth", "/command", "/tf", "/clock", "/episode")) or len(topic) < 10:
+        if not is_measured(name) or len(topic) < 10:
             continue
         if terms and name not in terms:
             continue
@@ -88,7 +89,7 @@ def _check_rate(exam: Examination, topic: TopicLog, term: ObservationTerm | None
 def _check_latency(exam: Examination, topic: TopicLog, term: ObservationTerm | None) -> None:
     late = topic.latency
     typical, worst = float(np.median(late)), float(np.quantile(late, 0.99))
-    text = f"median {typical * 1e3:.3g} ms, 99 % below {worst * 1e3:.3g} ms"
+    text = f"median {_milliseconds(typical)} ms, 99 % below {_milliseconds(worst)} ms"
     if term is None:
         exam.ok("latency", topic.name, text)
         return
@@ -99,6 +100,11 @@ def _check_latency(exam: Examination, topic: TopicLog, term: ObservationTerm | N
         exam.fail("latency", topic.name, f"{text}; at most {assumed * 1e3:.3g} ms in training", fix)
     else:
         exam.ok("latency", topic.name, f"{text}; up to {assumed * 1e3:.3g} ms in training")
+
+
+def _milliseconds(time: float) -> str:
+    """Return a time in ms, to the microsecond: stamps are rounded numbers."""
+    return f"{round(1e3 * time, 3) + 0.0:.3g}"
 
 
 def _number(term: ObservationTerm | None, name: str) -> float:

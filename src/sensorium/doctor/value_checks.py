@@ -6,8 +6,9 @@ import numpy as np
 
 from sensorium.deploy.contract import Contract, ObservationTerm
 from sensorium.doctor.findings import Examination
+from sensorium.doctor.signals import ACC, GYRO, is_measured, usable
 from sensorium.logs import Log, TopicLog
-from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD
+from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD, ODOMETRY, POSE
 
 
 def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
@@ -24,23 +25,37 @@ def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
             exam.ok("topics", topic, f"{len(log[topic])} messages of {message}")
 
 
-def check_values(exam: Examination, log: Log, contract: Contract | None) -> None:
-    """Check for values that are not finite or never change, and for a magnetic field in another unit."""
-    for topic in log.of(IMU, MAGNETIC_FIELD, JOINT_STATE):
-        if topic.name.startswith(("/truth", "/command")) or len(topic) < 10:
+_FIELDS = {
+    IMU: (GYRO, ACC),
+    MAGNETIC_FIELD: ("magnetic_field",),
+    JOINT_STATE: ("position", "velocity"),
+    POSE: ("pose.position", "pose.orientation"),
+    ODOMETRY: ("pose.pose.position", "pose.pose.orientation"),
+}
+"""Message -> fields that are checked."""
+
+
+def check_values(exam: Examination, log: Log) -> None:
+    """Check for values that are no readings or never change, and for a magnetic field in another unit."""
+    for topic in log.of(*_FIELDS):
+        if not is_measured(topic.name) or len(topic) < 10:
             continue
-        for path in ("angular_velocity", "linear_acceleration", "magnetic_field", "position", "velocity"):
+        for path in _FIELDS[topic.message]:
             if path in topic and np.size(topic[path]):
                 _check_signal(exam, topic, path)
 
 
 def _check_signal(exam: Examination, topic: TopicLog, path: str) -> None:
     subject, values = f"{topic.name} {path}", np.asarray(topic[path], np.float64)
-    bad = ~np.isfinite(values).all(axis=-1)
-    if bad.any():
-        text = f"{int(bad.sum())} of {len(values)} messages are not finite, the first is number {int(bad.argmax())}"
+    good = usable(values)
+    if topic.message in (POSE, ODOMETRY):
+        good |= np.isnan(values).any(axis=1)  # motion capture loses its markers
+    if not good.all():
+        first = int((~good).argmax())
+        value = values[first][~usable(values[first][:, None])][0]
+        text = f"{int((~good).sum())} of {len(values)} messages hold no reading, the first is number {first}: {value:g}"
         exam.fail("finite", subject, text, "drop invalid samples in the driver")
-        values = values[~bad]
+        values = values[good]
     held = _longest_run(values)
     limit = max(20, int(0.5 * topic.rate))
     if topic.message == IMU and held > limit:
@@ -86,7 +101,7 @@ def check_training(exam: Examination, log: Log, contract: Contract) -> None:
             text = f"{values.shape[1]} values, the policy takes {term.size}"
             exam.fail("fields", subject, text, "publish as many values as the contract says")
             continue
-        values = values[np.isfinite(values).all(axis=1)]
+        values = values[usable(values)]
         _check_range(exam, term, subject, values)
         _check_noise(exam, term, subject, values)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 
 _AXES = ("x", "y", "z")
+_NAMESPACE = re.compile(r"(/env_\d+)/")
 
 
 class TopicLog:
@@ -78,6 +80,20 @@ class TopicLog:
         middle = float(np.median(np.diff(self.capture)))
         return 1.0 / middle if middle > 0 else 0.0
 
+    def message_at(self, row: int) -> dict[str, Any]:
+        """Return one message as a dict with the fields of its type, nested as in ROS."""
+        found: dict[str, Any] = {}
+        for path, values in (*self.fields.items(), *self.texts.items()):
+            *parents, last = path.split(".")
+            place = found
+            for each in parents:
+                place = place.setdefault(each, {})
+            place[last] = values[row]
+        seconds, nanoseconds = divmod(round(float(self.capture[row]) * 1e9), 10**9)
+        if "header" in found:
+            found["header"]["stamp"] = {"sec": seconds, "nanosec": nanoseconds}
+        return cast("dict[str, Any]", _with_lists(found))
+
     def take(self, rows: np.ndarray | slice) -> TopicLog:
         """Return some of the messages: a slice, an index array or a mask."""
         index = np.arange(len(self))[rows]
@@ -103,6 +119,14 @@ class TopicLog:
 
     def __repr__(self) -> str:
         return f"TopicLog({self.name!r}, {self.message!r}, {len(self)} messages, {self.rate:.4g} Hz)"
+
+
+def _with_lists(value: object) -> object:
+    """Return nested dicts with those whose keys are numbers as lists."""
+    if not isinstance(value, dict):
+        return value
+    nested = {key: _with_lists(each) for key, each in value.items()}
+    return [nested[str(i)] for i in range(len(nested))] if nested and all(map(str.isdigit, nested)) else nested
 
 
 class Log(Mapping[str, TopicLog]):
@@ -157,6 +181,52 @@ class Log(Mapping[str, TopicLog]):
         """Return a copy without some topics."""
         left = {name: topic for name, topic in self._topics.items() if name not in names}
         return Log(left, self.source, self.metadata, self.is_complete)
+
+    def messages(self, topics: Iterable[str] | None = None) -> Iterator[tuple[str, dict[str, Any], float]]:
+        """Yield (topic, message, arrival in s) in the order of arrival: what :func:`sensorium.deploy.run_log` takes.
+
+        Messages are dicts with the fields of their type; ``header.stamp`` is the time of capture.
+
+        Args:
+            topics: which topics. Default: all.
+
+        Raises:
+            OptionError: there is no such topic.
+
+        Example:
+            >>> run = run_log(policy, log.messages(policy.topics))
+        """
+        chosen = [self[name] for name in (self._topics if topics is None else topics)]
+        arrivals = np.concatenate([np.zeros(0), *(topic.arrival for topic in chosen)])
+        owners = np.repeat(np.arange(len(chosen)), [len(topic) for topic in chosen])
+        rows = np.concatenate([np.zeros(0, int), *(np.arange(len(topic)) for topic in chosen)])
+        for i in np.argsort(arrivals, kind="stable").tolist():
+            topic = chosen[owners[i]]
+            yield topic.name, topic.message_at(int(rows[i])), float(arrivals[i])
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Namespaces of a log of several envs, e.g. ["/env_0", "/env_1"]; [] for a log of one robot."""
+        found = [_NAMESPACE.match(name) for name in self._topics]
+        return list(dict.fromkeys(each[1] for each in found if each)) if all(found) else []
+
+    def in_namespace(self, namespace: str) -> Log:
+        """Return the topics of one env of a log of several, with their names in a log of that env alone.
+
+        Raises:
+            OptionError: there is no such namespace.
+        """
+        if namespace not in self.namespaces:
+            raise OptionError(
+                f"{self.source or 'the log'} has no namespace {namespace!r}; it has {shorten(self.namespaces)}"
+            )
+        own = [each for name, each in self._topics.items() if name.startswith(f"{namespace}/")]
+        names = [each.name.removeprefix(namespace) for each in own]
+        topics = {
+            name: TopicLog(name, each.message, each.capture, each.arrival, each.fields, each.texts)
+            for name, each in zip(names, own, strict=True)
+        }
+        return Log(topics, self.source, self.metadata, self.is_complete)
 
     @property
     def span(self) -> tuple[float, float]:

@@ -7,14 +7,14 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sensorium.errors import DatasetError, OptionError
 from sensorium.logs.log import Log, TopicLog
+from sensorium.logs.mcap_records import RecordReader
 from sensorium.ros.cdr import decode, parse
-from sensorium.ros.mcap_file import load_mcap
 
 _NANO = 1e-9
 _STAMP = "header.stamp"
@@ -43,14 +43,14 @@ def read(
     Args:
         path: the file.
         topics: which topics; None for all whose messages can be decoded.
-        partial: whether to read a file that ends too early, as a killed process or a full disk leaves it, up to its
-            last complete chunk; this warns.
+        partial: whether to read what is whole in a file that ends too early, as a killed process or a full disk leaves
+            it, or that has damaged chunks or messages; warnings name what is lost.
         strict: whether to raise where the time of arrival runs backwards within a topic.
 
     Raises:
         OptionError: there is no such file, a topic is missing, or the package ``mcap`` is not installed.
-        DatasetError: the file is no MCAP file, ends too early, has messages that do not fit their schema, or time runs
-            backwards; names the topic and the number of the message.
+        DatasetError: the file is no MCAP file, ends too early, is damaged, has messages that do not fit their schema,
+            or time runs backwards; names the topic and the number of the message.
 
     Example:
         >>> log = sn.logs.read("real.mcap", topics=["/imu", "/joint_states"])
@@ -66,7 +66,10 @@ def read(
     found = {}
     for name, messages in raw.items():
         try:
-            decoded = _decode(name, messages)
+            own = _whole(file, name, messages) if partial else messages
+            if not own.data:
+                continue
+            decoded = _decode(name, own)
         except DatasetError as error:
             raise DatasetError(f"{file}, topic {name} ({messages.message}): {error}") from None
         if decoded is None:
@@ -96,16 +99,14 @@ def _collect(
     file: Path, topics: Sequence[str] | None, partial: bool
 ) -> tuple[dict[str, _Raw], dict[str, dict[str, str]], bool]:
     """Return the messages of a file by topic, its metadata, and whether it is complete."""
-    errors = load_mcap("mcap.exceptions")
     found: dict[str, _Raw] = {}
-    metadata: dict[str, dict[str, str]] = {}
-    is_complete = True
     with open(file, "rb") as stream:
         if stream.read(8) != b"\x89MCAP0\r\n":
             raise DatasetError(f"{file} is no MCAP file: it does not begin with MCAP's magic bytes")
         stream.seek(0)
+        reader = RecordReader(stream)
         try:
-            for schema, channel, message in _messages(stream, metadata):
+            for schema, channel, message in reader:
                 if topics is not None and channel.topic not in topics:
                     continue
                 raw = found.get(channel.topic)
@@ -115,48 +116,44 @@ def _collect(
                     raw = found[channel.topic] = _Raw(name, channel.message_encoding, text, [], [], [])
                 elif schema is not None and schema.name != raw.message:
                     raise DatasetError(
-                        f"{file}, topic {channel.topic}: message {len(raw.data)} is a {schema.name}, and those before "
-                        f"it are {raw.message}"
+                        f"topic {channel.topic}: message {len(raw.data)} is a {schema.name}, and those before it are "
+                        f"{raw.message}"
                     )
                 raw.data.append(message.data)
                 raw.log.append(message.log_time)
                 raw.publish.append(message.publish_time)
-        except (errors.EndOfFile, EOFError):
-            is_complete = False
-        except DatasetError:
-            raise
-        except Exception as error:  # damaged data: of MCAP's records, their checksums, or the compression's own errors
-            count = sum(len(raw.data) for raw in found.values())
-            raise DatasetError(f"{file} is damaged behind its first {count} messages: {error}") from None
+        except DatasetError as error:
+            raise DatasetError(f"{file}, {error}") from None
     count = sum(len(raw.data) for raw in found.values())
-    if not is_complete:
-        text = f"{file} ends too early; {count} messages of {len(found)} topics are before its end"
+    faults = [f"{file}: {each}" for each in reader.damages]
+    if not reader.is_complete and not faults:
+        faults.append(f"{file} ends too early; {count} messages of {len(found)} topics are before its end")
+    for text in faults:
         if not partial:
-            raise DatasetError(f"{text}. Read them with partial=True (--partial)")
+            raise DatasetError(f"{text}. Read what is whole with partial=True (--partial)")
         warnings.warn(text, stacklevel=3)
-    return found, metadata, is_complete
+    return found, reader.metadata, not faults
 
 
-def _messages(stream: BinaryIO, metadata: dict[str, dict[str, str]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield (schema, channel, message) in the order of the file; fill ``metadata``."""
-    reader, records = load_mcap("mcap.stream_reader"), load_mcap("mcap.records")
-    schemas: dict[int, Any] = {}
-    channels: dict[int, Any] = {}
-    has_end = False
-    for record in reader.StreamReader(stream, validate_crcs=True).records:
-        if isinstance(record, records.Schema):
-            schemas[record.id] = record
-        elif isinstance(record, records.Channel):
-            channels[record.id] = record
-        elif isinstance(record, records.Message):
-            channel = channels[record.channel_id]
-            yield schemas.get(channel.schema_id), channel, record
-        elif isinstance(record, records.Metadata):
-            metadata[record.name] = dict(record.metadata)
-        elif isinstance(record, records.Footer):
-            has_end = True
-    if not has_end:
-        raise EOFError
+def _whole(file: Path, name: str, raw: _Raw) -> _Raw:
+    """Return the messages that fit their definition; warns about the others."""
+    if raw.encoding not in ("cdr", "json"):
+        return raw
+    lost: dict[int, str] = {}
+    if raw.encoding == "cdr":
+        for _ in decode(raw.message, parse(raw.message, raw.schema), raw.data, lost):
+            pass
+    else:
+        _parse_json(raw, lost)
+    if not lost:
+        return raw
+    first = min(lost)
+    text = f"{len(lost)} of {len(raw.data)} messages do not fit their definition: message {first} {lost[first]}"
+    warnings.warn(f"{file}, topic {name} ({raw.message}): {text}", stacklevel=3)
+    kept = [i for i in range(len(raw.data)) if i not in lost]
+    return raw._replace(
+        data=[raw.data[i] for i in kept], log=[raw.log[i] for i in kept], publish=[raw.publish[i] for i in kept]
+    )
 
 
 def _decode(name: str, raw: _Raw) -> TopicLog | None:
@@ -204,16 +201,26 @@ def _from_cdr(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return fields, texts
 
 
-def _from_json(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _parse_json(raw: _Raw, lost: dict[int, str] | None = None) -> list[dict[str, Any]]:
+    """Return the fields of messages by path; messages that are no JSON objects raise, or are named in ``lost``."""
     rows: list[dict[str, Any]] = []
     for i, data in enumerate(raw.data):
         try:
             content = json.loads(data)
+            problem = "" if isinstance(content, dict) else f"is no JSON object, but {str(content)[:40]!r}"
         except ValueError as error:
-            raise DatasetError(f"message {i} is no JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise DatasetError(f"message {i} is no JSON object, but {str(content)[:40]!r}")
-        rows.append(dict(_flat(content)))
+            problem = f"is no JSON: {error}"
+        if problem and lost is None:
+            raise DatasetError(f"message {i} {problem}")
+        if problem and lost is not None:
+            lost[i] = problem
+        else:
+            rows.append(dict(_flat(content)))
+    return rows
+
+
+def _from_json(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    rows = _parse_json(raw)
     shared = [path for path in rows[0] if all(path in row for row in rows)]
     fields: dict[str, Any] = {}
     texts: dict[str, np.ndarray] = {}

@@ -326,7 +326,7 @@ class Encoder:
 
 
 def decode(
-    message: str, definition: Definition, messages: Sequence[bytes]
+    message: str, definition: Definition, messages: Sequence[bytes], lost: dict[int, str] | None = None
 ) -> Iterator[tuple[np.ndarray, MessageLayout, Any]]:
     """Yield (numbers, layout, columns) for every group of messages with the same lengths.
 
@@ -334,6 +334,7 @@ def decode(
         message: type of the messages.
         definition: its definition.
         messages: encoded messages, with their CDR headers.
+        lost: where messages that cannot be decoded are noted, by number; None to raise.
 
     Yields:
         Numbers of the messages in the group, their layout, and a function that returns a path of them as an array,
@@ -346,15 +347,14 @@ def decode(
     left = np.ones(len(messages), bool)
     while left.any():
         first = int(left.argmax())
-        head = messages[first][:4]
-        if len(head) < 4 or head[0] != 0 or head[1] != 1:
-            raise DatasetError(
-                f"message {first} is not plain little-endian CDR: it begins with {head.hex() or 'nothing'}"
-            )
         try:
-            layout = layout_from(message, definition, memoryview(messages[first])[4:])
+            layout = _layout_of(message, definition, messages[first])
         except DatasetError as error:
-            raise DatasetError(f"message {first} {error}") from None
+            if lost is None:
+                raise DatasetError(f"message {first} {error}") from None
+            lost[first] = str(error)
+            left[first] = False
+            continue
         alike = np.flatnonzero(left & (sizes == sizes[first]))
         rows = np.frombuffer(b"".join(messages[i] for i in alike.tolist()), np.uint8).reshape(len(alike), -1)
         same = (rows[:, :4] == rows[0, :4]).all(axis=1)
@@ -364,6 +364,13 @@ def decode(
         chosen = alike[same]
         left[chosen] = False
         yield chosen, layout, _Columns(message, layout, rows[same])
+
+
+def _layout_of(message: str, definition: Definition, data: bytes) -> MessageLayout:
+    head = data[:4]
+    if len(head) < 4 or head[0] != 0 or head[1] != 1:
+        raise DatasetError(f"is not plain little-endian CDR: it begins with {head.hex() or 'nothing'}")
+    return layout_from(message, definition, memoryview(data)[4:])
 
 
 class _Columns:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from sensorium import _system
 from sensorium.errors import OptionError
 from sensorium.files import PART, create, explain_errors, publish
 from sensorium.ros.definitions import schema
@@ -100,7 +101,7 @@ class McapFile:
             messages: time of arrival (ns), time of capture (ns), topic and encoded message of each.
         """
         add, channels, sequence = self._writer.add_message, self._channels, self._sequence
-        with explain_errors(self.path):
+        with _system.uninterrupted(), explain_errors(self.path):
             for log_time, publish_time, topic, data in messages:
                 add(channels[topic], log_time, data, publish_time, sequence[topic])
                 sequence[topic] += 1
@@ -108,11 +109,12 @@ class McapFile:
     def close(self) -> None:
         """Complete the file and give it its name."""
         if self._file is not None:
-            with explain_errors(self.path):
-                self._writer.finish()
-                self._file.close()
-            self._file = None
-            publish(self._part, self.path)
+            with _system.uninterrupted():
+                with explain_errors(self.path):
+                    self._writer.finish()
+                    self._file.close()
+                self._file = None
+                publish(self._part, self.path)
 
     def abandon(self) -> None:
         """Close the file without completing it, and remove it."""

@@ -271,13 +271,13 @@ class _EnvLog:
         if len(times):
             self._add(f"{self._prefix}/clock", self._clock.encode(stamps(times, "clock")), times, times)
         if self._poses:
-            pos, quat = (np.array([each[k] for each in self._poses]) for k in (0, 1))
-            self._add(f"{self._prefix}/tf", self._transforms.encode(pos, quat, times), times, times)
+            pos, quat, at = (np.array([each[k] for each in self._poses]) for k in (0, 1, 2))
+            posed = to_nanoseconds(at)  # Ctrl-C may have come between clock and poses
+            self._add(f"{self._prefix}/tf", self._transforms.encode(pos, quat, posed), posed, posed)
         self._clock_times.clear()
         self._poses.clear()
-        self._messages.sort(key=itemgetter(0))
-        self._file.write_all(self._messages)
-        self._messages.clear()
+        messages, self._messages = sorted(self._messages, key=itemgetter(0)), []
+        self._file.write_all(messages)
 
     def _add(self, name: str, rows: np.ndarray, log: np.ndarray, stamp: np.ndarray) -> None:
         data = rows.tobytes()
@@ -320,6 +320,7 @@ def _describe(scene: Scene, metadata: Mapping[str, Any] | None, envs: list[int])
             "versions": package_versions(),
             "seed": scene.seed,
             "dt": scene.dt,
+            "gravity": scene.world.model.opt.gravity.tolist(),
             "envs": envs,
             "times": "header.stamp is the time of capture, the log time that of arrival, both simulated",
             **(metadata or {}),

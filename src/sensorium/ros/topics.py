@@ -228,11 +228,16 @@ def scan_angles(sensor: Sensor[Any]) -> tuple[float, float, float] | None:
 
 
 def frame(sensor: Sensor[Any]) -> str:
-    """Return the ROS frame of a sensor's values: its own frame where it is mounted on a link, else "world"."""
+    """Return the ROS frame of a sensor's values: its own frame where it is mounted on a link, else "world".
+
+    Values of joints, clocks and batteries have no frame in space: "".
+    """
     options = sensor.options
     kinds = {kind.__name__ for kind in type(options).__mro__}
     if "FramePose" in kinds:
         return getattr(options, "relative_to", None) or "world"
     if "WheelOdometry" in kinds:
         return "odom"
+    if hasattr(sensor, "joint_names") or kinds & {"Clock", "BatteryState"}:
+        return ""
     return topic(sensor.uuid)[1:] if getattr(options, "link", None) else "world"

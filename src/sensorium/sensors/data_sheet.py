@@ -84,6 +84,21 @@ class DataSheet:
             result |= {channel.names[name]: value for name, value in found.items()}
         return result, replace(self, rates=rates, known=tuple(states))
 
+    def spreads(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the standard deviations of the noise of one sample, and of the drift, per channel: (axes,) each.
+
+        Noise before the filter counts with what the filter passes. All envs must have the same values.
+        """
+        found = []
+        for channel, known in zip(self.channels, self.known, strict=True):
+            values = _complete(known, self.rates)
+            noise, before_filter, white = self._noise(values)
+            passed = noise_gain(values["bandwidth"], self.filter_order, 1 / self.tick_rate)
+            total = (noise**2 + before_filter**2 * passed).sqrt()
+            drift = self._drift(channel, values, white)
+            found.append((total.expand(1, channel.n_columns)[0], drift.expand(1, channel.n_columns)[0]))
+        return found
+
     def _updated(
         self, channel: Channel, old: Values, given: Mapping[str, Any], index: torch.Tensor | None
     ) -> dict[str, torch.Tensor]:
@@ -127,9 +142,7 @@ class DataSheet:
             of_drift |= given & {"noise", "noise_density", "bandwidth", "rate", "drift_time"}
         if not of_noise and not of_drift:
             return {}
-        missing = {"noise": 0.0, "noise_density": torch.nan, "bandwidth": 0.0, "drift": 0.0, "drift_time": 100.0}
-        values = {name: torch.full((1, 1), value).double() for name, value in missing.items()} | dict(new)
-        values = _together({name: _pick(one, index) for name, one in (values | {"rate": rates}).items()})
+        values = _together({name: _pick(one, index) for name, one in _complete(new, rates).items()})
         noise, before_filter, white = self._noise(values)
         found: dict[str, torch.Tensor] = {}
         if of_noise:
@@ -183,6 +196,12 @@ class DataSheet:
         full = upload(old, index.device).expand(self.n_envs, max(old.shape[1], new.shape[1])).clone()
         full[index] = upload(new, index.device).expand(-1, full.shape[1])
         return full
+
+
+def _complete(known: Values, rates: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the values of a channel with those of fields that were never set, and the sample rates."""
+    missing = {"noise": 0.0, "noise_density": torch.nan, "bandwidth": 0.0, "drift": 0.0, "drift_time": 100.0}
+    return {name: torch.full((1, 1), value).double() for name, value in missing.items()} | dict(known) | {"rate": rates}
 
 
 def _pick(values: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:

@@ -80,6 +80,18 @@ class SensorParameters:
 
     def initial(self, manager: SensorManager) -> list[tuple[str, Any]]:
         """Return (name, value) of every parameter at build, as the pipeline takes them."""
+        values, self._data_sheet = self._new_data_sheet(manager).changed(self._given(), None)
+        return [self._sensor._translate(name, value) for name, value in values.items()]
+
+    def spreads(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """Return channel -> standard deviations of a sample's noise and of the drift, (axes,), as the options say."""
+        manager = self._sensor._manager
+        assert manager is not None, "spreads() needs a built scene"
+        _, data_sheet = self._new_data_sheet(manager).changed(self._given(), None)
+        return dict(zip(self._sensor._channels(), data_sheet.spreads(), strict=True))
+
+    def _given(self) -> dict[str, Any]:
+        """Return name -> value of the parameters that the options set."""
         options, targets = self._sensor.options, self._targets()
         given: dict[str, Any] = {}
         for channel in self._sensor._channels():
@@ -87,9 +99,7 @@ class SensorParameters:
             if isinstance(imperfections, Imperfections):
                 given |= {_name(channel, field): value for field, value in imperfections.parameters().items()}
         given |= {name: getattr(options, name) for name in targets if name not in given}
-        given = {name: value for name, value in given.items() if name in targets and value is not None}
-        values, self._data_sheet = self._new_data_sheet(manager).changed(given, None)
-        return [self._sensor._translate(name, value) for name, value in values.items()]
+        return {name: value for name, value in given.items() if name in targets and value is not None}
 
     def set(self, manager: SensorManager, envs: Envs, parameters: dict[str, Any]) -> dict[str, Any]:
         """Change parameters in some envs; returns them by their names, channels as short forms."""

@@ -16,6 +16,7 @@ from sensorium.pipeline import Imperfections
 from sensorium.robots import Robot
 from sensorium.ros import topics
 from sensorium.sensors import Sensor
+from sensorium.worlds.compose import pose
 
 _TIMING = ("dropout", "stuck", "interpolate")
 """Options of a sensor that are assumed imperfections of all its fields."""
@@ -139,13 +140,17 @@ class TermMaker:
             for name, value in (("delay", delay), ("jitter", jitter))
         )
         rate = options.rate or (1 / sensor.group.dt if options.substeps else 1 / self.dt)
-        link, quat = getattr(options, "link", None), getattr(options, "quat", None)
+        link, mounted = getattr(options, "link", None), None
+        if link and hasattr(options, "quat") and getattr(options, "lookat", None) is None:
+            mounted = [
+                tuple(map(float, each)) for each in pose(options.pos, options.quat, getattr(options, "euler", None))
+            ]
         return {
             "uuid": sensor.uuid,
-            "frame": topics.frame(sensor),
+            "frame": topics.frame(sensor) or ("joint" if hasattr(sensor, "joint_names") else ""),
             "link": self._own(link) if link else "",
-            "pos": None if link is None or quat is None else tuple(map(float, options.pos)),
-            "quat": None if link is None or quat is None else tuple(map(float, quat)),
+            "pos": None if mounted is None else mounted[0],
+            "quat": None if mounted is None else mounted[1],
             "rate": round(float(rate), 6),
             "latency": Latency(delay=delay, jitter=jitter, max=most_delay + most_jitter),
         }
@@ -172,7 +177,8 @@ class TermMaker:
             found["ground_truth"] = True
         else:
             channel = None if part is None else _channel(sensor, part)
-            held = channel if isinstance(channel, Imperfections) else None
+            own = None if channel is None else getattr(options, channel) if channel else options
+            held = own if isinstance(own, Imperfections) else None
             for name in () if held is None else Imperfections.model_fields:
                 value = getattr(held, name)
                 if name != "noise" and value != Imperfections.model_fields[name].get_default():
@@ -233,25 +239,26 @@ def _columns(sensor: Sensor[Any], part: str) -> slice | None:
     return None
 
 
-def _channel(sensor: Sensor[Any], part: str) -> object:
-    """Return the imperfections of a field, or None if it has none of its own."""
+def _channel(sensor: Sensor[Any], part: str) -> str | None:
+    """Return the channel of a field, "" for the sensor's own imperfections, or None if it has none."""
     columns = _columns(sensor, part)
     for name, held in sensor._channels().items():
         if name == part or (columns is not None and held.start <= columns.start and columns.stop <= held.stop):
-            return getattr(sensor.options, name) if name else sensor.options
+            return name
     return None
 
 
 def _noise(sensor: Sensor[Any], part: str, shape: Sequence[int]) -> tuple[float, ...]:
     """Return the standard deviation of the noise of one sample, one number for each component of a field."""
     channel, size = _channel(sensor, part), math.prod(shape)
-    if not isinstance(channel, Imperfections):
+    found = sensor._parameters.spreads()
+    if channel is None or channel not in found:
         turn = getattr(sensor.options, "rot_noise", 0.0)
         return (float(turn) / 2,) * size if part == "quat" else (0.0,) * size
-    noise = np.asarray(channel.noise, dtype=np.float64)
-    if channel.noise_density is not None:
-        half = channel.bandwidth or (sensor.options.rate or 1 / sensor.group.dt) / 2
-        noise = np.asarray(channel.noise_density, dtype=np.float64) * math.sqrt(half)
-    if noise.ndim and size % len(noise):
+    noise, columns = found[channel][0].numpy(force=True), _columns(sensor, part)
+    if len(noise) != size and columns is not None:  # a channel of several fields
+        start = columns.start - sensor._channels()[channel].start
+        noise = noise[start : start + size]
+    if size % len(noise):
         noise = noise.max()
     return tuple(float(f"{each:.9g}") for each in np.resize(noise, size))
