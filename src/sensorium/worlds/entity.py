@@ -220,10 +220,8 @@ class Entity(Module):
         bound = self._fields[field]
         if bound.device.type != "cpu":
             return bound[:, columns].float()
-        # NumPy selects several times faster than torch
-        array = bound.numpy()
-        part = array.take(columns.numpy(), 1) if isinstance(columns, torch.Tensor) else array[:, columns]
-        return torch.from_numpy(part).float()
+        index = columns.numpy() if isinstance(columns, torch.Tensor) else columns
+        return torch.from_numpy(bound.numpy()[:, index]).float()  # NumPy selects several times faster than torch
 
     def set_joint_positions(self, values: ArrayLike, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set joint positions.
@@ -286,10 +284,8 @@ class Entity(Module):
             # on a GPU these are views of the state, which is float32 there
             values["position"], values["orientation"] = (part.clone() for part in pose) if world.is_gpu else pose
         if self.joint_names:
-            values["joint_positions"], values["joint_velocities"] = (
-                self.get_joint_positions(),
-                self.get_joint_velocities(),
-            )
+            values["joint_positions"] = self.get_joint_positions()
+            values["joint_velocities"] = self.get_joint_velocities()
         if self.actuator_names:
             values["ctrl"] = self._selected("ctrl", self._actuators)
         return values

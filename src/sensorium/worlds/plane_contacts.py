@@ -1,7 +1,7 @@
 """Links that touch planes of one direction only: their normal forces add up to one component of the net force.
 
-The normal of every contact with a plane is the normal of the plane. If a link can touch nothing but parallel planes
-that do not move, such as the ground, the sum of its normal forces is the component of its net contact force along that
+The normal of every contact with a plane is the normal of the plane. If a link can touch only parallel planes that
+do not move, such as the ground, the sum of its normal forces is the component of its net contact force along that
 normal. It is then a component of ``qfrc_constraint``, and the engine need not search the contacts for it.
 """
 
