@@ -47,10 +47,10 @@ def thrown(world):
     velocities = np.random.default_rng(0).normal(size=(world.n_envs, world.model.nv)) * 3
     world.bind("qvel")[:] = torch.from_numpy(velocities)
     world.forward()
-    datas = [mujoco.MjData(world.model) for _ in range(world.n_envs)]
-    for data, velocity in zip(datas, velocities, strict=True):
+    engines = [mujoco.MjData(world.model) for _ in range(world.n_envs)]
+    for data, velocity in zip(engines, velocities, strict=True):
         data.qvel[:] = velocity
-    return datas
+    return engines
 
 
 def normal_force(data):
@@ -63,15 +63,15 @@ def test_sum_of_normal_forces_agrees_with_the_engine(cone, n_envs, substeps, obj
     m = model(cone, '<geom type="capsule" size="0.03 0.05" pos="0 0.1 0.16" euler="90 0 0"/>', objects=objects)
     assert is_replaced(m)
     world = MujocoWorld(m, n_envs, substeps=substeps)
-    datas, peak, contacts = thrown(world), 0.0, 0
+    engines, peak, contacts = thrown(world), 0.0, 0
     for _ in range(150 // substeps):
         world.step()
-        for data in datas:
+        for data in engines:
             mujoco.mj_step(m, data, substeps)
-        ours, engine = (normal_force(each) for each in (world.bind("sensordata"), [d.sensordata for d in datas]))
+        ours, engine = (normal_force(each) for each in (world.bind("sensordata"), [d.sensordata for d in engines]))
         assert np.allclose(ours, engine, rtol=1e-10, atol=1e-10)
         assert ((ours > 0) == (engine > 0)).all()
-        peak, contacts = max(peak, engine.max()), max(contacts, *(data.ncon for data in datas))
+        peak, contacts = max(peak, engine.max()), max(contacts, *(data.ncon for data in engines))
         assert not world.bind("sensordata").numpy()[:, PRESSED][:, 1:].any()
     assert peak > 100
     assert contacts >= 2
@@ -116,14 +116,14 @@ def test_directions_that_differ_per_env_are_left_to_the_engine():
     world.expand("geom_quat")
     thrown(world)
     world.reset()
-    datas = [mujoco.MjData(world.model) for _ in range(9)]
+    engines = [mujoco.MjData(world.model) for _ in range(9)]
     for _ in range(60):
         world.step()
-        for data in datas:
+        for data in engines:
             mujoco.mj_step(world.model, data)
         pressed = world.bind("sensordata").numpy()[:, PRESSED]
-        assert (pressed == np.stack([data.sensordata[PRESSED] for data in datas])).all()
-    assert normal_force(datas[0].sensordata) > 0
+        assert (pressed == np.stack([data.sensordata[PRESSED] for data in engines])).all()
+    assert normal_force(engines[0].sensordata) > 0
 
 
 @pytest.mark.parametrize("n_envs", [2, 9])
