@@ -56,7 +56,7 @@ class CpuKernels:
         self._timing = Timing(**layout.timing.views())
         self._draws = (self._timing.draw, self._timing.sample_draw)
         self._delays = (self._timing.flags, self._timing.lag, self._timing.part)
-        self._times = np.zeros((2, n_envs))
+        self._times = np.zeros((2, n_envs)), np.zeros(n_envs, np.int32), np.zeros(n_envs, np.uint32)
         self._columns = {id(block): _columns(block) for block in blocks}
         stores = [*(block.delivery for block in blocks), *(post.delivery for post in layout.posts.values())]
         self._deliveries = {id(store): Delivery(**store.views()) for store in stores}
@@ -85,7 +85,7 @@ class CpuKernels:
 
     def time(self) -> None:
         """Advance the clock of every env, and find out which samples are taken and which have arrived."""
-        launch(timing.time_step, *self._timing, self._times, self._dt, self._clock)
+        launch(timing.time_step, *self._timing, *self._times, self._dt, self._clock)
 
     def step(self) -> None:
         """Run the fused columns of all blocks, from the engine's sensor data to the return cache."""

@@ -106,15 +106,24 @@ def copier(field: RowField, buffer: Buffer) -> Callable[[np.ndarray], None]:
     It copies with NumPy, in the calling thread. torch would split the copy over threads that the physics keeps busy.
     """
 
+    last: torch.Tensor | None = None
+    view = np.zeros(0)
+
     def copy(target: np.ndarray) -> None:
+        nonlocal last, view
         value = buffer.value
-        if isinstance(value, torch.Tensor | np.ndarray):
+        if value is last and last is not None and last.data_ptr() == view.ctypes.data:
+            target[...] = view  # most buffers keep their tensor
+        elif isinstance(value, torch.Tensor | np.ndarray):
             if tuple(value.shape) != field.shape:
                 raise DatasetError(
                     f"the shape of the buffer {field.name!r} changed from {field.shape} to {tuple(value.shape)} during "
                     "recording; keep the shape, or start another recording"
                 )
-            target[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
+            if isinstance(value, torch.Tensor):
+                last, value = value, value.numpy(force=True)
+                view = value
+            target[...] = value
         elif value is None or isinstance(value, str):
             raise DatasetError(f"the buffer {field.name!r} held {field.dtype} when recording began, now {value!r}")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-5
 """Relative and absolute difference, in SI units, up to which a value counts as that of the physics state."""
+_ANGULAR, _LEVER = np.array([1, 2, 0, 2, 0, 1]), np.array([2, 0, 1, 1, 2, 0])
+"""Axes of the products of a cross product: those that are added, then those that are subtracted."""
 
 
 def update_base(robot: Robot, world: World, is_root: bool) -> None:
@@ -69,3 +72,17 @@ def _current_values(robot: Robot, is_root: bool) -> dict[str, torch.Tensor]:
     if not is_root:
         values["position"], values["orientation"] = robot.get_pose()
     return values
+
+
+def link_velocity(twist: np.ndarray, pos: np.ndarray, com: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the velocity of a link as ``Robot.get_velocity`` does, with NumPy: on a CPU that is several times faster.
+
+    Args:
+        twist: rotation, then translation at the centre of mass of the tree, (B, 6).
+        pos: position of the link, (B, 3).
+        com: centre of mass of the tree, (B, 3).
+    """
+    with np.errstate(all="ignore"):  # as torch, for envs that diverged
+        products = twist.take(_ANGULAR, 1) * (pos - com).take(_LEVER, 1)
+        linear = twist[:, 3:] + (products[:, :3] - products[:, 3:])
+    return torch.from_numpy(linear).float(), torch.from_numpy(twist[:, :3]).float()

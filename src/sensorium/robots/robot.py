@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
-from sensorium.robots.base_buffers import update_base, write_base
+from sensorium.robots.base_buffers import link_velocity, update_base, write_base
 from sensorium.robots.drive import Drive
 from sensorium.robots.joint_group import joint_groups
 from sensorium.robots.linear_actions import LinearActions
@@ -258,9 +258,11 @@ class Robot(SceneRobot[RobotOptions]):
 
     def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:
         self._built("get_velocity")
-        body = self._base_id()
-        twist = self._field("cvel")[:, body]  # rotation, then translation at the centre of mass of the tree
-        lever = self._field("xpos")[:, body] - self._field("subtree_com")[:, self._tree]
+        body, (cvel, xpos, com) = self._base_id(), (self._field(name) for name in ("cvel", "xpos", "subtree_com"))
+        if cvel.device.type == "cpu":
+            return link_velocity(cvel.numpy()[:, body], xpos.numpy()[:, body], com.numpy()[:, self._tree])
+        twist = cvel[:, body]  # rotation, then translation at the centre of mass of the tree
+        lever = xpos[:, body] - com[:, self._tree]
         angular = twist[:, :3]
         # elementwise operations, so that the rounding does not depend on the batch size
         swing = angular.roll(-1, 1) * lever.roll(-2, 1) - angular.roll(-2, 1) * lever.roll(-1, 1)

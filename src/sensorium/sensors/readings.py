@@ -45,6 +45,8 @@ class Branch:
         self._group, self._layout, self._data = group, layout, data
         self.rows = cache[rows]
         self.now = self.view(self.rows)
+        flat = self.rows if isinstance(layout, dict) else self.rows.unflatten(0, layout)
+        self._flat = flat.movedim(-1, 0)
         length = group.history_length
         self._windows = [history[i : i + length, rows] for i in range(length)]
         self._own = [self.view(window[:own_length]) for window in self._windows] if own_length else []
@@ -55,10 +57,8 @@ class Branch:
         return bool(self._own)
 
     def flat(self) -> torch.Tensor:
-        """Return the branch as one tensor: (B, *shape), or (B, columns) where a reading has fields."""
-        if isinstance(self._layout, dict):
-            return self.rows.movedim(-1, 0)
-        return self.rows.unflatten(0, self._layout).movedim(-1, 0)
+        """Return the branch as one tensor, always the same: (B, *shape), or (B, columns) if a reading has fields."""
+        return self._flat
 
     def select(self, envs: Envs, history_length: int | None, call: str) -> Any:
         """Return a reading of some envs, or a window of readings, as a fresh copy unless all of it was asked for.

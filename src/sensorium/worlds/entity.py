@@ -71,6 +71,7 @@ class Entity(Module):
         self._state_names: list[str] = []
         self._written: set[int] = set()
         self._columns_of: dict[tuple[str, ...], torch.Tensor] = {}  # (kind, *names) -> columns of the state
+        self._fields: dict[str, torch.Tensor] = {}  # bound fields of the world
 
     # -- build --------------------------------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class Entity(Module):
         actuators = [a for a in range(model.nu) if self._prefix and model.actuator(a).name.startswith(self._prefix)]
         self.actuator_names = [self._short(model.actuator(a).name) for a in actuators]
         self._actuators = torch.as_tensor(actuators, device=world.device).long()
-        self._columns_of = {}
+        self._columns_of, self._fields = {}, {}
 
         def zeros(*shape: int) -> torch.Tensor:
             return torch.zeros(world.n_envs, *shape, device=world.device)
@@ -107,7 +108,7 @@ class Entity(Module):
 
     def detach_world(self) -> None:
         """Forget the world. ``scene.close()`` calls it."""
-        self._world = None
+        self._world, self._fields = None, {}
 
     def _owns(self, model: mujoco.MjModel, body: int) -> bool:
         name = model.body(body).name
@@ -129,9 +130,9 @@ class Entity(Module):
             raise OptionError(f"{self.name!r} has no pose: its model must have one root link")
         if self._base is not None:  # from qpos, which may be newer than the derived xpos and xquat
             address = int(world.model.jnt_qposadr[self._base])
-            pose = world.bind("qpos")[:, address : address + 7].float()
+            pose = self._selected("qpos", slice(address, address + 7))
             return pose[:, :3], pose[:, 3:]
-        return world.bind("xpos")[:, self._body].float(), world.bind("xquat")[:, self._body].float()
+        return self._selected("xpos", self._body), self._selected("xquat", self._body)
 
     def set_pose(self, pos: ArrayLike | None = None, quat: ArrayLike | None = None, envs: Envs = None) -> None:
         """Set the pose of a free root link in the world frame.
@@ -204,15 +205,23 @@ class Entity(Module):
 
     def get_joint_positions(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Return positions (B, n) of the named joints (default: all), rad or m, float32."""
-        world = self._built()
-        index = self._columns("joint", self._qpos, joints)
-        return world.bind("qpos")[:, index].float()
+        self._built()
+        return self._selected("qpos", self._columns("joint", self._qpos, joints))
 
     def get_joint_velocities(self, joints: Iterable[str] | None = None) -> torch.Tensor:
         """Return velocities (B, n) of the named joints (default: all), rad/s or m/s, float32."""
-        world = self._built()
-        index = self._columns("dof", self._dofs, joints)
-        return world.bind("qvel")[:, index].float()
+        self._built()
+        return self._selected("qvel", self._columns("dof", self._dofs, joints))
+
+    def _selected(self, field: str, columns: slice | int | torch.Tensor) -> torch.Tensor:
+        """Return columns of a field of the world, float32. On a GPU they may be a view of the field."""
+        if field not in self._fields:
+            self._fields[field] = self._built().bind(field)
+        bound = self._fields[field]
+        if bound.device.type != "cpu":
+            return bound[:, columns].float()
+        index = columns.numpy() if isinstance(columns, torch.Tensor) else columns
+        return torch.from_numpy(bound.numpy()[:, index]).float()  # NumPy selects several times faster than torch
 
     def set_joint_positions(self, values: ArrayLike, joints: Iterable[str] | None = None, envs: Envs = None) -> None:
         """Set joint positions.
@@ -275,12 +284,10 @@ class Entity(Module):
             # on a GPU these are views of the state, which is float32 there
             values["position"], values["orientation"] = (part.clone() for part in pose) if world.is_gpu else pose
         if self.joint_names:
-            values["joint_positions"], values["joint_velocities"] = (
-                self.get_joint_positions(),
-                self.get_joint_velocities(),
-            )
+            values["joint_positions"] = self.get_joint_positions()
+            values["joint_velocities"] = self.get_joint_velocities()
         if self.actuator_names:
-            values["ctrl"] = world.bind("ctrl")[:, self._actuators].float()
+            values["ctrl"] = self._selected("ctrl", self._actuators)
         return values
 
     @property

@@ -3,7 +3,8 @@
 The engine computes an accelerometer from the accelerations of all bodies (``mj_rnePostConstraint``), a gyroscope from
 the velocities of all bodies, and the net contact force of a link from all contacts. The free joint of a link has all
 of them: ``qpos`` and ``qvel`` are pose and velocity of the link, ``qacc`` is its acceleration, and ``qfrc_constraint``
-the sum of its contact forces, if only contacts constrain it. Values at a site follow by the kinematics of a
+the sum of its contact forces, if only contacts constrain it. Of a link that can touch parallel planes only, such as the
+ground, it also has the sum of the normal forces (``plane_contacts.py``). Values at a site follow by the kinematics of a
 rigid body. They agree with the engine's to rounding. Accelerations belong to the state before the last substep, of
 which orientation and angular velocity are kept. ``mj_step`` leaves ``qacc`` in ``qacc_warmstart``, a part of the state,
 where it is read: it costs no output (checked with MuJoCo 4.0.0). ``mj_forward`` does not, so after a reset the engine
@@ -23,19 +24,21 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
+from sensorium.worlds import plane_contacts
 from sensorium.worlds.current_stage import writeable
 
 RNE_FIELDS = frozenset({"cacc", "cfrc_int", "cfrc_ext"})
 """Fields of ``MjData`` that the engine computes only if a sensor needs them, such as its accelerometer."""
 _OF_FORCES = frozenset({"dof_frictionloss", "geom_adhesion", "pair_adhesion"})
 _OF_ALL = frozenset({"opt.integrator", "opt.disableflags", "opt.enableflags", "site_pos", "site_quat", "sensor_cutoff"})
-FIXED_FIELDS = _OF_FORCES | _OF_ALL
+FIXED_FIELDS = _OF_FORCES | _OF_ALL | plane_contacts.FIXED
 """Fields of ``MjModel`` that must not differ per env for sensors of free links to be computed here."""
 
 _TYPE, _OBJECT = mujoco.mjtSensor, mujoco.mjtObj
 _ACCELEROMETER, _CONTACT = int(_TYPE.mjSENS_ACCELEROMETER), int(_TYPE.mjSENS_CONTACT)
 _MOTIONS = [int(_TYPE.mjSENS_GYRO), int(_TYPE.mjSENS_MAGNETOMETER), int(_TYPE.mjSENS_FRAMEQUAT)]  # as in the kernel
-_FORCE, _NET = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE), 3  # the contact sensor's data, and its "reduce"
+_FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)  # the contact sensor's data
+_STRONGEST, _NET = 2, 3  # the contact sensor's "reduce": the strongest contacts, or all contacts as one
 
 
 def free_link_sensors(model: mujoco.MjModel, exact_sensing: bool, expanded: Set[str] = frozenset()) -> np.ndarray:
@@ -57,11 +60,13 @@ def free_link_sensors(model: mujoco.MjModel, exact_sensing: bool, expanded: Set[
         return np.zeros(0, np.int32)
     at_sites = [_ACCELEROMETER, *(_MOTIONS if exact_sensing else ())]
     only_contacts = _has_only_contacts(model) and not expanded & _OF_FORCES
+    only_planes = only_contacts and not expanded & plane_contacts.FIXED
     chosen = [
         sensor
         for sensor in np.flatnonzero(model.sensor_cutoff == 0).tolist()
         if (model.sensor_type[sensor] in at_sites and _is_at_free_link(model, sensor))
         or (only_contacts and _is_net_force(model, sensor))
+        or (only_planes and _pressed_normal(model, sensor) is not None)
     ]
     return np.asarray(chosen, np.int32)
 
@@ -77,7 +82,27 @@ def _is_net_force(model: mujoco.MjModel, sensor: int) -> bool:
     """Return whether a sensor is the net force of all contacts of a free link without child links."""
     if model.sensor_type[sensor] != _CONTACT or model.sensor_objtype[sensor] != _OBJECT.mjOBJ_UNKNOWN:
         return False
-    if model.sensor_reftype[sensor] != _OBJECT.mjOBJ_BODY or list(model.sensor_intprm[sensor]) != [_FORCE, _NET, 1]:
+    return list(model.sensor_intprm[sensor]) == [_FORCE, _NET, 1] and _is_of_lone_link(model, sensor)
+
+
+def _pressed_normal(model: mujoco.MjModel, sensor: int) -> np.ndarray | None:
+    """Return the direction of all normal forces, if a sensor is the strongest contacts of a free link on planes.
+
+    The sensor must have room for all contacts. The result is a unit vector (3,) in the world frame.
+    """
+    if model.sensor_type[sensor] != _CONTACT or list(model.sensor_intprm[sensor, :2]) != [_FORCE, _STRONGEST]:
+        return None
+    of_body = model.sensor_objtype[sensor] == _OBJECT.mjOBJ_BODY
+    if not (of_body or model.sensor_objtype[sensor] == _OBJECT.mjOBJ_UNKNOWN) or not _is_of_lone_link(model, sensor):
+        return None
+    target = int(model.sensor_objid[sensor]) if of_body else None
+    most = int(model.sensor_intprm[sensor, 2])
+    return plane_contacts.plane_normal(model, int(model.sensor_refid[sensor]), target, most)
+
+
+def _is_of_lone_link(model: mujoco.MjModel, sensor: int) -> bool:
+    """Return whether a contact sensor is that of a free link without child links and without friction in its joint."""
+    if model.sensor_reftype[sensor] != _OBJECT.mjOBJ_BODY:
         return False
     link = int(model.sensor_refid[sensor])
     dofs = slice(model.body_dofadr[link], model.body_dofadr[link] + 6)
@@ -117,7 +142,9 @@ class FreeLinkSensors:
             self._kernels = free_link_kernels
         self._all = np.arange(batch.nsim, dtype=np.int32)
         types, columns = model.sensor_type[sensors], model.sensor_adr
-        felt, forces = sensors[types == _ACCELEROMETER], sensors[types == _CONTACT]
+        felt, contacts = sensors[types == _ACCELEROMETER], sensors[types == _CONTACT]
+        is_net = model.sensor_intprm[contacts, 1] == _NET
+        forces, pressed = contacts[is_net], contacts[~is_net]
         motions = sensors[np.isin(types, _MOTIONS)]
         self._sensors, self._accelerometers, self.needs_before = sensors, felt, len(felt) > 0
         joints, numbers = np.unique(_joints(model, felt), return_inverse=True)
@@ -129,8 +156,12 @@ class FreeLinkSensors:
         addresses = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
         self._moved = _table(kinds, *addresses, columns[motions]), _mounts(model, motions)
         self._loads = _table(model.body_dofadr[model.sensor_refid[forces]], columns[forces])
-        self.outputs = frozenset({"qfrc_constraint"} if len(forces) else ())
-        qfrc = writeable(batch.bind("qfrc_constraint")) if len(forces) else np.zeros((1, 1))
+        dofs = model.body_dofadr[model.sensor_refid[pressed]]
+        normals = [_pressed_normal(model, sensor) for sensor in pressed.tolist()]
+        self._presses = _table(dofs, columns[pressed], model.sensor_dim[pressed])
+        self._normals = np.asarray(normals, np.float64).reshape(-1, 3)
+        self.outputs = frozenset({"qfrc_constraint"} if len(contacts) else ())
+        qfrc = writeable(batch.bind("qfrc_constraint")) if len(contacts) else np.zeros((1, 1))
         qpos, qvel = batch.bind("qpos"), batch.bind("qvel")
         self._kept_arrays = qpos, qvel, self._joints, self._before
         self._arrays = self._before, qpos, qvel, batch.bind("qacc_warmstart"), qfrc
@@ -156,7 +187,7 @@ class FreeLinkSensors:
         if not self._is_used:
             return []
         kept = [(self._kernels.remember, self._kept_arrays)] if self.needs_before else []
-        return [*kept, (self._kernels.sense, self._arguments(self._felt, self._loads, None))]
+        return [*kept, (self._kernels.sense, self._arguments(None))]
 
     def remember(self) -> None:
         """Keep what is needed of the current state. Call it before the substep that :meth:`fill` follows."""
@@ -166,19 +197,20 @@ class FreeLinkSensors:
     def fill(self, ids: np.ndarray | None) -> None:
         """Write all sensors of the envs ``ids`` (None: all), after a substep."""
         if self._is_used:
-            self._kernels.sense(*self._arguments(self._felt, self._loads, ids))
+            self._kernels.sense(*self._arguments(ids))
 
     def fill_motions(self, ids: np.ndarray | None) -> None:
         """Write the sensors of positions and velocities of the envs ``ids`` (None: all), at the current state."""
         if len(self._moved[0]):
-            no_felt = self._felt[0][:0], self._felt[1]
-            self._kernels.sense(*self._arguments(no_felt, self._loads[:0], ids))
+            self._kernels.sense(*self._arguments(ids, motions_only=True))
 
-    def _arguments(
-        self, felt: tuple[np.ndarray, np.ndarray], loads: np.ndarray, ids: np.ndarray | None
-    ) -> tuple[np.ndarray, ...]:
+    def _arguments(self, ids: np.ndarray | None, motions_only: bool = False) -> tuple[np.ndarray, ...]:
+        (felt, mounts), loads, presses = self._felt, self._loads, self._presses
+        if motions_only:
+            felt, loads, presses = felt[:0], loads[:0], presses[:0]
         rows = self._all if ids is None else ids
-        return *felt, *self._moved, loads, *self._arrays, self._gravity, self._magnetic, rows, self._data
+        tables = felt, mounts, *self._moved, loads, presses, self._normals
+        return *tables, *self._arrays, self._gravity, self._magnetic, rows, self._data
 
 
 def _joints(model: mujoco.MjModel, sensors: np.ndarray) -> np.ndarray:

@@ -171,7 +171,7 @@ class MujocoWorld:
             if self.before is not None:
                 self.before[:] = self.batch.state
             failed |= self._advance(self._stepping, count)
-        if self._bad.any():
+        if np.count_nonzero(self.batch.warning) and self._bad.any():  # counting all of them is faster
             failed |= self._retire(np.flatnonzero(self._bad.any(axis=1)))
         self.step_count += 1
         self._note_step()

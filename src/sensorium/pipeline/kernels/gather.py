@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium.jit import helper, kernel
+from sensorium.jit import helper, inlined, kernel
 from sensorium.pipeline.flags import AXIS, COUNT, FIRST, GATHER_COPY, GATHER_NONE, GATHER_ROTATE, GATHER_SUM, OP, QUAT
 
-_BLOCK = 64
+_BLOCK = 128
 """Envs whose sensor data stays in the processor's first cache while all columns are gathered."""
 
 
@@ -45,27 +45,92 @@ def gather_one(table: np.ndarray, sources: np.ndarray, c: int, data: np.ndarray,
     return value
 
 
+@inlined
+def _copy_row(data: np.ndarray, a: int, row: np.ndarray) -> None:
+    for b in range(row.shape[0]):
+        row[b] = data[b, a]
+
+
+@inlined
+def _sum_row(data: np.ndarray, sources: np.ndarray, first: int, count: int, row: np.ndarray) -> None:
+    a = sources[first]
+    for b in range(row.shape[0]):
+        value = data[b, a]
+        for i in range(first + 1, first + count):
+            value = value + data[b, sources[i]]
+        row[b] = value
+
+
+@inlined
+def _sum_eight_row(data: np.ndarray, sources: np.ndarray, first: int, row: np.ndarray) -> None:
+    """Add up eight addresses, those of a contact switch, without reading them again for every env."""
+    a, c, d, e = sources[first], sources[first + 1], sources[first + 2], sources[first + 3]
+    f, g, h, i = sources[first + 4], sources[first + 5], sources[first + 6], sources[first + 7]
+    for b in range(row.shape[0]):
+        half = ((data[b, a] + data[b, c]) + data[b, d]) + data[b, e]
+        row[b] = (((half + data[b, f]) + data[b, g]) + data[b, h]) + data[b, i]
+
+
+@inlined
+def _rotate_row(data: np.ndarray, q: int, a: int, axis: int, row: np.ndarray) -> None:
+    for b in range(row.shape[0]):
+        w, x, y, z = data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3]
+        row[b] = _rotated(w, x, y, z, data[b, a], data[b, a + 1], data[b, a + 2], axis)
+
+
+@inlined
+def _rotate_rows(data: np.ndarray, q: int, a: int, row0: np.ndarray, row1: np.ndarray, row2: np.ndarray) -> None:
+    """Rotate all components of a vector: they share most of the products."""
+    for b in range(row0.shape[0]):
+        w, x, y, z = data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3]
+        fx, fy, fz = data[b, a], data[b, a + 1], data[b, a + 2]
+        v0 = _rotated(w, x, y, z, fx, fy, fz, 0)
+        v1 = _rotated(w, x, y, z, fx, fy, fz, 1)
+        v2 = _rotated(w, x, y, z, fx, fy, fz, 2)
+        row0[b], row1[b], row2[b] = v0, v1, v2
+
+
+@helper
+def _is_vector(table: np.ndarray, sources: np.ndarray, c: int, c1: int) -> bool:
+    """Return whether columns c, c + 1 and c + 2 are the components of one rotated vector."""
+    if c + 2 >= c1 or table[c, AXIS] != 0:
+        return False
+    a, q = sources[table[c, FIRST]], table[c, QUAT]
+    for axis in range(1, 3):
+        own = table[c + axis]
+        if own[OP] != GATHER_ROTATE or own[COUNT] != 1 or own[AXIS] != axis or own[QUAT] != q:
+            return False
+        if sources[own[FIRST]] != a:
+            return False
+    return True
+
+
 @kernel
 def gather(table: np.ndarray, sources: np.ndarray, truth: np.ndarray, c0: int, c1: int, data: np.ndarray) -> None:
     """Write the ground truth of columns [c0, c1) from the engine's sensor data (B, n)."""
-    for b0 in range(0, truth.shape[1], _BLOCK):
-        b1 = min(b0 + _BLOCK, truth.shape[1])
-        for c in range(c0, c1):
+    n = truth.shape[1]
+    for b0 in range(0, n, _BLOCK):
+        # views of the block: with indices from 0, Numba compiles no code for negative ones
+        b1 = min(b0 + _BLOCK, n)
+        part = data[b0:b1]
+        c = c0
+        while c < c1:
             op, first, count = table[c, OP], table[c, FIRST], table[c, COUNT]
-            a, q, axis = sources[first], table[c, QUAT], table[c, AXIS]
+            row, done = truth[c, b0:b1], 1
             if op == GATHER_COPY:
-                for b in range(b0, b1):
-                    truth[c, b] = data[b, a]
+                _copy_row(part, sources[first], row)
+            elif op == GATHER_SUM and count == 8:
+                _sum_eight_row(part, sources, first, row)
             elif op == GATHER_SUM:
-                for b in range(b0, b1):
-                    value = data[b, a]
-                    for i in range(first + 1, first + count):
-                        value = value + data[b, sources[i]]
-                    truth[c, b] = value
+                _sum_row(part, sources, first, count, row)
             elif op == GATHER_ROTATE and count == 1:
-                for b in range(b0, b1):
-                    w, x, y, z = data[b, q], data[b, q + 1], data[b, q + 2], data[b, q + 3]
-                    truth[c, b] = _rotated(w, x, y, z, data[b, a], data[b, a + 1], data[b, a + 2], axis)
+                q, a = table[c, QUAT], sources[first]
+                if _is_vector(table, sources, c, c1):
+                    _rotate_rows(part, q, a, row, truth[c + 1, b0:b1], truth[c + 2, b0:b1])
+                    done = 3
+                else:
+                    _rotate_row(part, q, a, table[c, AXIS], row)
             elif op != GATHER_NONE:
-                for b in range(b0, b1):
-                    truth[c, b] = gather_one(table, sources, c, data, b)
+                for b in range(row.shape[0]):
+                    row[b] = gather_one(table, sources, c, part, b)
+            c += done

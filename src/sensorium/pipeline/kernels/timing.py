@@ -24,7 +24,7 @@ from sensorium.pipeline.flags import (
     T_RATE,
     T_STUCK,
 )
-from sensorium.pipeline.kernels.random import draw_env, words
+from sensorium.pipeline.kernels.random import draw_row, word_row, words
 
 _F, _U = np.float32, np.uint32
 _BIN24 = 2.0**-24
@@ -37,7 +37,7 @@ _NEVER = _F(np.inf)
 def _advance(env: np.ndarray, episode: np.ndarray, tick: np.ndarray, draw: np.ndarray) -> None:
     for b in range(tick.shape[0]):
         tick[b] = tick[b] + np.int32(1)
-        draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), _U(tick[b]))
+    draw_row(env, episode, tick, draw)
 
 
 @helper
@@ -47,12 +47,9 @@ def sample_number(n: float, p: float) -> float:
 
 
 @inlined
-def _sample_draw_row(
-    env: np.ndarray, episode: np.ndarray, tick: np.ndarray, dt: float, rate: np.ndarray, draw: np.ndarray, s: int
-) -> None:
+def _number_row(tick: np.ndarray, dt: float, rate: np.ndarray, number: np.ndarray, s: int) -> None:
     for b in range(tick.shape[0]):
-        number = _U(np.int32(sample_number(np.float64(tick[b]), dt * rate[s, b])))
-        draw[0, b], draw[1, b] = draw_env(_U(env[b]), _U(episode[b]), number)
+        number[b] = np.int32(sample_number(np.float64(tick[b]), dt * rate[s, b]))
 
 
 @inlined
@@ -100,18 +97,10 @@ def _snapped(ticks: float) -> float:
 
 @inlined
 def _latency_row(
-    k0: np.uint32,
-    k1: np.uint32,
-    draw: np.ndarray,
-    delay: np.ndarray,
-    jitter: np.ndarray,
-    per_dt: float,
-    latency: np.ndarray,
-    s: int,
+    word: np.ndarray, delay: np.ndarray, jitter: np.ndarray, per_dt: float, latency: np.ndarray, s: int
 ) -> None:
     for b in range(latency.shape[0]):
-        w0, _ = words(k0, k1, draw, b, _NONE)
-        latency[b] = (delay[s, b] + np.float64(np.int32(w0 >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
+        latency[b] = (delay[s, b] + np.float64(np.int32(word[b] >> _U(8))) * _BIN24 * jitter[s, b]) * per_dt
 
 
 @inlined
@@ -120,7 +109,8 @@ def _send_row(
 ) -> None:
     """Store when the sample of this tick arrives, and how long before this tick it was captured."""
     for b in range(latency.shape[0]):
-        arrives[row, b] = _F(_snapped(latency[b] - since[b])) if due[s, b] else _NEVER
+        arrival = _F(_snapped(latency[b] - since[b]))  # computed for all envs: LLVM vectorises that
+        arrives[row, b] = arrival if due[s, b] else _NEVER
         offset[row, b] = _F(since[b])
 
 
@@ -138,7 +128,7 @@ def _receive_row(
     """Find the youngest sample that has arrived, among those that are younger than the one that was read before.
 
     All samples of all envs are compared, from the oldest to the youngest: LLVM vectorises that, other than a search in
-    each env.
+    each env, and other than one loop that writes both rows.
     """
     for b in range(lag.shape[1]):
         lag[s, b] = lag[s, b] + np.int32(1)
@@ -147,9 +137,11 @@ def _receive_row(
         slot = head - age
         row = first + (slot + slots if slot < 0 else slot)
         for b in range(lag.shape[1]):
-            arrived = (age < lag[s, b]) & (arrives[row, b] <= _F(age))
-            lag[s, b] = age if arrived else lag[s, b]
-            part[s, b] = offset[row, b] if arrived else part[s, b]
+            own, before = offset[row, b], part[s, b]
+            part[s, b] = own if (age < lag[s, b]) & (arrives[row, b] <= _F(age)) else before
+        for b in range(lag.shape[1]):
+            before = lag[s, b]
+            lag[s, b] = min(before, age) if arrives[row, b] <= _F(age) else before
 
 
 @inlined
@@ -195,6 +187,8 @@ def time_step(
     draw: np.ndarray,
     sample_draw: np.ndarray,
     scratch: np.ndarray,
+    number: np.ndarray,
+    word: np.ndarray,
     dt: float,
     count: int,
 ) -> None:
@@ -202,7 +196,7 @@ def time_step(
 
     Args:
         flags, table, ..., sample_draw: see :class:`~sensorium.pipeline.kernels.arrays.Timing`.
-        scratch: (2, B) float64.
+        scratch, number, word: scratch, (2, B) float64, (B,) int32 and (B,) uint32.
         dt: seconds of one tick.
         count: ticks since build.
     """
@@ -215,7 +209,8 @@ def time_step(
         own = draw
         if bits & RATE:
             own = sample_draw[s]
-            _sample_draw_row(env, episode, tick, dt, parameters[T_RATE], own, s)
+            _number_row(tick, dt, parameters[T_RATE], number, s)
+            draw_row(env, episode, number, own)
             _instant_row(tick, dt, parameters[T_RATE], due, since, s)
         else:
             due[s] = True
@@ -225,7 +220,8 @@ def time_step(
         if bits & DELAYED:
             slots, first = table[s, S_SLOTS], table[s, S_FIRST]
             head = count % slots
-            _latency_row(k0, k1, own, parameters[T_DELAY], parameters[T_JITTER], 1.0 / dt, latency, s)
+            word_row(k0, k1, own, word, _NONE)
+            _latency_row(word, parameters[T_DELAY], parameters[T_JITTER], 1.0 / dt, latency, s)
             _send_row(due, s, latency, since, arrives, offset, first + head)
             if bits & LINEAR:
                 _hold_row(due, s, offset, first + head, first + (head + slots - 1) % slots)
