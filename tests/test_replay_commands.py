@@ -50,7 +50,7 @@ def test_record_check_and_replay_commands(tmp_path, capsys, monkeypatch):
         ("record --robot difdrive --out b", 2, "did you mean 'diffdrive'"),
         ("record --scenario random --out b", 2, "random-path"),
         ("record --world nothing.xml --out b", 1, "nothing.xml"),
-        ("replay nothing --out b --modules nothing.at.all", 2, "--modules nothing.at.all"),
+        ("replay nothing --out b --modules nothing.at.all", 2, "cannot import 'nothing.at.all'"),
     ],
 )
 def test_invalid_commands_print_one_line_and_a_status(tmp_path, capsys, monkeypatch, words, status, match):

@@ -7,6 +7,7 @@ fields. Modules of this package import what a command needs inside ``run()``, so
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -83,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 for success, 1 if the command failed, 2 for invalid usage, 130 if it was interrupted.
     """
+    if arguments is None:  # a program of its own: its worker processes do not search the working folder either
+        os.environ["PYTHONSAFEPATH"] = "1"
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         print(__version__)

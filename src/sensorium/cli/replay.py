@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 import sensorium as sn
 from sensorium.cli.arguments import default
 from sensorium.cli.progress import interrupt_on_sigterm, progress
+from sensorium.user_modules import import_modules
 
 if TYPE_CHECKING:
     from sensorium.recording.camera_changes import ImageKind
@@ -72,17 +72,13 @@ class Replay:
     """Replace a recording in the output folder."""
     workers: int = 1
     """Number of processes that share the frames."""
-    modules: Annotated[list[str], default("none")] = field(default_factory=list)
-    """Python modules to import first, with your own sensors that the recording uses."""
+    modules: Annotated[list[str], default("none", aliases=("--module",))] = field(default_factory=list)
+    """Python files to import first, with your own sensors that the recording uses, or names of installed modules. The
+    working folder is not searched."""
 
     def run(self) -> int:
         """Replay with a progress bar."""
-        sys.path.insert(0, "")
-        for name in self.modules:
-            try:
-                importlib.import_module(name)
-            except ImportError as error:
-                raise sn.OptionError(f"--modules {name}: {error}") from error
+        import_modules(self.modules)
         options = self._options()
         total = len(sn.recording.Recording(self.source).source_steps[:: self.interval][: self.max_frames])
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -40,8 +41,6 @@ def make_unit(
 
     if working_folder is not None and os.path.isdir(working_folder):  # processes of a cluster begin elsewhere
         os.chdir(working_folder)
-        if "" not in sys.path:
-            sys.path.insert(0, "")
     key = options, folder
     if key not in _makers:
         while _makers:
@@ -74,10 +73,13 @@ class RayRunner:
         if self._started:
             quiet = {"log_to_driver": False, "logging_level": "error"}
             try:
-                if address == "local":
-                    ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
-                else:
-                    ray.init(address=address, **quiet)
+                # Ray adds the working folder of this call to the search path of its workers (seen in Ray 2.60): files
+                # that lie where a command runs must not be imported
+                with contextlib.chdir(sys.prefix):
+                    if address == "local":
+                        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+                    else:
+                        ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise GenerationError(f"cannot connect to a Ray cluster at {address!r}: {error}") from None
         self._options, self._folder = options.model_dump_json(), str(folder.resolve())
