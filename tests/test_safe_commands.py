@@ -96,3 +96,109 @@ def test_workers_of_a_replay_import_the_file_of_a_sensor(tmp_path, monkeypatch, 
     finally:
         sys.modules.pop("own_tilt", None)
     capsys.readouterr()
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def victim(tmp_path):
+    path = tmp_path / "victim.txt"
+    path.write_text("precious")
+    yield path
+    assert path.read_text() == "precious"
+
+
+def test_writers_replace_links(tmp_path, victim):
+    from fractions import Fraction
+
+    import numpy as np
+
+    from sensorium.datasets.episode_file import EpisodeFile, Skeleton
+    from sensorium.datasets.image_formats import ImageEncoding
+    from sensorium.datasets.video_streams import VideoStream, part_path
+    from sensorium.recording.chunk import ChunkWriter
+    from sensorium.recording.drafts import Draft
+    from sensorium.recording.rows import Row, RowField
+
+    (tmp_path / "a.draft").symlink_to(victim)
+    draft = Draft(tmp_path / "a.draft")
+    draft.add(b"data")
+    draft.close()
+
+    for name in ("00000000.h5.part", "00000000.events.part"):
+        (tmp_path / name).symlink_to(victim)
+    writer = ChunkWriter(tmp_path, Row([RowField("x", "int64", ())]), 0, 4)
+    writer.write(np.zeros(8, np.uint8), [{"values": {}}])
+    writer.close()
+
+    episode = tmp_path / "episode_000000.h5"
+    part_path(episode).symlink_to(victim)
+    file = EpisodeFile(episode, 0, Skeleton())
+    file.close()
+    assert not file.part.is_symlink()
+
+    video = tmp_path / "front.mp4"
+    part_path(video).symlink_to(victim)
+    encoding = ImageEncoding.from_attributes("front", {}, (32, 32))
+    stream = VideoStream(video, encoding, Fraction(10))
+    stream.write(np.zeros((32, 32, 3), np.uint8))
+    stream.close(tmp_path)
+    assert video.is_file()
+    assert not video.is_symlink()
+
+
+def test_export_does_not_empty_a_linked_folder(tmp_path, victim):
+    from sensorium.datasets.export.folder import whole_folder
+
+    (tmp_path / "out.part").symlink_to(tmp_path, target_is_directory=True)
+    with whole_folder(tmp_path / "out") as part:
+        (part / "file").write_text("new")
+    assert (tmp_path / "out" / "file").read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["victim.txt", "../victim.txt", "a/../../victim.txt", "", "a/link"])
+def test_names_in_manifests_stay_in_the_folder(tmp_path, victim, name):
+    from sensorium.files import inside
+
+    folder = tmp_path / "data"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "link").symlink_to(victim)
+    name = str(victim) if name == "victim.txt" else name
+    with pytest.raises(sn.DatasetError, match="leads out of"):
+        inside(folder, name)
+    (folder / "a" / "file").touch()
+    (folder / "own").symlink_to(folder / "a" / "file")
+    assert inside(folder, "own").is_file()
+    assert inside(folder, "a/file").is_file()
+
+
+def test_links_that_leave_a_recording_are_problems(recorded, tmp_path, victim):
+    import shutil
+
+    folder = shutil.copytree(recorded, tmp_path / "copy")
+    assert sn.recording.check(folder).whole
+    (folder / "assets").mkdir(exist_ok=True)
+    (folder / "assets" / "link").symlink_to(victim)
+    report = sn.recording.check(folder)
+    assert "is a link that leads out of the recording" in report.problems[0]
+
+
+def test_a_recording_cannot_name_a_model_outside(recorded, tmp_path, victim):
+    from sensorium.recording.describe import load_scene
+    from sensorium.recording.folder import read_config
+
+    config = read_config(recorded)
+    config["scene"]["contents"][0]["model"] = {"file": str(victim)}
+    with pytest.raises(sn.DatasetError, match="leads out of the folder"):
+        load_scene(config, recorded)
+
+
+def test_generate_refuses_links_that_leave_the_folder(tmp_path, victim):
+    from sensorium.generation import GenerateOptions, generate
+
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "failed").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(sn.DatasetError, match="is a link that leads out of"):
+        generate(GenerateOptions(task="balance", policy="random", episodes=1, envs=1), folder)

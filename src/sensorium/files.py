@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import BinaryIO
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Protocol
 
 from sensorium import _system
 from sensorium.errors import DatasetError
@@ -45,15 +46,92 @@ def write_whole(path: Path, data: bytes) -> None:
 def create(path: Path) -> BinaryIO:
     """Create a file for writing. A file or link that has its name is removed first, never followed or overwritten.
 
-    So a folder that was received from others cannot direct what is written into it elsewhere.
+    So a folder that was received from others cannot direct what is written into it elsewhere. Libraries that open files
+    by name (HDF5, FFmpeg) get a name that was created here before.
+    """
+    return os.fdopen(create_descriptor(path), "wb")
+
+
+def create_descriptor(path: Path, append: bool = False) -> int:
+    """Create a file as :func:`create` does; return its descriptor.
+
+    Args:
+        path: the file.
+        append: whether every write goes to the end of the file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _system.BINARY | getattr(os, "O_NOFOLLOW", 0)
+    flags |= os.O_APPEND if append else 0
     try:
-        descriptor = os.open(path, flags, 0o666)
+        return os.open(path, flags, 0o666)
     except FileExistsError:
         path.unlink()
-        descriptor = os.open(path, flags, 0o666)
-    return os.fdopen(descriptor, "wb")
+        return os.open(path, flags, 0o666)
+
+
+class SavesFigure(Protocol):
+    """A figure of Matplotlib."""
+
+    def savefig(self, fname: BytesIO, *, dpi: float, format: str | None) -> object:
+        """Write the figure."""
+        ...
+
+
+def write_figure(figure: SavesFigure, path: Path, dpi: float) -> None:
+    """Write a figure of Matplotlib atomically, in the format that the suffix of the path names (default: PNG)."""
+    data = BytesIO()
+    figure.savefig(data, dpi=dpi, format=path.suffix.removeprefix(".") or None)
+    write_whole(path, data.getvalue())
+
+
+def make_temporary_folder(parent: Path, prefix: str) -> Path:
+    """Create a folder with an unpredictable name. Its mode is that of other folders, unlike ``tempfile.mkdtemp``."""
+    folder = parent / f"{prefix}{os.urandom(8).hex()}"
+    folder.mkdir()
+    return folder
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of a file of a folder, by the name that a file of the same folder gives.
+
+    Args:
+        folder: the folder.
+        name: path relative to the folder, with slashes.
+
+    Raises:
+        DatasetError: the name, or a symbolic link on the way, leads out of the folder.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or ".." in parts or PurePosixPath(name).is_absolute() or (os.name == "nt" and ":" in name):
+        raise DatasetError(f"{folder}: the name {name!r} leads out of the folder; restore the file that names it")
+    path = folder
+    for part in parts:
+        path = path / part
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            raise DatasetError(f"{path} is a link that leads out of {folder}; replace it by a copy of what it links to")
+    return path
+
+
+def foreign_links(folder: Path) -> list[Path]:
+    """Return the symbolic links in a folder and below it that lead out of it."""
+    top, found = folder.resolve(), []
+    for where, folders, files in os.walk(folder):  # it does not follow links
+        for name in (*folders, *files):
+            path = Path(where, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(top):
+                found.append(path)
+    return sorted(found)
+
+
+def refuse_foreign_links(folder: Path) -> None:
+    """Check a folder before something is written into it or removed from it.
+
+    Raises:
+        DatasetError: a symbolic link in the folder leads out of it. Links of the names of temporary files are removed
+            where they are in the way, and are no error.
+    """
+    links = [path for path in foreign_links(folder) if not path.name.endswith(PART)]
+    if links:
+        raise DatasetError(f"{links[0]} is a link that leads out of {folder}; replace it by a copy of what it links to")
 
 
 def publish(part: Path, path: Path) -> None:

@@ -19,6 +19,7 @@ from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.observation_layout import SCHEMA, video_path_of
 from sensorium.datasets.video_streams import frame_size, read_video
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.files import inside
 from sensorium.suites import decode
 from sensorium.suites.purposes import Purpose, default_purpose
 
@@ -135,12 +136,13 @@ class Episode:
 
         Raises:
             NameNotFoundError: there is no such video.
+            DatasetError: the file names a video outside its folder.
         """
         if name not in self.cameras:
             hint = did_you_mean(name, self.cameras) or f"; it has {shorten(self.cameras)}"
             raise NameNotFoundError(f"{self.path} has no video {name!r}{hint}")
         with h5py.File(self.path, "r", locking=False) as file:
-            return self.path.with_name(file[f"traj_{self.number}/{video_path_of(name)}"][()].decode())
+            return inside(self.path.parent, file[f"traj_{self.number}/{video_path_of(name)}"][()].decode())
 
     def image_format(self, name: str) -> ImageEncoding:
         """Return the kind, shape and dtype of the images of a video."""

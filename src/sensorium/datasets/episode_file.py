@@ -21,7 +21,7 @@ from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5s, h5t
 from sensorium.datasets.row_buffer import ROWS
 from sensorium.datasets.video_streams import part_path
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors
+from sensorium.files import create, explain_errors
 
 _STRING = h5py.string_dtype()
 _TEXT = h5t.py_create(_STRING, logical=True)
@@ -137,6 +137,7 @@ class EpisodeFile(_Tree):
         self._widths: dict[str, int] = {}
         with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            create(self.part).close()
             self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), _access())
             name = f"traj_{number}".encode()
             skeleton.copy_to(self._file, name)

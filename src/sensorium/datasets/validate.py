@@ -16,7 +16,7 @@ from sensorium.datasets.image_formats import looks_like_image
 from sensorium.datasets.observation_layout import STEP_PATHS
 from sensorium.datasets.video_streams import count_frames
 from sensorium.errors import DatasetError, SensoriumError
-from sensorium.files import file_checksum, write_whole
+from sensorium.files import file_checksum, foreign_links, inside, write_whole
 
 
 class IndexEntry(TypedDict):
@@ -104,6 +104,9 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
     for path in sorted(data.folder.glob("episode_*")):
         if path.suffix != ".h5" and not any(path.name.startswith(name) for name in names):
             result.problems.append(f"{path.name} belongs to no episode; generate again to remove or complete it")
+    result.problems += [
+        f"{link} is a link that leads out of the dataset; remove it" for link in foreign_links(data.folder)
+    ]
     write_whole(data.folder / INDEX, json.dumps({"episodes": result.episodes}, indent=1).encode())
     return result
 
@@ -122,11 +125,11 @@ def _entry(episode: Episode) -> IndexEntry:
 
 def _changes(folder: Path, files: Mapping[str, FileEntry]) -> list[str]:
     """Return a problem for each file of an episode that does not match its checksum. Missing files are skipped."""
-    existing = {name: entry for name, entry in files.items() if (folder / name).is_file()}
+    paths = {name: inside(folder, name) for name in files}
     return [
         f"{name} was changed or damaged after it was written: its checksum differs from {MANIFEST}"
-        for name, entry in existing.items()
-        if int(file_checksum(folder / name), 16) != entry["crc32"]
+        for name, entry in files.items()
+        if paths[name].is_file() and int(file_checksum(paths[name]), 16) != entry["crc32"]
     ]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sensorium._system import cpu_count
 from sensorium.datasets.image_formats import ImageEncoding
-from sensorium.files import PART, explain_errors, publish
+from sensorium.files import PART, create, explain_errors, publish
 from sensorium.recording.colour import to_frame
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class VideoStream:
         height, width = form.frame_size
         with explain_errors(path):
             container = "mp4" if form.is_colour else "matroska"
+            create(self._part).close()
             # bitexact: without the random numbers of the container, equal images make equal files
             self._file = av.open(str(self._part), "w", format=container, options={"fflags": "+bitexact"})
             stream = self._file.add_stream("libx264" if form.is_colour else "ffv1", rate=rate)

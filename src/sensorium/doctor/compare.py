@@ -14,6 +14,7 @@ from sensorium.doctor.drive import DISABLED, DrivenMotion, drive
 from sensorium.doctor.tables import read_any
 from sensorium.doctor.value_checks import white_noise
 from sensorium.errors import OptionError
+from sensorium.files import write_figure
 from sensorium.fit.comparison import MotionComparison, Verdict, compare_motion, motion_verdicts
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
@@ -72,7 +73,7 @@ class LogComparison:
         for signal in self.signals:
             figure = draw_motion(signal.name, signal.motion, {signal.name: signal.unit})
             written.append(out / f"{signal.name.replace('/', '_').replace('.', '_')}.png")
-            figure.savefig(written[-1], dpi=110)
+            write_figure(figure, written[-1], dpi=110)
         return written
 
 

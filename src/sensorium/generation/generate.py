@@ -22,7 +22,15 @@ from sensorium.datasets.header import (
     read_manifest,
 )
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.files import PART, explain_errors, file_checksum, lock_folder, package_versions, write_whole
+from sensorium.files import (
+    PART,
+    explain_errors,
+    file_checksum,
+    lock_folder,
+    package_versions,
+    refuse_foreign_links,
+    write_whole,
+)
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker
@@ -90,6 +98,7 @@ def generate(
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder):
+        refuse_foreign_links(folder)
         _begin(folder, options)
         ledger, start = Ledger(folder, options), time.perf_counter()
         known, env_steps = set(ledger.done), 0
@@ -150,7 +159,7 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
         if any(folder.glob("episode_*.h5")) or any((folder / FAILED).glob("episode_*.json")):
             before = GenerateOptions(**before).model_dump(mode="json")  # with options that are newer than the dataset
             _check_same(folder, before, options.model_dump(mode="json"))  # a dataset without episodes is replaced
-    elif any(folder.iterdir()):
+    elif any(entry.name != HEADER + PART for entry in folder.iterdir()):  # left by a process that was killed here
         raise DatasetError(f"{folder} is not empty and holds no dataset; choose another folder")
     header = {
         "format": FORMAT,

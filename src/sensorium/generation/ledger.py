@@ -10,6 +10,7 @@ import h5py
 
 from sensorium.datasets.dataset import Episode
 from sensorium.datasets.header import FAILED, FileEntry, episode_name, episode_number, read_manifest
+from sensorium.files import inside
 from sensorium.generation.options import GenerateOptions
 
 
@@ -126,5 +127,5 @@ def _is_complete(path: Path, listed: Mapping[str, FileEntry]) -> bool:
         return False
     episode, sizes = Episode(path), {name: entry["bytes"] for name, entry in listed.items()}
     files = [path, *(episode.video_path(name) for name in episode.cameras)]
-    files += [path.with_name(name) for name in sizes]
+    files += [inside(path.parent, name) for name in sizes]
     return all(file.is_file() and sizes.get(file.name, file.stat().st_size) == file.stat().st_size for file in files)

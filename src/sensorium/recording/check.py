@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError, ModelError
-from sensorium.files import PART, file_checksum, lock_folder
+from sensorium.files import PART, file_checksum, foreign_links, inside, lock_folder
 from sensorium.recording.chunk import Chunk, recover
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config, was_begun
 from sensorium.recording.image_reader import verify
@@ -72,11 +72,15 @@ def check(folder: str | Path, repair: bool = True) -> Report:
         with lock_folder(folder):  # raises if a process is beginning it right now
             report.problems.append(
                 f"the recording has no steps: its process ended before it wrote {CONFIG}; remove the folder, or write "
-                "another recording there with --overwrite"
+                "another recording there"
             )
         return report
     config = read_config(folder)
     with lock_folder(folder):
+        links = foreign_links(folder)
+        if links:
+            report.problems += [f"{link} is a link that leads out of the recording; remove it" for link in links]
+            return report
         if repair and "replay" in config:
             kept = recover_runs(ReplayLayout.of(folder, config))
             report.repaired += [f"{STATE}/{first:08d}.h5{PART}: kept {count} frames" for first, count in kept]
@@ -141,7 +145,11 @@ def _check_scene(folder: Path, config: dict[str, Any], report: Report) -> None:
             if isinstance(entry.get("model"), dict) and "file" in entry["model"]:
                 checksums |= dict.fromkeys(_model_files(folder, entry["model"]["file"], report))
     for name, expected in checksums.items():
-        path = folder / name
+        try:
+            path = inside(folder, name)
+        except DatasetError as error:
+            report.problems.append(str(error))
+            continue
         if not path.is_file():
             report.problems.append(f"{name} is missing; restore it from a backup")
         elif expected is not None and file_checksum(path) != expected:

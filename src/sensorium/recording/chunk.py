@@ -19,7 +19,17 @@ import numpy as np
 
 from sensorium._system import BINARY, pwrite, reserve
 from sensorium.errors import DatasetError
-from sensorium.files import PART, explain_errors, publish, quote, sync, unquote, write_whole
+from sensorium.files import (
+    PART,
+    create,
+    create_descriptor,
+    explain_errors,
+    publish,
+    quote,
+    sync,
+    unquote,
+    write_whole,
+)
 from sensorium.recording.events import Event, Events, events_checksum, events_line
 from sensorium.recording.rows import Row, RowField
 
@@ -46,7 +56,7 @@ def _checksum_v1(block: np.ndarray) -> int:
 
 def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
     """Create a chunk with space for ``capacity`` steps; return the file offset of each dataset."""
-    with open(path, "wb") as handle:  # a full disk raises here, not inside HDF5
+    with create(path) as handle:  # a full disk raises here, not inside HDF5
         reserve(handle.fileno(), 1024 * len(row.fields) + _SLACK)
     with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
@@ -94,7 +104,7 @@ class ChunkWriter:
             try:
                 offsets = _create(self._part, row, capacity, first)
                 self._file = os.open(self._part, os.O_WRONLY | BINARY)
-                self._events = os.open(self._events_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | BINARY)
+                self._events = create_descriptor(self._events_path, append=True)
             except (OSError, RuntimeError):
                 self.discard()
                 raise

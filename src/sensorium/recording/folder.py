@@ -44,7 +44,7 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
     """Return the folder if a recording can be written into it.
 
     Args:
-        path: a folder that does not exist or is empty.
+        path: a folder that does not exist or is empty, or in which a process was killed before ``config.json``.
         overwrite: accept a folder that holds a recording.
 
     Raises:
@@ -54,18 +54,22 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
     if folder.exists() and not folder.is_dir():
         raise DatasetError(f"{folder} is a file; choose another output folder")
     if folder.exists() and any(folder.iterdir()):
+        if was_begun(folder):
+            return folder
         if not overwrite:
             raise DatasetError(f"{folder} is not empty; choose another folder, or replace the recording with overwrite")
-        if not was_begun(folder):
-            read_config(folder)  # replace only recordings
+        read_config(folder)  # replace only recordings
     return folder
 
 
 def was_begun(folder: Path) -> bool:
     """Return whether a process began a recording here and ended before ``config.json``, so that no data can be lost."""
+    names = {path.name for path in folder.iterdir()}
+    if names in ({f"{CONFIG}{PART}"}, {"state"}) and not any((folder / "state").glob("*")):
+        return True
     if not (folder / STATE).is_dir() or any(path.is_file() for path in (folder / "state").rglob("*")):
         return False
-    return all(path.name in _STARTED for path in folder.iterdir())
+    return names <= _STARTED
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
@@ -111,7 +115,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         if was_begun(folder):
             raise DatasetError(
                 f"{folder} is a recording without steps: its process ended before it wrote {CONFIG}; remove the "
-                "folder, or write another recording there with --overwrite"
+                "folder, or write another recording there"
             )
         raise DatasetError(f"{folder} is not a recording: it has no {CONFIG}")
     try:

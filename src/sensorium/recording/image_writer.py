@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from sensorium._system import pread, reserve
-from sensorium.files import PART, explain_errors, publish
+from sensorium.files import PART, create, explain_errors, publish
 from sensorium.recording.colour import to_frame
 from sensorium.recording.drafts import Draft, records
 from sensorium.recording.image_files import ImageHeader, draft_path, file_notes, seal
@@ -110,7 +110,8 @@ def _finish_video(path: Path, header: ImageHeader, frames: Iterator[bytes]) -> N
             packet.duration, packet.is_keyframe = 1, bool(frame[0])
             file.mux_one(packet)
     with explain_errors(path):
-        part.write_bytes(data.getbuffer())
+        with create(part) as target:
+            target.write(data.getbuffer())
         seal(part)
     publish(part, path)
 
@@ -139,7 +140,7 @@ class ArrayWriter:
 def _finish_arrays(path: Path, header: ImageHeader, frames: Iterator[bytes], n_bytes: int) -> None:
     shape, part = tuple(header["shape"]), path.with_name(path.name + f".whole{PART}")
     with explain_errors(path):
-        with open(part, "wb") as reserved:  # a full disk raises here, not inside HDF5
+        with create(part) as reserved:  # a full disk raises here, not inside HDF5
             reserve(reserved.fileno(), n_bytes + _SLACK)
         with h5py.File(part, "w", libver="v110") as file:
             data = file.create_dataset(

@@ -14,7 +14,7 @@ from typing import Any
 from sensorium._system import cpu_count
 from sensorium.cameras.camera import CameraSensor
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import explain_errors, package_versions
+from sensorium.files import explain_errors, package_versions, refuse_foreign_links
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.describe import save_scene
 from sensorium.recording.folder import VERSION, write_config
@@ -135,6 +135,7 @@ class ReplayJob:
         """
         recording = self.recording
         if (recording.folder / "occupancy_map").is_dir():
+            refuse_foreign_links(recording.folder / "occupancy_map")
             with explain_errors(folder / "occupancy_map"):
                 shutil.copytree(recording.folder / "occupancy_map", folder / "occupancy_map")
         config = {
