@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from sensorium import _system
 from sensorium.errors import DatasetError
@@ -20,6 +22,10 @@ from sensorium.errors import DatasetError
 PART = ".part"
 """Suffix of files that are being written."""
 _PACKAGES = ("sensorium", "mujoco", "numpy", "torch", "h5py", "av", "gymnasium")
+CHECKSUM = "checksum"
+"""Key of the checksum at the end of JSON files."""
+_NO_CHECKSUM = "00000000"
+_CHECKSUM_AT_END = re.compile(rb'"checksum": "([0-9a-f]{8})"\s*}\s*\Z')
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -35,11 +41,15 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     part = path.with_name(path.name + PART)
     with explain_errors(path):
-        with create(part) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)  # after closing it: Windows cannot rename an open file
+        try:
+            with create(part) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)  # after closing it: Windows cannot rename an open file
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     sync(path.parent)
 
 
@@ -215,6 +225,35 @@ def file_checksum(path: Path, size: int | None = None) -> str:
         while left and (block := file.read(min(left, 1 << 20))):
             crc, left = zlib.crc32(block, crc), left - len(block)
     return f"{crc:08x}"
+
+
+def json_with_checksum(content: Mapping[str, Any]) -> bytes:
+    """Return the JSON text of a file that ends with its own checksum, the key "checksum".
+
+    The checksum is the CRC-32 of the whole text with eight zeros in its place.
+    """
+    own = {name: value for name, value in content.items() if name != CHECKSUM}
+    text = json.dumps({**own, CHECKSUM: _NO_CHECKSUM}, indent=1, allow_nan=False).encode()
+    before, after = text.rsplit(_NO_CHECKSUM.encode(), 1)
+    return before + f"{zlib.crc32(text):08x}".encode() + after
+
+
+def parse_json(data: bytes) -> tuple[dict[str, Any], bool]:
+    """Return the content of a JSON file without its checksum, and whether it had one.
+
+    Raises:
+        ValueError: the text is not a JSON object, or does not match its checksum.
+    """
+    content = json.loads(data)
+    if not isinstance(content, dict):
+        raise ValueError("it is not a JSON object")
+    found = _CHECKSUM_AT_END.search(data)
+    if found is None:
+        return content, False
+    plain = data[: found.start(1)] + _NO_CHECKSUM.encode() + data[found.end(1) :]
+    if f"{zlib.crc32(plain):08x}".encode() != found[1]:
+        raise ValueError("it was changed: its checksum differs")
+    return {name: value for name, value in content.items() if name != CHECKSUM}, True
 
 
 def quote(name: str) -> str:

@@ -3,21 +3,25 @@
 The datasets of a chunk are contiguous and allocated when the file is created (``buffers/NAME`` of shape (steps, ...),
 and ``check``). A step is then written in place with plain writes, which survive the process. The checksum of the step
 in ``check`` comes last: a step without it is incomplete. The events between steps are in a JSON-lines file beside the
-chunk, which the checksums cover as well. The HDF5 library has a file open only while no data can be lost: to create it,
-and to copy the steps of a chunk that was not filled.
+chunk, which the checksums cover as well. A finished file ends with the checksum of everything outside the datasets,
+which HDF5 ignores there. The HDF5 library has a file open only while no data can be lost: to create it, and to copy the
+steps of a chunk that was not filled.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 import zlib
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from sensorium._system import BINARY, pwrite, reserve
+from sensorium._system import BINARY, pread, pwrite, reserve
 from sensorium.errors import DatasetError
 from sensorium.files import (
     PART,
@@ -35,8 +39,13 @@ from sensorium.recording.rows import Row, RowField
 
 _SLACK = 1 << 14
 """Bytes for the metadata of HDF5."""
-_VERSION = 2
-"""Version of the checksums. Version 1 (no attribute in the file) covers neither events nor the order of values."""
+_VERSION = 3
+"""Version of the checksums. Version 1 (no attribute in the file) covers neither events nor the order of values.
+Versions 1 and 2 do not cover the metadata."""
+_SEAL = struct.Struct("<8sI")
+"""Last bytes of a finished file: our mark, and the CRC-32 of everything that is neither a dataset nor this."""
+_MARK = b"sn meta1"
+_PADDING = [bytes(size) for size in range(9)]
 _WRITTEN = 1 << 63
 """Bit that is set in every checksum, so that none is zero."""
 
@@ -71,9 +80,14 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         check = _create_dataset(file.id, RowField("check", "uint64", ()), capacity, layout)
         offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
         offsets["check"] = check.get_offset()
-    with open(path, "r+b") as handle:  # or here, not in the middle of a step
-        reserve(handle.fileno(), os.path.getsize(path))
+    _reserve_seal(path)  # or here, not in the middle of a step
     return offsets
+
+
+def _reserve_seal(path: Path) -> None:
+    """Allocate a file that HDF5 has closed, and space for its seal behind it."""
+    with open(path, "r+b") as handle:
+        reserve(handle.fileno(), os.path.getsize(path) + _SEAL.size)
 
 
 def _create_dataset(
@@ -187,6 +201,7 @@ def finish(part: Path, path: Path, count: int) -> None:
             short = len(file["check"]) > count
         with explain_errors(path):
             whole = _cut(part, count) if short else part
+            _seal(whole)
         if events.exists():  # if not, a process was killed after it had renamed this file
             text = events.read_bytes()
             lines = Events(text).before(count)
@@ -219,7 +234,34 @@ def _cut(part: Path, count: int) -> Path:
             for name in [*(f"buffers/{quote(field.name)}" for field in row.fields), "check"]:
                 if new[name].size:
                     new[name][...] = old[name][:count]
+    _reserve_seal(shorter)  # HDF5 removed it
     return shorter
+
+
+def _seal(path: Path) -> None:
+    """Write the checksum of the metadata to the end of a chunk, where space is reserved since version 3."""
+    with h5py.File(path, "r", locking=False) as file:
+        if int(file.attrs.get("version", 1)) < 3:
+            return
+        spans = _spans([*file["buffers"].values(), file["check"]])
+    with open(path, "r+b") as handle:
+        size = os.fstat(handle.fileno()).st_size - _SEAL.size
+        _write_all(handle.fileno(), _SEAL.pack(_MARK, _metadata_checksum(handle.fileno(), spans, size)), size)
+
+
+def _spans(datasets: Iterable[h5py.Dataset]) -> list[tuple[int, int]]:
+    """Return where the datasets of a chunk begin and end in the file, sorted."""
+    return sorted((data.id.get_offset(), data.id.get_offset() + data.nbytes) for data in datasets if data.nbytes)
+
+
+def _metadata_checksum(descriptor: int, spans: Iterable[tuple[int, int]], size: int) -> int:
+    """Return the CRC-32 of the first ``size`` bytes of a file, without those in ``spans``."""
+    crc = end = 0
+    for start, stop in (*spans, (size, size)):
+        if start > end:
+            crc = zlib.crc32(pread(descriptor, start - end, end), crc)
+        end = max(end, stop)
+    return crc
 
 
 def _row_of(file: h5py.File) -> Row:
@@ -290,14 +332,17 @@ class Chunk:
                 self._offsets = {name: data.id.get_offset() or 0 for name, data in datasets.items()}
                 self._check_offset = file["check"].id.get_offset()
                 self._version = int(file.attrs.get("version", 1))
+                spans = _spans([*datasets.values(), file["check"]])
             with open(path, "rb") as handle:
+                if not path.name.endswith(PART):
+                    self._check_metadata(handle.fileno(), spans)
                 self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
             self.arrays = {field.name: self._array(field, self._offsets[field.name]) for field in self.row.fields}
             self._checksums = self._array(RowField("check", "uint64", ()), self._check_offset)
             text = _current_events_path(path).read_bytes()
         except FileNotFoundError as error:
             raise DatasetError(f"the file {error.filename or path} is missing; restore it from a backup") from None
-        except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
+        except Exception as error:  # h5py raises nearly anything for damaged metadata
             raise DatasetError(f"cannot read the steps in {path}: {_reason(error)}; restore it from a backup") from None
         try:
             self.events = Events(text)
@@ -307,6 +352,16 @@ class Chunk:
             raise DatasetError(
                 f"{events_path(path)} was changed or truncated: {error}; restore it from a backup"
             ) from None
+
+    def _check_metadata(self, descriptor: int, spans: list[tuple[int, int]]) -> None:
+        size = os.fstat(descriptor).st_size - _SEAL.size
+        box = pread(descriptor, _SEAL.size, max(0, size))
+        mark, expected = _SEAL.unpack(box) if len(box) == _SEAL.size else (b"", 0)
+        if mark != _MARK:
+            if self._version > 2:
+                raise ValueError("the checksum of its metadata is missing")
+        elif _metadata_checksum(descriptor, spans, size) != expected:
+            raise ValueError("its metadata was changed: the checksum differs")
 
     def _check_events(self, text: bytes) -> None:
         stored = self._checksums >> np.uint64(32) & np.uint64(0x7FFFFFFF)
@@ -328,13 +383,41 @@ class Chunk:
 
     def is_whole(self, row: int) -> bool:
         """Return whether a step is complete and matches its checksum."""
-        block = np.zeros(self.row.n_bytes, np.uint8)
-        for array, stored in zip(self.row.arrays(block), self.arrays.values(), strict=True):
-            array[...] = stored[row]
-        expected = _checksum_v1(block) if self._version == 1 else checksum(block, self.events.line(row))
-        return int(self._checksums[row]) == expected
+        if self._version == 1:
+            block = np.zeros(self.row.n_bytes, np.uint8)
+            for array, stored in zip(self.row.arrays(block), self.arrays.values(), strict=True):
+                array[...] = stored[row]
+            return int(self._checksums[row]) == _checksum_v1(block)
+        crc = 0
+        for values, padding in self._rows:  # as checksum() of the block, without copying it
+            crc = zlib.crc32(values[row], crc)
+            if padding:
+                crc = zlib.crc32(padding, crc)
+        return int(self._checksums[row]) == _WRITTEN | events_checksum(self.events.line(row)) << 32 | crc
+
+    @cached_property
+    def _rows(self) -> list[tuple[np.ndarray, bytes]]:
+        """The bytes of each field, (steps, n), and the padding that follows them in a block."""
+        rows = [
+            (array.reshape(len(self), -1).view(np.uint8), _PADDING[-field.n_bytes % 8])
+            for field, array in zip(self.row.fields, self.arrays.values(), strict=True)
+            if field.n_bytes
+        ]
+        return rows or [(np.zeros((len(self), 8), np.uint8), b"")]
+
+    def verify(self, row: int) -> None:
+        """Compare a step with its checksum.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        if not self.is_whole(row):
+            raise DatasetError(
+                f"{self.path}: step {self.first + row} is damaged: its checksum differs; restore the file from a backup"
+            )
 
     def close(self) -> None:
         """Release the memory map. It is freed together with the last array of it that is in use."""
         self.arrays = {}
+        self.__dict__.pop("_rows", None)
         self._checksums = np.zeros(0, np.uint64)

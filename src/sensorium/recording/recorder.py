@@ -192,7 +192,8 @@ class Recorder:
     def _raise(self) -> None:
         if self._error is not None:
             error, self._error = self._error, None
-            self._stop()
+            with suppress(DatasetError):  # a full disk has no space for config.json either
+                self._stop()
             raise error
 
     def close(self) -> None:

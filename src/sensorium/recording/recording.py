@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import PART, package_versions
+from sensorium.files import PART, file_checksum, inside, package_versions
 from sensorium.recording.chunk import Chunk
 from sensorium.recording.describe import load_scene, model_hash
 from sensorium.recording.events import Event
@@ -199,9 +199,14 @@ class Recording:
         return copy(chunk.events.values(row).get(name))
 
     def step(self, index: int, names: Collection[str] | None = None) -> Step:
-        """Return everything about one step, for replay; of its buffers those in ``names``. Default: all."""
+        """Return everything about one step, for replay; of its buffers those in ``names``. Default: all.
+
+        Raises:
+            DatasetError: the step does not match its checksum.
+        """
         index = self._index(index)
         chunk, row = self._locate(index)
+        chunk.verify(row)
         before = chunk.arrays[BEFORE][row] if BEFORE in chunk.arrays else None
         values = self[index] if names is None else self._read(index, *self._select(names))
         return Step(int(chunk.arrays[STEP][row]), before, values, chunk.events.by_row.get(row, []))
@@ -290,9 +295,22 @@ class Recording:
 
         Args:
             **changes: further arguments of :meth:`Scene.from_contents`.
+
+        Raises:
+            DatasetError: a file of the scene is missing or does not match its checksum.
         """
+        self._check_files()
         expanded = [name.removeprefix("world.") for name, tags in self._others.items() if MODEL_TAG in tags]
         return load_scene(self.config, self.folder, expanded, **changes)
+
+    def _check_files(self) -> None:
+        """Compare the files of the scene with their checksums, which version 1 does not have."""
+        for name, expected in self.config.get("files", {}).items():
+            path = inside(self.folder, name)
+            if not path.is_file():
+                raise DatasetError(f"the file {path} is missing; restore it from a backup")
+            if file_checksum(path) != expected:
+                raise DatasetError(f"{path} was changed or truncated; restore it from a backup")
 
     def build_scene(self, device: str | None = None) -> Scene:
         """Return the recorded scene, built with the recorded number of envs and seed.
