@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import h5py
 
+from sensorium.datasets.manifest import entry_of, write_manifest
 from sensorium.files import json_with_checksum
 from sensorium.recording import chunk
 
@@ -29,3 +30,8 @@ def edited_chunk(path):
         yield file
     chunk._reserve_seal(path)
     chunk._seal(path)
+
+
+def list_files(folder):
+    """Write the manifest of a dataset from its files as they are."""
+    write_manifest(folder, {path.stem: entry_of(folder, path.stem) for path in folder.glob("episode_*.h5")})

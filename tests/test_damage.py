@@ -2,15 +2,18 @@
 
 import json
 import shutil
+import subprocess
 import warnings
 
 import numpy as np
 import pytest
-from damage import edited_chunk
+from damage import edited_chunk, edited_config, edited_json
 from test_recording import box_scene
 
 import sensorium as sn
+from sensorium.cli import main
 from sensorium.files import json_with_checksum, parse_json
+from sensorium.generation import GenerateOptions, generate
 from sensorium.recording.chunk import Chunk
 
 STATE = "state/common/00000000.h5"
@@ -131,3 +134,131 @@ def test_recordings_without_the_new_checksums_are_read(recorded, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(sn.recording.replay(folder, tmp_path / "b")) == 20
+
+
+# -- datasets ---------------------------------------------------------------------------------------------------------
+
+OPTIONS = GenerateOptions(task="balance", policy="random", episodes=4, envs=2, options={"max_steps": 12})
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("generated") / "data"
+    generate(OPTIONS, folder)
+    return folder
+
+
+@pytest.fixture
+def data(generated, tmp_path):
+    return shutil.copytree(generated, tmp_path / "data")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["dataset.json", "manifest.json", "episode_000001.h5"])
+def test_flipped_bits_of_datasets_are_seen(data, name):
+    whole = (data / name).read_bytes()
+    assert sn.datasets.validate(data).valid
+    for place, bit in flips(data / name, 60, 0):
+        flip(data / name, place, bit)
+        try:
+            assert not sn.datasets.validate(data).valid, (place, bit)
+        except sn.DatasetError:
+            pass
+        (data / name).write_bytes(whole)
+
+
+def test_validate_and_check_write_nothing_unless_asked(data, recorded, tmp_path):
+    folder = shutil.copytree(recorded, tmp_path / "recording")
+    (folder / STATE).rename(folder / f"{STATE}.part")
+    (folder / "state/common/00000000.jsonl").rename(folder / "state/common/00000000.events.part")
+    with edited_config(folder) as config:
+        del config["n_steps"]
+    before = {path: path.read_bytes() for path in (*data.rglob("*"), *folder.rglob("*")) if path.is_file()}
+    assert sn.datasets.validate(data).valid
+    assert not sn.recording.check(folder).whole
+    assert {path: path.read_bytes() for path in (*data.rglob("*"), *folder.rglob("*")) if path.is_file()} == before
+    assert sn.recording.check(folder, repair=True).n_steps == 20
+    sn.datasets.validate(data, update=True)
+    assert (data / "index.json").is_file()
+
+
+def test_validate_reads_read_only_media(generated, recorded, tmp_path):
+    mounts = []
+    for number, source in enumerate((generated, recorded)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        done = subprocess.run(["mount", "--bind", "-o", "ro", source, place], capture_output=True)
+        if done.returncode:
+            pytest.skip("mounting needs root")
+        mounts.append(place)
+    try:
+        for place in mounts:
+            with pytest.raises(OSError, match="Read-only"):
+                (place / "x").touch()
+            assert main(["validate", str(place)]) == 0
+    finally:
+        for place in mounts:
+            subprocess.run(["umount", place], check=True)
+
+
+def test_a_dataset_without_its_manifest_is_not_valid(data, tmp_path):
+    (data / "manifest.json").unlink()
+    assert "manifest.json is missing" in sn.datasets.validate(data).problems[0]
+    with pytest.raises(sn.DatasetError, match=r"no manifest.json"):
+        sn.datasets.export(data, "robomimic", tmp_path / "out")
+    with pytest.warns(UserWarning, match="the checksums of 4 episodes are made from their files"):
+        assert generate(OPTIONS, data).made == 0
+    assert sn.datasets.validate(data).valid
+
+
+def test_names_in_the_manifest_must_exist(data):
+    with edited_json(data / "manifest.json") as manifest:
+        manifest["episodes"]["episode_000009"] = {"episode_000009.h5": {"bytes": 1, "crc32": 1}}
+        manifest["episodes"]["episode_000001"]["episode_000001_front.mp4"] = {"bytes": 1, "crc32": 1}
+    problems = "\n".join(sn.datasets.validate(data).problems)
+    assert "episode_000009 is in manifest.json, but has no file" in problems
+    assert "episode_000001_front.mp4 is missing; manifest.json lists it" in problems
+
+
+def test_export_sees_a_damaged_episode(data, tmp_path):
+    path = data / "episode_000002.h5"
+    flip(path, path.stat().st_size // 2, 3)
+    with pytest.raises(sn.DatasetError, match=r"episode_000002.h5 was changed or damaged"):
+        sn.datasets.export(data, "robomimic", tmp_path / "out")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data"]
+
+
+def test_episodes_damaged_while_generation_was_interrupted_are_made_again(generated, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(ledger, steps):
+        if len(ledger.done) >= 2:
+            raise Stop
+
+    folder = tmp_path / "data"
+    with pytest.raises(Stop):
+        generate(OPTIONS, folder, progress=stop)
+    assert not (folder / "manifest.json").exists()
+    path = folder / "episode_000001.h5"
+    flip(path, path.stat().st_size // 2, 3)
+    with pytest.warns(UserWarning, match="episode 1 is made again"):
+        assert generate(OPTIONS, folder).made == 3
+    assert contents(folder) == contents(generated)
+
+
+def test_datasets_of_version_1_are_read_and_continued(data, generated, tmp_path):
+    """They have no checksums of dataset.json and manifest.json."""
+    header, _ = parse_json((data / "dataset.json").read_bytes())
+    manifest, _ = parse_json((data / "manifest.json").read_bytes())
+    (data / "dataset.json").write_text(json.dumps(header | {"version": 1}))
+    (data / "manifest.json").write_text(json.dumps(manifest["episodes"]))
+    assert sn.datasets.validate(data).valid
+    sn.datasets.export(data, "robomimic", tmp_path / "out")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert generate(OPTIONS, data).made == 0
+    assert contents(data) == contents(generated)

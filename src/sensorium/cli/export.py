@@ -17,7 +17,7 @@ from sensorium.cli.progress import interrupt_on_sigterm, progress
 class Export:
     """Write a dataset in the format of another project.
 
-    The dataset must be valid: run `sensorium validate` first.
+    Compares every file with its checksum while it is read.
 
     Examples:
         sensorium export data/pick --format lerobot --out data/pick-lerobot

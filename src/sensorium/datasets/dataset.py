@@ -79,8 +79,8 @@ class Episode:
                 self.suite: dict[str, SuiteEntry] = json.loads(group["suite"][()])
                 self.scene: dict[str, Any] = json.loads(group["obs_scene"][()])
                 self.success = bool(group["success"][-1]) if self.length else False
-        except (OSError, KeyError, ValueError) as error:
-            raise DatasetError(f"cannot read {path} ({error}); run `sensorium validate {path.parent}`") from None
+        except Exception as error:  # h5py raises nearly anything for damaged metadata
+            raise self._damaged(path, error) from None
         if self.attributes.get("schema_version") != SCHEMA:
             raise DatasetError(
                 f"{path} has schema version {self.attributes.get('schema_version')}, this version of Sensorium reads "

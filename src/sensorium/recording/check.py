@@ -49,13 +49,13 @@ class Report:
         return "\n".join(lines)
 
 
-def check(folder: str | Path, repair: bool = True) -> Report:
+def check(folder: str | Path, repair: bool = False) -> Report:
     """Read everything in the folder of a recording, and compare it with the stored checksums.
 
     Args:
         folder: folder of the recording.
         repair: complete the files of an interrupted process: their complete steps are kept, the last incomplete one is
-            removed. Files that are damaged otherwise are reported and left unchanged.
+            removed. Files that are damaged otherwise are reported and left unchanged. Without it, nothing is written.
 
     Raises:
         DatasetError: the folder is not a recording, or is being written.
@@ -103,7 +103,9 @@ def _check_replaced(folder: Path, repair: bool, report: Report) -> None:
         begun = not has_step(folder)
         if not repair:
             what = "was to be replaced" if begun else "was replaced"
-            report.problems.append(f"the recording that {what} is still in {replaced}; run `sensorium validate`")
+            report.problems.append(
+                f"the recording that {what} is still in {replaced}; run `sensorium validate --update`"
+            )
         elif begun:
             restore_replaced(folder)
             report.repaired.append("restored the recording, which was to be replaced by one that has no step")
@@ -120,7 +122,9 @@ def _check_interrupted(folder: Path, repair: bool, report: Report) -> None:
         is_chunk = part.parent == folder / STATE and part.name.endswith(f".h5{PART}") and ".short" not in part.name
         is_replay = (folder / "rgb").exists() or "replay" in read_config(folder)
         if not repair:
-            report.problems.append(f"{name} was not finished; run `sensorium validate` to keep its complete steps")
+            report.problems.append(
+                f"{name} was not finished; run `sensorium validate --update` to keep its complete steps"
+            )
         elif is_chunk and not is_replay:
             try:
                 count = recover(part)

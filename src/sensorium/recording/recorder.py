@@ -261,7 +261,7 @@ class Recorder:
                 chunk.close()
         except BaseException as error:
             if chunk is not None:
-                chunk.release()  # `sensorium validate` completes it from its whole steps
+                chunk.release()  # `sensorium validate --update` completes it from its whole steps
             self._error = error
         finally:
             closer.shutdown()

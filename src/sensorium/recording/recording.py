@@ -91,7 +91,9 @@ class Recording:
         self._paths = sorted(path for path in state.glob("*.h5") if path.stem.isdigit())
         if not self._paths:
             interrupted = any(state.glob(f"*{PART}"))
-            why = "it was interrupted; run `sensorium validate` on it" if interrupted else "nothing was recorded"
+            why = (
+                "it was interrupted; run `sensorium validate --update` on it" if interrupted else "nothing was recorded"
+            )
             raise DatasetError(f"{self.folder} has no complete chunk of steps: {why}")
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
         self._tracers: WeakKeyDictionary[Scene, Retracer] = WeakKeyDictionary()

@@ -16,9 +16,10 @@ import numpy as np
 
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.export.reasons import NO_DATA, NOT_REQUESTED, NOT_SELECTED
-from sensorium.datasets.header import INDEX
+from sensorium.datasets.header import episode_name
 from sensorium.datasets.image_formats import ImageEncoding
-from sensorium.datasets.validate import IndexEntry
+from sensorium.datasets.manifest import MANIFEST, Manifest, damage, read_manifest
+from sensorium.datasets.validate import IndexEntry, index_entry
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
 from sensorium.suites.purposes import Purpose
@@ -123,6 +124,7 @@ class ExportSource:
 
     Attributes:
         dataset: the dataset.
+        manifest: checksums of its files.
         entries: index entries of the episodes, ordered by number.
         fps: steps per second.
         signals: observed arrays, T + 1 rows per episode.
@@ -133,6 +135,7 @@ class ExportSource:
     """
 
     dataset: Dataset
+    manifest: Manifest
     entries: list[IndexEntry]
     fps: Fraction
     signals: list[Signal]
@@ -156,10 +159,13 @@ class ExportSource:
             DatasetError: the dataset is empty, not complete or not valid.
             OptionError: a pattern matches nothing.
         """
-        entries = _entries(dataset)
-        first = dataset[0]
+        manifest = _check_complete(dataset)
+        first = _verified(dataset, 0, manifest)
         found, skipped = contents_of(first), dict[str, str]()
-        for episode in dataset:
+        entries = []
+        for index in range(len(dataset)):
+            episode = _verified(dataset, index, manifest)
+            entries.append(index_entry(episode))
             if episode.fps != first.fps:
                 raise DatasetError(f"{episode.path} has {episode.fps} steps/s, and {first.path} {first.fps}")
             _compare(found, contents_of(episode), skipped)
@@ -179,7 +185,7 @@ class ExportSource:
         if not images:
             cameras, skipped = [], skipped | {camera.uuid: NOT_REQUESTED for camera in cameras}
         names = json.loads(first.attributes["action_names"])
-        source = cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
+        source = cls(dataset, manifest, entries, first.fps, signals, texts, cameras, names, skipped)
         source._select(include, exclude)
         return source
 
@@ -245,9 +251,10 @@ class ExportSource:
         """Yield the episodes in order.
 
         Raises:
-            DatasetError: an episode changed since the dataset was validated.
+            DatasetError: a file of an episode does not match its checksum.
         """
-        for episode, entry in zip(self.dataset, self.entries, strict=True):
+        for index, entry in enumerate(self.entries):
+            episode = _verified(self.dataset, index, self.manifest, videos=bool(self.cameras))
             if episode.number != entry["number"] or episode.length != entry["length"]:
                 raise _changed(self.dataset.folder, f"{episode.path.name} has {episode.length} steps")
             yield episode
@@ -301,24 +308,38 @@ def scene_line(index: int, episode: Episode) -> str:
     return json.dumps(line) + "\n"
 
 
-def _entries(dataset: Dataset) -> list[IndexEntry]:
+def _check_complete(dataset: Dataset) -> Manifest:
+    """Return the checksums of a dataset.
+
+    Raises:
+        DatasetError: it has no episodes or no checksums, or episodes are missing.
+    """
     folder = dataset.folder
     advice = f"run `sensorium validate {folder}`, which reports the problems"
-    try:
-        entries = json.loads((folder / INDEX).read_bytes())["episodes"]
-        entries = sorted(entries, key=lambda entry: entry["number"])
-    except FileNotFoundError:
-        raise DatasetError(f"{folder} was not validated: it has no {INDEX}; {advice}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"cannot read {folder / INDEX} ({error}); {advice}") from None
+    manifest = read_manifest(folder)
     if not len(dataset):
         raise DatasetError(f"{folder} has no episodes; generate some first")
     wanted = dataset.header["options"]["episodes"]
-    if [entry["number"] for entry in entries] != dataset.numbers:
-        raise DatasetError(f"{folder} has {len(dataset)} episodes, but {len(entries)} valid ones; {advice}")
     if len(dataset) != wanted:
         raise DatasetError(f"{folder} has {len(dataset)} of {wanted} episodes; {advice}")
-    return list(entries)
+    if not manifest:
+        raise DatasetError(f"{folder} has no {MANIFEST}, so it cannot be verified; {advice}")
+    if sorted(map(episode_name, dataset.numbers)) != sorted(manifest):
+        raise DatasetError(f"{folder} has other episodes than {MANIFEST} lists; {advice}")
+    return manifest
+
+
+def _verified(dataset: Dataset, index: int, manifest: Manifest, videos: bool = False) -> Episode:
+    """Return an episode after comparing its HDF5 file, and its videos if they are read, with their checksums.
+
+    Raises:
+        DatasetError: a file is missing or damaged.
+    """
+    name = episode_name(dataset.numbers[index])
+    files = {file: entry for file, entry in manifest[name].items() if videos or file == f"{name}.h5"}
+    for problem in damage(dataset.folder, files):
+        raise DatasetError(f"{problem}; run `sensorium validate {dataset.folder}`")
+    return dataset[index]
 
 
 def _changed(folder: Path, what: str) -> DatasetError:
