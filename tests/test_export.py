@@ -272,6 +272,7 @@ def test_pose_of_a_driving_base_is_privileged(data, tmp_path):
             scene["group_kinds"] = {"arm": "arm", "gripper": "base"}
             del group["obs_scene"]
             group["obs_scene"] = json.dumps(scene)
+    list_files(folder)
     moved = sn.datasets.Dataset(folder)
     out = sn.datasets.export(moved, "robomimic", tmp_path / "out", images=False)
     with h5py.File(out / "demos.hdf5") as file:

@@ -440,7 +440,8 @@ def test_validate_reports_damage_by_name(copy, capsys, how, text):
 )
 def test_damaged_episode_is_generated_again(whole, copy, how):
     how(copy / "episode_000002.h5")
-    assert generate(OPTIONS, copy).made == 1
+    with pytest.warns(UserWarning, match="episode 2 is made again"):
+        assert generate(OPTIONS, copy).made == 1
     assert digests(copy) == digests(whole)
 
 

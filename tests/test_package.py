@@ -44,7 +44,7 @@ def name_of(file: Path) -> str:
 
 # -- import layers -----------------------------------------------------------------------------------------------------
 
-BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options", "poses", "units"}
+BASE = {"_system", "_viewing", "compiling", "errors", "files", "hdf5_files", "jit", "options", "poses", "units"}
 BASE |= {"user_modules", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_system": {"errors"},
     "options": {"errors"},
     "files": {"_system", "errors"},
+    "hdf5_files": {"_system", "files"},
     "compiling": {"_system", "errors", "jit"},
     "tree": BASE,
     "worlds": BASE | {"tree"},

@@ -62,15 +62,16 @@ def create(path: Path) -> BinaryIO:
     return os.fdopen(create_descriptor(path), "wb")
 
 
-def create_descriptor(path: Path, append: bool = False) -> int:
+def create_descriptor(path: Path, append: bool = False, readable: bool = False) -> int:
     """Create a file as :func:`create` does; return its descriptor.
 
     Args:
         path: the file.
         append: whether every write goes to the end of the file.
+        readable: whether it can be read as well.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _system.BINARY | getattr(os, "O_NOFOLLOW", 0)
-    flags |= os.O_APPEND if append else 0
+    flags = os.O_CREAT | os.O_EXCL | _system.BINARY | getattr(os, "O_NOFOLLOW", 0)
+    flags |= (os.O_RDWR if readable else os.O_WRONLY) | (os.O_APPEND if append else 0)
     try:
         return os.open(path, flags, 0o666)
     except FileExistsError:
@@ -180,7 +181,7 @@ def explain_errors(path: Path) -> Iterator[None]:
     except DatasetError:
         raise
     except (OSError, RuntimeError) as error:  # HDF5 raises RuntimeError
-        full = _disk_full_message(error)
+        full = disk_full_message(error)
         if full is not None:
             raise DiskFullError(
                 f"cannot write {path}: {full}. Free some disk space; everything written before is complete."
@@ -188,7 +189,7 @@ def explain_errors(path: Path) -> Iterator[None]:
         raise DatasetError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}.") from error
 
 
-def _disk_full_message(error: BaseException) -> str | None:
+def disk_full_message(error: BaseException) -> str | None:
     """Return the system's message if the disk is full, without the text that HDF5 adds; None for other errors."""
     text = getattr(error, "strerror", None) or str(error)
     return next((os.strerror(number) for number in _DISK_FULL if os.strerror(number) in text), None)

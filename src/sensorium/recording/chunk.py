@@ -34,6 +34,7 @@ from sensorium.files import (
     unquote,
     write_whole,
 )
+from sensorium.hdf5_files import Hdf5File
 from sensorium.recording.events import Event, Events, events_checksum, events_line
 from sensorium.recording.rows import Row, RowField
 
@@ -65,9 +66,9 @@ def _checksum_v1(block: np.ndarray) -> int:
 
 def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
     """Create a chunk with space for ``capacity`` steps; return the file offset of each dataset."""
-    with create(path) as handle:  # a full disk raises here, not inside HDF5
+    with create(path) as handle:  # a full disk raises here, before HDF5 begins
         reserve(handle.fileno(), 1024 * len(row.fields) + _SLACK)
-    with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
+    with Hdf5File(path, libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
         file.attrs["version"] = _VERSION
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -229,11 +230,12 @@ def _cut(part: Path, count: int) -> Path:
     with h5py.File(part, "r", locking=False) as old:
         row, first = _row_of(old), int(old.attrs["first"])
         _create(shorter, row, count, first)
-        with h5py.File(shorter, "r+", libver="v110") as new:
+        with Hdf5File(shorter, "a", libver="v110") as new:
             new.attrs["version"] = old.attrs.get("version", 1)
             for name in [*(f"buffers/{quote(field.name)}" for field in row.fields), "check"]:
                 if new[name].size:
                     new[name][...] = old[name][:count]
+                    new.check()
     _reserve_seal(shorter)  # HDF5 removed it
     return shorter
 
