@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import warnings
 from contextlib import suppress
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from test_recording import box_scene
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.datasets.image_formats import ImageEncoding
+from sensorium.datasets.video_streams import VideoStream, read_video
 from sensorium.files import json_with_checksum, parse_json
 from sensorium.generation import GenerateOptions, generate
 from sensorium.recording.chunk import Chunk
@@ -261,3 +264,27 @@ def test_datasets_of_version_1_are_read_and_continued(data, generated, tmp_path)
         warnings.simplefilter("error")
         assert generate(OPTIONS, data).made == 0
     assert contents(data) == contents(generated)
+
+
+# -- videos -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["rgb", "depth", "segmentation"])
+def test_truncated_and_damaged_videos_raise(tmp_path, kind):
+    form = ImageEncoding.of_kind(kind, 48, 64)
+    path = tmp_path / f"front{form.video.suffix}"
+    stream = VideoStream(path, form, Fraction(50))
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        stream.write((rng.random(form.shape) * 200).astype(form.dtype))
+    stream.close(tmp_path)
+    whole = path.read_bytes()
+    assert len(read_video(path, form)) == 40
+    for part in (0.2, 0.5, 0.9, 0.99):
+        path.write_bytes(whole[: int(part * len(whole))])
+        with pytest.raises((ValueError, EOFError, OSError)):
+            read_video(path, form)
+    if kind == "rgb":  # H.264 has no checksums: its manifest sees the rest
+        path.write_bytes(whole[:2000] + bytes(3000) + whole[5000:])
+        with pytest.raises((ValueError, EOFError, OSError)):
+            read_video(path, form)

@@ -104,7 +104,7 @@ def _explain_errors(folder: Path, out: Path) -> Iterator[None]:
         raise DiskFullError(f"cannot export {folder} to {out}: {disk_full_message(error)}; {_NO_SPACE}") from error
     except SensoriumError:
         raise
-    except (OSError, RuntimeError, av.FFmpegError) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, av.FFmpegError) as error:
         if disk_full_message(error) is not None:
             raise DiskFullError(f"cannot export {folder} to {out}: {disk_full_message(error)}; {_NO_SPACE}") from error
         raise DatasetError(

@@ -20,6 +20,7 @@ from sensorium.datasets.header import episode_name
 from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.manifest import MANIFEST, Manifest, damage, read_manifest
 from sensorium.datasets.validate import IndexEntry, index_entry
+from sensorium.datasets.video_streams import decode_frames
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
 from sensorium.suites.purposes import Purpose
@@ -274,7 +275,7 @@ class ExportSource:
 
         path, count, no_depth = episode.video_path(camera.uuid), 0, episode.no_depth(camera.uuid)
         with av.open(str(path)) as file:
-            for frame in file.decode(video=0):
+            for frame in decode_frames(file):
                 yield camera.form.restore(frame.to_ndarray(format=camera.form.pixel_format), no_depth)
                 count += 1
         if count != episode.length + 1:
