@@ -181,7 +181,7 @@ def test_view_command_shows_a_model(tmp_path):
         with urllib.request.urlopen(address, timeout=20) as page:
             assert b"<html" in page.read().lower()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(30) == 130
     finally:
         process.kill()
         process.stdout.close()

@@ -72,8 +72,8 @@ def test_ctrl_c_keeps_the_recorded_steps(tmp_path, capsys, monkeypatch):
         step(self)
 
     monkeypatch.setattr(sn.recording.Recorder, "step", interrupted)
-    assert main(["record", "--scenario", "random-acceleration", "--out", str(tmp_path / "a")]) == 0
-    assert "5 steps of 1 envs (interrupted)" in capsys.readouterr().out
+    assert main(["record", "--scenario", "random-acceleration", "--out", str(tmp_path / "a")]) == 130
+    assert f"interrupted; the recorded steps in {tmp_path / 'a'} are kept" in capsys.readouterr().err
     assert sn.recording.check(tmp_path / "a").n_steps == 5
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from sensorium.cli.arguments import default, parse_pair
-from sensorium.cli.progress import interrupt_on_sigterm, status_progress
+from sensorium.cli.progress import status_progress
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Generate:
             **chosen,
         )
         start = time.monotonic()
-        with interrupt_on_sigterm(), status_progress("episodes", self.episodes) as show:
+        with status_progress("episodes", self.episodes) as show:
             result = generate(
                 options,
                 self.out,
@@ -130,6 +130,11 @@ class Generate:
             f"of all attempts {kept}; {result.env_steps / max(result.seconds, 1e-9):,.0f} env-steps/s"
         )
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What an interrupted generation keeps."""
+        return f"the finished episodes in {self.out} are kept; run the same command again to go on"
 
     def _cameras(self) -> list[dict[str, Any]]:
         """Return the options of the cameras, of views and files."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -57,13 +58,20 @@ def status_progress(label: str, total: int) -> Iterator[Callable[[int, str], Non
         yield lambda done, status: bar.update(task, completed=min(done, total), status=status)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into KeyboardInterrupt during the block, so that it ends a command as Ctrl-C does."""
+    """Turn SIGTERM into :class:`Terminated` during the block, so that it ends a command as Ctrl-C does."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only
+        yield
+        return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import tyro
 
 import sensorium as sn
 from sensorium.cli.arguments import default
-from sensorium.cli.progress import interrupt_on_sigterm, progress
+from sensorium.cli.progress import progress
 from sensorium.user_modules import import_modules
 
 if TYPE_CHECKING:
@@ -81,23 +80,24 @@ class Replay:
         import_modules(self.modules)
         options = self._options()
         total = len(sn.recording.Recording(self.source).source_steps[:: self.interval][: self.max_frames])
-        try:
-            with interrupt_on_sigterm(), progress("replaying", total, "frames") as advance:
-                replayed = sn.recording.replay(
-                    self.source,
-                    self.out,
-                    options,
-                    resume=self.resume,
-                    overwrite=self.overwrite,
-                    workers=self.workers,
-                    progress=advance,
-                )
-        except KeyboardInterrupt:
-            print(f"{self.out}: interrupted; continue with --resume", file=sys.stderr)
-            return 130
+        with progress("replaying", total, "frames") as advance:
+            replayed = sn.recording.replay(
+                self.source,
+                self.out,
+                options,
+                resume=self.resume,
+                overwrite=self.overwrite,
+                workers=self.workers,
+                progress=advance,
+            )
         images = f", images of {', '.join(replayed.images)}" if replayed.images else ""
         print(f"{self.out}: {len(replayed)} frames of {replayed.n_envs} envs{images}")
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What an interrupted replay keeps."""
+        return f"the complete frames in {self.out} are kept; continue with --resume"
 
     def _options(self) -> sn.recording.ReplayOptions:
         kinds: dict[ImageKind, bool] = {

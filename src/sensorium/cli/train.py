@@ -89,8 +89,8 @@ class Train:
             options: PPOOptions | TrainOptions = self._ppo_options()
         else:
             options = self._stored_options() if self.resume else self._new_options()
-        with _stop_request() as stop, _shown_progress(options.steps, self.progress_every) as show:
-            how |= {"progress": show, "stop": stop}
+        with _stop_request() as received, _shown_progress(options.steps, self.progress_every) as show:
+            how |= {"progress": show, "stop": lambda: bool(received)}
             if isinstance(options, training.PPOOptions):
                 trained = training.train_ppo(options, self.out, **how)
             else:
@@ -100,9 +100,14 @@ class Train:
         if not trained.finished:
             saved = " and saved" if trained.steps else ""
             print(f"stopped{saved}. To continue: sensorium train {self.task} --out {self.out} --resume")
-            return 130
+            return 143 if received[:1] == [signal.SIGTERM] else 130
         print(f"To evaluate it: sensorium evaluate {self.out}")
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What a training keeps that is interrupted twice, or before it begins."""
+        return f"the checkpoints in {self.out} are kept; continue with --resume"
 
     def _learner(self) -> str:
         """Return "sac" or "ppo": as given, as in the folder that is resumed, or the default of the task."""
@@ -217,11 +222,11 @@ def _shown_progress(total: int, every: float) -> Iterator[Callable[[Progress], N
 
 
 @contextmanager
-def _stop_request() -> Iterator[Callable[[], bool]]:
+def _stop_request() -> Iterator[list[int]]:
     """Catch the first Ctrl-C or SIGTERM, so that the training can end by itself; a second Ctrl-C ends it at once.
 
     Yields:
-        A function that returns whether a signal came.
+        The signals that came.
     """
     received: list[int] = []
 
@@ -232,7 +237,7 @@ def _stop_request() -> Iterator[Callable[[], bool]]:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(received)
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -50,13 +50,36 @@ def make_unit(
     return _makers[key].make(unit, wanted, steps.append), sum(steps)
 
 
+@contextlib.contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Let a cluster that is started in the block listen on 127.0.0.1 only, unless the user set Ray's own variable.
+
+    Ray has no option for that: it replaces 127.0.0.1 by an address of the network, except where this variable is 0, as
+    on macOS (seen in Ray 2.60; without it, its processes listen on all interfaces).
+    """
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    if name in os.environ:
+        yield
+        return
+    constants = importlib.import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    os.environ[name] = "0"
+    constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]
+        del os.environ[name]
+
+
 class RayRunner:
     """Makes units as Ray tasks. Ray runs a task again if its worker or machine is lost.
 
     Args:
         options: options of the dataset.
         folder: folder of the dataset. Every machine must see it under this path.
-        address: address of the cluster, "auto" for one that runs on this machine, or "local" to start one.
+        address: address of the cluster, "auto" for one that runs on this machine, or "local" to start one, which
+            listens on 127.0.0.1 only.
         workers: number of units at a time; with "local" also the number of processes.
 
     Raises:
@@ -77,7 +100,8 @@ class RayRunner:
                 # that lie where a command runs must not be imported
                 with contextlib.chdir(sys.prefix):
                     if address == "local":
-                        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+                        with _loopback_only():
+                            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
                     else:
                         ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:

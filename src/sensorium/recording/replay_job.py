@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -150,7 +149,7 @@ class ReplayJob:
             "start": recording.config.get("start", 0),
             "metadata": recording.config["metadata"],
             "replay": {
-                "source": os.path.abspath(recording.folder),
+                "source": recording.folder.resolve().name,  # no paths of this machine
                 "source_created": recording.config.get("created"),
                 "source_steps": len(recording),
                 "interval": self.options.interval,
