@@ -7,7 +7,7 @@ import h5py
 
 from sensorium.datasets.manifest import entry_of, write_manifest
 from sensorium.files import json_with_checksum
-from sensorium.recording import chunk
+from sensorium.recording.chunk_metadata import reserve_seal, seal_metadata
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def edited_chunk(path):
     """Yield an open chunk; the checksum of its metadata is made again, those of its steps are not."""
     with h5py.File(path, "r+") as file:
         yield file
-    chunk._reserve_seal(path)
-    chunk._seal(path)
+    reserve_seal(path)
+    seal_metadata(path)
 
 
 def list_files(folder):

@@ -91,3 +91,12 @@ def test_a_local_cluster_listens_on_this_machine_only(tmp_path):
     finally:
         runner.close()
     assert os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == before.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER")
+
+
+def test_replays_store_no_paths_and_all_files_have_the_same_mode(tmp_path):
+    with sn.recording.Recorder(small_scene(), tmp_path / "a") as recorder:
+        recorder.record(3)
+    sn.recording.replay(tmp_path / "a", tmp_path / "b")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if str(tmp_path).encode() in path.read_bytes()]
+    assert len({path.stat().st_mode for path in files}) == 1

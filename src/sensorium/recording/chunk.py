@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import zlib
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from sensorium._system import BINARY, pread, pwrite, reserve
+from sensorium._system import BINARY, pwrite, reserve
 from sensorium.errors import DatasetError
 from sensorium.files import (
     PART,
@@ -35,6 +33,7 @@ from sensorium.files import (
     write_whole,
 )
 from sensorium.hdf5_files import Hdf5File
+from sensorium.recording.chunk_metadata import check_metadata, data_spans, reserve_seal, seal_metadata
 from sensorium.recording.events import Event, Events, events_checksum, events_line
 from sensorium.recording.rows import Row, RowField
 
@@ -43,9 +42,6 @@ _SLACK = 1 << 14
 _VERSION = 3
 """Version of the checksums. Version 1 (no attribute in the file) covers neither events nor the order of values.
 Versions 1 and 2 do not cover the metadata."""
-_SEAL = struct.Struct("<8sI")
-"""Last bytes of a finished file: our mark, and the CRC-32 of everything that is neither a dataset nor this."""
-_MARK = b"sn meta1"
 _PADDING = [bytes(size) for size in range(9)]
 _WRITTEN = 1 << 63
 """Bit that is set in every checksum, so that none is zero."""
@@ -81,14 +77,8 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         check = _create_dataset(file.id, RowField("check", "uint64", ()), capacity, layout)
         offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
         offsets["check"] = check.get_offset()
-    _reserve_seal(path)  # or here, not in the middle of a step
+    reserve_seal(path)  # or here, not in the middle of a step
     return offsets
-
-
-def _reserve_seal(path: Path) -> None:
-    """Allocate a file that HDF5 has closed, and space for its seal behind it."""
-    with open(path, "r+b") as handle:
-        reserve(handle.fileno(), os.path.getsize(path) + _SEAL.size)
 
 
 def _create_dataset(
@@ -202,7 +192,7 @@ def finish(part: Path, path: Path, count: int) -> None:
             short = len(file["check"]) > count
         with explain_errors(path):
             whole = _cut(part, count) if short else part
-            _seal(whole)
+            seal_metadata(whole)
         if events.exists():  # if not, a process was killed after it had renamed this file
             text = events.read_bytes()
             lines = Events(text).before(count)
@@ -236,34 +226,8 @@ def _cut(part: Path, count: int) -> Path:
                 if new[name].size:
                     new[name][...] = old[name][:count]
                     new.check()
-    _reserve_seal(shorter)  # HDF5 removed it
+    reserve_seal(shorter)  # HDF5 removed it
     return shorter
-
-
-def _seal(path: Path) -> None:
-    """Write the checksum of the metadata to the end of a chunk, where space is reserved since version 3."""
-    with h5py.File(path, "r", locking=False) as file:
-        if int(file.attrs.get("version", 1)) < 3:
-            return
-        spans = _spans([*file["buffers"].values(), file["check"]])
-    with open(path, "r+b") as handle:
-        size = os.fstat(handle.fileno()).st_size - _SEAL.size
-        _write_all(handle.fileno(), _SEAL.pack(_MARK, _metadata_checksum(handle.fileno(), spans, size)), size)
-
-
-def _spans(datasets: Iterable[h5py.Dataset]) -> list[tuple[int, int]]:
-    """Return where the datasets of a chunk begin and end in the file, sorted."""
-    return sorted((data.id.get_offset(), data.id.get_offset() + data.nbytes) for data in datasets if data.nbytes)
-
-
-def _metadata_checksum(descriptor: int, spans: Iterable[tuple[int, int]], size: int) -> int:
-    """Return the CRC-32 of the first ``size`` bytes of a file, without those in ``spans``."""
-    crc = end = 0
-    for start, stop in (*spans, (size, size)):
-        if start > end:
-            crc = zlib.crc32(pread(descriptor, start - end, end), crc)
-        end = max(end, stop)
-    return crc
 
 
 def _row_of(file: h5py.File) -> Row:
@@ -334,10 +298,10 @@ class Chunk:
                 self._offsets = {name: data.id.get_offset() or 0 for name, data in datasets.items()}
                 self._check_offset = file["check"].id.get_offset()
                 self._version = int(file.attrs.get("version", 1))
-                spans = _spans([*datasets.values(), file["check"]])
+                spans = data_spans([*datasets.values(), file["check"]])
             with open(path, "rb") as handle:
                 if not path.name.endswith(PART):
-                    self._check_metadata(handle.fileno(), spans)
+                    check_metadata(handle.fileno(), spans, self._version)
                 self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
             self.arrays = {field.name: self._array(field, self._offsets[field.name]) for field in self.row.fields}
             self._checksums = self._array(RowField("check", "uint64", ()), self._check_offset)
@@ -354,16 +318,6 @@ class Chunk:
             raise DatasetError(
                 f"{events_path(path)} was changed or truncated: {error}; restore it from a backup"
             ) from None
-
-    def _check_metadata(self, descriptor: int, spans: list[tuple[int, int]]) -> None:
-        size = os.fstat(descriptor).st_size - _SEAL.size
-        box = pread(descriptor, _SEAL.size, max(0, size))
-        mark, expected = _SEAL.unpack(box) if len(box) == _SEAL.size else (b"", 0)
-        if mark != _MARK:
-            if self._version > 2:
-                raise ValueError("the checksum of its metadata is missing")
-        elif _metadata_checksum(descriptor, spans, size) != expected:
-            raise ValueError("its metadata was changed: the checksum differs")
 
     def _check_events(self, text: bytes) -> None:
         stored = self._checksums >> np.uint64(32) & np.uint64(0x7FFFFFFF)

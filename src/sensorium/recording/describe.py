@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import DatasetError, ModelError
-from sensorium.files import explain_errors, inside, write_whole
+from sensorium.files import explain_errors, file_checksum, inside, write_whole
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.rows import array_to_json, from_json_value
 from sensorium.worlds import Scene
@@ -95,6 +95,20 @@ def _check_paths(form: dict[str, Any], folder: Path) -> None:
                 inside(folder, file)
 
 
+def _check_files(config: dict[str, Any], folder: Path) -> None:
+    """Compare the files of a recorded scene with their checksums, which version 1 does not have.
+
+    Raises:
+        DatasetError: a file is missing or changed.
+    """
+    for name, expected in config.get("files", {}).items():
+        path = inside(folder, name)
+        if not path.is_file():
+            raise DatasetError(f"the file {path} is missing; restore it from a backup")
+        if file_checksum(path) != expected:
+            raise DatasetError(f"{path} was changed or truncated; restore it from a backup")
+
+
 def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[str] = (), **changes: Any) -> Scene:
     """Return the scene of a recording, not built.
 
@@ -105,8 +119,9 @@ def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[st
         **changes: further arguments of :meth:`Scene.from_contents`.
 
     Raises:
-        DatasetError: ``config.json`` lacks a part of the scene, or names a file outside the folder.
+        DatasetError: ``config.json`` lacks a part of the scene or names a file elsewhere, or a file was changed.
     """
+    _check_files(config, folder)
     form = config["scene"]
     if form.get("cameras") and "adapt" not in changes:
         changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply

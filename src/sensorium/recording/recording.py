@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import PART, file_checksum, inside, package_versions
+from sensorium.files import PART, package_versions
 from sensorium.recording.chunk import Chunk
 from sensorium.recording.describe import load_scene, model_hash
 from sensorium.recording.events import Event
@@ -85,15 +85,12 @@ class Recording:
         self._fields = {form["name"]: RowField.from_json(form) for form in self.config["fields"]}
         self._others: dict[str, list[str]] = dict(self.config["others"])
         self.dt = float(self.config["dt"])
-        self.n_envs = int(self.config["scene"]["n_envs"])
-        self.seed = int(self.config["scene"]["seed"])
+        self.n_envs, self.seed = (int(self.config["scene"][name]) for name in ("n_envs", "seed"))
         state = self.folder / STATE
         self._paths = sorted(path for path in state.glob("*.h5") if path.stem.isdigit())
         if not self._paths:
             interrupted = any(state.glob(f"*{PART}"))
-            why = (
-                "it was interrupted; run `sensorium validate --update` on it" if interrupted else "nothing was recorded"
-            )
+            why = "it was interrupted; run `sensorium validate --update`" if interrupted else "nothing was recorded"
             raise DatasetError(f"{self.folder} has no complete chunk of steps: {why}")
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
         self._tracers: WeakKeyDictionary[Scene, Retracer] = WeakKeyDictionary()
@@ -201,11 +198,7 @@ class Recording:
         return copy(chunk.events.values(row).get(name))
 
     def step(self, index: int, names: Collection[str] | None = None) -> Step:
-        """Return everything about one step, for replay; of its buffers those in ``names``. Default: all.
-
-        Raises:
-            DatasetError: the step does not match its checksum.
-        """
+        """Return one step for replay, compared with its checksum; its buffers in ``names``. Default: all."""
         index = self._index(index)
         chunk, row = self._locate(index)
         chunk.verify(row)
@@ -297,22 +290,9 @@ class Recording:
 
         Args:
             **changes: further arguments of :meth:`Scene.from_contents`.
-
-        Raises:
-            DatasetError: a file of the scene is missing or does not match its checksum.
         """
-        self._check_files()
         expanded = [name.removeprefix("world.") for name, tags in self._others.items() if MODEL_TAG in tags]
         return load_scene(self.config, self.folder, expanded, **changes)
-
-    def _check_files(self) -> None:
-        """Compare the files of the scene with their checksums, which version 1 does not have."""
-        for name, expected in self.config.get("files", {}).items():
-            path = inside(self.folder, name)
-            if not path.is_file():
-                raise DatasetError(f"the file {path} is missing; restore it from a backup")
-            if file_checksum(path) != expected:
-                raise DatasetError(f"{path} was changed or truncated; restore it from a backup")
 
     def build_scene(self, device: str | None = None) -> Scene:
         """Return the recorded scene, built with the recorded number of envs and seed.

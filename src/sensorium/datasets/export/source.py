@@ -16,9 +16,9 @@ import numpy as np
 
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.export.reasons import NO_DATA, NOT_REQUESTED, NOT_SELECTED
-from sensorium.datasets.header import episode_name
+from sensorium.datasets.export.verified import check_complete, verified_episode
 from sensorium.datasets.image_formats import ImageEncoding
-from sensorium.datasets.manifest import MANIFEST, Manifest, damage, read_manifest
+from sensorium.datasets.manifest import Manifest
 from sensorium.datasets.validate import IndexEntry, index_entry
 from sensorium.datasets.video_streams import decode_frames
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
@@ -160,12 +160,12 @@ class ExportSource:
             DatasetError: the dataset is empty, not complete or not valid.
             OptionError: a pattern matches nothing.
         """
-        manifest = _check_complete(dataset)
-        first = _verified(dataset, 0, manifest)
+        manifest = check_complete(dataset)
+        first = verified_episode(dataset, 0, manifest)
         found, skipped = contents_of(first), dict[str, str]()
         entries = []
         for index in range(len(dataset)):
-            episode = _verified(dataset, index, manifest)
+            episode = verified_episode(dataset, index, manifest)
             entries.append(index_entry(episode))
             if episode.fps != first.fps:
                 raise DatasetError(f"{episode.path} has {episode.fps} steps/s, and {first.path} {first.fps}")
@@ -255,7 +255,7 @@ class ExportSource:
             DatasetError: a file of an episode does not match its checksum.
         """
         for index, entry in enumerate(self.entries):
-            episode = _verified(self.dataset, index, self.manifest, videos=bool(self.cameras))
+            episode = verified_episode(self.dataset, index, self.manifest, videos=bool(self.cameras))
             if episode.number != entry["number"] or episode.length != entry["length"]:
                 raise _changed(self.dataset.folder, f"{episode.path.name} has {episode.length} steps")
             yield episode
@@ -307,40 +307,6 @@ def scene_line(index: int, episode: Episode) -> str:
         "scene": episode.scene,
     }
     return json.dumps(line) + "\n"
-
-
-def _check_complete(dataset: Dataset) -> Manifest:
-    """Return the checksums of a dataset.
-
-    Raises:
-        DatasetError: it has no episodes or no checksums, or episodes are missing.
-    """
-    folder = dataset.folder
-    advice = f"run `sensorium validate {folder}`, which reports the problems"
-    manifest = read_manifest(folder)
-    if not len(dataset):
-        raise DatasetError(f"{folder} has no episodes; generate some first")
-    wanted = dataset.header["options"]["episodes"]
-    if len(dataset) != wanted:
-        raise DatasetError(f"{folder} has {len(dataset)} of {wanted} episodes; {advice}")
-    if not manifest:
-        raise DatasetError(f"{folder} has no {MANIFEST}, so it cannot be verified; {advice}")
-    if sorted(map(episode_name, dataset.numbers)) != sorted(manifest):
-        raise DatasetError(f"{folder} has other episodes than {MANIFEST} lists; {advice}")
-    return manifest
-
-
-def _verified(dataset: Dataset, index: int, manifest: Manifest, videos: bool = False) -> Episode:
-    """Return an episode after comparing its HDF5 file, and its videos if they are read, with their checksums.
-
-    Raises:
-        DatasetError: a file is missing or damaged.
-    """
-    name = episode_name(dataset.numbers[index])
-    files = {file: entry for file, entry in manifest[name].items() if videos or file == f"{name}.h5"}
-    for problem in damage(dataset.folder, files):
-        raise DatasetError(f"{problem}; run `sensorium validate {dataset.folder}`")
-    return dataset[index]
 
 
 def _changed(folder: Path, what: str) -> DatasetError:
