@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from damage import list_files
 
 import sensorium as sn
 from sensorium.datasets import EpisodeWriter, image_formats
@@ -209,7 +210,7 @@ def test_validate_reports_images_that_are_arrays(tmp_path):
     with h5py.File(path, "r+") as file:
         length = len(file["traj_0/rewards"])
         file["traj_0/obs/extra/eye/rgb"] = np.zeros((length + 1, 24, 40, 3), np.uint8)
-    (tmp_path / "balance" / "manifest.json").unlink()
+    list_files(tmp_path / "balance")
     (problem,) = sn.datasets.validate(tmp_path / "balance").problems
     assert "obs/extra/eye/rgb holds images as an array instead of a video" in problem
 

@@ -44,7 +44,8 @@ def name_of(file: Path) -> str:
 
 # -- import layers -----------------------------------------------------------------------------------------------------
 
-BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options", "poses", "units", "yaml_files"}
+BASE = {"_system", "_viewing", "compiling", "errors", "files", "hdf5_files", "jit", "options", "poses", "units"}
+BASE |= {"user_modules", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -52,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jit": set(),
     "poses": set(),
     "units": {"errors"},
+    "user_modules": {"errors"},
     "yaml_files": set(),
     "gymnasium_ids": set(),
     "_viewing": set(),
@@ -59,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_system": {"errors"},
     "options": {"errors"},
     "files": {"_system", "errors"},
+    "hdf5_files": {"_system", "files"},
     "compiling": {"_system", "errors", "jit"},
     "tree": BASE,
     "worlds": BASE | {"tree"},

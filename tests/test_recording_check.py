@@ -7,9 +7,11 @@ import av
 import h5py
 import numpy as np
 import pytest
+from damage import edited_chunk, edited_config
 from test_recording import MESH, PARTS, STONE, Notes, box_scene, record
 
 import sensorium as sn
+from sensorium.files import json_with_checksum
 from sensorium.recording import chunk as chunks
 from sensorium.recording import image_files
 from sensorium.recording.colour import to_frame
@@ -42,10 +44,10 @@ def test_open_rejects_folders_that_are_not_recordings(tmp_path):
 
 def test_newer_format_version_is_rejected(tmp_path):
     folder = damaged(tmp_path)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"version": 3}))
+    with edited_config(folder) as config:
+        config["version"] = 4
     for call in (sn.datasets.open, sn.recording.check):
-        with pytest.raises(sn.DatasetError, match=r"version 3, .* install a newer version"):
+        with pytest.raises(sn.DatasetError, match=r"version 4, .* install a newer version"):
             call(folder)
 
 
@@ -119,7 +121,7 @@ def test_unrecordable_buffers_raise(tmp_path):
     with pytest.raises(sn.DatasetError, match=r"'odd' changed from \(3,\) to \(4,\)"):
         recorder.step()
     recorder.close()
-    assert sn.recording.check(tmp_path / "a").n_steps == 1
+    assert sn.recording.check(tmp_path / "a", repair=True).n_steps == 1
 
 
 def test_duplicate_buffer_names_raise(tmp_path):
@@ -159,12 +161,12 @@ def test_check_reports_missing_and_changed_scene_files(tmp_path):
     config = tmp_path / "a" / "config.json"
     now = json.loads(config.read_text())
     for form in (now, {key: value for key, value in now.items() if key != "files"} | {"version": 1}):
-        config.write_text(json.dumps(form))
+        config.write_bytes(json_with_checksum(form))
         mesh.unlink()
         assert "stone.obj" in str(sn.recording.check(tmp_path / "a"))
         mesh.write_text(MESH)
         assert sn.recording.check(tmp_path / "a").whole
-    config.write_text(json.dumps(now))
+    config.write_bytes(json_with_checksum(now))
     mesh.write_text(MESH.replace("1", "2", 1))
     assert "stone.obj was changed" in str(sn.recording.check(tmp_path / "a"))
 
@@ -187,11 +189,9 @@ def test_check_reports_damaged_events(tmp_path, damage):
 @pytest.mark.parametrize("key", ["dt", "fields", "others", "metadata", "scene.n_envs", "scene.contents"])
 def test_check_reports_missing_config_keys(tmp_path, key):
     record(tmp_path / "a")
-    path = tmp_path / "a" / "config.json"
-    config = json.loads(path.read_text())
     *above, name = key.split(".")
-    (config[above[0]] if above else config).pop(name)
-    path.write_text(json.dumps(config))
+    with edited_config(tmp_path / "a") as config:
+        (config[above[0]] if above else config).pop(name)
     assert f"config.json lacks '{key}'" in str(sn.recording.check(tmp_path / "a"))
     with pytest.raises(sn.DatasetError, match=f"lacks '{key}'"):
         sn.datasets.open(tmp_path / "a")
@@ -199,7 +199,7 @@ def test_check_reports_missing_config_keys(tmp_path, key):
 
 def test_check_reports_permuted_values(tmp_path):
     record(tmp_path / "a")
-    with h5py.File(tmp_path / "a" / "state" / "common" / "00000000.h5", "r+") as file:
+    with edited_chunk(tmp_path / "a" / "state" / "common" / "00000000.h5") as file:
         data = file["buffers"]["physics"]
         data[5] = np.roll(data[5], 1, axis=1)
     assert "step 5 is damaged" in str(sn.recording.check(tmp_path / "a"))
@@ -220,7 +220,7 @@ def test_version_1_recordings_are_read_and_checked(tmp_path):
             )
         del file.attrs["version"]
     config = json.loads((tmp_path / "a" / "config.json").read_text())
-    del config["files"], config["n_steps"]
+    del config["files"], config["n_steps"], config["checksum"]
     (tmp_path / "a" / "config.json").write_text(json.dumps(config | {"version": 1}))
     assert sn.recording.check(tmp_path / "a").whole
     assert len(sn.datasets.open(tmp_path / "a")) == 12
@@ -228,7 +228,7 @@ def test_version_1_recordings_are_read_and_checked(tmp_path):
     path.with_suffix(".jsonl").rename(path.with_name("00000000.events.part"))
     with h5py.File(path.with_name("00000000.h5.part"), "r+") as file:
         file["buffers"]["physics"][9, 1, 2] += 1.0
-    assert sn.recording.check(tmp_path / "a").n_steps == 9
+    assert sn.recording.check(tmp_path / "a", repair=True).n_steps == 9
     assert sn.recording.check(tmp_path / "a").whole
 
 
@@ -243,9 +243,8 @@ def test_missing_last_steps_are_reported(tmp_path):
     assert f"steps {first} to 29 are missing at the end" in str(report)
     with pytest.warns(UserWarning, match=f"recorded steps {first} to 29 are missing at the end"):
         assert len(sn.datasets.open(tmp_path / "a")) == first
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    del config["n_steps"]  # as after a kill: then the events file shows it
-    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    with edited_config(tmp_path / "a") as config:
+        del config["n_steps"]  # as after a kill: then the events file shows it
     report = sn.recording.check(tmp_path / "a")
     assert f"{first:08d}.jsonl has no chunk of steps" in str(report)
     files[-1].with_suffix(".jsonl").unlink()

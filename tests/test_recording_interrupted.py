@@ -1,6 +1,5 @@
 """Recordings of killed processes and on full disks, and recordings that replace others."""
 
-import json
 import shutil
 import signal
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from damage import edited_config
 from test_recording import ENVIRONMENT, box_scene, record
 
 import sensorium as sn
@@ -44,14 +44,14 @@ def test_killed_process_loses_at_most_the_step_in_flight(tmp_path, moment):
         process.send_signal(signal.SIGKILL)
         steps = max([steps, *(int(line) for line in process.stdout.read().split("\n")[:-1])])
     interrupted = bool(list((tmp_path / "a").rglob("*.part")))  # false if it was killed between two chunks
-    before = sn.recording.check(tmp_path / "a", repair=False)
+    before = sn.recording.check(tmp_path / "a")
     assert before.whole is not interrupted
-    report = sn.recording.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a", repair=True)
     assert report.whole
     assert bool(report.repaired) is interrupted
     assert steps - 1 <= report.n_steps <= steps + 1
     assert not list((tmp_path / "a").rglob("*.part"))
-    assert sn.recording.check(tmp_path / "a").repaired == []
+    assert sn.recording.check(tmp_path / "a", repair=True).repaired == []
     recording, alone = sn.datasets.open(tmp_path / "a"), box_scene()
     assert len(recording) == report.n_steps
     for step in recording:
@@ -65,14 +65,13 @@ def test_check_drops_an_unfinished_step(tmp_path):
     part = path.with_name("00000000.h5.part")
     path.rename(part)
     path.with_suffix(".jsonl").rename(path.with_name("00000000.events.part"))
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    assert config.pop("n_steps") == 10  # a killed process has not written it
-    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    with edited_config(tmp_path / "a") as config:
+        assert config.pop("n_steps") == 10  # a killed process has not written it
     with h5py.File(part, "r+") as file:
         file["buffers"]["physics"][7, 1, 2] += 1.0  # as if it had not reached the disk
     with pytest.raises(sn.DatasetError, match="interrupted"):
         sn.datasets.open(tmp_path / "a")
-    assert sn.recording.check(tmp_path / "a").n_steps == 7
+    assert sn.recording.check(tmp_path / "a", repair=True).n_steps == 7
     assert len(sn.datasets.open(tmp_path / "a")) == 7
     assert scene.n_envs == 3
 
@@ -97,7 +96,7 @@ def test_kill_during_completion_of_a_chunk_loses_nothing(tmp_path, monkeypatch, 
     with pytest.raises(KeyboardInterrupt):
         recorder.close()
     monkeypatch.setattr(chunks, name, real)
-    report = sn.recording.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a", repair=True)
     assert report.whole
     assert report.n_steps == 7
     assert len(sn.datasets.open(tmp_path / "a")) == 7
@@ -106,7 +105,7 @@ def test_kill_during_completion_of_a_chunk_loses_nothing(tmp_path, monkeypatch, 
 def test_check_removes_a_chunk_without_layout(tmp_path):
     record(tmp_path / "a")
     (tmp_path / "a" / "state" / "common" / "00000012.h5.part").write_bytes(b"\x89HDF")
-    report = sn.recording.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a", repair=True)
     assert report.whole
     assert report.n_steps == 12
     assert not list((tmp_path / "a").rglob("*.part"))
@@ -117,9 +116,9 @@ def test_check_refuses_a_recording_that_is_being_written(tmp_path):
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(3)
         with pytest.raises(sn.DatasetError, match="being written"):
-            sn.recording.check(tmp_path / "a")
+            sn.recording.check(tmp_path / "a", repair=True)
         recorder.record(3)
-    assert sn.recording.check(tmp_path / "a").n_steps == 6
+    assert sn.recording.check(tmp_path / "a", repair=True).n_steps == 6
 
 
 # -- a full disk ------------------------------------------------------------------------------------------------------
@@ -161,7 +160,7 @@ def test_full_disk_keeps_everything_written_before(small_disk):
         recorder.step()
     recorder.close()
     assert {path: path.read_bytes() for path in earlier} == earlier
-    report = sn.recording.check(small_disk / "a")
+    report = sn.recording.check(small_disk / "a", repair=True)
     assert report.whole
     assert report.repaired == []
     assert len(sn.datasets.open(small_disk / "a")) == report.n_steps
@@ -236,8 +235,8 @@ def test_kill_while_replacing_a_recording(tmp_path, steps):
     command = [sys.executable, "-c", REPLACING, str(tmp_path / "a"), steps]
     subprocess.run(command, env=ENVIRONMENT, cwd=Path(__file__).parent)
     assert len(list(tmp_path.iterdir())) == 2
-    assert not sn.recording.check(tmp_path / "a", repair=False).whole
-    report = sn.recording.check(tmp_path / "a")
+    assert not sn.recording.check(tmp_path / "a").whole
+    report = sn.recording.check(tmp_path / "a", repair=True)
     assert report.whole, report
     assert report.repaired
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -252,15 +251,13 @@ def test_recording_without_config_can_be_replaced(tmp_path, monkeypatch):
     record(tmp_path / "whole")
     (tmp_path / "a" / "state" / "common").mkdir(parents=True)
     shutil.copy(tmp_path / "whole" / "scene.xml", tmp_path / "a")
-    report = sn.recording.check(tmp_path / "a")
+    report = sn.recording.check(tmp_path / "a", repair=True)
     assert not report.whole
     assert "has no steps" in str(report)
-    with pytest.raises(sn.DatasetError, match=r"without steps.*--overwrite"):
+    with pytest.raises(sn.DatasetError, match=r"without steps"):
         sn.datasets.open(tmp_path / "a")
-    with pytest.raises(sn.DatasetError, match="is not empty"):
-        record(tmp_path / "a")
-    record(tmp_path / "a", n_steps=4, overwrite=True)
-    assert sn.recording.check(tmp_path / "a").n_steps == 4
+    record(tmp_path / "a", n_steps=4)
+    assert sn.recording.check(tmp_path / "a", repair=True).n_steps == 4
     (tmp_path / "b" / "state" / "common").mkdir(parents=True)
     (tmp_path / "b" / "letter.txt").write_text("dear")
     with pytest.raises(sn.DatasetError, match="not a recording"):

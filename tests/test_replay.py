@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import drop_scene
+from damage import edited_config
 from gl import needs_gl
 from test_catalogue import EVERY, ROVER
 
@@ -100,9 +101,8 @@ def test_another_seed_changes_the_readings(tmp_path):
     scene = every_sensor(2)
     with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
         recorder.record(5)
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    config["scene"]["seed"] += 1
-    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    with edited_config(tmp_path / "a") as config:
+        config["scene"]["seed"] += 1
     recording = sn.datasets.open(tmp_path / "a")
     again = recording.build_scene()
     Retracer(recording, again).to(4)

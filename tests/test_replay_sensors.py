@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import drop_scene
+from damage import edited_config
 
 import sensorium as sn
 from sensorium.cli import main
@@ -158,9 +159,8 @@ def test_replay_of_a_replay_with_interval_warns(tmp_path):
 
 def test_replay_on_another_device_warns(tmp_path):
     falling(tmp_path / "a")
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    config["scene"]["device"] = "cuda"
-    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    with edited_config(tmp_path / "a") as config:
+        config["scene"]["device"] = "cuda"
     with pytest.warns(UserWarning, match="recorded on cuda and is replayed on cpu.*not to the bit"):
         seen = replay(tmp_path / "a", tmp_path / "b", ReplayOptions(device="cpu"))
     assert seen.config["scene"]["device"] == "cpu"

@@ -271,7 +271,7 @@ def test_view_command_shows_a_recording(recording):
         with urllib.request.urlopen(line.split()[-1], timeout=20) as page:
             assert b"<html" in page.read().lower()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(30) == 130
     finally:
         process.kill()
         process.stdout.close()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import BinaryIO
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Protocol
 
 from sensorium import _system
 from sensorium.errors import DatasetError
@@ -19,6 +22,10 @@ from sensorium.errors import DatasetError
 PART = ".part"
 """Suffix of files that are being written."""
 _PACKAGES = ("sensorium", "mujoco", "numpy", "torch", "h5py", "av", "gymnasium")
+CHECKSUM = "checksum"
+"""Key of the checksum at the end of JSON files."""
+_NO_CHECKSUM = "00000000"
+_CHECKSUM_AT_END = re.compile(rb'"checksum": "([0-9a-f]{8})"\s*}\s*\Z')
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -34,26 +41,108 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     part = path.with_name(path.name + PART)
     with explain_errors(path):
-        with create(part) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)  # after closing it: Windows cannot rename an open file
+        try:
+            with create(part) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)  # after closing it: Windows cannot rename an open file
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     sync(path.parent)
 
 
 def create(path: Path) -> BinaryIO:
     """Create a file for writing. A file or link that has its name is removed first, never followed or overwritten.
 
-    So a folder that was received from others cannot direct what is written into it elsewhere.
+    So a folder that was received from others cannot direct what is written into it elsewhere. Libraries that open files
+    by name (HDF5, FFmpeg) get a name that was created here before.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _system.BINARY | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(create_descriptor(path), "wb")
+
+
+def create_descriptor(path: Path, append: bool = False, readable: bool = False) -> int:
+    """Create a file as :func:`create` does; return its descriptor.
+
+    Args:
+        path: the file.
+        append: whether every write goes to the end of the file.
+        readable: whether it can be read as well.
+    """
+    flags = os.O_CREAT | os.O_EXCL | _system.BINARY | getattr(os, "O_NOFOLLOW", 0)
+    flags |= (os.O_RDWR if readable else os.O_WRONLY) | (os.O_APPEND if append else 0)
     try:
-        descriptor = os.open(path, flags, 0o666)
+        return os.open(path, flags, 0o666)
     except FileExistsError:
         path.unlink()
-        descriptor = os.open(path, flags, 0o666)
-    return os.fdopen(descriptor, "wb")
+        return os.open(path, flags, 0o666)
+
+
+class SavesFigure(Protocol):
+    """A figure of Matplotlib."""
+
+    def savefig(self, fname: BytesIO, *, dpi: float, format: str | None) -> object:
+        """Write the figure."""
+        ...
+
+
+def write_figure(figure: SavesFigure, path: Path, dpi: float) -> None:
+    """Write a figure of Matplotlib atomically, in the format that the suffix of the path names (default: PNG)."""
+    data = BytesIO()
+    figure.savefig(data, dpi=dpi, format=path.suffix.removeprefix(".") or None)
+    write_whole(path, data.getvalue())
+
+
+def make_temporary_folder(parent: Path, prefix: str) -> Path:
+    """Create a folder with an unpredictable name. Its mode is that of other folders, unlike ``tempfile.mkdtemp``."""
+    folder = parent / f"{prefix}{os.urandom(8).hex()}"
+    folder.mkdir()
+    return folder
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of a file of a folder, by the name that a file of the same folder gives.
+
+    Args:
+        folder: the folder.
+        name: path relative to the folder, with slashes.
+
+    Raises:
+        DatasetError: the name, or a symbolic link on the way, leads out of the folder.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or ".." in parts or PurePosixPath(name).is_absolute() or (os.name == "nt" and ":" in name):
+        raise DatasetError(f"{folder}: the name {name!r} leads out of the folder; restore the file that names it")
+    path = folder
+    for part in parts:
+        path = path / part
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            raise DatasetError(f"{path} is a link that leads out of {folder}; replace it by a copy of what it links to")
+    return path
+
+
+def foreign_links(folder: Path) -> list[Path]:
+    """Return the symbolic links in a folder and below it that lead out of it."""
+    top, found = folder.resolve(), []
+    for where, folders, files in os.walk(folder):  # it does not follow links
+        for name in (*folders, *files):
+            path = Path(where, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(top):
+                found.append(path)
+    return sorted(found)
+
+
+def refuse_foreign_links(folder: Path) -> None:
+    """Check a folder before something is written into it or removed from it.
+
+    Raises:
+        DatasetError: a symbolic link in the folder leads out of it. Links of the names of temporary files are removed
+            where they are in the way, and are no error.
+    """
+    links = [path for path in foreign_links(folder) if not path.name.endswith(PART)]
+    if links:
+        raise DatasetError(f"{links[0]} is a link that leads out of {folder}; replace it by a copy of what it links to")
 
 
 def publish(part: Path, path: Path) -> None:
@@ -92,7 +181,7 @@ def explain_errors(path: Path) -> Iterator[None]:
     except DatasetError:
         raise
     except (OSError, RuntimeError) as error:  # HDF5 raises RuntimeError
-        full = _disk_full_message(error)
+        full = disk_full_message(error)
         if full is not None:
             raise DiskFullError(
                 f"cannot write {path}: {full}. Free some disk space; everything written before is complete."
@@ -100,7 +189,7 @@ def explain_errors(path: Path) -> Iterator[None]:
         raise DatasetError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}.") from error
 
 
-def _disk_full_message(error: BaseException) -> str | None:
+def disk_full_message(error: BaseException) -> str | None:
     """Return the system's message if the disk is full, without the text that HDF5 adds; None for other errors."""
     text = getattr(error, "strerror", None) or str(error)
     return next((os.strerror(number) for number in _DISK_FULL if os.strerror(number) in text), None)
@@ -137,6 +226,35 @@ def file_checksum(path: Path, size: int | None = None) -> str:
         while left and (block := file.read(min(left, 1 << 20))):
             crc, left = zlib.crc32(block, crc), left - len(block)
     return f"{crc:08x}"
+
+
+def json_with_checksum(content: Mapping[str, Any]) -> bytes:
+    """Return the JSON text of a file that ends with its own checksum, the key "checksum".
+
+    The checksum is the CRC-32 of the whole text with eight zeros in its place.
+    """
+    own = {name: value for name, value in content.items() if name != CHECKSUM}
+    text = json.dumps({**own, CHECKSUM: _NO_CHECKSUM}, indent=1, allow_nan=False).encode()
+    before, after = text.rsplit(_NO_CHECKSUM.encode(), 1)
+    return before + f"{zlib.crc32(text):08x}".encode() + after
+
+
+def parse_json(data: bytes) -> tuple[dict[str, Any], bool]:
+    """Return the content of a JSON file without its checksum, and whether it had one.
+
+    Raises:
+        ValueError: the text is not a JSON object, or does not match its checksum.
+    """
+    content = json.loads(data)
+    if not isinstance(content, dict):
+        raise ValueError("it is not a JSON object")
+    found = _CHECKSUM_AT_END.search(data)
+    if found is None:
+        return content, False
+    plain = data[: found.start(1)] + _NO_CHECKSUM.encode() + data[found.end(1) :]
+    if f"{zlib.crc32(plain):08x}".encode() != found[1]:
+        raise ValueError("it was changed: its checksum differs")
+    return {name: value for name, value in content.items() if name != CHECKSUM}, True
 
 
 def quote(name: str) -> str:

@@ -13,6 +13,7 @@ from sensorium.cameras.registry import RendererChoice, choose_renderer
 from sensorium.cameras.renderer import Renderer, RenderSettings
 from sensorium.errors import OptionError
 from sensorium.worlds import World
+from sensorium.worlds.forks import check_not_forked, fork_depth
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import CameraSensor
@@ -42,7 +43,7 @@ class RenderPass:
         self.world = world
         self.cameras: list[CameraSensor] = []
         self._renderer: Renderer | None = None
-        self._seed = seed
+        self._seed, self._fork_depth = seed, fork_depth()
         self._stale = np.zeros((0, world.n_envs), bool)
         self._counts = np.zeros((0, world.n_envs), np.int64)
         self._seen_version: list[int] = []
@@ -138,6 +139,7 @@ class RenderPass:
             wanted: cameras to render, each in the envs of its mask (None: all envs). Images that are up to date are not
                 rendered.
         """
+        check_not_forked(self._fork_depth, "the renderer")
         changes = self.world.changes
         self.world.settle()
         groups: dict[bytes, tuple[np.ndarray, list[CameraSensor]]] = {}

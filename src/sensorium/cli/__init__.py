@@ -7,6 +7,7 @@ fields. Modules of this package import what a command needs inside ``run()``, so
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -26,6 +27,7 @@ from sensorium.cli.generate import Generate
 from sensorium.cli.plain_output import plain_output
 from sensorium.cli.play import Play
 from sensorium.cli.plot import Plot
+from sensorium.cli.progress import Terminated, interrupt_on_sigterm
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
 from sensorium.cli.train import Train
@@ -33,8 +35,8 @@ from sensorium.cli.validate import Validate
 from sensorium.cli.view import View
 from sensorium.errors import NameNotFoundError, OptionError, SensoriumError, did_you_mean
 
-FAILURE, USAGE, INTERRUPTED = 1, 2, 130
-"""Exit codes: the command failed, it was called with invalid options, or it was interrupted by Ctrl-C."""
+FAILURE, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+"""Exit codes: the command failed, it was called with invalid options, or it was ended by Ctrl-C or by SIGTERM."""
 _DESCRIPTION = """Simulated robot sensors: record, replay, generate datasets, train.
 
 Run `sensorium COMMAND --help` for the options of a command, `sensorium --version` for the version.
@@ -48,7 +50,11 @@ Examples:
 
 
 class Command(Protocol):
-    """A subcommand with its options."""
+    """A subcommand with its options.
+
+    A command that keeps something when it is interrupted has a property ``interrupted``, a text that says what is kept
+    and how to go on.
+    """
 
     def run(self) -> int:
         """Run the command; return its exit code."""
@@ -81,8 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: command line without the program name. Default: ``sys.argv[1:]``.
 
     Returns:
-        The exit code: 0 for success, 1 if the command failed, 2 for invalid usage, 130 if it was interrupted.
+        The exit code: 0 for success, 1 if the command failed, 2 for invalid usage, 130 after Ctrl-C, 143 after
+        SIGTERM.
     """
+    if arguments is None:  # a program of its own: its worker processes do not search the working folder either
+        os.environ["PYTHONSAFEPATH"] = "1"
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         print(__version__)
@@ -99,7 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         return _report(f"sensorium {name}", _describe_unknown(unknown[0], command, name), USAGE)
     try:
-        return command.run()
+        with interrupt_on_sigterm():
+            return command.run()
+    except KeyboardInterrupt as error:
+        kept = getattr(command, "interrupted", "nothing was kept; run it again")
+        status = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        return _report(f"sensorium {name}", f"interrupted; {kept}", status)
     except (OptionError, NameNotFoundError) as error:
         return _report(f"sensorium {name}", str(error), USAGE)
     except SensoriumError as error:
@@ -108,8 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:  # not caused by a file of the user
             raise
         return _report(f"sensorium {name}", f"{error.filename}: {error.strerror}", FAILURE)
-    except KeyboardInterrupt:
-        return _report(f"sensorium {name}", "interrupted", INTERRUPTED)
 
 
 def _report(program: str, message: str, status: int) -> int:

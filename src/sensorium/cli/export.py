@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 import tyro
 
 from sensorium.cli.arguments import default
-from sensorium.cli.progress import interrupt_on_sigterm, progress
+from sensorium.cli.progress import progress
 
 
 @dataclass
 class Export:
     """Write a dataset in the format of another project.
 
-    The dataset must be valid: run `sensorium validate` first.
+    Compares every file with its checksum while it is read.
 
     Examples:
         sensorium export data/pick --format lerobot --out data/pick-lerobot
@@ -46,7 +46,7 @@ class Export:
         from sensorium.errors import shorten
 
         total = len(datasets.Dataset(self.folder))
-        with interrupt_on_sigterm(), progress("exporting", total, "episodes") as advance:
+        with progress("exporting", total, "episodes") as advance:
             out = datasets.export(
                 self.folder,
                 self.format,
@@ -64,3 +64,8 @@ class Export:
         if skipped:
             print(f"skipped, as {note.relative_to(out)} explains: {shorten(skipped)}")
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What an interrupted export keeps."""
+        return f"nothing was left at {self.out}; run the same command again"

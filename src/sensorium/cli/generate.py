@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from sensorium.cli.arguments import default, parse_pair
-from sensorium.cli.progress import interrupt_on_sigterm, status_progress
+from sensorium.cli.progress import status_progress
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 if TYPE_CHECKING:
@@ -51,7 +50,8 @@ class Generate:
     policy: str = "planner"
     """Policy: planner or random, the folder of a training, an ONNX file, or module:name of your own policy."""
     modules: Annotated[tuple[str, ...], default("none", aliases=("--module",))] = ()
-    """Python modules or files to import first, with tasks, robots and policies of your own."""
+    """Python files to import first, with tasks, robots and policies of your own, or names of installed modules. The
+    working folder is not searched."""
     episodes: int = 10
     """Number of episodes to keep: the first ones that succeed."""
     envs: int = 4
@@ -85,12 +85,11 @@ class Generate:
     def run(self) -> int:
         """Generate with a progress bar."""
         from sensorium.generation import GenerateOptions, generate
-        from sensorium.generation.sources import import_modules
         from sensorium.robots import SensorRig
         from sensorium.tasks import names
         from sensorium.tasks.checks import check_names
+        from sensorium.user_modules import import_modules
 
-        sys.path.insert(0, "")
         import_modules(self.modules)
         check_names("task", [self.task], names())  # before anything is written
         task_options: dict[str, Any] = dict(parse_pair("--option", text) for text in self.option)
@@ -117,7 +116,7 @@ class Generate:
             **chosen,
         )
         start = time.monotonic()
-        with interrupt_on_sigterm(), status_progress("episodes", self.episodes) as show:
+        with status_progress("episodes", self.episodes) as show:
             result = generate(
                 options,
                 self.out,
@@ -131,6 +130,11 @@ class Generate:
             f"of all attempts {kept}; {result.env_steps / max(result.seconds, 1e-9):,.0f} env-steps/s"
         )
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What an interrupted generation keeps."""
+        return f"the finished episodes in {self.out} are kept; run the same command again to go on"
 
     def _cameras(self) -> list[dict[str, Any]]:
         """Return the options of the cameras, of views and files."""

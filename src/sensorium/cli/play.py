@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -59,9 +58,13 @@ class Play:
         if self.out is not None:
             self._write(self.out, 10.0 if self.seconds is None else self.seconds)
             return 0
-        with suppress(KeyboardInterrupt):
-            watch(self.folder, self.seconds, self.which, self.seed, port=self.port, open_browser=self.open_browser)
+        watch(self.folder, self.seconds, self.which, self.seed, port=self.port, open_browser=self.open_browser)
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What the end of the command closes."""
+        return "the page is closed" if self.view else "no video was written; run the same command again"
 
     def _write(self, out: Path, seconds: float) -> None:
         """Write the video."""

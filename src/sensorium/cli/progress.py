@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -57,13 +58,20 @@ def status_progress(label: str, total: int) -> Iterator[Callable[[int, str], Non
         yield lambda done, status: bar.update(task, completed=min(done, total), status=status)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into KeyboardInterrupt during the block, so that it ends a command as Ctrl-C does."""
+    """Turn SIGTERM into :class:`Terminated` during the block, so that it ends a command as Ctrl-C does."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only
+        yield
+        return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
@@ -72,11 +80,11 @@ def interrupt_on_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def stop_request() -> Iterator[Callable[[], bool]]:
+def stop_request() -> Iterator[list[int]]:
     """Catch the first Ctrl-C or SIGTERM, so that a command can end by itself; a second Ctrl-C ends it at once.
 
     Yields:
-        A function that returns whether a signal came.
+        The signals that came.
     """
     received: list[int] = []
 
@@ -87,7 +95,13 @@ def stop_request() -> Iterator[Callable[[], bool]]:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(received)
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_by(received: list[int]) -> None:
+    """Raise what the first signal would have raised, if one came."""
+    if received:
+        raise Terminated if received[0] == signal.SIGTERM else KeyboardInterrupt

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import sensorium as sn
 from sensorium.cli.arguments import check_min, default
-from sensorium.cli.progress import progress, stop_request
+from sensorium.cli.progress import end_by, progress, stop_request
 
 
 @dataclass
@@ -67,35 +67,35 @@ class Record:
         rig: dict[str, Any] = {} if self.rig is None else {"rig": self.rig}
         robot = scene.add_robot(sn.robots.make(self.robot, **rig), name="robot")
         scene.build(n_envs=self.envs, seed=self.seed, device=self.device)
-        interrupted = False
-        with stop_request() as is_stopped, sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:
+        with stop_request() as received, sn.scenarios.make(self.scenario, scene, robot, seed=self.seed) as scenario:
             scene.add_child("scenario", scenario)
             scenario.reset()
             metadata = {"robot": self.robot, "scenario": self.scenario, "seed": self.seed}
             recorder = self._recorder(scene, scenario, metadata)
-            try:
-                with recorder, progress("recording", self.steps, "steps") as advance:
-                    for _ in range(self.steps):
-                        done = scenario.step()
-                        try:
-                            scene.step()
-                        except sn.DivergenceError as error:
-                            done[error.envs] = True
-                        recorder.step()
-                        advance(1)
-                        if is_stopped():
-                            interrupted = True
-                            break
-                        if bool(done.all()) and self.scenario in ("keyboard", "gamepad"):
-                            break
-                        if bool(done.any()):
-                            scene.reset(done)
-                            scenario.reset(done)
-            except KeyboardInterrupt:
-                interrupted = True
-        how = " (interrupted)" if interrupted else ""
-        print(f"{self.out}: {recorder.n_steps} steps of {self.envs} envs{how}")
-        return 130 if interrupted else 0
+            with recorder, progress("recording", self.steps, "steps") as advance:
+                for _ in range(self.steps):
+                    done = scenario.step()
+                    try:
+                        scene.step()
+                    except sn.DivergenceError as error:
+                        done[error.envs] = True
+                    recorder.step()
+                    advance(1)
+                    if received:
+                        break
+                    if bool(done.all()) and self.scenario in ("keyboard", "gamepad"):
+                        break
+                    if bool(done.any()):
+                        scene.reset(done)
+                        scenario.reset(done)
+        end_by(received)
+        print(f"{self.out}: {recorder.n_steps} steps of {self.envs} envs")
+        return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What an interrupted recording keeps."""
+        return f"the recorded steps in {self.out} are kept; record again with --overwrite, or into another folder"
 
     def _recorder(
         self, scene: sn.Scene, scenario: object, metadata: dict[str, Any]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +10,8 @@ import tyro
 
 import sensorium as sn
 from sensorium.cli.arguments import default
-from sensorium.cli.progress import interrupt_on_sigterm, progress
+from sensorium.cli.progress import progress
+from sensorium.user_modules import import_modules
 
 if TYPE_CHECKING:
     from sensorium.recording.camera_changes import ImageKind
@@ -72,36 +71,33 @@ class Replay:
     """Replace a recording in the output folder."""
     workers: int = 1
     """Number of processes that share the frames."""
-    modules: Annotated[list[str], default("none")] = field(default_factory=list)
-    """Python modules to import first, with your own sensors that the recording uses."""
+    modules: Annotated[list[str], default("none", aliases=("--module",))] = field(default_factory=list)
+    """Python files to import first, with your own sensors that the recording uses, or names of installed modules. The
+    working folder is not searched."""
 
     def run(self) -> int:
         """Replay with a progress bar."""
-        sys.path.insert(0, "")
-        for name in self.modules:
-            try:
-                importlib.import_module(name)
-            except ImportError as error:
-                raise sn.OptionError(f"--modules {name}: {error}") from error
+        import_modules(self.modules)
         options = self._options()
         total = len(sn.recording.Recording(self.source).source_steps[:: self.interval][: self.max_frames])
-        try:
-            with interrupt_on_sigterm(), progress("replaying", total, "frames") as advance:
-                replayed = sn.recording.replay(
-                    self.source,
-                    self.out,
-                    options,
-                    resume=self.resume,
-                    overwrite=self.overwrite,
-                    workers=self.workers,
-                    progress=advance,
-                )
-        except KeyboardInterrupt:
-            print(f"{self.out}: interrupted; continue with --resume", file=sys.stderr)
-            return 130
+        with progress("replaying", total, "frames") as advance:
+            replayed = sn.recording.replay(
+                self.source,
+                self.out,
+                options,
+                resume=self.resume,
+                overwrite=self.overwrite,
+                workers=self.workers,
+                progress=advance,
+            )
         images = f", images of {', '.join(replayed.images)}" if replayed.images else ""
         print(f"{self.out}: {len(replayed)} frames of {replayed.n_envs} envs{images}")
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What an interrupted replay keeps."""
+        return f"the complete frames in {self.out} are kept; continue with --resume"
 
     def _options(self) -> sn.recording.ReplayOptions:
         kinds: dict[ImageKind, bool] = {

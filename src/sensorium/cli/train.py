@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,8 +89,8 @@ class Train:
             options: PPOOptions | TrainOptions = self._ppo_options()
         else:
             options = self._stored_options() if self.resume else self._new_options()
-        with stop_request() as stop, _shown_progress(options.steps, self.progress_every) as show:
-            how |= {"progress": show, "stop": stop}
+        with stop_request() as received, _shown_progress(options.steps, self.progress_every) as show:
+            how |= {"progress": show, "stop": lambda: bool(received)}
             if isinstance(options, training.PPOOptions):
                 trained = training.train_ppo(options, self.out, **how)
             else:
@@ -99,9 +100,14 @@ class Train:
         if not trained.finished:
             saved = " and saved" if trained.steps else ""
             print(f"stopped{saved}. To continue: sensorium train {self.task} --out {self.out} --resume")
-            return 130
+            return 143 if received[:1] == [signal.SIGTERM] else 130
         print(f"To evaluate it: sensorium evaluate {self.out}")
         return 0
+
+    @property
+    def interrupted(self) -> str:
+        """What a training keeps that is interrupted twice, or before it begins."""
+        return f"the checkpoints in {self.out} are kept; continue with --resume"
 
     def _learner(self) -> str:
         """Return "sac" or "ppo": as given, as in the folder that is resumed, or the default of the task."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -55,10 +54,7 @@ class View:
     def _show_data(self) -> None:
         if self.native:
             raise sn.OptionError(f"--native is for models, but {self.path} is a folder; remove the option")
-        with (
-            suppress(KeyboardInterrupt),  # view() prints the address, so Ctrl-C can come during the call
-            sn.datasets.view(self.path, port=self.port, host=self.host, open_browser=self.open_browser) as page,
-        ):
+        with sn.datasets.view(self.path, port=self.port, host=self.host, open_browser=self.open_browser) as page:
             page.run()
 
     def _simulate(self) -> None:
@@ -72,9 +68,15 @@ class View:
         if self.ground and not any(geom.type in grounds for geom in model.geoms):
             scene.add_terrain(sn.Plane(), name="ground")
         scene.build()
-        with suppress(KeyboardInterrupt):  # as above
+        try:
             viewer = scene.view(port=self.port, host=self.host, native=self.native, open_browser=self.open_browser)
             if self.paused:
                 viewer.control.pause()
             viewer.run()
-        scene.close()
+        finally:
+            scene.close()
+
+    @property
+    def interrupted(self) -> str:
+        """What the end of the command closes."""
+        return "the page is closed"

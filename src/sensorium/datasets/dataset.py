@@ -19,6 +19,7 @@ from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.observation_layout import SCHEMA, video_path_of
 from sensorium.datasets.video_streams import frame_size, read_video
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.files import inside
 from sensorium.suites import decode
 from sensorium.suites.purposes import Purpose, default_purpose
 
@@ -78,8 +79,8 @@ class Episode:
                 self.suite: dict[str, SuiteEntry] = json.loads(group["suite"][()])
                 self.scene: dict[str, Any] = json.loads(group["obs_scene"][()])
                 self.success = bool(group["success"][-1]) if self.length else False
-        except (OSError, KeyError, ValueError) as error:
-            raise DatasetError(f"cannot read {path} ({error}); run `sensorium validate {path.parent}`") from None
+        except Exception as error:  # h5py raises nearly anything for damaged metadata
+            raise self._damaged(path, error) from None
         if self.attributes.get("schema_version") != SCHEMA:
             raise DatasetError(
                 f"{path} has schema version {self.attributes.get('schema_version')}, this version of Sensorium reads "
@@ -135,12 +136,13 @@ class Episode:
 
         Raises:
             NameNotFoundError: there is no such video.
+            DatasetError: the file names a video outside its folder.
         """
         if name not in self.cameras:
             hint = did_you_mean(name, self.cameras) or f"; it has {shorten(self.cameras)}"
             raise NameNotFoundError(f"{self.path} has no video {name!r}{hint}")
         with h5py.File(self.path, "r", locking=False) as file:
-            return self.path.with_name(file[f"traj_{self.number}/{video_path_of(name)}"][()].decode())
+            return inside(self.path.parent, file[f"traj_{self.number}/{video_path_of(name)}"][()].decode())
 
     def image_format(self, name: str) -> ImageEncoding:
         """Return the kind, shape and dtype of the images of a video."""

@@ -16,12 +16,13 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5s, h5t
+from h5py import h5a, h5d, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
 from sensorium.datasets.row_buffer import ROWS
 from sensorium.datasets.video_streams import part_path
 from sensorium.errors import DatasetError
 from sensorium.files import explain_errors
+from sensorium.hdf5_files import Hdf5Sink
 
 _STRING = h5py.string_dtype()
 _TEXT = h5t.py_create(_STRING, logical=True)
@@ -137,7 +138,10 @@ class EpisodeFile(_Tree):
         self._widths: dict[str, int] = {}
         with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), _access())
+            self._sink = Hdf5Sink(self.part, new=True)
+            access = _access().copy()
+            access.set_fileobj_driver(h5fd.fileobj_driver, self._sink)
+            self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), access)
             name = f"traj_{number}".encode()
             skeleton.copy_to(self._file, name)
             self._groups, self._data = skeleton.open_in(h5g.open(self._file, name))
@@ -183,9 +187,15 @@ class EpisodeFile(_Tree):
         """Flush and close the file."""
         self._data.clear()
         self._groups.clear()
-        with explain_errors(self.path):
-            if self._file.valid:
+        if self._file.valid:
+            with explain_errors(self.path):
                 self._file.close()
+            self._sink.close()
+            self.check()
+
+    def check(self) -> None:
+        """Raise the error of an earlier write, if there was one."""
+        self._sink.check(self.path)
 
     def drop(self) -> None:
         """Close and remove the file."""

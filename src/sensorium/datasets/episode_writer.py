@@ -260,6 +260,7 @@ class EpisodeWriter:
                 for path, arrays in block.steps.items():
                     arrays[env, done:] = 0
                     file.extend(path, self._first, arrays[env], done)
+                file.check()
 
     def _file(self, env: int) -> EpisodeFile:
         file = self._files[env]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,10 +12,9 @@ import numpy as np
 
 from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
-from sensorium.datasets.header import FORMAT, HEADER, VERSION
-from sensorium.datasets.validate import validate
+from sensorium.datasets.header import episode_name, write_header
+from sensorium.datasets.manifest import entry_of, write_manifest
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import package_versions, write_whole
 from sensorium.logs import Log, resample
 from sensorium.ros.topics import IMAGE
 from sensorium.suites import ArraySensor, SensorSuite
@@ -93,7 +91,6 @@ def from_log(
     ]
     suite = SensorSuite(1, sensors, owner="log")
     options = {"task": task, "robot": robot, "policy": "log", "seed": 0, "episodes": 1}
-    header = {"format": FORMAT, "version": VERSION, "options": options, "versions": package_versions()}
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     scene = _LoggedTask(suite, 1, _Timing(1 / rate), _Actions(len(names), names), {"log": log.source, "start": time[0]})
@@ -115,8 +112,8 @@ def from_log(
             with suppress(OSError):
                 folder.rmdir()
         raise
-    write_whole(folder / HEADER, json.dumps(header, indent=1).encode())
-    validate(folder)
+    write_header(folder, options)
+    write_manifest(folder, {episode_name(0): entry_of(folder, episode_name(0))})
     return Dataset(folder)
 
 

@@ -1,35 +1,22 @@
-"""The files beside the episodes of a dataset: ``dataset.json``, ``manifest.json`` and ``index.json``."""
+"""The names of files in a dataset, and its header ``dataset.json``."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from sensorium.errors import DatasetError
+from sensorium.files import json_with_checksum, package_versions, parse_json, write_whole
 
 HEADER = "dataset.json"
 """Options and versions of the dataset."""
-MANIFEST = "manifest.json"
-"""Sizes and checksums of the files of each episode."""
 INDEX = "index.json"
 """The valid episodes, as the last validation found them."""
 FAILED = "failed"
 """Subfolder with the failed episodes."""
 FORMAT = "sensorium-dataset"
-VERSION = 1
-"""Version of the format."""
-
-
-class FileEntry(TypedDict):
-    """Size and checksum of a file in the manifest."""
-
-    bytes: int
-    crc32: int
-
-
-Manifest = dict[str, dict[str, FileEntry]]
-"""Name of an episode -> file name -> entry."""
+VERSION = 2
+"""Version of the format. Version 1 has no checksums of ``dataset.json`` and ``manifest.json``."""
 
 
 def is_dataset(folder: str | Path) -> bool:
@@ -57,32 +44,21 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DatasetError(f"{folder} is not a dataset: it has no {HEADER}")
     try:
-        header = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DatasetError(f"cannot read {path}: {error}") from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        header, checked = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"cannot read {path}: {error}; restore it from a backup of the dataset") from None
+    if header.get("format") != FORMAT:
         raise DatasetError(f"{folder} is not a dataset: {path} was not written by Sensorium")
-    if header.get("version") != VERSION:
+    if header.get("version") not in (1, VERSION):
         raise DatasetError(
-            f"{path} has format version {header.get('version')!r}, this version of Sensorium reads version {VERSION}"
+            f"{path} has format version {header.get('version')!r}, this version of Sensorium reads up to {VERSION}"
         )
+    if header["version"] > 1 and not checked:
+        raise DatasetError(f"cannot read {path}: its checksum is missing; restore it from a backup of the dataset")
     return header
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Return the content of ``manifest.json``, or an empty manifest if the file does not exist.
-
-    Raises:
-        DatasetError: the file is damaged.
-    """
-    path = folder / MANIFEST
-    if not path.is_file():
-        return {}
-    try:
-        manifest: Manifest = json.loads(path.read_bytes())
-        for files in manifest.values():
-            for entry in files.values():
-                int(entry["bytes"]), int(entry["crc32"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"cannot read {path}: {error}; remove it and generate again to restore it") from None
-    return manifest
+def write_header(folder: Path, options: dict[str, Any]) -> None:
+    """Write ``dataset.json``, with the options of the dataset and the versions of packages."""
+    content = {"format": FORMAT, "version": VERSION, "options": options, "versions": package_versions()}
+    write_whole(folder / HEADER, json_with_checksum(content))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -11,12 +11,13 @@ from typing import Any, TypedDict
 import h5py
 
 from sensorium.datasets.dataset import Dataset, Episode
-from sensorium.datasets.header import INDEX, MANIFEST, FileEntry, read_manifest
+from sensorium.datasets.header import INDEX
 from sensorium.datasets.image_formats import looks_like_image
+from sensorium.datasets.manifest import MANIFEST, damage, read_manifest
 from sensorium.datasets.observation_layout import STEP_PATHS
 from sensorium.datasets.video_streams import count_frames
-from sensorium.errors import DatasetError, SensoriumError
-from sensorium.files import file_checksum, write_whole
+from sensorium.errors import DatasetError
+from sensorium.files import foreign_links, write_whole
 
 
 class IndexEntry(TypedDict):
@@ -61,14 +62,17 @@ class Validation:
         return "\n".join(lines)
 
 
-def validate(folder: str | Path, progress: Callable[[int], None] = lambda count: None) -> Validation:
-    """Read every file of a dataset and check it, and write ``index.json`` with the valid episodes.
+def validate(
+    folder: str | Path, progress: Callable[[int], None] = lambda count: None, *, update: bool = False
+) -> Validation:
+    """Read every file of a dataset and check it.
 
     Checks checksums, array lengths, texts, and decodes every frame of every video.
 
     Args:
         folder: folder of the dataset.
         progress: called with 1 after each episode.
+        update: write ``index.json`` with the valid episodes. Without it, nothing is written.
 
     Raises:
         DatasetError: the folder is not a dataset.
@@ -81,34 +85,44 @@ def validate(folder: str | Path, progress: Callable[[int], None] = lambda count:
     result = Validation(data.folder)
     try:
         manifest = read_manifest(data.folder)
+        if not manifest:
+            result.problems.append(f"{MANIFEST} is missing, so no checksums are known; generate again to restore it")
     except DatasetError as error:
         result.problems.append(str(error))
         manifest = {}
     for path in sorted(data.folder.glob("episode_*.h5")):
+        problems = damage(data.folder, manifest.get(path.stem, {}))
+        if manifest and path.stem not in manifest:
+            problems.append(f"it is not in {MANIFEST}, so its checksum is not known")
         try:
             episode = Episode(path)
-            problems = _problems(episode, data.header) + _changes(data.folder, manifest.get(path.stem, {}))
-            if manifest and path.stem not in manifest:
-                problems.append(f"it is not in {MANIFEST}, so its checksum is not known")
-        except (SensoriumError, OSError, ValueError, KeyError, RuntimeError) as error:
-            problems = [str(error)]
+            problems += _problems(episode, data.header)
+        except Exception as error:  # h5py and FFmpeg raise nearly anything for damaged files
+            problems.append(str(error))
         if problems:
             result.problems += [f"{path.name}: {problem}" for problem in problems]
         else:
-            result.episodes.append(_entry(episode))
+            result.episodes.append(index_entry(episode))
         progress(1)
     wanted = data.header["options"]["episodes"]
     if len(data) != wanted:
         result.problems.append(f"there are {len(data)} of {wanted} episodes; generate again to add the missing ones")
     names = {path.stem for path in data.folder.glob("episode_*.h5")}
+    missing = sorted(manifest.keys() - names)
+    result.problems += [f"{name} is in {MANIFEST}, but has no file; generate again to restore it" for name in missing]
     for path in sorted(data.folder.glob("episode_*")):
         if path.suffix != ".h5" and not any(path.name.startswith(name) for name in names):
             result.problems.append(f"{path.name} belongs to no episode; generate again to remove or complete it")
-    write_whole(data.folder / INDEX, json.dumps({"episodes": result.episodes}, indent=1).encode())
+    result.problems += [
+        f"{link} is a link that leads out of the dataset; remove it" for link in foreign_links(data.folder)
+    ]
+    if update:
+        write_whole(data.folder / INDEX, json.dumps({"episodes": result.episodes}, indent=1).encode())
     return result
 
 
-def _entry(episode: Episode) -> IndexEntry:
+def index_entry(episode: Episode) -> IndexEntry:
+    """Return the entry of an episode in ``index.json``."""
     return {
         "number": episode.number,
         "file": episode.path.name,
@@ -118,16 +132,6 @@ def _entry(episode: Episode) -> IndexEntry:
         "instruction": episode.scene.get("instruction", ""),
         "videos": {name: episode.video_path(name).name for name in episode.cameras},
     }
-
-
-def _changes(folder: Path, files: Mapping[str, FileEntry]) -> list[str]:
-    """Return a problem for each file of an episode that does not match its checksum. Missing files are skipped."""
-    existing = {name: entry for name, entry in files.items() if (folder / name).is_file()}
-    return [
-        f"{name} was changed or damaged after it was written: its checksum differs from {MANIFEST}"
-        for name, entry in existing.items()
-        if int(file_checksum(folder / name), 16) != entry["crc32"]
-    ]
 
 
 def _problems(episode: Episode, header: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import platform
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,12 @@ import numpy as np
 
 from sensorium._system import cpu_count
 from sensorium.datasets.image_formats import ImageEncoding
-from sensorium.files import PART, explain_errors, publish
+from sensorium.files import PART, create, explain_errors, publish
 from sensorium.recording.colour import to_frame
 
 if TYPE_CHECKING:
     from av import VideoFrame
+    from av.container import InputContainer
 
 
 _X264 = "bframes=0:subme=1:mbtree=0"
@@ -62,6 +63,7 @@ class VideoStream:
         height, width = form.frame_size
         with explain_errors(path):
             container = "mp4" if form.is_colour else "matroska"
+            create(self._part).close()
             # bitexact: without the random numbers of the container, equal images make equal files
             self._file = av.open(str(self._part), "w", format=container, options={"fflags": "+bitexact"})
             stream = self._file.add_stream("libx264" if form.is_colour else "ffv1", rate=rate)
@@ -109,15 +111,44 @@ class VideoStream:
         self._part.unlink(missing_ok=True)
 
 
+def decode_frames(file: InputContainer) -> Iterator[VideoFrame]:
+    """Yield the frames of an open video.
+
+    FFmpeg conceals damage and ends a truncated file without an error, unless it is asked not to.
+
+    Raises:
+        ValueError: a frame is damaged.
+        EOFError: the video has fewer frames than its header says.
+    """
+    if not file.streams.video or file.streams.video[0].codec_context is None:
+        raise ValueError("it has no video that can be decoded")
+    stream, count = file.streams.video[0], 0
+    expected = stream.frames  # 0 in Matroska
+    if not expected and file.duration and stream.average_rate:
+        expected = round(file.duration * stream.average_rate / 1_000_000)  # the duration is in microseconds
+    stream.codec_context.options = {"err_detect": "explode"}
+    for frame in file.decode(stream):
+        if frame.is_corrupt:
+            raise ValueError(f"frame {count} is damaged")
+        yield frame
+        count += 1
+    if count < expected:
+        raise EOFError(f"it has {count} frames instead of {expected}")
+
+
 def read_video(
     path: Path, form: ImageEncoding | None = None, max_frames: int | None = None, no_depth: float = np.inf
 ) -> np.ndarray:
-    """Return the images of a video, (n, *form.shape); at most ``max_frames``. Without a format it is a colour video."""
+    """Return the images of a video, (n, *form.shape); at most ``max_frames``. Without a format it is a colour video.
+
+    Raises:
+        ValueError, EOFError, OSError: the video is damaged, truncated or missing.
+    """
     import av
 
     frames = []
     with av.open(str(path)) as file:
-        for frame in file.decode(video=0):
+        for frame in decode_frames(file):
             pixels = frame.to_ndarray(format="rgb24" if form is None else form.pixel_format)
             frames.append(pixels if form is None else form.restore(pixels, no_depth))
             if max_frames is not None and len(frames) >= max_frames:
@@ -139,7 +170,7 @@ def count_frames(path: Path) -> int:
     import av
 
     with av.open(str(path)) as file:
-        return sum(1 for _ in file.decode(video=0))
+        return sum(1 for _ in decode_frames(file))
 
 
 Job = tuple[Callable[[], None], bool]

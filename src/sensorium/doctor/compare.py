@@ -16,6 +16,7 @@ from sensorium.doctor.signals import gravity_of, is_measured, resets_of, usable
 from sensorium.doctor.tables import read_any
 from sensorium.doctor.value_checks import white_noise
 from sensorium.errors import OptionError, did_you_mean, shorten
+from sensorium.files import write_figure
 from sensorium.fit.comparison import MotionComparison, Verdict, compare_motion, motion_verdicts
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
@@ -76,7 +77,7 @@ class LogComparison:
         for signal in self.signals:
             figure = draw_motion(signal.name, signal.motion, {signal.name: signal.unit})
             written.append(out / f"{signal.name.replace('/', '_').replace('.', '_')}.png")
-            figure.savefig(written[-1], dpi=110)
+            write_figure(figure, written[-1], dpi=110)
         return written
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from sensorium.deploy.contract import Contract
 from sensorium.doctor.signals import usable
 from sensorium.doctor.value_checks import trained_range
+from sensorium.files import write_figure
 from sensorium.logs import Log
 
 
@@ -52,6 +53,6 @@ def plot_terms(log: Log, contract: Contract, folder: Path) -> list[Path]:
         axes[0].set_title(f"{term.name}: {term.topic} {term.field}, {term.unit}", fontsize=10)
         axes[-1].set_xlabel("time of capture, s")
         path = folder / f"{term.name.replace('/', '_').replace('.', '_')}.png"
-        figure.savefig(path, dpi=110)
+        write_figure(figure, path, dpi=110)
         written.append(path)
     return written

@@ -19,6 +19,7 @@ from sensorium.entities.memory import Memory
 from sensorium.entities.rig_options import rig_of
 from sensorium.entities.transition_builder import TransitionBuilder
 from sensorium.errors import NotBuiltError, OptionError
+from sensorium.files import write_whole
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import Arrays, ObservationSensor, PipelineSensor, SensorSuite
@@ -142,7 +143,7 @@ class TrainableEntity:
         )
         text = entity_yaml.to_text(values, own, extra)
         if file is not None:
-            Path(file).write_text(text, encoding="utf-8")
+            write_whole(Path(file), text.encode())
         return text
 
     # -- in a scene ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.kernels import BASE, WRITTEN
 from sensorium.entities.rings import Rings
 from sensorium.errors import DatasetError
+from sensorium.files import make_temporary_folder
 
 HEADER = "memory.json"
 GENERATOR = "generator.npy"
@@ -34,7 +34,7 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
     if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} holds something other than a saved memory; save to another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    new = make_temporary_folder(folder.parent, f".{folder.name}-")
     try:
         _write(rings, generator, new)
         if folder.exists():

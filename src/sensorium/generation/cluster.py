@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -40,8 +41,6 @@ def make_unit(
 
     if working_folder is not None and os.path.isdir(working_folder):  # processes of a cluster begin elsewhere
         os.chdir(working_folder)
-        if "" not in sys.path:
-            sys.path.insert(0, "")
     key = options, folder
     if key not in _makers:
         while _makers:
@@ -51,13 +50,36 @@ def make_unit(
     return _makers[key].make(unit, wanted, steps.append), sum(steps)
 
 
+@contextlib.contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Let a cluster that is started in the block listen on 127.0.0.1 only, unless the user set Ray's own variable.
+
+    Ray has no option for that: it replaces 127.0.0.1 by an address of the network, except where this variable is 0, as
+    on macOS (seen in Ray 2.60; without it, its processes listen on all interfaces).
+    """
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    if name in os.environ:
+        yield
+        return
+    constants = importlib.import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    os.environ[name] = "0"
+    constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]
+        del os.environ[name]
+
+
 class RayRunner:
     """Makes units as Ray tasks. Ray runs a task again if its worker or machine is lost.
 
     Args:
         options: options of the dataset.
         folder: folder of the dataset. Every machine must see it under this path.
-        address: address of the cluster, "auto" for one that runs on this machine, or "local" to start one.
+        address: address of the cluster, "auto" for one that runs on this machine, or "local" to start one, which
+            listens on 127.0.0.1 only.
         workers: number of units at a time; with "local" also the number of processes.
 
     Raises:
@@ -74,10 +96,14 @@ class RayRunner:
         if self._started:
             quiet = {"log_to_driver": False, "logging_level": "error"}
             try:
-                if address == "local":
-                    ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
-                else:
-                    ray.init(address=address, **quiet)
+                # Ray adds the working folder of this call to the search path of its workers (seen in Ray 2.60): files
+                # that lie where a command runs must not be imported
+                with contextlib.chdir(sys.prefix):
+                    if address == "local":
+                        with _loopback_only():
+                            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+                    else:
+                        ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise GenerationError(f"cannot connect to a Ray cluster at {address!r}: {error}") from None
         self._options, self._folder = options.model_dump_json(), str(folder.resolve())

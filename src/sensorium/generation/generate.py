@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sensorium.datasets.header import (
-    FAILED,
-    FORMAT,
-    HEADER,
+from sensorium.datasets.header import FAILED, HEADER, episode_name, read_header, write_header
+from sensorium.datasets.manifest import (
+    JOURNAL,
     MANIFEST,
-    VERSION,
-    FileEntry,
-    Manifest,
-    episode_name,
-    read_header,
+    append_journal,
+    entry_of,
+    read_journal,
     read_manifest,
+    write_manifest,
 )
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.files import PART, explain_errors, file_checksum, lock_folder, package_versions, write_whole
-from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult
+from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links
+from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker
 
@@ -90,6 +89,7 @@ def generate(
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder):
+        refuse_foreign_links(folder)
         _begin(folder, options)
         ledger, start = Ledger(folder, options), time.perf_counter()
         known, env_steps = set(ledger.done), 0
@@ -102,6 +102,8 @@ def generate(
         run, close = _runner(options, folder, workers, cluster)
         try:
             for result in run(ledger.next_job, add_steps):
+                kept = [episode_name(number) for number, success in result.success.items() if success]
+                append_journal(folder, {name: entry_of(folder, name) for name in kept})
                 ledger.note(result.success)
                 progress(ledger, env_steps)
         finally:
@@ -114,7 +116,8 @@ def generate(
                 f"they are kept. Raise max_attempts, or inspect the failures with keep_failed{_first_error(folder)}"
             )
         _remove_parts(folder)
-        _write_manifest(folder, numbers, known)
+        listed = read_manifest(folder) | read_journal(folder)
+        write_manifest(folder, {episode_name(number): listed[episode_name(number)] for number in numbers})
     seconds = time.perf_counter() - start
     return Generated(folder, len(numbers), len(ledger.done), made, env_steps, seconds)
 
@@ -146,20 +149,31 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
     """Write the header of a new dataset, or check that an existing one has the same options; remove partial files."""
     path = folder / HEADER
     if path.is_file():
-        before = read_header(folder)["options"]
+        header = read_header(folder)
+        before = header["options"]
         if any(folder.glob("episode_*.h5")) or any((folder / FAILED).glob("episode_*.json")):
             before = GenerateOptions(**before).model_dump(mode="json")  # with options that are newer than the dataset
             _check_same(folder, before, options.model_dump(mode="json"))  # a dataset without episodes is replaced
-    elif any(folder.iterdir()):
+            _list_episodes(folder, header["version"])
+    elif any(entry.name != HEADER + PART for entry in folder.iterdir()):  # left by a process that was killed here
         raise DatasetError(f"{folder} is not empty and holds no dataset; choose another folder")
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "options": options.model_dump(mode="json"),
-        "versions": package_versions(),
-    }
-    write_whole(path, json.dumps(header, indent=1).encode())
+    write_header(folder, options.model_dump(mode="json"))
     _remove_parts(folder)
+
+
+def _list_episodes(folder: Path, version: int) -> None:
+    """Give a dataset checksums that an earlier version did not write, or that were lost, from the files as they are."""
+    listed = read_manifest(folder)
+    if version == 1 and listed:
+        write_manifest(folder, listed)  # with a checksum, before the header asks for it
+    if not listed and not (folder / JOURNAL).is_file():
+        complete = [path for path in sorted(folder.glob("episode_*.h5")) if is_complete(path)]
+        if version > 1 and complete:
+            warnings.warn(
+                f"{folder} has no {MANIFEST}: the checksums of {len(complete)} episodes are made from their files",
+                stacklevel=4,
+            )
+        append_journal(folder, {path.stem: entry_of(folder, path.stem) for path in complete})
 
 
 def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -196,24 +210,3 @@ def _remove_parts(folder: Path) -> None:
     """Remove the temporary files of processes that were interrupted."""
     for part in (*folder.glob(f"*{PART}"), *(folder / FAILED).glob(f"*{PART}")):
         part.unlink(missing_ok=True)
-
-
-def _write_manifest(folder: Path, numbers: list[int], known: set[int]) -> None:
-    """Write ``manifest.json``: sizes and checksums of the files of each episode.
-
-    Entries of ``known`` episodes are taken from the existing manifest if the sizes match. An unchanged manifest is not
-    written again.
-    """
-    old = read_manifest(folder)
-    entries: Manifest = {}
-    for number in numbers:
-        name = episode_name(number)
-        files = {file.name: file.stat().st_size for file in sorted(folder.glob(f"{name}*"))}
-        entry: dict[str, FileEntry] = old.get(name, {}) if number in known else {}
-        if {file: listed["bytes"] for file, listed in entry.items()} != files:
-            entry = {
-                file: {"bytes": size, "crc32": int(file_checksum(folder / file), 16)} for file, size in files.items()
-            }
-        entries[name] = entry
-    if entries != old:
-        write_whole(folder / MANIFEST, json.dumps(entries, indent=1).encode())

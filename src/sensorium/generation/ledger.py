@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
-
 from sensorium.datasets.dataset import Episode
-from sensorium.datasets.header import FAILED, FileEntry, episode_name, episode_number, read_manifest
+from sensorium.datasets.header import FAILED, episode_name, episode_number
+from sensorium.datasets.manifest import FileEntry, damage, read_journal, read_manifest
+from sensorium.errors import DatasetError
 from sensorium.generation.options import GenerateOptions
 
 
@@ -38,8 +39,8 @@ Runner = Callable[[Callable[[], UnitJob | None], Callable[[int], None]], Iterato
 class Ledger:
     """The episodes of a dataset that exist, found by their files.
 
-    A file under its final name was complete when it was renamed. An episode whose files were damaged since is made
-    again.
+    A file under its final name was complete when it was renamed. An episode whose files do not match their checksums is
+    removed and made again.
 
     Args:
         folder: folder of the dataset.
@@ -51,11 +52,11 @@ class Ledger:
 
     def __init__(self, folder: Path, options: GenerateOptions) -> None:
         self.folder, self.options = folder, options
-        manifest = read_manifest(folder)
+        listed = read_manifest(folder) | read_journal(folder)
         failed = (folder / FAILED).glob("episode_*.json")
-        complete = [path for path in folder.glob("episode_*.h5") if _is_complete(path, manifest.get(path.stem, {}))]
+        found = sorted(episode_number(path) for path in folder.glob("episode_*.h5"))
         self.done = {
-            **{episode_number(path): True for path in complete},
+            **{number: True for number in found if self._is_whole(number, listed.get(episode_name(number), {}))},
             **{
                 episode_number(path): False
                 for path in failed
@@ -64,6 +65,16 @@ class Ledger:
         }
         self._next_unit = 0
         self._n_pending = 0
+
+    def _is_whole(self, number: int, files: Mapping[str, FileEntry]) -> bool:
+        """Return whether an episode matches its checksums. One that does not is removed."""
+        problems = damage(self.folder, files)
+        if f"{episode_name(number)}.h5" in files and not problems:
+            return True
+        if problems:
+            warnings.warn(f"{self.folder}: episode {number} is made again: {'; '.join(problems)}", stacklevel=5)
+        _remove(self.folder, number)
+        return False
 
     def next_job(self) -> UnitJob | None:
         """Return the next unit with missing episodes; None if enough episodes exist or are being made."""
@@ -116,15 +127,10 @@ def _remove(folder: Path, number: int) -> None:
         path.unlink()
 
 
-def _is_complete(path: Path, listed: Mapping[str, FileEntry]) -> bool:
-    """Return whether an episode can be opened, its videos exist, and all sizes match the manifest."""
+def is_complete(path: Path) -> bool:
+    """Return whether an episode without checksums can be opened and its videos exist."""
     try:
-        with h5py.File(path, "r", locking=False) as file:  # raises if the file was truncated
-            if f"traj_{episode_number(path)}" not in file:
-                return False
-    except (OSError, RuntimeError):
+        episode = Episode(path)
+        return all(episode.video_path(name).is_file() for name in episode.cameras)
+    except DatasetError:
         return False
-    episode, sizes = Episode(path), {name: entry["bytes"] for name, entry in listed.items()}
-    files = [path, *(episode.video_path(name) for name in episode.cameras)]
-    files += [path.with_name(name) for name in sizes]
-    return all(file.is_file() and sizes.get(file.name, file.stat().st_size) == file.stat().st_size for file in files)

@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from sensorium.generation.sources import describe_robot, import_modules, policy_robot
+from sensorium.generation.sources import describe_robot, policy_robot
 from sensorium.options import Options
 from sensorium.robots import Robot, SensorRig
 from sensorium.tasks import TASKS, TENSOR_TASKS, default_robot
+from sensorium.user_modules import import_modules
 
 SELECTION = frozenset({"episodes", "keep_failed", "max_attempts"})
 """Options that select which episodes are made and kept, without an effect on their content. They can change later."""

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from sensorium._system import end_with_parent
+from sensorium._system import end_with_parent, tie_to_parent
 from sensorium.errors import GenerationError, SensoriumError
 from sensorium.generation.ledger import UnitJob, UnitResult
 from sensorium.generation.options import GenerateOptions
@@ -95,6 +95,7 @@ class Pool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs, self._options, self._folder, os.getpid()))
+        tie_to_parent(process)
         process.start()
         theirs.close()
         return _Worker(process, ours)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,48 +18,13 @@ from sensorium.robots import Manipulator, Robot, make
 from sensorium.tasks import Task
 from sensorium.tasks.shared_task import period_of
 from sensorium.tasks.tensor.episodes import TensorEpisodes
+from sensorium.user_modules import import_modules
 
 if TYPE_CHECKING:
     from sensorium.generation.options import GenerateOptions
     from sensorium.training import TrainOptions
 
 _ROBOTS: dict[str, type[Robot]] = {"Robot": Robot, "Manipulator": Manipulator}
-
-
-def import_modules(modules: Sequence[str]) -> None:
-    """Import modules by name or by file, once per process.
-
-    Args:
-        modules: names ("my_package.tasks") or files ("my_tasks.py"). A file is imported under its name without suffix.
-
-    Raises:
-        OptionError: a module does not exist, or another module has its name. Errors of a module itself are raised as
-            they are.
-    """
-    for each in modules:
-        path = Path(each)
-        name = path.stem if path.suffix == ".py" else each
-        if name in sys.modules:
-            file = getattr(sys.modules[name], "__file__", None)
-            if path.suffix == ".py" and (file is None or Path(file).resolve() != path.resolve()):
-                where = file or "built into Python"
-                raise OptionError(f"modules: {each!r} has the name of a module that is imported ({where}); rename it")
-            continue
-        try:
-            if path.suffix != ".py":
-                importlib.import_module(name)
-                continue
-            spec = importlib.util.spec_from_file_location(name, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise OptionError(f"modules: there is no file {each!r}")
-            module = sys.modules[name] = importlib.util.module_from_spec(spec)
-            try:
-                spec.loader.exec_module(module)
-            except BaseException:
-                del sys.modules[name]
-                raise
-        except ImportError as error:
-            raise OptionError(f"modules: cannot import {each!r}: {error}") from error
 
 
 def describe_robot(robot: Robot) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError, ModelError
-from sensorium.files import PART, file_checksum, lock_folder
+from sensorium.files import PART, file_checksum, foreign_links, inside, lock_folder
 from sensorium.recording.chunk import Chunk, recover
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config, was_begun
 from sensorium.recording.image_reader import verify
@@ -49,13 +49,13 @@ class Report:
         return "\n".join(lines)
 
 
-def check(folder: str | Path, repair: bool = True) -> Report:
+def check(folder: str | Path, repair: bool = False) -> Report:
     """Read everything in the folder of a recording, and compare it with the stored checksums.
 
     Args:
         folder: folder of the recording.
         repair: complete the files of an interrupted process: their complete steps are kept, the last incomplete one is
-            removed. Files that are damaged otherwise are reported and left unchanged.
+            removed. Files that are damaged otherwise are reported and left unchanged. Without it, nothing is written.
 
     Raises:
         DatasetError: the folder is not a recording, or is being written.
@@ -72,11 +72,15 @@ def check(folder: str | Path, repair: bool = True) -> Report:
         with lock_folder(folder):  # raises if a process is beginning it right now
             report.problems.append(
                 f"the recording has no steps: its process ended before it wrote {CONFIG}; remove the folder, or write "
-                "another recording there with --overwrite"
+                "another recording there"
             )
         return report
     config = read_config(folder)
     with lock_folder(folder):
+        links = foreign_links(folder)
+        if links:
+            report.problems += [f"{link} is a link that leads out of the recording; remove it" for link in links]
+            return report
         if repair and "replay" in config:
             kept = recover_runs(ReplayLayout.of(folder, config))
             report.repaired += [f"{STATE}/{first:08d}.h5{PART}: kept {count} frames" for first, count in kept]
@@ -99,7 +103,9 @@ def _check_replaced(folder: Path, repair: bool, report: Report) -> None:
         begun = not has_step(folder)
         if not repair:
             what = "was to be replaced" if begun else "was replaced"
-            report.problems.append(f"the recording that {what} is still in {replaced}; run `sensorium validate`")
+            report.problems.append(
+                f"the recording that {what} is still in {replaced}; run `sensorium validate --update`"
+            )
         elif begun:
             restore_replaced(folder)
             report.repaired.append("restored the recording, which was to be replaced by one that has no step")
@@ -116,7 +122,9 @@ def _check_interrupted(folder: Path, repair: bool, report: Report) -> None:
         is_chunk = part.parent == folder / STATE and part.name.endswith(f".h5{PART}") and ".short" not in part.name
         is_replay = (folder / "rgb").exists() or "replay" in read_config(folder)
         if not repair:
-            report.problems.append(f"{name} was not finished; run `sensorium validate` to keep its complete steps")
+            report.problems.append(
+                f"{name} was not finished; run `sensorium validate --update` to keep its complete steps"
+            )
         elif is_chunk and not is_replay:
             try:
                 count = recover(part)
@@ -141,7 +149,11 @@ def _check_scene(folder: Path, config: dict[str, Any], report: Report) -> None:
             if isinstance(entry.get("model"), dict) and "file" in entry["model"]:
                 checksums |= dict.fromkeys(_model_files(folder, entry["model"]["file"], report))
     for name, expected in checksums.items():
-        path = folder / name
+        try:
+            path = inside(folder, name)
+        except DatasetError as error:
+            report.problems.append(str(error))
+            continue
         if not path.is_file():
             report.problems.append(f"{name} is missing; restore it from a backup")
         elif expected is not None and file_checksum(path) != expected:

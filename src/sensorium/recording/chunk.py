@@ -3,8 +3,9 @@
 The datasets of a chunk are contiguous and allocated when the file is created (``buffers/NAME`` of shape (steps, ...),
 and ``check``). A step is then written in place with plain writes, which survive the process. The checksum of the step
 in ``check`` comes last: a step without it is incomplete. The events between steps are in a JSON-lines file beside the
-chunk, which the checksums cover as well. The HDF5 library has a file open only while no data can be lost: to create it,
-and to copy the steps of a chunk that was not filled.
+chunk, which the checksums cover as well. A finished file ends with the checksum of everything outside the datasets,
+which HDF5 ignores there. The HDF5 library has a file open only while no data can be lost: to create it, and to copy the
+steps of a chunk that was not filled.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
+from functools import cached_property
 from pathlib import Path
 
 import h5py
@@ -19,14 +21,28 @@ import numpy as np
 
 from sensorium._system import BINARY, pwrite, reserve
 from sensorium.errors import DatasetError
-from sensorium.files import PART, explain_errors, publish, quote, sync, unquote, write_whole
+from sensorium.files import (
+    PART,
+    create,
+    create_descriptor,
+    explain_errors,
+    publish,
+    quote,
+    sync,
+    unquote,
+    write_whole,
+)
+from sensorium.hdf5_files import Hdf5File
+from sensorium.recording.chunk_metadata import check_metadata, data_spans, reserve_seal, seal_metadata
 from sensorium.recording.events import Event, Events, events_checksum, events_line
 from sensorium.recording.rows import Row, RowField
 
 _SLACK = 1 << 14
 """Bytes for the metadata of HDF5."""
-_VERSION = 2
-"""Version of the checksums. Version 1 (no attribute in the file) covers neither events nor the order of values."""
+_VERSION = 3
+"""Version of the checksums. Version 1 (no attribute in the file) covers neither events nor the order of values.
+Versions 1 and 2 do not cover the metadata."""
+_PADDING = [bytes(size) for size in range(9)]
 _WRITTEN = 1 << 63
 """Bit that is set in every checksum, so that none is zero."""
 
@@ -46,9 +62,9 @@ def _checksum_v1(block: np.ndarray) -> int:
 
 def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
     """Create a chunk with space for ``capacity`` steps; return the file offset of each dataset."""
-    with open(path, "wb") as handle:  # a full disk raises here, not inside HDF5
+    with create(path) as handle:  # a full disk raises here, before HDF5 begins
         reserve(handle.fileno(), 1024 * len(row.fields) + _SLACK)
-    with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=64) as file:
+    with Hdf5File(path, libver="v110", alignment_threshold=1, alignment_interval=64) as file:
         file.attrs["first"] = first
         file.attrs["version"] = _VERSION
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -61,8 +77,7 @@ def _create(path: Path, row: Row, capacity: int, first: int) -> dict[str, int]:
         check = _create_dataset(file.id, RowField("check", "uint64", ()), capacity, layout)
         offsets = {field.name: group[quote(field.name)].id.get_offset() or 0 for field in row.fields}
         offsets["check"] = check.get_offset()
-    with open(path, "r+b") as handle:  # or here, not in the middle of a step
-        reserve(handle.fileno(), os.path.getsize(path))
+    reserve_seal(path)  # or here, not in the middle of a step
     return offsets
 
 
@@ -94,7 +109,7 @@ class ChunkWriter:
             try:
                 offsets = _create(self._part, row, capacity, first)
                 self._file = os.open(self._part, os.O_WRONLY | BINARY)
-                self._events = os.open(self._events_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | BINARY)
+                self._events = create_descriptor(self._events_path, append=True)
             except (OSError, RuntimeError):
                 self.discard()
                 raise
@@ -177,6 +192,7 @@ def finish(part: Path, path: Path, count: int) -> None:
             short = len(file["check"]) > count
         with explain_errors(path):
             whole = _cut(part, count) if short else part
+            seal_metadata(whole)
         if events.exists():  # if not, a process was killed after it had renamed this file
             text = events.read_bytes()
             lines = Events(text).before(count)
@@ -204,11 +220,13 @@ def _cut(part: Path, count: int) -> Path:
     with h5py.File(part, "r", locking=False) as old:
         row, first = _row_of(old), int(old.attrs["first"])
         _create(shorter, row, count, first)
-        with h5py.File(shorter, "r+", libver="v110") as new:
+        with Hdf5File(shorter, "a", libver="v110") as new:
             new.attrs["version"] = old.attrs.get("version", 1)
             for name in [*(f"buffers/{quote(field.name)}" for field in row.fields), "check"]:
                 if new[name].size:
                     new[name][...] = old[name][:count]
+                    new.check()
+    reserve_seal(shorter)  # HDF5 removed it
     return shorter
 
 
@@ -280,14 +298,17 @@ class Chunk:
                 self._offsets = {name: data.id.get_offset() or 0 for name, data in datasets.items()}
                 self._check_offset = file["check"].id.get_offset()
                 self._version = int(file.attrs.get("version", 1))
+                spans = data_spans([*datasets.values(), file["check"]])
             with open(path, "rb") as handle:
+                if not path.name.endswith(PART):
+                    check_metadata(handle.fileno(), spans, self._version)
                 self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
             self.arrays = {field.name: self._array(field, self._offsets[field.name]) for field in self.row.fields}
             self._checksums = self._array(RowField("check", "uint64", ()), self._check_offset)
             text = _current_events_path(path).read_bytes()
         except FileNotFoundError as error:
             raise DatasetError(f"the file {error.filename or path} is missing; restore it from a backup") from None
-        except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
+        except Exception as error:  # h5py raises nearly anything for damaged metadata
             raise DatasetError(f"cannot read the steps in {path}: {_reason(error)}; restore it from a backup") from None
         try:
             self.events = Events(text)
@@ -318,13 +339,41 @@ class Chunk:
 
     def is_whole(self, row: int) -> bool:
         """Return whether a step is complete and matches its checksum."""
-        block = np.zeros(self.row.n_bytes, np.uint8)
-        for array, stored in zip(self.row.arrays(block), self.arrays.values(), strict=True):
-            array[...] = stored[row]
-        expected = _checksum_v1(block) if self._version == 1 else checksum(block, self.events.line(row))
-        return int(self._checksums[row]) == expected
+        if self._version == 1:
+            block = np.zeros(self.row.n_bytes, np.uint8)
+            for array, stored in zip(self.row.arrays(block), self.arrays.values(), strict=True):
+                array[...] = stored[row]
+            return int(self._checksums[row]) == _checksum_v1(block)
+        crc = 0
+        for values, padding in self._rows:  # as checksum() of the block, without copying it
+            crc = zlib.crc32(values[row], crc)
+            if padding:
+                crc = zlib.crc32(padding, crc)
+        return int(self._checksums[row]) == _WRITTEN | events_checksum(self.events.line(row)) << 32 | crc
+
+    @cached_property
+    def _rows(self) -> list[tuple[np.ndarray, bytes]]:
+        """The bytes of each field, (steps, n), and the padding that follows them in a block."""
+        rows = [
+            (array.reshape(len(self), -1).view(np.uint8), _PADDING[-field.n_bytes % 8])
+            for field, array in zip(self.row.fields, self.arrays.values(), strict=True)
+            if field.n_bytes
+        ]
+        return rows or [(np.zeros((len(self), 8), np.uint8), b"")]
+
+    def verify(self, row: int) -> None:
+        """Compare a step with its checksum.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        if not self.is_whole(row):
+            raise DatasetError(
+                f"{self.path}: step {self.first + row} is damaged: its checksum differs; restore the file from a backup"
+            )
 
     def close(self) -> None:
         """Release the memory map. It is freed together with the last array of it that is in use."""
         self.arrays = {}
+        self.__dict__.pop("_rows", None)
         self._checksums = np.zeros(0, np.uint64)

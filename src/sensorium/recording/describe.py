@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import DatasetError, ModelError
-from sensorium.files import explain_errors, write_whole
+from sensorium.files import explain_errors, file_checksum, inside, write_whole
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.rows import array_to_json, from_json_value
 from sensorium.worlds import Scene
@@ -86,6 +86,29 @@ def model_hash(model: mujoco.MjModel) -> str:
     return digest.hexdigest()
 
 
+def _check_paths(form: dict[str, Any], folder: Path) -> None:
+    """Check that the model files and images of a recorded scene are in its folder."""
+    for entry in form["contents"]:
+        model, light = entry.get("model"), entry.get("light", {}).get("options", {})
+        for file in (model.get("file") if isinstance(model, dict) else None, light.get("texture")):
+            if file is not None:
+                inside(folder, file)
+
+
+def _check_files(config: dict[str, Any], folder: Path) -> None:
+    """Compare the files of a recorded scene with their checksums, which version 1 does not have.
+
+    Raises:
+        DatasetError: a file is missing or changed.
+    """
+    for name, expected in config.get("files", {}).items():
+        path = inside(folder, name)
+        if not path.is_file():
+            raise DatasetError(f"the file {path} is missing; restore it from a backup")
+        if file_checksum(path) != expected:
+            raise DatasetError(f"{path} was changed or truncated; restore it from a backup")
+
+
 def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[str] = (), **changes: Any) -> Scene:
     """Return the scene of a recording, not built.
 
@@ -96,16 +119,18 @@ def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[st
         **changes: further arguments of :meth:`Scene.from_contents`.
 
     Raises:
-        DatasetError: ``config.json`` lacks a part of the scene.
+        DatasetError: ``config.json`` lacks a part of the scene or names a file elsewhere, or a file was changed.
     """
+    _check_files(config, folder)
     form = config["scene"]
     if form.get("cameras") and "adapt" not in changes:
         changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
     try:
+        _check_paths(form, folder)
         options = {name: decode(value) for name, value in form["options"].items()}
         options = {"iterations": 100, "ls_iterations": 50, **options}  # earlier versions had no others
         options["environments"] = [
-            each.model_copy(update={"file": str(folder / each.file)}) for each in options.get("environments", [])
+            each.model_copy(update={"file": str(inside(folder, each.file))}) for each in options.get("environments", [])
         ]
         expanded: dict[str, Any] = dict.fromkeys(expanded_later)
         expanded |= {name: from_json_value(values) for name, values in form.get("expanded", {}).items()}

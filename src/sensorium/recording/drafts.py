@@ -7,8 +7,8 @@ import struct
 import zlib
 from pathlib import Path
 
-from sensorium._system import BINARY, writev
-from sensorium.files import explain_errors
+from sensorium._system import writev
+from sensorium.files import create_descriptor, explain_errors
 
 _HEAD = struct.Struct("<II")
 """Header of each record: its size in bytes and its CRC-32."""
@@ -18,14 +18,14 @@ class Draft:
     """An append-only file of records. An incomplete last record is ignored when the file is read.
 
     Args:
-        path: the file. An existing one is truncated.
+        path: the file. An existing one is replaced.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | BINARY, 0o666)
+            self._file = create_descriptor(path, append=True)
 
     def add(self, data: bytes) -> None:
         """Append a record."""

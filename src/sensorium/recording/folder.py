@@ -13,18 +13,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError
-from sensorium.files import PART, file_checksum, write_whole
+from sensorium.files import PART, file_checksum, json_with_checksum, parse_json, write_whole
 
 CONFIG = "config.json"
 FORMAT = "sensorium-episode"
-VERSION = 2
-"""Version of the format. Version 1 has weaker checksums of steps, and none of other files."""
+VERSION = 3
+"""Version of the format. Version 1 has weaker checksums of steps, and none of other files. Version 2 has no checksum of
+``config.json`` and of the metadata of chunks."""
 STATE = Path("state") / "common"
 _STARTED = frozenset({"state", "assets", "occupancy_map", "scene.xml", f"scene.xml{PART}", f"{CONFIG}{PART}"})
 """Entries that a recording can have before its ``config.json`` is written."""
@@ -44,7 +44,7 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
     """Return the folder if a recording can be written into it.
 
     Args:
-        path: a folder that does not exist or is empty.
+        path: a folder that does not exist or is empty, or in which a process was killed before ``config.json``.
         overwrite: accept a folder that holds a recording.
 
     Raises:
@@ -54,18 +54,22 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
     if folder.exists() and not folder.is_dir():
         raise DatasetError(f"{folder} is a file; choose another output folder")
     if folder.exists() and any(folder.iterdir()):
+        if was_begun(folder):
+            return folder
         if not overwrite:
             raise DatasetError(f"{folder} is not empty; choose another folder, or replace the recording with overwrite")
-        if not was_begun(folder):
-            read_config(folder)  # replace only recordings
+        read_config(folder)  # replace only recordings
     return folder
 
 
 def was_begun(folder: Path) -> bool:
     """Return whether a process began a recording here and ended before ``config.json``, so that no data can be lost."""
+    names = {path.name for path in folder.iterdir()}
+    if names in ({f"{CONFIG}{PART}"}, {"state"}) and not any((folder / "state").glob("*")):
+        return True
     if not (folder / STATE).is_dir() or any(path.is_file() for path in (folder / "state").rglob("*")):
         return False
-    return all(path.name in _STARTED for path in folder.iterdir())
+    return names <= _STARTED
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
@@ -73,15 +77,14 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
     checksums = {
         path.relative_to(folder).as_posix(): file_checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()
     }
-    text = json.dumps({"format": FORMAT, "version": VERSION, **config, "files": checksums}, indent=1, allow_nan=False)
-    write_whole(folder / CONFIG, text.encode())
+    content = {"format": FORMAT, "version": VERSION, **config, "files": checksums}
+    write_whole(folder / CONFIG, json_with_checksum(content))
 
 
 def complete_config(folder: Path, n_steps: int) -> None:
     """Write the number of steps into ``config.json``, which marks the recording as finished."""
     config = read_config(folder)
-    text = json.dumps({**config, "n_steps": n_steps}, indent=1, allow_nan=False)
-    write_whole(folder / CONFIG, text.encode())
+    write_whole(folder / CONFIG, json_with_checksum({**config, "n_steps": n_steps}))
 
 
 def missing_in(config: dict[str, Any]) -> list[str]:
@@ -111,14 +114,14 @@ def read_config(folder: Path) -> dict[str, Any]:
         if was_begun(folder):
             raise DatasetError(
                 f"{folder} is a recording without steps: its process ended before it wrote {CONFIG}; remove the "
-                "folder, or write another recording there with --overwrite"
+                "folder, or write another recording there"
             )
         raise DatasetError(f"{folder} is not a recording: it has no {CONFIG}")
     try:
-        config = json.loads(path.read_bytes())
-    except (ValueError, UnicodeDecodeError) as error:
+        config, checked = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise DatasetError(f"cannot read {path}: {error}; restore it from a backup of the recording") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if config.get("format") != FORMAT:
         raise DatasetError(f"{folder} is not a recording: {path} was not written by Sensorium")
     version = config.get("version")
     if not isinstance(version, int) or version > VERSION:
@@ -126,4 +129,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{path} has format version {version}, this version of Sensorium reads up to {VERSION}; "
             "install a newer version"
         )
+    if version > 2 and not checked:
+        raise DatasetError(f"cannot read {path}: its checksum is missing; restore it from a backup of the recording")
     return config

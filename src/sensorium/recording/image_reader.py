@@ -38,6 +38,7 @@ class VideoReader:
         self._file = av.open(str(path))
         self._stream = self._file.streams.video[0]
         self._stream.codec_context.thread_count = threads
+        self._stream.codec_context.options = {"err_detect": "explode"}  # FFmpeg would conceal damage
         self.count = int(self._stream.frames)
         self._next = 0
         self._frames = self._file.decode(self._stream)
@@ -53,6 +54,7 @@ class VideoReader:
 
         Raises:
             EOFError: the video has fewer frames.
+            ValueError: the frame is damaged.
         """
         if not self._next <= index < self._next + self._key_frames:
             self._file.seek(int(index * self._tick), stream=self._stream, backward=True)
@@ -61,13 +63,14 @@ class VideoReader:
             number = round((frame.pts or 0) * self._frames_per_tick)
             self._next = number + 1
             if number == index:
+                if frame.is_corrupt:
+                    raise ValueError(f"frame {index} is damaged")
                 return np.asarray(self._reformatter.reformat(frame, format=self._pixel_format).to_ndarray())
         self._next = -self._key_frames
         raise EOFError(f"it ends before frame {index}")
 
     def decodes(self) -> bool:
         """Return whether every frame can be decoded, for files without a checksum."""
-        self._stream.codec_context.options = {"err_detect": "explode"}
         return sum(not frame.is_corrupt for frame in self._file.decode(self._stream)) == self.count
 
     def close(self) -> None:
@@ -109,7 +112,7 @@ def _reader(path: Path) -> VideoReader | ArrayReader:
             raise DatasetError(f"the file {path} is missing; render it again with `sensorium replay`")
         try:
             _open[path] = VideoReader(path) if path.suffix == ".mp4" else ArrayReader(path)
-        except (OSError, KeyError, IndexError, ValueError) as error:
+        except Exception as error:  # h5py and FFmpeg raise nearly anything for damaged files
             raise _unreadable(path, error) from None
         while len(_open) > _MAX_OPEN:
             _open.popitem(last=False)[1].close()
@@ -131,7 +134,9 @@ def read_image(stem: Path, header: ImageHeader, index: int) -> np.ndarray:
     path = stem.with_name(stem.name + FORMATS[header["kind"]].suffix)
     try:
         return _reader(path).read(index)
-    except (OSError, EOFError, ValueError) as error:
+    except DatasetError:
+        raise
+    except Exception as error:
         forget(path)
         raise _unreadable(path, error) from None
 
@@ -158,9 +163,9 @@ def verify(path: Path, version: int) -> int:
             whole = reader.decodes() if sealed is None and version == 1 else bool(sealed)
         finally:
             forget(path)
-    except (OSError, EOFError, ValueError, KeyError, RuntimeError) as error:
-        if isinstance(error, DatasetError):
-            raise
+    except DatasetError:
+        raise
+    except Exception as error:
         raise _unreadable(path, error) from None
     if not whole:
         raise DatasetError(f"{path} was changed or truncated; render it again with `sensorium replay`")

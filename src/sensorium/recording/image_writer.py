@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from fractions import Fraction
@@ -11,17 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-import h5py
 import numpy as np
 
-from sensorium._system import pread, reserve
-from sensorium.files import PART, explain_errors, publish
+from sensorium._system import pread
+from sensorium.files import PART, create, explain_errors, publish
+from sensorium.hdf5_files import Hdf5File
 from sensorium.recording.colour import to_frame
 from sensorium.recording.drafts import Draft, records
 from sensorium.recording.image_files import ImageHeader, draft_path, file_notes, seal
-
-_SLACK = 1 << 16
-"""Bytes for the metadata of HDF5."""
 
 
 class ImageWriter(Protocol):
@@ -49,7 +45,7 @@ def finish(path: Path, header: ImageHeader, count: int) -> None:
         if header["kind"] == "rgb":
             _finish_video(path, header, frames)
         else:
-            _finish_arrays(path, header, frames, os.path.getsize(draft))
+            _finish_arrays(path, header, frames)
 
 
 class VideoWriter:
@@ -110,7 +106,8 @@ def _finish_video(path: Path, header: ImageHeader, frames: Iterator[bytes]) -> N
             packet.duration, packet.is_keyframe = 1, bool(frame[0])
             file.mux_one(packet)
     with explain_errors(path):
-        part.write_bytes(data.getbuffer())
+        with create(part) as target:
+            target.write(data.getbuffer())
         seal(part)
     publish(part, path)
 
@@ -136,12 +133,10 @@ class ArrayWriter:
         self._draft.close()
 
 
-def _finish_arrays(path: Path, header: ImageHeader, frames: Iterator[bytes], n_bytes: int) -> None:
+def _finish_arrays(path: Path, header: ImageHeader, frames: Iterator[bytes]) -> None:
     shape, part = tuple(header["shape"]), path.with_name(path.name + f".whole{PART}")
     with explain_errors(path):
-        with open(part, "wb") as reserved:  # a full disk raises here, not inside HDF5
-            reserve(reserved.fileno(), n_bytes + _SLACK)
-        with h5py.File(part, "w", libver="v110") as file:
+        with Hdf5File(part, libver="v110") as file:
             data = file.create_dataset(
                 "frames",
                 (0, *shape),
@@ -157,5 +152,6 @@ def _finish_arrays(path: Path, header: ImageHeader, frames: Iterator[bytes], n_b
             for number, frame in enumerate(frames):
                 data.resize(number + 1, axis=0)
                 data.id.write_direct_chunk((number, *(0 for _ in shape)), frame)
+                file.check()
         seal(part)
     publish(part, path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from sensorium.errors import DatasetError
 from sensorium.files import PART, explain_errors, lock_folder, sync
 from sensorium.recording.chunk import Chunk
-from sensorium.recording.folder import STATE, check_new
+from sensorium.recording.folder import STATE, check_new, was_begun
 
 
 class OutputFolder:
@@ -20,7 +20,7 @@ class OutputFolder:
     (:meth:`commit`).
 
     Args:
-        path: a new or an empty folder.
+        path: a new or an empty folder, or one in which a process was killed before it wrote ``config.json``.
         overwrite: whether a recording in the folder may be replaced.
 
     Attributes:
@@ -50,6 +50,9 @@ class OutputFolder:
             check_new(self.folder, overwrite)
         if self.folder.exists() and any(self.folder.iterdir()):
             with lock_folder(self.folder):
+                if was_begun(self.folder):
+                    shutil.rmtree(self.folder)
+                    return
                 shutil.rmtree(self._replaced, ignore_errors=True)
                 os.rename(self.folder, self._replaced)
 

@@ -192,7 +192,8 @@ class Recorder:
     def _raise(self) -> None:
         if self._error is not None:
             error, self._error = self._error, None
-            self._stop()
+            with suppress(DatasetError):  # a full disk has no space for config.json either
+                self._stop()
             raise error
 
     def close(self) -> None:
@@ -260,7 +261,7 @@ class Recorder:
                 chunk.close()
         except BaseException as error:
             if chunk is not None:
-                chunk.release()  # `sensorium validate` completes it from its whole steps
+                chunk.release()  # `sensorium validate --update` completes it from its whole steps
             self._error = error
         finally:
             closer.shutdown()

@@ -85,13 +85,12 @@ class Recording:
         self._fields = {form["name"]: RowField.from_json(form) for form in self.config["fields"]}
         self._others: dict[str, list[str]] = dict(self.config["others"])
         self.dt = float(self.config["dt"])
-        self.n_envs = int(self.config["scene"]["n_envs"])
-        self.seed = int(self.config["scene"]["seed"])
+        self.n_envs, self.seed = (int(self.config["scene"][name]) for name in ("n_envs", "seed"))
         state = self.folder / STATE
         self._paths = sorted(path for path in state.glob("*.h5") if path.stem.isdigit())
         if not self._paths:
             interrupted = any(state.glob(f"*{PART}"))
-            why = "it was interrupted; run `sensorium validate` on it" if interrupted else "nothing was recorded"
+            why = "it was interrupted; run `sensorium validate --update`" if interrupted else "nothing was recorded"
             raise DatasetError(f"{self.folder} has no complete chunk of steps: {why}")
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
         self._tracers: WeakKeyDictionary[Scene, Retracer] = WeakKeyDictionary()
@@ -199,9 +198,10 @@ class Recording:
         return copy(chunk.events.values(row).get(name))
 
     def step(self, index: int, names: Collection[str] | None = None) -> Step:
-        """Return everything about one step, for replay; of its buffers those in ``names``. Default: all."""
+        """Return one step for replay, compared with its checksum; its buffers in ``names``. Default: all."""
         index = self._index(index)
         chunk, row = self._locate(index)
+        chunk.verify(row)
         before = chunk.arrays[BEFORE][row] if BEFORE in chunk.arrays else None
         values = self[index] if names is None else self._read(index, *self._select(names))
         return Step(int(chunk.arrays[STEP][row]), before, values, chunk.events.by_row.get(row, []))

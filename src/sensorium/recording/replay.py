@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import explain_errors, lock_folder
+from sensorium.files import explain_errors, lock_folder, refuse_foreign_links
 from sensorium.recording.folder import CONFIG, STATE, read_config
 from sensorium.recording.output_folder import OutputFolder, has_step
 from sensorium.recording.recording import Recording
@@ -109,6 +109,7 @@ def _locked(
     """Lock the output folder. A replaced recording is kept until there is a frame, and restored if there is none."""
     if resumed:
         with lock_folder(folder) as lock:
+            refuse_foreign_links(folder)
             yield lock, progress
         return
     output = OutputFolder(folder, overwrite)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from typing import Any
 from sensorium._system import cpu_count
 from sensorium.cameras.camera import CameraSensor
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import explain_errors, package_versions
+from sensorium.files import explain_errors, package_versions, refuse_foreign_links
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.describe import save_scene
 from sensorium.recording.folder import VERSION, write_config
@@ -135,6 +134,7 @@ class ReplayJob:
         """
         recording = self.recording
         if (recording.folder / "occupancy_map").is_dir():
+            refuse_foreign_links(recording.folder / "occupancy_map")
             with explain_errors(folder / "occupancy_map"):
                 shutil.copytree(recording.folder / "occupancy_map", folder / "occupancy_map")
         config = {
@@ -149,7 +149,7 @@ class ReplayJob:
             "start": recording.config.get("start", 0),
             "metadata": recording.config["metadata"],
             "replay": {
-                "source": os.path.abspath(recording.folder),
+                "source": recording.folder.resolve().name,  # no paths of this machine
                 "source_created": recording.config.get("created"),
                 "source_steps": len(recording),
                 "interval": self.options.interval,

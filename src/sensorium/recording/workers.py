@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import os
 import queue
@@ -13,11 +12,12 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sensorium._system import end_with_parent
+from sensorium._system import end_with_parent, tie_to_parent
 from sensorium.errors import DatasetError
 from sensorium.recording.recording import Recording
 from sensorium.recording.replay_job import Progress, ReplayJob
 from sensorium.recording.runs import Run
+from sensorium.user_modules import import_modules, importable
 from sensorium.worlds.contents import decode
 
 if TYPE_CHECKING:
@@ -65,13 +65,15 @@ def run_in_processes(
     """
     context = multiprocessing.get_context("spawn")
     reports: Queue[int | str] = context.Queue()
-    modules = sorted({name for name in _modules(recording.config) if name in sys.modules and name != "__main__"})
+    named = {name for name in _modules(recording.config) if name in sys.modules and name != "__main__"}
+    modules = [importable(name) for name in sorted(named)]
     source, out = str(recording.folder), str(folder)
     arguments = [(source, out, options_form, runs, modules, _Lock(lock), reports) for runs in shares]
     processes = [context.Process(target=_work, args=each, daemon=True) for each in arguments]
     error: str | None = None
     try:
         for process in processes:
+            tie_to_parent(process)
             process.start()
         while any(process.is_alive() for process in processes) or not reports.empty():
             try:
@@ -120,8 +122,7 @@ def _work(
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _end_with_parent()
-        for name in modules:
-            importlib.import_module(name)
+        import_modules(modules)
         job = ReplayJob(Recording(source), decode(options_form))
         try:
             job.run(Path(out), runs, reports.put)

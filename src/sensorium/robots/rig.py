@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.files import write_whole
 from sensorium.options import Options
 from sensorium.pipeline import Imperfections
 from sensorium.sensors.channels import channels
@@ -187,7 +188,7 @@ class SensorRig(Options):
 
         values = self.model_dump(mode="json", exclude_unset=True)
         text = yaml.dump(values, Dumper=yaml_files.Dumper, sort_keys=False, allow_unicode=True)
-        Path(file).write_text(text, encoding="utf-8")
+        write_whole(Path(file), text.encode())
 
 
 class Rig(Module):

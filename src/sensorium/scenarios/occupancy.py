@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensorium.errors import OptionError
+from sensorium.files import write_whole
 from sensorium.scenarios.scanner import SceneScanner
 
 if TYPE_CHECKING:
@@ -147,7 +149,9 @@ class OccupancyMap:
         pixels = np.empty(self.cells.shape, np.uint8)
         for value, shade in zip((FREE, OCCUPIED, UNKNOWN), self._shades(), strict=True):
             pixels[self.cells == value] = shade
-        Image.fromarray(pixels).save(path / "map.png")
+        picture = BytesIO()
+        Image.fromarray(pixels).save(picture, "PNG")
+        write_whole(path / "map.png", picture.getvalue())
         values = {
             "image": "map.png",
             "mode": "trinary",
@@ -157,7 +161,7 @@ class OccupancyMap:
             "occupied_thresh": self.occupied_threshold,
             "free_thresh": self.free_threshold,
         }
-        (path / "map.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+        write_whole(path / "map.yaml", yaml.safe_dump(values, sort_keys=False).encode())
 
     def _shades(self) -> tuple[int, int, int]:
         """Return the grey values of free, occupied and unknown cells: those of ROS if the thresholds allow them."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import OptionError
+from sensorium.files import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,7 +179,7 @@ def finish_figure(figure: Figure, path: str | Path | None) -> Figure:
     """Save a figure if there is a path, and return it."""
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=90)
+        write_figure(figure, Path(path), dpi=90)
     return figure
 
 

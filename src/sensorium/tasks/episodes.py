@@ -16,6 +16,7 @@ from sensorium.tasks.history import History
 from sensorium.tasks.hooks import ConfigT, TaskHooks
 from sensorium.tasks.protocols import PolicyLike
 from sensorium.worlds import Envs, Scene, env_ids
+from sensorium.worlds.step_numbers import check_step
 
 
 class EpisodeLoop(TaskHooks[ConfigT]):
@@ -88,7 +89,7 @@ class EpisodeLoop(TaskHooks[ConfigT]):
 
     def set_sensor_step(self, step: int) -> None:
         """Set the step count on which the noise of actions depends. The noise of sensors depends on the episode."""
-        self.robot.set_noise_step(step)
+        self.robot.set_noise_step(check_step("step", step))
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         rngs = self._rngs(ids, numbers)

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, sync, sync_tree
+from sensorium.files import explain_errors, inside, make_temporary_folder, sync, sync_tree
 
 _MANIFEST = "manifest.json"
 _N_KEPT = 2
@@ -41,7 +40,7 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
         shutil.rmtree(leftover, ignore_errors=True)
     path = folder / f"{steps:012d}"
     with explain_errors(path):
-        new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=folder))
+        new = make_temporary_folder(folder, f".{path.name}-")
         try:
             write(new)
             manifest = {file.relative_to(new).as_posix(): list(_size_and_checksum(file)) for file in _files(new)}
@@ -85,9 +84,9 @@ def _problem(path: Path) -> str | None:
     try:
         manifest = json.loads((path / _MANIFEST).read_bytes())
         for name, (size, checksum) in manifest.items():
-            if _size_and_checksum(path / name) != (size, checksum):
+            if _size_and_checksum(inside(path, name)) != (size, checksum):
                 return f"{name} has changed since it was written"
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, DatasetError) as error:
         return str(error)
     return None
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import lock_folder
+from sensorium.files import PART, lock_folder, refuse_foreign_links
 from sensorium.options import Options
 from sensorium.training.options import CONFIG
 
@@ -20,6 +20,8 @@ def run_folder(
 ) -> Iterator[None]:
     """Lock the folder of a training during a block. A new folder is made, and removed if it stays empty.
 
+    A training that was killed before it had written its options begins again, also with ``resume``.
+
     Args:
         folder: a new folder, or with ``resume`` one that holds a training.
         resume: whether the training continues.
@@ -31,14 +33,17 @@ def run_folder(
         OptionError: the folder is not empty, or its training has other options.
         DatasetError: the folder holds no training to resume.
     """
-    if resume:
+    begun = folder.is_dir() and {entry.name for entry in folder.iterdir()} == {CONFIG + PART}  # and killed there
+    if resume and not begun:
         _check_same(options, load(folder), free)
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not begun:
         if (folder / CONFIG).is_file():
             raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
         raise OptionError(f"{folder} is not empty and holds no training; train in a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder):
+        refuse_foreign_links(folder)
+        (folder / (CONFIG + PART)).unlink(missing_ok=True)
         try:
             yield
         finally:

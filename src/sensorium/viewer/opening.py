@@ -38,8 +38,10 @@ def find_port(host: str, port: int | None) -> int:
     """Return a free port: the given one, or the first free one from 8080 on.
 
     Raises:
-        OptionError: the port is invalid or in use.
+        OptionError: the host is not an address, or the port is invalid or in use.
     """
+    if not isinstance(host, str) or not host:  # None and "" mean all interfaces
+        raise OptionError(f'host must be an address, e.g. "127.0.0.1", or "0.0.0.0" for all interfaces, got {host!r}')
     if port is not None:
         if not isinstance(port, int) or not 1 <= port <= 65535:
             raise OptionError(f"port must be an integer in [1, 65535], got {port!r}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import mujoco
 import numpy as np
@@ -12,11 +17,60 @@ import viser
 
 from sensorium.viewer.stage import Stage
 
+if TYPE_CHECKING:
+    from websockets.asyncio.server import ServerConnection
+    from websockets.http11 import Request
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_starting = threading.Lock()
+
 
 def start_server(host: str, port: int) -> viser.ViserServer:
-    """Start a server with an empty page."""
-    with _quiet():
+    """Start a server with an empty page. It refuses connections that pages of other sites open."""
+    with _quiet(), _same_origin(host):
         return viser.ViserServer(host=host, port=port, label="Sensorium", verbose=False)
+
+
+def is_foreign(headers: Mapping[str, str], loopback: bool) -> bool:
+    """Return whether a page of another site opens a connection, by the headers of the request.
+
+    Args:
+        headers: headers "Origin" and "Host". A program that is not a browser sends no origin.
+        loopback: whether the server listens on this machine only. Then the host must be a name of this machine: a site
+            could let its own name point here.
+    """
+    origin, host = headers.get("Origin"), headers.get("Host") or ""
+    if loopback and urlsplit(f"//{host}").hostname not in _LOOPBACK:
+        return True
+    return origin is not None and urlsplit(origin).netloc != host
+
+
+@contextmanager
+def _same_origin(host: str) -> Iterator[None]:
+    """Let viser refuse foreign pages, in servers that are started in the block.
+
+    viser has no option for that. It passes ``process_request`` to ``websockets.asyncio.server.serve``, which is
+    replaced here until the server runs (checked with viser 1.1 and websockets 15).
+    """
+    from websockets.asyncio import server as module
+
+    serve = module.serve
+
+    def guarded(*arguments: object, process_request: Callable[..., object] | None = None, **options: object) -> object:
+        async def check(connection: ServerConnection, request: Request) -> object:
+            if is_foreign(request.headers, host in _LOOPBACK):
+                return connection.respond(HTTPStatus.FORBIDDEN, "Refused: the page is of another origin.\n")
+            answer = None if process_request is None else process_request(connection, request)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return serve(*arguments, process_request=check, **options)  # type: ignore[arg-type]
+
+    with _starting:
+        module.serve = guarded  # type: ignore[assignment,misc]
+        try:
+            yield
+        finally:
+            module.serve = serve  # type: ignore[misc]
 
 
 def stop_server(server: viser.ViserServer) -> None:

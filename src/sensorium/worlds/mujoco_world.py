@@ -27,6 +27,7 @@ from sensorium.worlds import current_stage
 from sensorium.worlds.changes import Changes
 from sensorium.worlds.engine_switches import SWITCHED, EngineSwitches
 from sensorium.worlds.environments import EnvironmentMap
+from sensorium.worlds.forks import check_not_forked, fork_depth
 from sensorium.worlds.free_links import FIXED_FIELDS, RNE_FIELDS, FreeLinkSensors, free_link_sensors
 from sensorium.worlds.initial_pose import initial_key
 from sensorium.worlds.lights import Light
@@ -63,11 +64,8 @@ class MujocoWorld:
     def __init__(
         self, model: mujoco.MjModel, n_envs: int, *, substeps: int = 1, threads: int = 0, exact_sensing: bool = True
     ) -> None:
-        self.model = model
-        self.n_envs, self.substeps = n_envs, substeps
-        self.device = torch.device("cpu")
-        self.changes = Changes(n_envs)
-        self.step_count = 0
+        self.model, self.n_envs, self.substeps, self.device = model, n_envs, substeps, torch.device("cpu")
+        self.changes, self.step_count = Changes(n_envs), 0
         self.lights: tuple[Light, ...] = ()
         self.environments: tuple[EnvironmentMap, ...] = ()
         self.expanded: dict[str, torch.Tensor] = {}
@@ -75,6 +73,7 @@ class MujocoWorld:
         self._initial_key = initial_key(model)
         self.threads = threads or cpu_count()
         self.batch = Batch(model, n_envs, self.threads)
+        self._fork_depth = fork_depth() if min(n_envs, self.threads) > 1 else None  # one thread is the caller's own
         self._stepping: np.ndarray | None = None  # ids of the envs that step; None while all do
         self._failed = np.zeros(n_envs, bool)  # envs that do not step for another reason are held
         self._unreported: dict[int, str] = {}  # failures found outside step(), which the next step() returns
@@ -319,6 +318,7 @@ class MujocoWorld:
 
     def _guard(self, call: Callable[[], None]) -> dict[int, str]:
         """Run a call of the batch; retire the envs in which MuJoCo raised and return env -> message."""
+        check_not_forked(self._fork_depth, "the scene")
         try:
             call()
         except SimulationError as error:

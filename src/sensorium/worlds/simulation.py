@@ -16,6 +16,7 @@ from sensorium.worlds.failures import Failures, merge_errors
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
+from sensorium.worlds.step_numbers import check_step
 from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask
 
 if TYPE_CHECKING:
@@ -280,6 +281,7 @@ class Simulation(Contacts):
 
     @step_count.setter
     def step_count(self, count: int) -> None:
+        count = check_step("step_count", count)
         if self._sensing is None:
             self.world.step_count = count
         elif not self.world.is_gpu:  # the clock of a CUDA graph cannot be set

@@ -10,7 +10,8 @@ import torch
 from pydantic import Field, model_validator
 
 from sensorium.cameras.imager.lens import Intrinsics, Margins, margins, rays
-from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.files import write_whole
 from sensorium.options import Options
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -200,9 +201,9 @@ class CameraProfile(Options):
         """
         values = self.model_dump(mode="json", exclude_defaults=True)
         try:
-            Path(path).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise OptionError(f"camera profile {str(path)!r} cannot be written: {error.strerror}") from None
+            write_whole(Path(path), f"{json.dumps(values, indent=2, ensure_ascii=False)}\n".encode())
+        except DatasetError as error:
+            raise OptionError(f"camera profile: {error}") from None
 
     # -- what follows from the options --------------------------------------------------------------------------------
 

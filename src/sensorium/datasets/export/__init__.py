@@ -13,6 +13,7 @@ from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.export.folder import check_free, whole_folder
 from sensorium.datasets.export.source import ExportSource
 from sensorium.errors import DatasetError, OptionError, SensoriumError, did_you_mean
+from sensorium.files import DiskFullError, disk_full_message
 
 
 class _Format(NamedTuple):
@@ -32,6 +33,7 @@ FORMATS = {
     "mcap": _Format("sensorium.datasets.export.mcap", "mcap", "ros"),
 }
 """Name -> format."""
+_NO_SPACE = "free some disk space and export again. Nothing was left there."
 
 
 def export(
@@ -98,9 +100,13 @@ def _explain_errors(folder: Path, out: Path) -> Iterator[None]:
 
     try:
         yield
+    except DiskFullError as error:
+        raise DiskFullError(f"cannot export {folder} to {out}: {disk_full_message(error)}; {_NO_SPACE}") from error
     except SensoriumError:
         raise
-    except (OSError, RuntimeError, av.FFmpegError) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, av.FFmpegError) as error:
+        if disk_full_message(error) is not None:
+            raise DiskFullError(f"cannot export {folder} to {out}: {disk_full_message(error)}; {_NO_SPACE}") from error
         raise DatasetError(
             f"cannot export {folder} to {out}: {error}. If the disk is not full, a file of the dataset is damaged: "
             f"run `sensorium validate {folder}`"

@@ -38,6 +38,8 @@ def whole_folder(out: Path) -> Iterator[Path]:
     check_free(out)
     out = out.absolute()
     part = out.with_name(out.name + PART)
+    if part.is_symlink():
+        part.unlink()
     part.mkdir(parents=True, exist_ok=True)
     with lock_folder(part):
         try:
@@ -55,4 +57,4 @@ def whole_folder(out: Path) -> Iterator[Path]:
 
 def _empty(folder: Path) -> None:
     for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

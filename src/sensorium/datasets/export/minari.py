@@ -12,15 +12,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import gymnasium
+import h5py
 import numpy as np
 
 from sensorium import __version__
 from sensorium.datasets.dataset import Episode
 from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, image_note, scene_line
+from sensorium.hdf5_files import Hdf5File
 
 if TYPE_CHECKING:
     from minari.data_collector import EpisodeBuffer
@@ -32,9 +35,6 @@ _MIN_IMAGE = 32
 
 def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -> None:
     """Write a dataset into an empty folder."""
-    import minari
-    from minari.dataset.minari_storage import MinariStorage
-
     why = "Minari stores arrays of this size uncompressed; read it from the source dataset"
     source.cameras = source.skip_images(("depth", "segmentation", "planes"), why)
     source.skip_others("images in Minari are observations")
@@ -44,6 +44,58 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
     for parent in Path(name).parents:
         if parent.name:
             (folder / parent / _NAMESPACE).write_text("{}")
+    with _safe_files() as check:
+        _write_data(source, folder, data, name, check, progress)
+    source.note(folder, _kept(source))
+
+
+@contextmanager
+def _safe_files() -> Iterator[Callable[[], None]]:
+    """Let Minari write its HDF5 files as :class:`Hdf5File` during the block, since a full disk crashes h5py's own.
+
+    Yields:
+        A function that raises the error of an earlier write.
+    """
+    from minari.dataset._storages import hdf5_storage  # private; checked with Minari 0.5.4
+
+    opened: list[Hdf5File] = []
+
+    class _Hdf5:
+        """The module h5py, with other files."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(h5py, name)
+
+        def File(self, path: str, mode: str, **options: object) -> h5py.File:  # noqa: N802
+            if mode == "r":
+                return h5py.File(path, mode, **options)
+            opened.append(Hdf5File(path, mode, **options))
+            return opened[-1]
+
+    def check() -> None:
+        for file in opened:
+            file.check()
+
+    before = hdf5_storage.h5py
+    hdf5_storage.h5py = _Hdf5()
+    try:
+        yield check
+    finally:
+        hdf5_storage.h5py = before
+
+
+def _write_data(
+    source: ExportSource,
+    folder: Path,
+    data: Path,
+    name: str,
+    check: Callable[[], None],
+    progress: Callable[[int], None],
+) -> None:
+    """Write the episodes with Minari's own storage."""
+    import minari
+    from minari.dataset.minari_storage import MinariStorage
+
     storage = MinariStorage.new(data, _observation_space(source), _action_space(source))
     options = source.options
     storage.update_metadata(
@@ -56,8 +108,7 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
         }
     )
     with open(folder / "scenes.jsonl", "w") as scenes:
-        storage.update_episodes(_buffers(source, scenes, progress))
-    source.note(folder, _kept(source))
+        storage.update_episodes(_buffers(source, scenes, check, progress))
 
 
 def dataset_id(source: ExportSource) -> str:
@@ -78,7 +129,9 @@ class _Frames:
             yield np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if grey else image
 
 
-def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], None]) -> Iterator[EpisodeBuffer]:
+def _buffers(
+    source: ExportSource, scenes: TextIO, check: Callable[[], None], progress: Callable[[int], None]
+) -> Iterator[EpisodeBuffer]:
     """Yield the episodes in the form that Minari stores."""
     from minari.data_collector import EpisodeBuffer
 
@@ -105,6 +158,7 @@ def _buffers(source: ExportSource, scenes: TextIO, progress: Callable[[int], Non
             truncations=episode["truncated"],  # type: ignore[arg-type]
             infos=infos,
         )
+        check()
         progress(1)
 
 

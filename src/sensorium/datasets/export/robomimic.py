@@ -26,6 +26,7 @@ import numpy as np
 
 from sensorium.datasets.dataset import Episode
 from sensorium.datasets.export.source import ACTION, ExportSource, ImageSource, Signal, image_note
+from sensorium.hdf5_files import Hdf5File
 
 FILE = "demos.hdf5"
 _GYM = 2
@@ -38,7 +39,7 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
     """Write a dataset into an empty folder."""
     states = [signal for signal in source.signals if signal.path.startswith(_STATES)]
     low, high = np.full(len(source.action_names), np.inf), np.full(len(source.action_names), -np.inf)
-    with h5py.File(folder / FILE, "w", libver="v110") as file:
+    with Hdf5File(folder / FILE, libver="v110") as file:
         data = file.create_group("data", track_order=True)
         for index, episode in enumerate(source.episodes()):
             demo = data.create_group(f"demo_{index}")
@@ -46,9 +47,12 @@ def write(source: ExportSource, folder: Path, progress: Callable[[int], None]) -
             for signal in source.signals:
                 rows = source.read(episode, signal)
                 _write_signal(demo, signal, rows.reshape(len(rows), -1))
+            file.check()
             for camera in source.cameras:
                 _write_images(demo, source, episode, camera)
+                file.check()
             low, high = np.minimum(low, demo["actions"][()].min(0)), np.maximum(high, demo["actions"][()].max(0))
+            file.check()
             progress(1)
         data.attrs["total"] = source.n_steps
         data.attrs["env_args"] = json.dumps(_environment(source))

@@ -16,9 +16,11 @@ import numpy as np
 
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.export.reasons import NO_DATA, NOT_REQUESTED, NOT_SELECTED
-from sensorium.datasets.header import INDEX
+from sensorium.datasets.export.verified import check_complete, verified_episode
 from sensorium.datasets.image_formats import ImageEncoding
-from sensorium.datasets.validate import IndexEntry
+from sensorium.datasets.manifest import Manifest
+from sensorium.datasets.validate import IndexEntry, index_entry
+from sensorium.datasets.video_streams import decode_frames
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
 from sensorium.suites.purposes import Purpose
@@ -123,6 +125,7 @@ class ExportSource:
 
     Attributes:
         dataset: the dataset.
+        manifest: checksums of its files.
         entries: index entries of the episodes, ordered by number.
         fps: steps per second.
         signals: observed arrays, T + 1 rows per episode.
@@ -133,6 +136,7 @@ class ExportSource:
     """
 
     dataset: Dataset
+    manifest: Manifest
     entries: list[IndexEntry]
     fps: Fraction
     signals: list[Signal]
@@ -156,10 +160,13 @@ class ExportSource:
             DatasetError: the dataset is empty, not complete or not valid.
             OptionError: a pattern matches nothing.
         """
-        entries = _entries(dataset)
-        first = dataset[0]
+        manifest = check_complete(dataset)
+        first = verified_episode(dataset, 0, manifest)
         found, skipped = contents_of(first), dict[str, str]()
-        for episode in dataset:
+        entries = []
+        for index in range(len(dataset)):
+            episode = verified_episode(dataset, index, manifest)
+            entries.append(index_entry(episode))
             if episode.fps != first.fps:
                 raise DatasetError(f"{episode.path} has {episode.fps} steps/s, and {first.path} {first.fps}")
             _compare(found, contents_of(episode), skipped)
@@ -179,7 +186,7 @@ class ExportSource:
         if not images:
             cameras, skipped = [], skipped | {camera.uuid: NOT_REQUESTED for camera in cameras}
         names = json.loads(first.attributes["action_names"])
-        source = cls(dataset, entries, first.fps, signals, texts, cameras, names, skipped)
+        source = cls(dataset, manifest, entries, first.fps, signals, texts, cameras, names, skipped)
         source._select(include, exclude)
         return source
 
@@ -245,9 +252,10 @@ class ExportSource:
         """Yield the episodes in order.
 
         Raises:
-            DatasetError: an episode changed since the dataset was validated.
+            DatasetError: a file of an episode does not match its checksum.
         """
-        for episode, entry in zip(self.dataset, self.entries, strict=True):
+        for index, entry in enumerate(self.entries):
+            episode = verified_episode(self.dataset, index, self.manifest, videos=bool(self.cameras))
             if episode.number != entry["number"] or episode.length != entry["length"]:
                 raise _changed(self.dataset.folder, f"{episode.path.name} has {episode.length} steps")
             yield episode
@@ -267,7 +275,7 @@ class ExportSource:
 
         path, count, no_depth = episode.video_path(camera.uuid), 0, episode.no_depth(camera.uuid)
         with av.open(str(path)) as file:
-            for frame in file.decode(video=0):
+            for frame in decode_frames(file):
                 yield camera.form.restore(frame.to_ndarray(format=camera.form.pixel_format), no_depth)
                 count += 1
         if count != episode.length + 1:
@@ -299,26 +307,6 @@ def scene_line(index: int, episode: Episode) -> str:
         "scene": episode.scene,
     }
     return json.dumps(line) + "\n"
-
-
-def _entries(dataset: Dataset) -> list[IndexEntry]:
-    folder = dataset.folder
-    advice = f"run `sensorium validate {folder}`, which reports the problems"
-    try:
-        entries = json.loads((folder / INDEX).read_bytes())["episodes"]
-        entries = sorted(entries, key=lambda entry: entry["number"])
-    except FileNotFoundError:
-        raise DatasetError(f"{folder} was not validated: it has no {INDEX}; {advice}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"cannot read {folder / INDEX} ({error}); {advice}") from None
-    if not len(dataset):
-        raise DatasetError(f"{folder} has no episodes; generate some first")
-    wanted = dataset.header["options"]["episodes"]
-    if [entry["number"] for entry in entries] != dataset.numbers:
-        raise DatasetError(f"{folder} has {len(dataset)} episodes, but {len(entries)} valid ones; {advice}")
-    if len(dataset) != wanted:
-        raise DatasetError(f"{folder} has {len(dataset)} of {wanted} episodes; {advice}")
-    return list(entries)
 
 
 def _changed(folder: Path, what: str) -> DatasetError:
