@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import operator
 import os
 import signal
 import sys
@@ -82,9 +81,10 @@ def tie_to_parent(process: BaseProcess) -> None:
     the configuration needs the standard library only (the order of attributes was checked with Python 3.11 and 3.12).
     """
     if sys.platform == "linux":
-        call = operator.methodcaller("prctl", _PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
+        tie = f"ctypes.CDLL(None).prctl({_PARENT_DEATH_SIGNAL}, {int(signal.SIGTERM)})"
+        late = f"os.getppid() == {os.getpid()} or os._exit(1)"  # this process ended before that call
         configuration: dict[str, object] = getattr(process, "_config")  # noqa: B009  # not in the stubs
-        configuration["tied to parent"] = _Call(call, _Call(ctypes.CDLL, None))
+        configuration["tied to parent"] = _Call(exec, f"import ctypes, os; {tie}; {late}")
 
 
 def is_alive(process: int) -> bool:
