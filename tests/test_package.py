@@ -44,7 +44,19 @@ def name_of(file: Path) -> str:
 
 # -- import layers -----------------------------------------------------------------------------------------------------
 
-BASE = {"_system", "_viewing", "compiling", "errors", "files", "jit", "options", "poses", "units", "yaml_files"}
+BASE = {
+    "_arguments",
+    "_system",
+    "_viewing",
+    "compiling",
+    "errors",
+    "files",
+    "jit",
+    "options",
+    "poses",
+    "units",
+    "yaml_files",
+}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -56,6 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gymnasium_ids": set(),
     "_viewing": set(),
     "_jit_worker": {"jit"},
+    "_arguments": {"errors"},
     "_system": {"errors"},
     "options": {"errors"},
     "files": {"_system", "errors"},

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
+from sensorium.options import checked_integer
 from sensorium.robots.base_buffers import update_base, write_base
 from sensorium.robots.drive import Drive
 from sensorium.robots.joint_group import joint_groups
@@ -300,6 +301,7 @@ class Robot(SceneRobot[RobotOptions]):
 
     def set_noise_step(self, step: int) -> None:
         """Set the number of actions that action noise counts from. This robot has no action noise."""
+        checked_integer("step", step)
 
     def disturb(self, envs: np.ndarray, max_offset: float, rngs: Sequence[np.random.Generator]) -> None:
         """Move the joints of arms by random offsets. This robot has no arm."""

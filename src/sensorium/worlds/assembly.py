@@ -31,7 +31,7 @@ from sensorium.worlds.contents import Json, encode_call
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.initial_pose import INITIAL, JointPositions, find_pose, write_poses
 from sensorium.worlds.lights import Light
-from sensorium.worlds.names import RESERVED, Names, model_name, new_name
+from sensorium.worlds.names import RESERVED, ByName, Names, model_name, new_name
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
@@ -200,6 +200,8 @@ class Assembly(Module):
         :meth:`add_terrain`.
         """
         self._before_build(f"add_{kind}")
+        if free not in (None, True, False):
+            raise OptionError(f"free must be True, False or None, got {free!r}")
         position, orientation = pose(pos, quat, euler)
         model = by_name(model)
         child = None if isinstance(model, Primitive) else load_spec(model)
@@ -363,17 +365,17 @@ class Assembly(Module):
     @property
     def entities(self) -> Mapping[str, Entity]:
         """Name -> entity (robot, object or terrain), in the order in which they were added."""
-        return dict(self._entities)
+        return ByName(self._entities, "entity")
 
     @property
     def sensors(self) -> Mapping[str, Module]:
         """uuid -> sensor, in the order in which they were added."""
-        return dict(self._sensors)
+        return ByName(self._sensors, "sensor")
 
     @property
     def modules(self) -> Mapping[str, SceneModule]:
         """Name -> module, robots included, in the order in which they were added."""
-        return dict(self._modules)
+        return ByName(self._modules, "module")
 
     def __getitem__(self, name: str) -> Module:
         """Return the module, entity or sensor of that name."""
