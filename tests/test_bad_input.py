@@ -507,3 +507,15 @@ def test_memories_refuse_what_is_not_finite():
     assert len(memory) == 0
     memory.add(**{**good, "reward": np.array([3e38, 3e38])})  # the sum is larger than a float32, the values are not
     assert len(memory) == 2
+
+
+def test_names_of_actuators_are_text():
+    scene = arm_scene()
+    scene.build()
+    arm = scene.entities["arm"]
+    for wrong in ([0], 3, [None], True):
+        with pytest.raises(sn.OptionError, match="actuators must be names"):
+            arm.set_ctrl(1.0, actuators=wrong)
+    for wrong in (np.full((2, 3), NAN), [1, [2, 3]], None, "x"):
+        with pytest.raises(sn.OptionError, match="pose must"):
+            scene["arm"].in_base_frame(wrong)

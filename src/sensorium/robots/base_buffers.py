@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+
+from sensorium.worlds.world import real_states
 
 if TYPE_CHECKING:
     from sensorium.robots.robot import Robot
@@ -69,3 +72,17 @@ def _current_values(robot: Robot, is_root: bool) -> dict[str, torch.Tensor]:
     if not is_root:
         values["position"], values["orientation"] = robot.get_pose()
     return values
+
+
+def checked_poses(name: str, poses: object, n_envs: int) -> np.ndarray:
+    """Return poses of all envs as (B, 7) float64.
+
+    Args:
+        name: name of the argument, for the message.
+        poses: the poses.
+        n_envs: B.
+
+    Raises:
+        OptionError: they have another shape, or are not real numbers.
+    """
+    return np.ascontiguousarray(real_states(name, poses, (n_envs, 7)))

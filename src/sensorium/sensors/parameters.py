@@ -64,6 +64,8 @@ class SensorParameters:
             OptionError: there is no such option, it is fixed after build, or no memory was allocated for it.
         """
         targets = self._targets()
+        if not isinstance(name, str):
+            raise OptionError(f"{self._options.__name__}: a parameter must be a name, got {name!r:.80}")
         if name in targets:
             return targets[name]
         owner, names = self._options.__name__, self._options.option_names()

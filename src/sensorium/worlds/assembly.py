@@ -178,7 +178,7 @@ class Assembly(Module):
         free: bool | None = None,
     ) -> Entity:
         """Add terrain, which is always fixed to the world. The other arguments are those of :meth:`add_object`."""
-        if free:
+        if free is not None and free is not False:
             raise OptionError("terrain is fixed to the world; use add_object for free=True")
         return self.add_entity("terrain", model, name=name, pos=pos, quat=quat, euler=euler)
 
@@ -200,7 +200,7 @@ class Assembly(Module):
         :meth:`add_terrain`.
         """
         self._before_build(f"add_{kind}")
-        if free not in (None, True, False):
+        if free is not None and not isinstance(free, bool):
             raise OptionError(f"free must be True, False or None, got {free!r}")
         position, orientation = pose(pos, quat, euler)
         model = by_name(model)
@@ -285,7 +285,7 @@ class Assembly(Module):
     def _swap_sensor(self, call: str, uuid: str, other: Module | None) -> None:
         """Replace a sensor by another, or remove it."""
         self._before_build(call)
-        if uuid not in self._sensors:
+        if not isinstance(uuid, str) or uuid not in self._sensors:
             hint = did_you_mean(uuid, self._sensors) or f"; there are {shorten(self._sensors)}"
             raise NameNotFoundError(f"{call}: the scene has no sensor {uuid!r}{hint}")
         sensor = self._sensors[uuid]

@@ -334,7 +334,7 @@ class TensorTask(TensorHooks[ConfigT]):
         return f"<{type(self).__name__} of {self.n_envs} envs on {self.device}, robot {self.config.robot!r}>"
 
 
-def _pose(config: TensorTaskConfig) -> dict[str, str]:
+def _pose(config: TensorTaskConfig) -> dict[str, Any]:
     """Return the option of a robot that names the keyframe at which episodes begin, if there is one."""
     return {} if config.keyframe is None else {"keyframe": config.keyframe}
 
