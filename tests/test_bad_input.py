@@ -497,7 +497,7 @@ def test_memories_refuse_what_is_not_finite():
         ("reward", torch.tensor([0, NAN])),
         ("action", np.full((2, 2), -INF)),
         ("observation", {"imu": np.full((2, 3), INF)}),
-        ("next_observation", {"imu": np.full((2, 3), NAN)}),
+        ("next_observation", {"imu": np.full((2, 3), -INF)}),
     ):
         with pytest.raises(sn.OptionError, match=rf"{name}.* must be finite in float32; the row of env [01] has"):
             memory.add(**{**good, name: value})

@@ -63,8 +63,10 @@ class ExperienceField:
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
     def check_finite(self, value: np.ndarray) -> None:
-        """Raise OptionError if a value is NaN, or infinite in float32."""
+        """Raise OptionError if a value is infinite in float32, or NaN where it is not an observation."""
         bad = ~(np.abs(value) <= _MAX_FLOAT32)
+        if "observation." in self.name:
+            bad &= ~np.isnan(value)  # a sensor without a reading may return NaN
         if bad.any():
             row = int(np.argwhere(bad)[0][0])
             raise OptionError(
@@ -237,7 +239,9 @@ class ExperienceLayout:
             if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(array, shape)
             # the sum is one pass without temporary memory; only if it is too large the elements are looked at
-            if array.dtype.kind == "f" and not abs(float(array.sum(dtype=np.float64))) <= _MAX_FLOAT32:
+            with np.errstate(over="ignore", invalid="ignore"):
+                suspect = array.dtype.kind == "f" and not abs(float(array.sum())) <= _MAX_FLOAT32
+            if suspect:
                 each.check_finite(array)
         return arrays
 

@@ -116,7 +116,7 @@ class Memory:
                 f"shared memory and several writers need host memory: use device='cpu', got {str(checked_device)!r}"
             )
         n_slots = -(-capacity // (writers * n_envs))
-        if checked_device.type == "cpu":  # a slot has a sequence number of 8 bytes
+        if checked_device.type == "cpu" and not shared:  # a slot has a sequence number of 8 bytes
             least = writers * n_envs
             check_memory("capacity", capacity, "the transitions", layout.row_bytes + 8 / n_envs, minimum=least)
         segment = None
@@ -190,7 +190,8 @@ class Memory:
             truncated: (B,) bool, or 0 and 1.
 
         Raises:
-            OptionError: a shape, dtype or key does not fit, a value is not finite in float32, or this process only
+            OptionError: a shape, dtype or key does not fit, a value is infinite in float32 (or NaN, if it is not an
+                observation), or this process only
                 reads. Nothing is stored. Values of a memory on a GPU are not validated, since that would synchronise.
         """
         writer = self._check_writer()
