@@ -238,7 +238,7 @@ class ExperienceLayout:
         for array, shape, each in zip(arrays, shapes, self.fields, strict=True):
             if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(array, shape)
-            # the sum of squares is one pass without temporary memory; only if it is too large the elements are looked at
+            # the sum of squares is one pass without temporary memory; elements are checked only if it is too large
             if array.dtype.kind == "f" and not abs(float(np.vdot(array, array))) <= _MAX_FLOAT32:
                 each.check_finite(array)
         return arrays
