@@ -1,5 +1,6 @@
 """Bad input raises an error that names the option and the value, and the failed call changes nothing."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -69,6 +70,10 @@ NAN, INF = float("nan"), float("inf")
         ),
         (lambda: sn.RasterizerCamera(renderer="batch"), ("RasterizerCamera.renderer must be 'raster', got 'batch'",)),
         (lambda: sn.Camera(outputs=3), ("Camera.outputs", "got 3")),
+        (lambda: sn.IMU(link=""), ("IMU.link",)),
+        (lambda: sn.IMU(link="box", uuid="a\0b"), ("uuid must not contain", "control characters")),
+        (lambda: sn.IMU(link="box", acc_noise=(1, 2)), ("IMU", "noise must be a number or one per axis", "(1.0, 2.0)")),
+        (lambda: sn.IMU(link="box", acc_noise=1e300), ("IMU.acc_noise", "1e+30", "1e+300")),
     ],
 )
 def test_bad_options_raise(make, words):
@@ -119,12 +124,14 @@ def test_unknown_joints_raise():
 
 
 def test_per_axis_values_of_the_wrong_length_raise():
+    with pytest.raises(sn.OptionError, match=r"IMU\.acc: noise must be a number or one per axis, 3 numbers"):
+        sn.IMU(link="box", acc_noise=(0.1, 0.2))
     scene = drop_scene()
-    imu = scene.add_sensor(sn.IMU(link="box", acc_noise=(0.1, 0.2)))
-    with pytest.raises(sn.OptionError, match=r"IMU\.acc_noise .* got shape \(2,\)"):
+    force = scene.add_sensor(sn.ContactForce(link="box", noise=(0.1, 0.2)))
+    with pytest.raises(sn.OptionError, match=r"ContactForce\.noise .* got shape \(2,\)"):
         scene.build()
     with pytest.raises(sn.NotBuiltError):
-        imu.read()
+        force.read()
 
 
 def test_calls_in_the_wrong_order_raise():
@@ -381,3 +388,134 @@ def test_error_of_a_union_with_literals_is_one_line(value):
         sn.RaytracerCamera(denoise=value)
     assert "\n" not in str(caught.value)
     assert repr(value) in str(caught.value)
+
+
+# -- a failed call changes nothing ------------------------------------------------------------------------------------
+
+
+def imu_scene() -> tuple[sn.Scene, sn.sensors.Sensor]:
+    scene = drop_scene()
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", acc_noise=0.1))
+    scene.build(n_envs=2)
+    return scene, imu
+
+
+WRONG_CALLS = {
+    "step_count of text": (lambda scene, imu: setattr(scene, "step_count", "x"), "step_count must be an integer >= 0"),
+    "step_count of None": (lambda scene, imu: setattr(scene, "step_count", None), "step_count"),
+    "step_count < 0": (lambda scene, imu: setattr(scene, "step_count", -1), "got -1"),
+    "step_count of 1.5": (lambda scene, imu: setattr(scene, "step_count", 1.5), "got 1.5"),
+    "noise of None": (lambda scene, imu: imu.set(acc_noise=None), r"IMU.acc_noise must be numbers, got None"),
+    "noise of 1e300": (lambda scene, imu: imu.set(acc_noise=1e300), r"IMU.acc_noise must be <= 1e\+30"),
+    "bias of -1e300": (lambda scene, imu: imu.set(acc_bias=-1e300), r"IMU.acc_bias must be >= -1e\+30"),
+    "noise of two axes": (lambda scene, imu: imu.set(acc_noise=(1, 2)), "one value per axis"),
+    "state of text": (lambda scene, imu: scene.set_state("x"), "state must be an array of real numbers"),
+    "complex state": (lambda scene, imu: scene.set_state(scene.get_state() * 1j), "real numbers"),
+    "retrace of a wrong shape": (lambda scene, imu: scene.retrace(None, np.zeros((2, 3)), 1), "after must have shape"),
+    "retrace before": (
+        lambda scene, imu: scene.retrace(np.zeros((1, 3)), scene.get_state().numpy(), 1),
+        "before must have shape",
+    ),
+    "retrace of a step of text": (
+        lambda scene, imu: scene.retrace(None, scene.get_state().numpy(), "x"),
+        "step must be an integer",
+    ),
+    "unknown entity": (lambda scene, imu: scene.entities["bxo"], "no entity 'bxo' .did you mean 'box'"),
+    "unknown sensor": (lambda scene, imu: scene.sensors["imo"], "no sensor 'imo' .did you mean 'imu'"),
+    "sensor of a number": (lambda scene, imu: scene.sensors[0], "no sensor 0; there are 'imu'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_a_failed_call_changes_nothing(name):
+    call, words = WRONG_CALLS[name]
+    (scene, imu), (twin, other) = imu_scene(), imu_scene()
+    for each in (scene, twin):
+        each.step(count=3)
+    with pytest.raises(sn.SensoriumError, match=words):
+        call(scene, imu)
+    assert scene.step_count == 3
+    for each in (scene, twin):
+        each.step(count=2)
+    assert torch.equal(scene.get_state(), twin.get_state())
+    assert torch.equal(imu.read().lin_acc, other.read().lin_acc)
+
+
+@pytest.mark.parametrize("step", ["a", None, -1, 1.5, True])
+def test_steps_of_action_noise_are_integers(step):
+    scene = sn.Scene()
+    arm = scene.add_robot("franka", name="arm", action_noise=0.01)
+    scene.build()
+    with pytest.raises(sn.OptionError, match="step must be an integer >= 0"):
+        arm.set_noise_step(step)
+    arm.set_noise_step(np.int64(4))
+
+
+@pytest.mark.parametrize(
+    ("pose", "words"),
+    [
+        ({"pos": "abc"}, "pos must be three finite numbers, got 'abc'"),
+        ({"pos": [1, [2], 3]}, "pos must be three"),
+        ({"pos": (0, 0, 1j)}, "pos must be three"),
+        ({"quat": "x"}, "quat must be four"),
+        ({"quat": [1, [2]]}, "quat must be four"),
+        ({"euler": "abc"}, "euler must be three"),
+        ({"free": "yes"}, "free must be True, False or None, got 'yes'"),
+    ],
+)
+def test_poses_of_wrong_types_raise(pose, words):
+    scene = sn.Scene()
+    with pytest.raises(sn.OptionError, match=words):
+        scene.add_object(sn.Box(), name="box", **pose)
+    assert not scene.entities
+    scene.add_object(sn.Box(), name="box")
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [None, 3, "x", [3], [None], [{}], {"a": 1}, [{"call": "add_object"}], [{"call": "add_object", "model": None}]],
+)
+def test_malformed_contents_raise(contents):
+    with pytest.raises(sn.OptionError, match="contents"):
+        sn.Scene.from_contents(contents)
+
+
+def test_memories_refuse_what_is_not_finite():
+    space, action = gym.spaces.Dict({"imu": gym.spaces.Box(-1, 1, (3,))}), gym.spaces.Box(-1, 1, (2,))
+    memory = sn.entities.Memory(space, action, 16, 2)
+    good = {
+        "observation": {"imu": np.zeros((2, 3))},
+        "action": np.zeros((2, 2)),
+        "reward": np.zeros(2),
+        "next_observation": {"imu": np.zeros((2, 3))},
+        "terminated": np.zeros(2, bool),
+        "truncated": np.zeros(2, bool),
+    }
+    for name, value in (
+        ("reward", np.array([0, NAN])),
+        ("reward", np.array([0, 1e300])),
+        ("reward", torch.tensor([0, NAN])),
+        ("action", np.full((2, 2), -INF)),
+        ("observation", {"imu": np.full((2, 3), INF)}),
+        ("next_observation", {"imu": np.full((2, 3), -INF)}),
+    ):
+        with pytest.raises(sn.OptionError, match=rf"{name}.* must be finite in float32; the row of env [01] has"):
+            memory.add(**{**good, name: value})
+    for name, value in (("observation", None), ("observation", [1]), ("reward", [1, [2]]), ("reward", None)):
+        with pytest.raises(sn.OptionError):
+            memory.add(**{**good, name: value})
+    assert len(memory) == 0
+    memory.add(**{**good, "reward": np.array([3e38, 3e38])})  # the sum is larger than a float32, the values are not
+    assert len(memory) == 2
+
+
+def test_names_of_actuators_are_text():
+    scene = arm_scene()
+    scene.build()
+    arm = scene.entities["arm"]
+    for wrong in ([0], 3, [None], True):
+        with pytest.raises(sn.OptionError, match="actuators must be names"):
+            arm.set_ctrl(1.0, actuators=wrong)
+    for wrong in (np.full((2, 3), NAN), [1, [2, 3]], None, "x"):
+        with pytest.raises(sn.OptionError, match="pose must"):
+            scene["arm"].in_base_frame(wrong)

@@ -191,7 +191,7 @@ def test_unknown_key_raises_with_a_suggestion():
     ("options", "message"),
     [
         ({"capacity": 3}, r"capacity must be >= writers \* n_envs = 4"),
-        ({"n_envs": 0}, "n_envs must be >= 1"),
+        ({"n_envs": 0}, "n_envs must be an integer >= 1"),
         ({"writers": 2, "writer": 2}, r"writer must be in \[0, 2\) or None, got 2"),
         ({"capacity": 10**13, "shared": True}, "lower capacity"),
         ({"device": "meta"}, "device must be 'cpu' or 'cuda'"),

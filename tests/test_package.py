@@ -44,7 +44,19 @@ def name_of(file: Path) -> str:
 
 # -- import layers -----------------------------------------------------------------------------------------------------
 
-BASE = {"_system", "_viewing", "compiling", "errors", "files", "hdf5_files", "jit", "options", "poses", "units"}
+BASE = {
+    "_arguments",
+    "_system",
+    "_viewing",
+    "compiling",
+    "errors",
+    "files",
+    "hdf5_files",
+    "jit",
+    "options",
+    "poses",
+    "units",
+}
 BASE |= {"user_modules", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
@@ -58,6 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gymnasium_ids": set(),
     "_viewing": set(),
     "_jit_worker": {"jit"},
+    "_arguments": {"errors"},
     "_system": {"errors"},
     "options": {"errors"},
     "files": {"_system", "errors"},

@@ -1,4 +1,4 @@
-"""Differences between operating systems: file locks, positioned writes, processes, processors.
+"""Differences between operating systems: file locks, positioned writes, processes, processors, memory.
 
 Sensorium is developed and tested on Linux. System-specific modules are imported when they are needed, not before. On
 other systems a function uses the simple equivalent if there is one, and raises an error that names the system if not.
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sensorium.errors import DatasetError, DeviceError
+from sensorium.errors import DatasetError, DeviceError, OptionError
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -52,6 +52,97 @@ def cpu_count() -> int:
     if hasattr(os, "sched_getaffinity"):  # macOS and Windows lack it
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+_USABLE = 0.9
+"""Part of the free memory that one request may take: estimates omit temporary memory and that of other libraries."""
+_ALWAYS_FITS = 2**24
+"""Requests of fewer bytes are not checked."""
+
+
+def free_memory() -> int | None:
+    """Return how many bytes this process can still allocate, or None if the system does not say (macOS, Windows).
+
+    It is the smallest of what the machine has available, what the limits of the control groups leave (cgroups v1 and
+    v2, as containers and job schedulers set them), and what the limit of the address space leaves (``ulimit -v``).
+    """
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "memory":
+                names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+                found += _left_in_groups(Path("/sys/fs/cgroup/memory"), path, *names)
+            elif not controllers:
+                found += _left_in_groups(Path("/sys/fs/cgroup"), path, "memory.max", "memory.current", "inactive_file")
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        import resource  # Windows lacks it
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            found.append(limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
+    return max(min(found), 0) if found else None
+
+
+def _left_in_groups(root: Path, path: str, limit: str, usage: str, cache: str) -> Iterator[int]:
+    """Yield the bytes that the limits of a control group and of those around it leave.
+
+    Args:
+        root: folder of the hierarchy.
+        path: the group of this process.
+        limit, usage: names of the files with the limit and the usage, bytes.
+        cache: line of ``memory.stat`` with the part of the usage that the kernel drops when memory is short.
+    """
+    own = root / path.lstrip("/")
+    for folder in (own, *own.parents):
+        with contextlib.suppress(OSError, ValueError):
+            allowed = int((folder / limit).read_text())  # "max" is no number: there is no limit
+            lines = map(str.split, (folder / "memory.stat").read_text().splitlines())
+            droppable = next((int(value) for key, value in lines if key == cache), 0)
+            yield allowed - int((folder / usage).read_text()) + droppable
+        if folder == root:
+            return
+
+
+def check_memory(option: str, value: int, what: str, each: float, fixed: float = 0.0, minimum: int = 1) -> None:
+    """Raise an error if a size needs more memory than is free. Call it before the memory is allocated.
+
+    Args:
+        option: name of the size, for the message: "n_envs".
+        value: its value.
+        what: what needs the memory, for the message, in the plural: "the images of the camera 'front'".
+        each: bytes for each unit of the size.
+        fixed: bytes that do not depend on it.
+        minimum: the smallest value that the size may have.
+
+    Raises:
+        OptionError: the memory is too small. The message has the bytes, and the largest size that fits.
+    """
+    needed = value * each + fixed
+    if needed < _ALWAYS_FITS:
+        return
+    free = free_memory()
+    if free is None or needed <= free * _USABLE:
+        return
+    largest = int((free * _USABLE - fixed) / each)
+    advice = f"use {option} <= {largest}" if largest >= minimum else f"{option}={minimum} does not fit either"
+    raise OptionError(
+        f"{option}={value}: {what} need {memory_text(needed)} of memory, and {memory_text(free)} are free; {advice}"
+    )
+
+
+def memory_text(size: float) -> str:
+    """Return a number of bytes as text: "1.5 GiB"."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

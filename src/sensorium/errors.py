@@ -161,17 +161,19 @@ class CapacityError(SensoriumError, RuntimeError):
         return type(self), (str(self), self.envs, self.failed)
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: object, names: Iterable[str]) -> str:
     """Return a hint for a misspelt name, for the end of an error message.
 
     Args:
-        name: the name that was not found.
+        name: the name that was not found; for anything but text there is no hint.
         names: the names that exist.
 
     Returns:
         `` (did you mean 'a' or 'b'?)`` with the closest names, or an empty string if none is close.
     """
-    candidates = list(dict.fromkeys(names))
+    if not isinstance(name, str):
+        return ""
+    candidates = [each for each in dict.fromkeys(names) if isinstance(each, str)]
     close = difflib.get_close_matches(name, candidates, n=3, cutoff=0.5)
     if not close:
         lowered = {candidate.lower(): candidate for candidate in candidates}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from numbers import Integral
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -55,6 +56,24 @@ class Options(BaseModel):
     def option_names(cls) -> list[str]:
         """Return the names that the constructor takes, for messages."""
         return list(cls.model_fields)
+
+
+def checked_integer(name: str, value: object, lower: int = 0, upper: int = 2**62) -> int:
+    """Return an integer argument as an int.
+
+    Args:
+        name: name of the argument, for the message.
+        value: what was given: an int, or an integer of NumPy.
+        lower, upper: the smallest and the largest value that are allowed.
+
+    Raises:
+        OptionError: it is not an integer, or out of range.
+    """
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or not lower <= number <= upper:
+        bounds = f"an integer >= {lower}" if upper == 2**62 else f"an integer in [{lower}, {upper}]"
+        raise OptionError(f"{name} must be {bounds}, got {value!r}")
+    return number
 
 
 def snake_case(name: str) -> str:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import mujoco
+import numpy as np
 import torch
 
 from sensorium.cameras.backend import CameraBackend
 from sensorium.cameras.controls import CameraControls
-from sensorium.cameras.data import CameraData
+from sensorium.cameras.data import OUTPUT_SHAPES, CameraData
 from sensorium.cameras.images import CameraImages
 from sensorium.cameras.mount import CameraMount
 from sensorium.cameras.options import Camera
@@ -126,6 +127,14 @@ class CameraSensor(OutputSwitches, CameraControls, Sensor[CameraData], options=C
         """Names of the entities, by their number in "instance"."""
         self._get_pass("instance_names")
         return list(self._images.entities)
+
+    def _memory_per_env(self) -> tuple[int, int, int]:
+        width, height = self.options.resolution
+        parts = [(int(np.prod(rest)), dtype.itemsize) for rest, dtype in (OUTPUT_SHAPES[name] for name in self.outputs)]
+        values, n_bytes = sum(part[0] for part in parts), sum(count * each for count, each in parts)
+        # rendered; measured, if that is another image; developed before it is delayed
+        copies = 1 + (self.options.profile is not None) + 2 * self.is_timed
+        return values * width * height, n_bytes * width * height, copies * n_bytes * width * height
 
     # -- build --------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from sensorium._system import check_memory
 from sensorium.cameras import derive
 from sensorium.cameras.data import OUTPUT_SHAPES, CameraData
 from sensorium.cameras.imager.exposure import Exposure, Shutter
@@ -117,6 +118,9 @@ class CameraImages:
         rest, dtype = OUTPUT_SHAPES[output]
         width, height = (self.view.width, self.view.height) if margins else self._camera.options.resolution
         shape = (self._group.n_envs, height, width, *rest)
+        if self._group.device.type == "cpu":
+            what = f"the images {output!r} of the camera {self._camera.uuid!r}"
+            check_memory("n_envs", self._group.n_envs, what, int(np.prod(shape[1:])) * dtype.itemsize)
         try:
             return torch.zeros(shape, dtype=dtype, device=self._group.device)
         except RuntimeError as error:

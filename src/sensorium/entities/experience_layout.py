@@ -41,6 +41,9 @@ _ACCEPTED: dict[str, frozenset[Any]] = {
 """Dtype of a block -> dtypes of the values that it accepts."""
 
 
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
 @dataclass(frozen=True)
 class ExperienceField:
     """One quantity of a transition: its name, the shape of one row, and its dtype, "float32" or "uint8"."""
@@ -58,6 +61,17 @@ class ExperienceField:
     def row_bytes(self) -> int:
         """Bytes of one row."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    def check_finite(self, value: np.ndarray) -> None:
+        """Raise OptionError if a value is infinite in float32, or NaN where it is not an observation."""
+        bad = ~(np.abs(value) <= _MAX_FLOAT32)
+        if "observation." in self.name:
+            bad &= ~np.isnan(value)  # a sensor without a reading may return NaN
+        if bad.any():
+            row = int(np.argwhere(bad)[0][0])
+            raise OptionError(
+                f"{self.name} must be finite in float32; the row of env {row} has {float(value[bad].flat[0])!r}"
+            )
 
     def refuse(self, value: Rows, shape: tuple[int, ...]) -> NoReturn:
         """Raise an error that says why a value cannot be stored in this field.
@@ -212,15 +226,21 @@ class ExperienceLayout:
         Raises:
             OptionError: a value has the wrong shape, or a dtype that its field does not accept.
         """
-        arrays = [
-            value.numpy(force=True)
-            if isinstance(value, Tensor) and value.dtype in _ACCEPTED["float32"]
-            else np.asarray(value)
-            for value in values
-        ]
+        try:
+            arrays = [
+                value.numpy(force=True)
+                if isinstance(value, Tensor) and value.dtype in _ACCEPTED["float32"]
+                else np.asarray(value)
+                for value in values
+            ]
+        except (ValueError, TypeError) as error:
+            raise OptionError(f"transitions must be arrays or tensors of numbers: {error}") from error
         for array, shape, each in zip(arrays, shapes, self.fields, strict=True):
             if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(array, shape)
+            # the sum of squares is one pass without temporary memory; elements are checked only if it is too large
+            if array.dtype.kind == "f" and not abs(float(np.vdot(array, array))) <= _MAX_FLOAT32:
+                each.check_finite(array)
         return arrays
 
     def tensors(self, values: Sequence[Rows], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping
-from numbers import Integral
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 from gymnasium import spaces
 
+from sensorium._arguments import checked
+from sensorium._system import check_memory
 from sensorium.entities import kernels, memory_files
 from sensorium.entities.device import usable_device
 from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions
 from sensorium.entities.rings import Rings, RowSelection
 from sensorium.entities.shared_segment import SharedSegment
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 
 _MAX_REDRAWS = 1000
 """How often torn rows are drawn again before sampling raises an error."""
@@ -100,13 +102,13 @@ class Memory:
         writer: int | None,
         seed: int,
     ) -> None:
-        if n_envs < 1:
-            raise OptionError(f"n_envs must be >= 1, got {n_envs}")
-        if writers < 1:
-            raise OptionError(f"writers must be >= 1, got {writers}")
+        n_envs = checked_integer("n_envs", n_envs, lower=1)
+        writers = checked_integer("writers", writers, lower=1)
+        capacity = checked_integer("capacity", capacity, lower=1)
+        seed = checked_integer("seed", seed)
         if capacity < writers * n_envs:
             raise OptionError(f"capacity must be >= writers * n_envs = {writers * n_envs}, got {capacity}")
-        if writer is not None and not 0 <= writer < writers:
+        if writer is not None and not 0 <= checked_integer("writer", writer) < writers:
             raise OptionError(f"writer must be in [0, {writers}) or None, got {writer}")
         checked_device = usable_device(device)
         if checked_device.type != "cpu" and (shared or writers > 1):
@@ -114,6 +116,9 @@ class Memory:
                 f"shared memory and several writers need host memory: use device='cpu', got {str(checked_device)!r}"
             )
         n_slots = -(-capacity // (writers * n_envs))
+        if checked_device.type == "cpu" and not shared:  # a slot has a sequence number of 8 bytes
+            least = writers * n_envs
+            check_memory("capacity", capacity, "the transitions", layout.row_bytes + 8 / n_envs, minimum=least)
         segment = None
         if shared:
             header = {"layout": layout.to_json(), "n_slots": n_slots, "n_envs": n_envs, "writers": writers}
@@ -121,6 +126,7 @@ class Memory:
         self._open(Rings(layout, n_slots, n_envs, writers, checked_device, segment), writer, seed)
 
     @classmethod
+    @checked
     def attach(cls, name: str, writer: int | None = None, seed: int = 0) -> Memory:
         """Attach to the shared memory of another process.
 
@@ -184,9 +190,14 @@ class Memory:
             truncated: (B,) bool, or 0 and 1.
 
         Raises:
-            OptionError: a shape, dtype or key does not fit, or this process only reads. Nothing is stored.
+            OptionError: a shape, dtype or key does not fit, a value is infinite in float32 (or NaN, if it is not an
+                observation), or this process only
+                reads. Nothing is stored. Values of a memory on a GPU are not validated, since that would synchronise.
         """
         writer = self._check_writer()
+        for name, given in (("observation", observation), ("next_observation", next_observation)):
+            if not isinstance(given, Mapping):
+                raise OptionError(f"{name} must be a mapping of key -> (B, ...) values, got {given!r:.80}")
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         self._rings.write(writer, values)
 
@@ -220,6 +231,9 @@ class Memory:
 
     def batch(self, batch_size: int) -> Transitions:
         """Return an empty batch to pass to :meth:`sample` as ``out``."""
+        checked_integer("batch_size", batch_size, lower=1)
+        if self.device.type == "cpu":
+            check_memory("batch_size", batch_size, "the transitions of a batch", self.layout.row_bytes)
         return self.layout.batch(batch_size, self.device)
 
     def sample(
@@ -238,8 +252,11 @@ class Memory:
                 they can be read.
         """
         self._check_open()
-        if not isinstance(batch_size, Integral) or batch_size < 1:
-            raise OptionError(f"batch_size must be an integer >= 1, got {batch_size!r}")
+        batch_size = checked_integer("batch_size", batch_size, lower=1)
+        if out is not None and not isinstance(out, Transitions):
+            raise OptionError(f"out must be a batch that memory.batch({batch_size}) returns, got {out!r:.80}")
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise OptionError(f"generator must be a torch.Generator or None, got {generator!r:.80}")
         if out is None:
             if len(self._batch) != batch_size:
                 self._batch = self.batch(batch_size)
@@ -283,7 +300,7 @@ class Memory:
 
     def writes(self, writer: int) -> int:
         """Return the number of a writer's next write. Each write is of B transitions; :meth:`clear` skips numbers."""
-        return self._rings.writes(writer)
+        return self._rings.writes(checked_integer("writer", writer, 0, self.writers - 1))
 
     def read_since(self, writer: int, number: int, out: Transitions) -> tuple[int, slice, int]:
         """Read what a writer added from its write ``number`` on, in order. Each write is of B transitions.
@@ -298,10 +315,14 @@ class Memory:
             overwritten before they could be read.
         """
         self._check_open()
+        writer, number = checked_integer("writer", writer, 0, self.writers - 1), checked_integer("number", number)
+        if not isinstance(out, Transitions):
+            raise OptionError(f"out must be a batch that memory.batch(...) returns, got {out!r:.80}")
         return self._rings.read_since(writer, number, out)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
+    @checked
     def save(self, folder: str | Path) -> None:
         """Write all transitions to a folder: one ``.npy`` file per field, and JSON. An older save there is replaced.
 
@@ -312,6 +333,7 @@ class Memory:
         memory_files.save(self._rings, self.generator, Path(folder))
 
     @classmethod
+    @checked
     def load(
         cls, folder: str | Path, shared: bool = False, device: str | torch.device = "cpu", writer: int | None = 0
     ) -> Memory:

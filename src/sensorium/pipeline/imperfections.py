@@ -14,10 +14,19 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sensorium.options import Options
 
+MAX_MAGNITUDE = 1e30
+"""Upper bound of imperfections in the unit of the signal: readings are float32, whose largest number is 3.4e38."""
+
 
 def _not_negative(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
     if any(one < 0 for one in (value if isinstance(value, tuple) else (value,))):
         raise ValueError("must be >= 0")
+    return value
+
+
+def _representable(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    if any(abs(one) > MAX_MAGNITUDE for one in (value if isinstance(value, tuple) else (value,))):
+        raise ValueError(f"must be in [-{MAX_MAGNITUDE:g}, {MAX_MAGNITUDE:g}], so that readings are finite in float32")
     return value
 
 
@@ -27,7 +36,7 @@ def _ordered(value: tuple[float | None, float | None]) -> tuple[float | None, fl
     return value
 
 
-PerAxis = float | tuple[float, ...]
+PerAxis = Annotated[float | tuple[float, ...], AfterValidator(_representable)]
 """One number for all axes, or one per axis."""
 Spread = Annotated[PerAxis, AfterValidator(_not_negative)]
 """A PerAxis that is not negative: a standard deviation, a step, a width."""
@@ -159,6 +168,14 @@ class AxisImperfections(Imperfections):
     misalignment: Matrix3 | None = None
     """Axis matrix: measured = matrix @ signal. Off-diagonal elements are axis skew and cross-coupling, diagonal ones
     scale. Default: the identity."""
+
+    @model_validator(mode="after")
+    def _check_axes(self) -> AxisImperfections:
+        for name in self.model_fields_set - {"saturation", "misalignment"}:
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != 3:
+                raise ValueError(f"{name} must be a number or one per axis, 3 numbers, got {value!r}")
+        return self
 
     def parameters(self) -> dict[str, object]:
         """Return field -> value, the axis matrix included."""

@@ -19,6 +19,7 @@ from sensorium.pipeline.blocks import (
     build_post_block,
 )
 from sensorium.pipeline.group import SensorGroup
+from sensorium.pipeline.memory_check import check_sensor_memory
 from sensorium.pipeline.protocols import Format, GroupSensor
 from sensorium.pipeline.storage import COLUMN_DTYPES, TimingStore
 from sensorium.pipeline.timing import TimingParameters
@@ -87,7 +88,8 @@ def build_layout(
         ticks: when the sensors are captured.
 
     Raises:
-        OptionError: a class cannot run on this device, or its formats and dtypes contradict each other.
+        OptionError: a class cannot run on this device, its formats and dtypes contradict each other, or there is too
+            little memory.
     """
     for group in groups:
         _check_device(group, world)
@@ -98,6 +100,7 @@ def build_layout(
     rows = {sensor.uuid: row for row, sensor in enumerate(sensors)}
     for group in groups:
         group.ring_slots = _ring_slots(group, ticks)
+    check_sensor_memory(groups, world, ticks.dt)
     delayed = [sensor.max_delay > 0 or ticks.per_step > 1 for sensor in sensors]
     timing = _build_timing(groups, sensors, delayed, seed, world)
     blocks = {}

@@ -34,6 +34,7 @@ from sensorium.pipeline.flags import (
     UNIFORM,
     WALK,
 )
+from sensorium.pipeline.imperfections import MAX_MAGNITUDE
 from sensorium.pipeline.storage import PARAMETERS, ColumnStore
 from sensorium.worlds import upload
 
@@ -67,6 +68,8 @@ EXTRA_OPTIONS = (*(name for name in EXTRA_PARAMETERS if name != "input_noise"), 
 """Options that set them. Memory is allocated for sensors whose options set at least one of them."""
 _FIELDS = {"drift": "drift_size"}
 """Parameter -> its field in ``EXTRA_NAMES``, if that has another name."""
+_UPPER = {"outliers": 1.0}
+"""Upper bounds of parameters that are not lengths in the unit of the signal."""
 _SIGNED = ("bias", "scale_error", "temperature_drift", "temperature")
 
 
@@ -223,9 +226,7 @@ class ColumnParameters:
                 raise OptionError(f"{option} must be (min, max) with min <= max, got {value!r}")
             return [self._write(field, values, rows, envs) for field, values in both]
         values = broadcast(option, 0.0 if value is None else value, count, n_envs)
-        check(option, values, lower=None if name == "bias" else 0.0)
-        if name == "bias" and values.device.type == "cpu" and bool(values.isinf().any()):
-            raise OptionError(f"{option} must be finite, got {value!r}")
+        check(option, values, lower=-MAX_MAGNITUDE if name == "bias" else 0.0, upper=MAX_MAGNITUDE)
         if name == "random_walk":
             values = values * self._dt**0.5
         return [self._write(name, values, rows, envs)]
@@ -264,7 +265,7 @@ class ColumnParameters:
         if value is None and name in ("temperature", "drift_time"):
             raise OptionError(f"{option} must be numbers, got None")
         values = broadcast(option, 0.0 if value is None else value, len(found), n_envs)
-        check(option, values, lower=-1e30 if name in _SIGNED else 0.0, upper=1.0 if name == "outliers" else None)
+        check(option, values, lower=-MAX_MAGNITUDE if name in _SIGNED else 0.0, upper=_UPPER.get(name, MAX_MAGNITUDE))
         if name == "drift_time":
             if values.device.type == "cpu" and bool((values <= 0).any()):
                 raise OptionError(f"{option} must be > 0, got {value!r}")

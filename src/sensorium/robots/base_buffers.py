@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from sensorium.worlds.world import real_states
+
 if TYPE_CHECKING:
     from sensorium.robots.robot import Robot
     from sensorium.tree import Buffer
@@ -86,3 +88,17 @@ def link_velocity(twist: np.ndarray, pos: np.ndarray, com: np.ndarray) -> tuple[
         products = twist.take(_ANGULAR, 1) * (pos - com).take(_LEVER, 1)
         linear = twist[:, 3:] + (products[:, :3] - products[:, 3:])
     return torch.from_numpy(linear).float(), torch.from_numpy(twist[:, :3]).float()
+
+
+def checked_poses(name: str, poses: object, n_envs: int) -> np.ndarray:
+    """Return poses of all envs as (B, 7) float64.
+
+    Args:
+        name: name of the argument, for the message.
+        poses: the poses.
+        n_envs: B.
+
+    Raises:
+        OptionError: they have another shape, or are not real numbers.
+    """
+    return np.ascontiguousarray(real_states(name, poses, (n_envs, 7)))

@@ -13,6 +13,7 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.options import checked_integer
 from sensorium.pipeline.formula import key
 from sensorium.robots.adapt import add_servos, at_home, exclude_touching
 from sensorium.robots.group import GroupHandle
@@ -184,6 +185,7 @@ class Manipulator(Robot):
 
         The noise depends on the seed of the scene and on that number.
         """
+        step = checked_integer("step", step)
         if self._noise_keys is not None:
             self._drawn[:] = step
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
-from sensorium.robots.base_buffers import link_velocity, update_base, write_base
+from sensorium.options import checked_integer
+from sensorium.robots.base_buffers import checked_poses, link_velocity, update_base, write_base
 from sensorium.robots.drive import Drive
 from sensorium.robots.joint_group import joint_groups
 from sensorium.robots.linear_actions import LinearActions
@@ -232,8 +233,8 @@ class Robot(SceneRobot[RobotOptions]):
         """Return poses (B, 7) float64 in the frame of the base link, given poses (B, 7) in the world frame."""
         from sensorium.robots import chain_kernels
 
-        seen = np.empty_like(pose)
-        chain_kernels.relative(self.base_pose(), pose, seen)
+        seen = np.empty_like(base := self.base_pose())
+        chain_kernels.relative(base, checked_poses("pose", pose, len(base)), seen)
         return seen
 
     def way_in_base_frame(self, start: np.ndarray, goal: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
@@ -249,10 +250,10 @@ class Robot(SceneRobot[RobotOptions]):
         """
         from sensorium.robots import chain_kernels
 
-        base, seen, there = self.base_pose(), np.empty_like(start), np.empty_like(goal)
-        twist = np.empty((len(goal), 6))
-        chain_kernels.relative(base, start, seen)
-        chain_kernels.relative(base, goal, there)
+        base = self.base_pose()
+        seen, there, twist = np.empty_like(base), np.empty_like(base), np.empty((len(base), 6))
+        chain_kernels.relative(base, checked_poses("start", start, len(base)), seen)
+        chain_kernels.relative(base, checked_poses("goal", goal, len(base)), there)
         chain_kernels.between(seen, there, dt, twist)
         return there, twist
 
@@ -302,6 +303,7 @@ class Robot(SceneRobot[RobotOptions]):
 
     def set_noise_step(self, step: int) -> None:
         """Set the number of actions that action noise counts from. This robot has no action noise."""
+        checked_integer("step", step)
 
     def disturb(self, envs: np.ndarray, max_offset: float, rngs: Sequence[np.random.Generator]) -> None:
         """Move the joints of arms by random offsets. This robot has no arm."""

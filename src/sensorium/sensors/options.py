@@ -99,8 +99,8 @@ class SensorOptions(Options):
                 f"max_delay must be >= delay + jitter, got max_delay={self.max_delay:g} with "
                 f"delay={self.delay:g} and jitter={self.jitter:g}"
             )
-        if self.uuid is not None and "." in self.uuid:
-            raise ValueError(f"uuid must not contain '.', got {self.uuid!r}")
+        if self.uuid is not None and ("." in self.uuid or not self.uuid.isprintable()):
+            raise ValueError(f"uuid must not contain '.' or control characters, got {self.uuid!r}")
         return self
 
     def make_sensor(self, taken: set[str]) -> Sensor[Any]:
@@ -153,7 +153,7 @@ class SimpleSensorOptions(ChannelOptions, Imperfections, init=False):
 class Mounted(Options):
     """Mounting pose of a sensor: a link, and a pose in the link's frame."""
 
-    link: str
+    link: str = Field(min_length=1)
     """Link (MuJoCo body) that carries the sensor: the ``name`` of a primitive, or ``entity/link`` or ``link`` of a
     model."""
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)

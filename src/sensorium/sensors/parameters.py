@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import torch
 
@@ -62,6 +64,8 @@ class SensorParameters:
             OptionError: there is no such option, it is fixed after build, or no memory was allocated for it.
         """
         targets = self._targets()
+        if not isinstance(name, str):
+            raise OptionError(f"{self._options.__name__}: a parameter must be a name, got {name!r:.80}")
         if name in targets:
             return targets[name]
         owner, names = self._options.__name__, self._options.option_names()
@@ -104,6 +108,9 @@ class SensorParameters:
     def set(self, manager: SensorManager, envs: Envs, parameters: dict[str, Any]) -> dict[str, Any]:
         """Change parameters in some envs; returns them by their names, channels as short forms."""
         given = unfold(self._options, parameters)
+        for name, value in given.items():
+            if value is None and not self._can_unset(name):
+                raise OptionError(f"{self._options.__name__}.{name} must be numbers, got None")
         targets = [(one.kind, one.columns.start, one.columns.stop) for one in map(self.target, given)]
         shared = [one for one in targets if one[0] != "custom" and one[0] not in _TIMING]
         twice = any(_twin(name) in given for name in given)
@@ -195,6 +202,11 @@ class SensorParameters:
         kinds = channels(self._options)
         every = self._sensor._channels().items()
         return [columns for channel, columns in every if channel and "misalignment" in kinds[channel].model_fields]
+
+    def _can_unset(self, name: str) -> bool:
+        """Return whether an option takes None; of an unknown one :meth:`target` says so."""
+        parameter = inspect.signature(self._options).parameters.get(name)
+        return parameter is None or NoneType in get_args(parameter.annotation) or parameter.default is None
 
     def _targets(self) -> dict[str, Target]:
         found = {} if self._is_exact else self._sensor._channels()

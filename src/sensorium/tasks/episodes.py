@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium.errors import DivergenceError, EpisodeOverError
+from sensorium.options import checked_integer
 from sensorium.suites import ActionRecord, SensorSuite
 from sensorium.tasks import task_cameras
 from sensorium.tasks.checks import ActionLike, checked_action, checked_seed, sorted_numbers
@@ -16,7 +17,6 @@ from sensorium.tasks.history import History
 from sensorium.tasks.hooks import ConfigT, TaskHooks
 from sensorium.tasks.protocols import PolicyLike
 from sensorium.worlds import Envs, Scene, env_ids
-from sensorium.worlds.step_numbers import check_step
 
 
 class EpisodeLoop(TaskHooks[ConfigT]):
@@ -89,7 +89,7 @@ class EpisodeLoop(TaskHooks[ConfigT]):
 
     def set_sensor_step(self, step: int) -> None:
         """Set the step count on which the noise of actions depends. The noise of sensors depends on the episode."""
-        self.robot.set_noise_step(check_step("step", step))
+        self.robot.set_noise_step(checked_integer("step", step))
 
     def _reset(self, ids: np.ndarray, numbers: Sequence[int] | None = None) -> None:
         rngs = self._rngs(ids, numbers)

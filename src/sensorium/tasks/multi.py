@@ -9,14 +9,13 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from sensorium.errors import OptionError
-from sensorium.options import Options
+from sensorium.options import Options, checked_integer
 from sensorium.robots import Robot, make
 from sensorium.suites import SensorSuite, merge
 from sensorium.tasks.checks import check_names, checked_seed
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.task import Task
-from sensorium.worlds.step_numbers import check_step
 
 _COMMON = ("robot", "n_envs", "seed", "use_sensors", "autoreset", "keep_history", "keep_images")
 """Options of the multi task itself, which a sub-task cannot override."""
@@ -132,7 +131,7 @@ class MultiTask(Task[MultiTaskConfig]):
         self.episode[:] = -1
 
     def set_sensor_step(self, step: int) -> None:
-        check_step("step", step)  # before any of the tasks changes
+        checked_integer("step", step)  # before any of the tasks changes
         for task in self.tasks:
             task.set_sensor_step(step)
 

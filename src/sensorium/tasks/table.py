@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from sensorium import poses
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot
 from sensorium.suites import ObservationSensor
 from sensorium.tasks.config import TaskConfig
@@ -187,7 +188,7 @@ class TableTask(Task[TableT]):
 
     def pickup_name(self, env: int) -> str:
         """Return the name of the target in an env."""
-        return self._names[int(self.pickup[env])]
+        return self._names[int(self.pickup[checked_integer("env", env, 0, self.n_envs - 1)])]
 
     def pickup_pose(self) -> np.ndarray:
         """Return the pose of the target, (B, 7) in the world frame."""

@@ -188,10 +188,12 @@ def tag_set(name: str, tags: Iterable[str]) -> frozenset[str]:
         tags: the tags.
 
     Raises:
-        TypeError: ``tags`` is a single string.
+        TypeError: ``tags`` is a single string, or not a collection of strings.
     """
     if isinstance(tags, str):
         raise TypeError(f"{name} must be a list of tags, got a string; write {name}=[{tags!r}]")
+    if not isinstance(tags, Iterable) or not all(isinstance(tag, str) for tag in tags):
+        raise TypeError(f"the argument {name} must be a list of tags, got {tags!r:.80}")
     return frozenset(tags)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from sensorium.errors import DuplicateNameError, StateDictError, TreeError
+from sensorium.errors import DuplicateNameError, OptionError, StateDictError, TreeError
 from sensorium.tree.buffer import Buffer, tag_set
 from sensorium.tree.containers import Component, contains, is_component, is_container, replace_in, unpack
 from sensorium.tree.switches import SWITCHES, find_hook, is_switch, running, wrap_switches
@@ -192,6 +192,8 @@ class Module(Component):
             name: "update_state" or "write_replay_data".
             own: whether to include the call of this module itself.
         """
+        if not isinstance(name, str) or name not in ("update_state", "write_replay_data"):
+            raise OptionError(f"name must be 'update_state' or 'write_replay_data', got {name!r:.80}")
         list(self._walk())
         seen: set[int] = set()
 
@@ -272,6 +274,8 @@ class Module(Component):
         Raises:
             StateDictError: with ``strict``, values are missing, unexpected or do not fit; nothing was changed.
         """
+        if not isinstance(values, Mapping):
+            raise OptionError(f"values must be a mapping of path -> value, as state_dict() returns, got {values!r:.80}")
         buffers = dict(self.named_buffers())
         unexpected = [name for name in values if name not in buffers]
         mismatched = {}

@@ -31,7 +31,7 @@ from sensorium.worlds.contents import Json, encode_call
 from sensorium.worlds.entity import Entity
 from sensorium.worlds.initial_pose import INITIAL, JointPositions, find_pose, write_poses
 from sensorium.worlds.lights import Light
-from sensorium.worlds.names import RESERVED, Names, model_name, new_name
+from sensorium.worlds.names import RESERVED, ByName, Names, model_name, new_name
 from sensorium.worlds.primitives import Primitive
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
@@ -178,7 +178,7 @@ class Assembly(Module):
         free: bool | None = None,
     ) -> Entity:
         """Add terrain, which is always fixed to the world. The other arguments are those of :meth:`add_object`."""
-        if free:
+        if free is not None and free is not False:
             raise OptionError("terrain is fixed to the world; use add_object for free=True")
         return self.add_entity("terrain", model, name=name, pos=pos, quat=quat, euler=euler)
 
@@ -200,6 +200,8 @@ class Assembly(Module):
         :meth:`add_terrain`.
         """
         self._before_build(f"add_{kind}")
+        if free is not None and not isinstance(free, bool):
+            raise OptionError(f"free must be True, False or None, got {free!r}")
         position, orientation = pose(pos, quat, euler)
         model = by_name(model)
         child = None if isinstance(model, Primitive) else load_spec(model)
@@ -283,7 +285,7 @@ class Assembly(Module):
     def _swap_sensor(self, call: str, uuid: str, other: Module | None) -> None:
         """Replace a sensor by another, or remove it."""
         self._before_build(call)
-        if uuid not in self._sensors:
+        if not isinstance(uuid, str) or uuid not in self._sensors:
             hint = did_you_mean(uuid, self._sensors) or f"; there are {shorten(self._sensors)}"
             raise NameNotFoundError(f"{call}: the scene has no sensor {uuid!r}{hint}")
         sensor = self._sensors[uuid]
@@ -363,17 +365,17 @@ class Assembly(Module):
     @property
     def entities(self) -> Mapping[str, Entity]:
         """Name -> entity (robot, object or terrain), in the order in which they were added."""
-        return dict(self._entities)
+        return ByName(self._entities, "entity")
 
     @property
     def sensors(self) -> Mapping[str, Module]:
         """uuid -> sensor, in the order in which they were added."""
-        return dict(self._sensors)
+        return ByName(self._sensors, "sensor")
 
     @property
     def modules(self) -> Mapping[str, SceneModule]:
         """Name -> module, robots included, in the order in which they were added."""
-        return dict(self._modules)
+        return ByName(self._modules, "module")
 
     def __getitem__(self, name: str) -> Module:
         """Return the module, entity or sensor of that name."""

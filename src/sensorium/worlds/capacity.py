@@ -1,4 +1,4 @@
-"""Upper bounds on contacts and constraints, which the GPU engine must allocate in advance."""
+"""Memory of envs: bytes, and upper bounds on contacts and constraints, which the GPU engine allocates in advance."""
 
 from __future__ import annotations
 
@@ -68,3 +68,9 @@ def capacities(model: mujoco.MjModel) -> tuple[int, int]:
     others += 6 * model.neq
     share = min(1.0, _MAX_CONTACTS / max(contacts, 1))
     return max(8, int(np.ceil(contacts * share))), max(8, int(np.ceil(rows * share)) + others)
+
+
+def bytes_per_env(model: mujoco.MjModel) -> int:
+    """Return the memory of one env of a model, bytes: its state, a copy of it, its sensor data and its counters."""
+    kinds = (mujoco.mjtState.mjSTATE_INTEGRATION, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    return 8 * (sum(mujoco.mj_stateSize(model, int(kind)) for kind in kinds) + int(model.nsensordata)) + 128

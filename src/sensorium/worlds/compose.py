@@ -70,20 +70,31 @@ def pose(pos: Position, quat: Quaternion | None, euler: Position | None) -> tupl
     Raises:
         OptionError: a value has the wrong shape or is not finite, ``quat`` is zero, or both orientations are given.
     """
-    position = np.asarray(pos, dtype=np.float64)
-    if position.shape != (3,) or not np.isfinite(position).all():
+    position = _vector(pos, 3)
+    if position is None:
         raise OptionError(f"pos must be three finite numbers, got {pos!r}")
     if quat is not None and euler is not None:
         raise OptionError("give quat or euler, not both")
     if euler is not None:
-        if np.shape(euler) != (3,) or not np.isfinite(euler).all():
+        angles = _vector(euler, 3)
+        if angles is None:
             raise OptionError(f"euler must be three finite angles in radians, got {euler!r}")
-        return position, quaternion((euler[0], euler[1], euler[2]))
-    orientation = np.asarray((1, 0, 0, 0) if quat is None else quat, dtype=np.float64)
-    norm = np.linalg.norm(orientation) if orientation.shape == (4,) else 0.0
-    if not np.isfinite(norm) or norm < 1e-9:
+        return position, quaternion((angles[0], angles[1], angles[2]))
+    orientation = _vector((1, 0, 0, 0) if quat is None else quat, 4)
+    norm = 0.0 if orientation is None else np.linalg.norm(orientation)
+    if orientation is None or not np.isfinite(norm) or norm < 1e-9:
         raise OptionError(f"quat must be four finite numbers (w, x, y, z), not all zero, got {quat!r}")
     return position, orientation / norm
+
+
+def _vector(value: object, length: int) -> np.ndarray | None:
+    """Return a vector as float64, or None if it is not ``length`` finite numbers."""
+    try:
+        vector = np.asarray(value)
+        numbers = vector.astype(np.float64) if vector.dtype.kind in "iuf" else np.zeros(0)
+    except (TypeError, ValueError):  # ragged
+        return None
+    return numbers if numbers.shape == (length,) and np.isfinite(numbers).all() else None
 
 
 def add_primitive(

@@ -30,7 +30,7 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.errors import ModelError, OptionError
+from sensorium.errors import ModelError, OptionError, SensoriumError
 from sensorium.options import Options
 from sensorium.worlds.compose import Model
 from sensorium.worlds.primitives import Primitive
@@ -236,35 +236,53 @@ def repeat_calls(scene: Scene, contents: list[dict[str, Json]], folder: Path) ->
         scene: a scene that is not built.
         contents: the calls.
         folder: where relative model files are.
+
+    Raises:
+        OptionError: an entry is malformed.
     """
-    for entry in contents:
-        arguments: dict[str, Any] = {
-            name: decode_model(form, folder) if name == "model" else decode(form)
-            for name, form in entry.items()
-            if name != "call"
-        }
-        call = entry["call"]
-        if call in ("add_robot", "add_object", "add_terrain"):
-            model = arguments.pop("model")
-            if call == "add_robot" and isinstance(model, Primitive | TileMap):
-                scene.add_entity("robot", model, **arguments)  # earlier versions allowed that
-            else:
-                getattr(scene, call)(model, **arguments)
-        elif call == "add_light":
-            values = _given(arguments["light"])
-            if values.get("texture") is not None:
-                values["texture"] = str(folder / values["texture"])
-            scene.add_light(**values)
-        elif call == "add_contact_pair":
-            scene.add_contact_pair(**_given(arguments["pair"]))
-        elif call == "add_sensor":
-            scene.add_sensor(arguments["options"])
-        elif call in ("remove_sensor", "replace_sensor", "exclude_contacts"):
-            getattr(scene, call)(**arguments)
-        elif call == "add_module":
-            scene.add_module(arguments["name"], arguments.get("module") or arguments["part"])
+    if not isinstance(contents, list) or not all(isinstance(entry, dict) for entry in contents):
+        raise OptionError(f"contents must be a list of mappings, as Scene.contents returns it, got {contents!r:.80}")
+    for number, entry in enumerate(contents):
+        try:
+            _repeat_call(scene, entry, folder)
+        except SensoriumError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise OptionError(
+                f"contents[{number}] is malformed: {type(error).__name__}: {error}; take it from Scene.contents, got "
+                f"{entry!r:.200}"
+            ) from error
+
+
+def _repeat_call(scene: Scene, entry: dict[str, Json], folder: Path) -> None:
+    """Repeat one call. A malformed entry raises any of Python's errors for wrong types and missing keys."""
+    arguments: dict[str, Any] = {
+        name: decode_model(form, folder) if name == "model" else decode(form)
+        for name, form in entry.items()
+        if name != "call"
+    }
+    call = entry["call"]
+    if call in ("add_robot", "add_object", "add_terrain"):
+        model = arguments.pop("model")
+        if call == "add_robot" and isinstance(model, Primitive | TileMap):
+            scene.add_entity("robot", model, **arguments)  # earlier versions allowed that
         else:
-            raise OptionError(f"contents: this version of Sensorium has no call {call!r}")
+            getattr(scene, call)(model, **arguments)
+    elif call == "add_light":
+        values = _given(arguments["light"])
+        if values.get("texture") is not None:
+            values["texture"] = str(folder / values["texture"])
+        scene.add_light(**values)
+    elif call == "add_contact_pair":
+        scene.add_contact_pair(**_given(arguments["pair"]))
+    elif call == "add_sensor":
+        scene.add_sensor(arguments["options"])
+    elif call in ("remove_sensor", "replace_sensor", "exclude_contacts"):
+        getattr(scene, call)(**arguments)
+    elif call == "add_module":
+        scene.add_module(arguments["name"], arguments.get("module") or arguments["part"])
+    else:
+        raise OptionError(f"contents: this version of Sensorium has no call {call!r}")
 
 
 def _given(options: Options) -> dict[str, Any]:

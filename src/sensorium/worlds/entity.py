@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import mujoco
 import numpy as np
@@ -14,9 +14,6 @@ from sensorium.worlds.device import upload
 from sensorium.worlds.entity_buffers import check_buffer, restore_fixed
 from sensorium.worlds.initial_pose import InitialPose, initial_key
 from sensorium.worlds.world import ArrayLike, Envs, World, env_index
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _BALL = int(mujoco.mjtJoint.mjJNT_BALL)
@@ -341,7 +338,10 @@ class Entity(Module):
         """Return the columns of the named joints or actuators (default: all), on the world's device."""
         if wanted is None:
             return columns
-        asked = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        asked = (wanted,) if isinstance(wanted, str) else tuple(wanted) if isinstance(wanted, Iterable) else (wanted,)
+        for name in asked:
+            if not isinstance(name, str):
+                raise OptionError(f"{self.name!r}: {kind}s must be names, got {name!r:.80}")
         if (kind, *asked) not in self._columns_of:  # cached: uploading an index synchronises with the GPU
             word, names = ("actuator", self.actuator_names) if kind == "actuator" else ("joint", self.joint_names)
             for name in asked:

@@ -33,7 +33,7 @@ from sensorium.worlds.initial_pose import initial_key
 from sensorium.worlds.lights import Light
 from sensorium.worlds.model_fields import check_field, check_simple_bodies
 from sensorium.worlds.substep_record import SubstepRecord
-from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index, env_mask
+from sensorium.worlds.world import ArrayLike, Envs, env_ids, env_index, env_mask, real_states
 
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _STAGE_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
@@ -371,6 +371,9 @@ class MujocoWorld:
     def get_state(self) -> torch.Tensor:
         return torch.from_numpy(self.batch.state.copy())
 
+    def checked_states(self, name: str, states: np.ndarray) -> np.ndarray:
+        return real_states(name, states, self.batch.state.shape)
+
     def check_state(self, state: torch.Tensor, envs: Envs = None) -> None:
         self._state_rows(state, envs)
 
@@ -383,10 +386,7 @@ class MujocoWorld:
         """Return the checked rows of the state, and their new values."""
         index = env_index(envs, self.n_envs, self.device)
         rows = slice(None) if index is None else index.numpy()
-        values = np.asarray(state.numpy(force=True) if isinstance(state, torch.Tensor) else state, dtype=np.float64)
-        expected = self.batch.state[rows].shape
-        if values.shape != expected:
-            raise OptionError(f"state must have shape {expected} for these envs, got {values.shape}")
+        values = real_states("state", state, self.batch.state[rows].shape)
         if not np.isfinite(values).all():
             raise OptionError("state must be finite, got NaN or infinity")
         return rows, values

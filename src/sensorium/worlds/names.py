@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import NoReturn, TypeVar
 
 import mujoco
 
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError, did_you_mean, shorten
+
+ValueT = TypeVar("ValueT")
 
 RESERVED = ("physics", "world")
 """Names that the component tree or the model uses for something else."""
@@ -42,6 +45,23 @@ class Names:
         full = resolve_name(name, [*self._bodies, *self._sites], "link or site", asked_by)
         kind = mujoco.mjtObj.mjOBJ_XBODY if full in self._bodies else mujoco.mjtObj.mjOBJ_SITE
         return kind, full
+
+
+class ByName(dict[str, ValueT]):
+    """Name -> value; the lookup of an unknown name raises an error that names the closest ones.
+
+    Args:
+        values: the values by name.
+        kind: what they are, for messages: "entity".
+    """
+
+    def __init__(self, values: Mapping[str, ValueT], kind: str) -> None:
+        super().__init__(values)
+        self._kind = kind
+
+    def __missing__(self, name: object) -> NoReturn:
+        hint = did_you_mean(name, self) or f"; there are {shorten(self)}"
+        raise NameNotFoundError(f"the scene has no {self._kind} {name!r}{hint}")
 
 
 def resolve_name(name: str, names: list[str], kind: str, asked_by: str) -> str:

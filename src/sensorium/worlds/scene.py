@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
 
+from sensorium._system import check_memory
 from sensorium._viewing import scene_viewer
 from sensorium.errors import OptionError
 from sensorium.tree import Buffer
 from sensorium.worlds.appearance import Appearance
+from sensorium.worlds.capacity import bytes_per_env
 from sensorium.worlds.contents import Json, repeat_calls
 from sensorium.worlds.device import is_out_of_memory, no_cuda, too_little_memory
 from sensorium.worlds.environments import choose_environment
@@ -27,11 +29,13 @@ from sensorium.worlds.snapshot import CameraChoice, check_arguments, save_image,
 from sensorium.worlds.world import Envs, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from sensorium._viewing import SceneViewer
 
 _MEMORY_ADVICE = "Lower n_envs, or max_delay, history_length and number of rays of the sensors"
+_MAX_ENVS = 2**31 - 1
+"""Upper bound of the number of envs: their ids are 32-bit integers."""
 _DEVICES = "device must be 'cpu', 'cuda' or one of several such as 'cuda:1'"
 
 
@@ -85,6 +89,13 @@ class Scene(Appearance):
             adapt: called with the options of every sensor; returns the options to use instead.
             expanded: model fields that ``build()`` gives values per env, (B, ...); None for the value of the model.
         """
+        for name, given in (("options", options), ("expanded", expanded)):
+            if given is not None and not isinstance(given, Mapping):
+                raise OptionError(f"from_contents: {name} must be a mapping or None, got {given!r:.80}")
+        if adapt is not None and not callable(adapt):
+            raise OptionError(f"from_contents: adapt must be a function or None, got {adapt!r:.80}")
+        if not isinstance(folder, str | Path):
+            raise OptionError(f"from_contents: folder must be a path, got {folder!r:.80}")
         scene = cls(**(options or {}))
         scene._expanded = expanded or {}
         scene._adapt = adapt
@@ -114,7 +125,8 @@ class Scene(Appearance):
 
         Raises:
             AlreadyBuiltError: the scene was built or closed.
-            OptionError: an argument is out of range, or the engine of the device lacks an option of the scene.
+            OptionError: an argument is out of range, the engine of the device lacks an option of the scene, or envs,
+                sensors or images need more memory than is free.
             ModelError: the scene does not compile.
             DeviceError: the device does not exist, or has too little memory.
         """
@@ -124,6 +136,8 @@ class Scene(Appearance):
         for option, (value, minimum) in numbers.items():
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < minimum:
                 raise OptionError(f"{option} must be an integer >= {minimum}, got {value!r}")
+        if n_envs > _MAX_ENVS:
+            raise OptionError(f"n_envs must be an integer <= {_MAX_ENVS}, got {n_envs}")
         world, options = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
         world.lights, world.environments = tuple(self._lights.values()), self.options.environments
         try:
@@ -170,7 +184,9 @@ class Scene(Appearance):
             if nconmax is not None or njmax is not None:
                 raise OptionError("nconmax and njmax need device='cuda'; the CPU engine allocates on demand")
             options = on_device(self.options, is_gpu=False)
-            return MujocoWorld(self._compile(options), n_envs, threads=threads, **common), options
+            model = self._compile(options)
+            check_memory("n_envs", n_envs, "the states of all envs", bytes_per_env(model))
+            return MujocoWorld(model, n_envs, threads=threads, **common), options
         if kind != "cuda":
             raise OptionError(f"{_DEVICES}, got {device!r}")
         if not torch.cuda.is_available():

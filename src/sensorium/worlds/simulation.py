@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import AlreadyBuiltError, CapacityError, NotBuiltError, OptionError
+from sensorium.options import checked_integer
 from sensorium.tree import Buffer
 from sensorium.worlds.contacts import Contacts
 from sensorium.worlds.episode_numbers import episode_numbers
@@ -16,7 +17,6 @@ from sensorium.worlds.failures import Failures, merge_errors
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import SceneOptions
-from sensorium.worlds.step_numbers import check_step
 from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask
 
 if TYPE_CHECKING:
@@ -206,6 +206,9 @@ class Simulation(Contacts):
             step: the number of the step, which randomness depends on.
         """
         world = self._world or self._unbuilt("retrace")
+        step = checked_integer("step", step)
+        after = world.checked_states("after", after)
+        before = None if before is None else world.checked_states("before", before)
         if not world.can_retrace:
             self.set_state(torch.as_tensor(after))
             return
@@ -281,7 +284,7 @@ class Simulation(Contacts):
 
     @step_count.setter
     def step_count(self, count: int) -> None:
-        count = check_step("step_count", count)
+        count = checked_integer("step_count", count)
         if self._sensing is None:
             self.world.step_count = count
         elif not self.world.is_gpu:  # the clock of a CUDA graph cannot be set

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import warp as wp
 
 from sensorium.errors import OptionError
 from sensorium.worlds.device import upload
 from sensorium.worlds.model_fields import STATE
-from sensorium.worlds.world import Envs, env_index
+from sensorium.worlds.world import Envs, env_index, real_states
 
 
 class WarpState:
@@ -40,12 +41,19 @@ class WarpState:
     def get_state(self) -> torch.Tensor:
         return torch.cat([part.reshape(self.n_envs, -1).float() for part in self._state_parts()], dim=1)
 
+    def checked_states(self, name: str, states: np.ndarray) -> np.ndarray:
+        width = sum(part[0].numel() for part in self._state_parts())
+        return real_states(name, states, (self.n_envs, width))
+
     def check_state(self, state: torch.Tensor, envs: Envs = None) -> None:
         self._state_rows(state, envs)
 
     def _state_rows(self, state: torch.Tensor, envs: Envs) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the checked values of a state, and the ids of its envs; None for all."""
-        given = torch.as_tensor(state, dtype=torch.float32)
+        if isinstance(state, torch.Tensor) and not state.is_complex():
+            given = state.to(torch.float32)
+        else:
+            given = torch.from_numpy(real_states("state", state, None).astype(np.float32))
         index = env_index(envs, self.n_envs, self.device)
         rows = self.n_envs if index is None else len(index)
         width = sum(part[0].numel() for part in self._state_parts())

@@ -120,6 +120,14 @@ class World(Protocol):
         """Raise OptionError if :meth:`set_state` would."""
         ...
 
+    def checked_states(self, name: str, states: np.ndarray) -> np.ndarray:
+        """Return states of all envs as (B, n_state) numbers, which may be NaN; ``name`` is for the message.
+
+        Raises:
+            OptionError: they have another shape, or are not real numbers.
+        """
+        ...
+
     def keep_before(self, keep: bool) -> None:
         """Start or stop keeping :attr:`before`. Does nothing unless :attr:`can_retrace`."""
         ...
@@ -305,3 +313,25 @@ def env_mask(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor:
     index = env_index(envs, n_envs, device)
     mask = torch.full((n_envs,), index is None, device=device)
     return mask if index is None else mask.index_fill_(0, index, True)
+
+
+def real_states(name: str, states: object, shape: tuple[int, ...] | None) -> np.ndarray:
+    """Return states as float64.
+
+    Args:
+        name: name of the argument, for messages.
+        states: an array, a tensor, or nested sequences of numbers.
+        shape: the shape that they must have; None for any.
+
+    Raises:
+        OptionError: they are not real numbers, or have another shape.
+    """
+    try:
+        values = np.asarray(states.numpy(force=True) if isinstance(states, torch.Tensor) else states)
+    except (ValueError, TypeError, RuntimeError):  # ragged, or a dtype that NumPy does not have
+        values = np.asarray(None)
+    if values.dtype.kind not in "iuf":
+        raise OptionError(f"{name} must be an array of real numbers, as get_state() returns it, got {states!r:.80}")
+    if shape is not None and values.shape != tuple(shape):
+        raise OptionError(f"{name} must have shape {tuple(shape)} for these envs, got {values.shape}")
+    return np.asarray(values, np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import EpisodeOverError, OptionError
+from sensorium.options import checked_integer
 from sensorium.robots import GroupHandle, Robot
 from sensorium.suites import (
     ActionRecord,
@@ -25,7 +26,6 @@ from sensorium.tasks.checks import sorted_numbers
 from sensorium.tasks.protocols import PolicyLike
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.worlds import Envs
-from sensorium.worlds.step_numbers import check_step
 
 
 class TaskActions(NamedTuple):
@@ -108,7 +108,7 @@ class TensorEpisodes:
 
     def set_sensor_step(self, step: int) -> None:
         """Set the step count on which the noise of the robot's actions depends."""
-        self.task.robot.set_noise_step(check_step("step", step))
+        self.task.robot.set_noise_step(checked_integer("step", step))
 
     def register_policy(self, policy: PolicyLike) -> None:
         """Add the sensors of a policy to the suite, and call its ``reset`` when episodes begin.

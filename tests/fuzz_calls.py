@@ -1,0 +1,269 @@
+"""Wrong calls of the public API: every public callable with wrong types, None, NaN, empty, huge and negative values.
+
+``script/fuzz`` makes all of them, tests/test_fuzz.py a seeded sample.
+"""
+
+import contextlib
+import functools
+import importlib
+import inspect
+import io
+import os
+import random
+import signal
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from conftest import ARM
+from gymnasium import spaces
+
+import sensorium as sn
+
+BAD = {
+    "None": None,
+    "True": True,
+    "-1": -1,
+    "10**18": 10**18,
+    "0.5": 0.5,
+    "nan": float("nan"),
+    "-inf": -float("inf"),
+    "1j": 1j,
+    "empty": "",
+    "NUL": "no\0name",
+    "text": "nonesuch",
+    "[]": [],
+    "{}": {},
+    "[nan]": [float("nan")],
+    "[None]": [None],
+    "ragged": [1, [2, 3]],
+    "object": object(),
+    "bytes": b"x",
+    "array": np.full((2, 3), np.nan),
+    "tensor": torch.zeros(3, 1, dtype=torch.complex64),
+}
+"""Name -> wrong value. Some callables accept some of them, which is no fault."""
+SECONDS = 20
+"""A call that takes longer fails."""
+SKIPPED = {
+    "view": "opens a window",
+    "serve": "opens a port",
+    "run": "runs until it is stopped",
+    "main": "ends the process",
+    "build": "the scene is used for further calls; tests/test_bad_input.py and tests/test_sizes.py call it",
+    "close": "the object is used for further calls",
+    "attach_world": "called by the scene only",
+    "detach_world": "called by the scene only",
+    "note_written": "called by the scene only",
+    "attach": "called by the scene only",
+    "start": "called by the scene only",
+    "add_child": "changes the tree that further calls use",
+    "add_stand_in": "changes the tree that further calls use",
+    "replace_child": "changes the tree that further calls use",
+}
+"""Name of a callable -> why it is not called."""
+
+
+@dataclass(frozen=True)
+class WrongCall:
+    """One call: a public callable, and the arguments that are wrong in it."""
+
+    target: str
+    """Name of the callable: "Scene.build", "robots.make"."""
+    parameter: str
+    """The argument; "*" if all required ones get the value."""
+    value: str
+    """Key of :data:`BAD`."""
+
+    def __str__(self) -> str:
+        return f"{self.target}({self.parameter}={self.value})"
+
+
+KNOWN = Path(__file__).parent / "data" / "fuzz_known.txt"
+"""Callables that still raise errors of other libraries, one per line: to be fixed and removed. ``script/fuzz --update``
+writes it."""
+
+
+class Timeout(BaseException):
+    """A call took too long."""
+
+
+def packages() -> list[str]:
+    """Return the names of the public packages and modules."""
+    return [name for name in sn.__all__ if inspect.ismodule(getattr(sn, name)) and name != "errors"]
+
+
+@functools.cache
+def callables() -> dict[str, Callable[..., object]]:
+    """Return name -> public function, class or bound method of the objects of :func:`objects`."""
+    found: dict[str, Callable[..., object]] = {}
+    for place in ("", *packages()):
+        module = importlib.import_module(f"sensorium.{place}".rstrip("."))
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not callable(value) or (isinstance(value, type) and _is_exempt(value)) or name in SKIPPED:
+                continue
+            found.setdefault(f"{place}.{name}".lstrip("."), value)
+            if isinstance(value, type):
+                for method, function in _class_methods(value):
+                    found[f"{place}.{name}.{method}".lstrip(".")] = function
+    for name, value in objects().items():
+        for method in dir(type(value)):
+            function = getattr(type(value), method)
+            if (
+                method.startswith("_")
+                or method in SKIPPED
+                or not inspect.isfunction(function)
+                or not _is_ours(function)
+            ):
+                continue
+            found[f"<{name}>.{method}"] = getattr(value, method)
+    return found
+
+
+def _is_exempt(kind: type) -> bool:
+    """Return whether a class is not constructed by users: errors, protocols, and types of data that only we make."""
+    return issubclass(kind, BaseException) or getattr(kind, "_is_protocol", False) or inspect.isabstract(kind)
+
+
+def _class_methods(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
+    for name in dir(kind):
+        method = inspect.getattr_static(kind, name)
+        if isinstance(method, classmethod | staticmethod) and not name.startswith("_") and _is_ours(method.__func__):
+            yield name, getattr(kind, name)
+
+
+def _is_ours(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("sensorium")
+
+
+@functools.cache
+def objects() -> dict[str, object]:
+    """Return name -> an object whose methods are called: one of every kind that users hold."""
+    unbuilt = sn.Scene()
+    unbuilt.add_object(sn.Plane())
+    scene = sn.Scene(dt=0.01, substeps=1)
+    scene.add_object(sn.Plane())
+    box = scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.5), free=True)
+    arm = scene.add_robot(ARM, name="arm", pos=(1, 0, 0))
+    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", history_length=2))
+    encoder = scene.add_sensor(sn.JointEncoder(uuid="encoder"))
+    lidar = scene.add_sensor(sn.Lidar(link="box", pattern=sn.RingPattern(n_points=8), uuid="lidar"))
+    scene.build(n_envs=2)
+    observation = spaces.Dict({"imu": spaces.Box(-1, 1, (3,))})
+    memory = sn.entities.Memory(observation, spaces.Box(-1, 1, (2,)), 16, 2)
+    zeros = {"imu": np.zeros((2, 3))}
+    flags = np.zeros(2, bool)
+    memory.add(zeros, np.zeros((2, 2)), np.zeros(2), zeros, flags, flags)
+    return {
+        "unbuilt": unbuilt,
+        "scene": scene,
+        "box": box,
+        "arm": arm,
+        "imu": imu,
+        "encoder": encoder,
+        "lidar": lidar,
+        "memory": memory,
+        "buffer": sn.Buffer(torch.zeros(3)),
+    }
+
+
+def wrong_calls() -> list[WrongCall]:
+    """Return all wrong calls: each value for every optional argument, and for all required ones at once."""
+    calls = []
+    for name, function in callables().items():
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):  # a class without a signature takes no arguments
+            continue
+        kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        named = [one for one in parameters if one.kind not in kinds]
+        optional = [one.name for one in named if one.default is not inspect.Parameter.empty]
+        places = [*(["*"] if len(optional) < len(named) else []), *optional]
+        calls += [WrongCall(name, place, value) for place in places for value in BAD]
+    return calls
+
+
+def sample(count: int, seed: int) -> list[WrongCall]:
+    """Return a seeded sample of the wrong calls, with every callable as often as every other one but :data:`KNOWN`."""
+    rng = random.Random(seed)
+    known = set(KNOWN.read_text().splitlines())
+    by_target: dict[str, list[WrongCall]] = {}
+    for call in wrong_calls():
+        if call.target in known:
+            continue
+        by_target.setdefault(call.target, []).append(call)
+    targets = sorted(by_target)
+    rng.shuffle(targets)
+    return [rng.choice(by_target[targets[number % len(targets)]]) for number in range(count)]
+
+
+def make(call: WrongCall) -> str | None:
+    """Make a wrong call in an empty folder; return why its outcome is not allowed, or None if it is."""
+    function = callables()[call.target]
+    parameters = inspect.signature(function).parameters
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    positional: list[object] = []
+    named: dict[str, object] = {}
+    for parameter in parameters.values():
+        required = parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
+        if parameter.name == call.parameter or required:
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                positional.append(BAD[call.value])
+            else:
+                named[parameter.name] = BAD[call.value]
+    try:
+        with _quiet(), _limit(SECONDS):
+            function(*positional, **named)
+    except sn.SensoriumError:
+        return None
+    except Timeout:
+        return f"took more than {SECONDS} s"
+    except (Exception, SystemExit) as error:
+        if isinstance(error, TypeError) and _names_argument(error, parameters):
+            return None
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {str(error)[:100]!r} ({Path(frame.filename).name}:{frame.lineno})"
+    return None
+
+
+def _names_argument(error: TypeError, parameters: Iterable[str]) -> bool:
+    """Return whether a TypeError says which argument is wrong: Python's own of a call, or that of an abstract class."""
+    text = str(error)
+    own = ("argument", "abstract", "must define", "cannot be instantiated", *(f"{name} must be" for name in parameters))
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = len(frames) <= 1 or "sensorium" not in Path(frames[-1].filename).parts
+    return any(word in text for word in own) and (not outside or len(frames) <= 1)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Run in an empty folder, without output and warnings."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.chdir(folder)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                yield
+        finally:
+            os.chdir(before)
+
+
+@contextlib.contextmanager
+def _limit(seconds: int) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise Timeout
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

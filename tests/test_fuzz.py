@@ -1,0 +1,43 @@
+"""Public callables raise errors of Sensorium for wrong values, never those of other libraries: a seeded sample."""
+
+import os
+
+import fuzz_calls
+import pytest
+
+import sensorium as sn
+
+DAY_SEED = int(os.environ.get("SENSORIUM_FUZZ_SEED", "0"))
+"""Seed of the sample; ``script/fuzz`` makes all calls."""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_wrong_calls_raise_our_errors(part):
+    calls = fuzz_calls.sample(150, seed=4 * DAY_SEED + part)
+    faults = {str(call): fault for call in calls if (fault := fuzz_calls.make(call))}
+    assert not faults
+
+
+def test_known_faults_are_names_of_callables():
+    known = fuzz_calls.KNOWN.read_text().splitlines()
+    assert known == sorted(set(known))
+    assert set(known) <= fuzz_calls.callables().keys(), "remove callables that no longer exist"
+
+
+def test_every_public_package_is_walked():
+    found = {name.split(".")[0] for name in fuzz_calls.callables()}
+    assert set(fuzz_calls.packages()) - {"presets"} <= found
+    assert {"Scene", "IMU", "Camera", "TrainableEntity"} <= found
+
+
+def test_a_raw_error_is_a_fault(monkeypatch):
+    def raw(name: str = "") -> None:
+        raise ValueError(name.foo)
+
+    def ours(name: str = "") -> None:
+        raise sn.OptionError("name")
+
+    monkeypatch.setattr(fuzz_calls, "callables", lambda: {"raw": raw, "ours": ours})
+    assert "AttributeError" in fuzz_calls.make(fuzz_calls.WrongCall("raw", "name", "None"))
+    assert fuzz_calls.make(fuzz_calls.WrongCall("ours", "name", "None")) is None
+    assert len(fuzz_calls.wrong_calls()) == 2 * len(fuzz_calls.BAD)
