@@ -205,7 +205,7 @@ def test_history_is_what_was_current_before():
     """Entry k is the newest sample that had arrived k steps before; before the first sample it is that sample."""
     source = SensorInput(term(ages=(0.0, 0.01, 0.02, 0.5)), "/imu")
     for number in range(5):
-        source.add(imu(float(number), 0.01 * number), 0.01 * number, 0.01 * number + 0.004)
+        source.add(np.array([number, 0, 0], np.float32), 0.01 * number, 0.01 * number + 0.004)
     out = np.zeros((4, 3), np.float32)
     source.fill(0.045, out)
     assert out[:, 0].tolist() == [4, 3, 2, 0]
@@ -216,7 +216,7 @@ def test_history_is_what_was_current_before():
 def test_old_samples_are_forgotten():
     source = SensorInput(term(), "/imu")
     for number in range(1000):
-        source.add(imu(0.0, 0.01 * number), 0.01 * number, 0.01 * number)
+        source.add(np.zeros(3, np.float32), 0.01 * number, 0.01 * number)
     assert len(source._values) < 300
 
 
@@ -326,12 +326,65 @@ def test_small_depth_images_are_vectors():
     assert policy.observe(1.0).tolist() == [0.5, 1.5]
 
 
-def test_values_that_are_not_finite_are_named():
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_readings_that_are_not_finite_count_as_lost(value):
     policy = make()
-    policy.feed("/imu", imu(np.nan, 1.0), 1.0)
+    policy.feed("/imu", imu(value, 1.0), 1.0)
     policy.feed("/joints", joints(0.0, 0.0, 1.0), 1.0)
-    with pytest.raises(OptionError, match=r"terms that are not finite: .*imu.lin_acc"):
+    with pytest.raises(
+        StaleInputError, match=r"'imu.lin_acc' .*no message has arrived \(1 message with NaN or infinity not counted\)"
+    ):
         policy.act(1.0)
+    policy.feed("/imu", imu(2.0, 1.01), 1.01)
+    policy.feed("/imu", imu(value, 1.02), 1.02)
+    assert policy.observe(1.02)[0] == 2.0
+    policy.feed("/imu", imu(value, 1.06), 1.06)
+    policy.feed("/joints", joints(0.0, 0.0, 1.06), 1.06)
+    with pytest.raises(StaleInputError, match=r"0.050 s old.* \(2 messages with NaN or infinity not counted\);"):
+        policy.act(1.06)
+
+
+def test_joint_states_of_other_publishers_are_ignored():
+    policy = ready()
+    policy.feed("/joints", {"header": stamp(1.01), "name": ["grip"], "position": [9.0]}, 1.01)
+    assert policy.observe(1.01)[3:].tolist() == [10.0, 100.0]
+    with pytest.raises(NameNotFoundError, match="no joint 'right'"):
+        policy.feed("/joints", {"header": stamp(1.02), "name": ["left"], "position": [9.0]}, 1.02)
+    several = {"header": stamp(1.03), "name": ["a/left", "b/left", "right"], "position": [1.0, 2.0, 3.0]}
+    with pytest.raises(OptionError, match=r"several joints 'left': .*a/left.*b/left"):
+        policy.feed("/joints", several, 1.03)
+
+
+@pytest.mark.parametrize(
+    ("message", "what"),
+    [
+        ({"header": {"stamp": {"sec": "x", "nanosec": 0}}}, "'/imu' has no stamp in its header that can be read"),
+        ({"header": {}}, "'/imu' has no stamp"),
+        ({"header": None, "linear_acceleration": {"x": 1.0}}, "'linear_acceleration' cannot be read: KeyError"),
+        ({"header": None, "linear_acceleration": ["a", "b", "c"]}, "'linear_acceleration' cannot be read: ValueError"),
+    ],
+)
+def test_messages_of_wrong_types_change_nothing(message, what):
+    policy = ready()
+    with pytest.raises(OptionError, match=what):
+        policy.feed("/imu", message, 1.01)
+    assert policy.observe(1.01).tolist() == [1.0, 0.0, 0.0, 10.0, 100.0]
+
+
+def test_a_message_is_taken_whole_or_not_at_all():
+    policy = make(term(), term(name="imu.ang_vel", field="angular_velocity"))
+    policy.feed("/imu", {**vars(imu(1.0, 1.0)), "angular_velocity": [1.0, 1.0, 1.0]}, 1.0)
+    with pytest.raises(OptionError):
+        policy.feed("/imu", {**vars(imu(2.0, 1.01)), "angular_velocity": [2.0]}, 1.01)
+    assert policy.observe(1.01).tolist() == [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_times_that_are_not_finite_are_refused():
+    policy = ready()
+    with pytest.raises(OptionError, match="now must be a finite time in s, got nan"):
+        policy.act(float("nan"))
+    with pytest.raises(OptionError, match=r"stale_after: the limit of 'imu.lin_acc' must be > 0 s, got '1'"):
+        make(stale_after="1")
 
 
 # -- logs --------------------------------------------------------------------------------------------------------------

@@ -324,3 +324,16 @@ def test_held_envs_have_the_pose_of_their_state():
     height = scene["box"].get_pose()[0][:, 2]
     assert height[1].item() == pytest.approx(0.5)
     assert height[0].item() < 0.5
+
+
+def test_episodes_are_counted_without_sensors():
+    scene = sn.Scene()
+    scene.add_object(sn.Box(), name="box", free=True)
+    scene.build(n_envs=3)
+    assert scene.episodes.tolist() == [0, 0, 0]
+    scene.reset([1])
+    scene.reset()
+    assert scene.episodes.tolist() == [1, 2, 1]
+    scene.set_state(scene.get_state()[2:], envs=[2])
+    scene.forward()
+    assert scene.episodes.tolist() == [1, 2, 2]

@@ -39,17 +39,17 @@ class SensorInput:
 
     def clear(self) -> None:
         """Forget all samples."""
-        self.count = 0
+        self.count = self._n_not_finite = 0
         self._arrivals: list[float] = []
         self._captures: list[float] = []
         self._values: list[np.ndarray] = []
 
-    def add(self, message: Message, capture: float, arrival: float) -> None:
-        """Add the sample of a message.
+    def read(self, message: Message, arrival: float) -> np.ndarray | None:
+        """Return the values of a message for :meth:`add`; None if it is a JointState of other joints.
 
         Raises:
-            OptionError: the message has another shape, or its time is before that of the message before it.
-            NameNotFoundError: the message lacks the field, or a joint.
+            OptionError: the message has another shape or type, or arrived before the message before it.
+            NameNotFoundError: the message lacks the field, or some of the joints.
         """
         self.count += 1
         if self._arrivals and arrival < self._arrivals[-1]:
@@ -58,13 +58,24 @@ class SensorInput:
                 f"{self._arrivals[-1]:.6f} s; call reset() if the clock was set back"
             )
         try:
-            values = self._convert(message)
+            return self._convert(message)
         except SensoriumError as error:
             raise type(error)(f"{self._describe()}, message {self.count}: {error}") from None
-        if self._captures and capture < self._captures[-1]:
-            return
+        except (KeyError, TypeError, ValueError) as error:
+            raise OptionError(
+                f"{self._describe()}, message {self.count}: the field {self.term.field!r} cannot be read: {error!r}"
+            ) from None
+
+    def add(self, values: np.ndarray, capture: float, arrival: float) -> None:
+        """Add a sample. One with a value that is not finite counts as lost, as if it had not arrived."""
         if self.term.no_return is not None:
             values = np.where(np.isfinite(values), values, np.float32(self.term.no_return))
+        if not np.isfinite(values).all():
+            self._n_not_finite += 1
+            return
+        if self._captures and capture < self._captures[-1]:
+            return
+        self._n_not_finite = 0
         if not self._identity:
             values = values * np.float32(self.term.scale) + np.float32(self.term.offset)
             if self.term.clip is not None:
@@ -93,7 +104,7 @@ class SensorInput:
         index = self._newest(now)
         if index < 0:
             raise StaleInputError(
-                f"{self._describe()}: no message has arrived; publish {self.term.message} there, or pass "
+                f"{self._describe()}: no message has arrived{self._lost()}; publish {self.term.message} there, or pass "
                 f"topics={{{self.term.topic!r}: ...}}",
                 self.term.name,
                 self.topic,
@@ -104,7 +115,7 @@ class SensorInput:
         if age > self.limit + SAME_TIME:
             raise StaleInputError(
                 f"{self._describe()} is stale: its newest sample is {age:.3f} s old, and the limit is {self.limit:.3f} "
-                f"s; check that it is published at {self.term.rate:g} Hz, or raise stale_after",
+                f"s{self._lost()}; check that it is published at {self.term.rate:g} Hz, or raise stale_after",
                 self.term.name,
                 self.topic,
                 age,
@@ -130,6 +141,10 @@ class SensorInput:
         while index >= 0 and self._arrivals[index] > now + SAME_TIME:
             index -= 1
         return index
+
+    def _lost(self) -> str:
+        n = self._n_not_finite
+        return f" ({n} message{'s' * (n > 1)} with NaN or infinity not counted)" if n else ""
 
     def _describe(self) -> str:
         return f"the term {self.term.name!r} of the topic {self.topic!r}"

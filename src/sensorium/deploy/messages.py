@@ -29,8 +29,8 @@ from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, short
 
 Message = object
 """A message: a mapping, or an object with attributes."""
-Converter = Callable[[Message], np.ndarray]
-"""Returns the values of a term, (size,) float32, or an image (height, width, channels)."""
+Converter = Callable[[Message], np.ndarray | None]
+"""Returns the values of a term, (size,) float32, or an image (height, width, channels); None if it has none of them."""
 
 _POINT_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 """``datatype`` of the fields of a PointCloud2 -> type of NumPy."""
@@ -133,8 +133,8 @@ class _Joints:
         self._known: list[str] | None = None
         self._index = np.zeros(0, np.intp)
 
-    def __call__(self, message: Message) -> np.ndarray:
-        names = list(cast("Sequence[str]", get(message, "name")))
+    def __call__(self, message: Message) -> np.ndarray | None:
+        names = [str(name) for name in cast("Sequence[str]", get(message, "name"))]
         if names != self._known:
             self._index = self._find(names)
             self._known = names
@@ -144,14 +144,19 @@ class _Joints:
                 f"the field {self._term.field!r} must have one value for each of the {len(names)} names, got shape "
                 f"{values.shape}"
             )
-        return values[self._index]
+        return values[self._index] if len(self._index) else None
 
     def _find(self, names: list[str]) -> np.ndarray:
         ends = [name.rpartition("/")[2] for name in names]
+        if not {*names, *ends} & set(self._term.names):  # of another publisher
+            return np.zeros(0, np.intp)
         found = []
         for name in self._term.names:
             if name in names:
                 found.append(names.index(name))
+            elif ends.count(name) > 1:
+                same = [each for each, end in zip(names, ends, strict=True) if end == name]
+                raise OptionError(f"the message has several joints {name!r}: {shorten(same)}")
             elif name in ends:
                 found.append(ends.index(name))
             else:

@@ -135,6 +135,9 @@ class Policy:
     def feed(self, topic: str, message: Message, arrival: float) -> None:
         """Take a message.
 
+        A reading with NaN or infinity counts as lost: :meth:`act` refuses once the last finite one is stale. A
+        JointState of other joints alone, from another publisher, is ignored.
+
         Args:
             topic: one of :attr:`topics`.
             message: a mapping or an object with the fields of the ROS message.
@@ -150,15 +153,20 @@ class Policy:
             raise NameNotFoundError(f"the policy has no topic {topic!r}{hint}")
         if not math.isfinite(arrival):
             raise OptionError(f"arrival must be a finite time in s, got {arrival!r} for a message of {topic!r}")
-        stamp = capture_time(message) if self._stamps == "header" else None
+        try:
+            stamp = capture_time(message) if self._stamps == "header" else None
+        except (NameNotFoundError, TypeError) as error:
+            raise OptionError(f"a message of {topic!r} has no stamp in its header that can be read: {error}") from None
         capture = arrival if stamp is None else stamp
         if capture > arrival + _FUTURE:
             raise OptionError(
                 f"a message of {topic!r} was captured at {capture:.6f} s, after it arrived at {arrival:.6f} s: the "
                 "clocks differ; synchronise them, or load the policy with stamps='arrival'"
             )
-        for each in inputs:
-            each.add(message, capture, arrival)
+        read = [(each, each.read(message, arrival)) for each in inputs]  # all of them, before any is added
+        for each, values in read:
+            if values is not None:
+                each.add(values, capture, arrival)
 
     def ages(self, now: float) -> dict[str, float | None]:
         """Return the age of the newest sample of each term from a sensor, s; None where none has arrived."""
@@ -184,6 +192,8 @@ class Policy:
             StaleInputError: an input is missing or too old. Names the term, the topic, its age and the limit.
             OptionError: a command is missing or has another shape, or the network returns a value that is not finite.
         """
+        if not math.isfinite(now):
+            raise OptionError(f"now must be a finite time in s, got {now!r}")
         if self._next is not None and now < self._next - _EARLY * self._period:
             if now < self._next - 2 * self._period:
                 raise OptionError(
@@ -251,7 +261,7 @@ def _limits(contract: Contract, given: float | Mapping[str, float] | None) -> di
         if name not in names:
             hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
             raise NameNotFoundError(f"stale_after: the policy has no term {name!r} of a sensor{hint}")
-        if not limit > 0:
+        if isinstance(limit, bool | str) or not isinstance(limit, int | float) or not limit > 0:
             raise OptionError(f"stale_after: the limit of {name!r} must be > 0 s, got {limit!r}")
     return limits
 

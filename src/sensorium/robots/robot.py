@@ -12,6 +12,7 @@ import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
+from sensorium.robots import chain_kernels
 from sensorium.robots.base_buffers import checked_poses, link_velocity, update_base, write_base
 from sensorium.robots.drive import Drive
 from sensorium.robots.joint_group import joint_groups
@@ -231,8 +232,6 @@ class Robot(SceneRobot[RobotOptions]):
 
     def in_base_frame(self, pose: np.ndarray) -> np.ndarray:
         """Return poses (B, 7) float64 in the frame of the base link, given poses (B, 7) in the world frame."""
-        from sensorium.robots import chain_kernels
-
         seen = np.empty_like(base := self.base_pose())
         chain_kernels.relative(base, checked_poses("pose", pose, len(base)), seen)
         return seen
@@ -248,8 +247,6 @@ class Robot(SceneRobot[RobotOptions]):
         Returns:
             Goals (B, 7), and velocities (B, 6): linear in m/s, then angular in rad/s.
         """
-        from sensorium.robots import chain_kernels
-
         base = self.base_pose()
         seen, there, twist = np.empty_like(base), np.empty_like(base), np.empty((len(base), 6))
         chain_kernels.relative(base, checked_poses("start", start, len(base)), seen)

@@ -93,9 +93,7 @@ class MujocoWorld:
         self._n_physics = mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_PHYSICS))
         self._inputs = current_stage.input_columns(model)
         self._bound = {"sensordata"}
-        data = current_stage.writeable(
-            self.batch.bind("sensordata")
-        )  # before the first call, so that this call fills it
+        data = current_stage.writeable(self.batch.bind("sensordata"))  # before the first call, which fills it
         self._kept = [(data[:, part], data[:, part].copy()) for part in current_stage.acceleration_columns(model)]
         self.reset()
         self._select_sensors()

@@ -37,6 +37,7 @@ class Simulation(Contacts):
         self._seed = 0
         self._sense: Callable[[], None] | None = None
         self._failures = Failures()
+        self._unsensed_episodes: torch.Tensor | None = None  # (B,) episodes of a scene without sensors, on the CPU
         self._viewer: SceneViewer | None = None
         self._closed = False
 
@@ -66,9 +67,7 @@ class Simulation(Contacts):
         if (world := self._world) is None:
             self._unbuilt("step")
         if type(count) is not int or count < 0:
-            if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
-                raise OptionError(f"count must be an integer >= 0, got {count!r}")
-            count = int(count)
+            count = checked_integer("count", count)
         if reset is not None:
             for _ in range(count):
                 self.step()
@@ -124,10 +123,9 @@ class Simulation(Contacts):
 
         On a GPU ``step()`` never waits, so it reports a failure (DivergenceError, CapacityError) a few steps late.
         """
-        world, crowded = self._world or self._unbuilt("check"), None
-        failed: dict[int, str] = {}
+        failed, crowded = dict[int, str](), None
         try:
-            failed = world.check()
+            failed = (self._world or self._unbuilt("check")).check()
         except CapacityError as error:
             crowded = error
         self._failures.report(failed, crowded)
@@ -145,8 +143,8 @@ class Simulation(Contacts):
 
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
-        if call == "reset" and self._sensing is not None and not world.is_gpu:
-            self._sensing.begin_episodes(envs)
+        if call == "reset" and not world.is_gpu:
+            self._begin_episodes(envs)
         self._note_restart(envs, None if call == "reset" else world.get_state)
         failed = getattr(world, call)(envs)
         modules = [module for module in self._modules.values() if type(module).on_reset is not SceneModule.on_reset]
@@ -154,6 +152,13 @@ class Simulation(Contacts):
         if any(written):
             failed |= world.forward(envs)
         self._after_restart(envs, failed)
+
+    def _begin_episodes(self, envs: Envs) -> None:
+        if self._sensing is not None:
+            self._sensing.begin_episodes(envs)
+        elif not self.world.is_gpu:
+            self._unsensed_episodes = self.episodes
+            self._unsensed_episodes[env_mask(envs, self.n_envs, self.world.device)] += 1
 
     def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
         if self.world.is_gpu:  # reading envs and states would synchronise with the GPU
@@ -188,9 +193,8 @@ class Simulation(Contacts):
         For the sensors this begins a new episode, as a reset does: the random numbers are new ones.
         """
         world = self._world or self._unbuilt("set_state")
-        if self._sensing is not None:
-            world.check_state(state, envs)
-            self._sensing.begin_episodes(envs)
+        world.check_state(state, envs)
+        self._begin_episodes(envs)
         failed = world.set_state(state, envs)
         self._note_restart(envs, self.world.get_state)  # set_state() does not change the state that it was given
         self._after_restart(envs, failed)
@@ -295,11 +299,14 @@ class Simulation(Contacts):
         """Number of each env's running episode, (B,) int64: 0 after ``build()``, and one more at each reset.
 
         ``set_state`` begins an episode too. The random numbers of the sensors depend on it; see :meth:`set_episodes`.
+        Scenes without sensors on a GPU do not count episodes.
         """
         world = self._world or self._unbuilt("episodes")
-        if self._sensing is None:
-            return torch.zeros(world.n_envs, dtype=torch.int64, device=world.device)
-        return self._sensing.episodes
+        if self._sensing is not None:
+            return self._sensing.episodes
+        if self._unsensed_episodes is not None:
+            return self._unsensed_episodes.clone()
+        return torch.zeros(world.n_envs, dtype=torch.int64, device=world.device)
 
     def set_episodes(self, numbers: ArrayLike, envs: Envs = None, env_ids: ArrayLike | None = None) -> None:
         """Set which episode the next ``reset`` or ``set_state`` of envs begins. Until then the running one continues.
