@@ -77,6 +77,15 @@ def test_a_log_of_one_robot_has_no_namespaces(tmp_path):
         sn.doctor.compare(log, "quadruped", env=1)
 
 
+def test_joint_states_of_different_joints_are_left_out(tmp_path):
+    log = record(tmp_path, steps=200)
+    topic = log["/joints"]
+    rows = [values if k % 2 else values[:1] for k, values in enumerate(topic["position"])]
+    report = examine(log.with_topics(topic.replace(fields={"position": rows, "velocity": rows})))
+    assert report.failed == []
+    assert [each.subject for each in report if "different numbers of joints" in each.evidence] == ["/joints"]
+
+
 # -- gravity and resets ------------------------------------------------------------------------------------------------
 
 
@@ -238,3 +247,26 @@ def test_absurd_values_are_named_once(namespaced, topic, path, value):
     failed = [each for each in report if each.verdict == "fail"]
     assert [(each.check, each.subject) for each in failed] == [("finite", f"{topic} {path}")]
     assert f"3 of 1200 messages hold no reading, the first is number 100: {value:g}" in failed[0].evidence
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_resets_of_a_tumbling_box_raise_no_alarm(tmp_path, seed):
+    scene = sn.Scene(dt=0.01)
+    scene.add_object(sn.Plane())
+    box = scene.add_object(sn.Box(size=(0.2, 0.3, 0.1), mass=1.0), name="box", pos=(0, 0, 1.0), free=True)
+    late = {"delay": 0.015, "jitter": 0.015, "dropout": 0.05}
+    scene.add_sensor(sn.IMU(link="box", uuid="imu", rate=100, acc_noise=0.05, gyro_noise=0.01, **late))
+    scene.add_sensor(sn.FramePose(link="box", uuid="pose"))
+    scene.build(n_envs=2, seed=seed)
+    rng = np.random.default_rng(seed)
+    with McapRecorder(scene, tmp_path) as recorder:
+        for k in range(600):
+            if k in (0, 299):
+                scene.reset(None if k == 0 else [1])
+                scene.world.bind("qvel")[:, 3:] = scene.world.bind("qvel").new_tensor(rng.normal(0, 2, (2, 3)))
+                scene.world.forward()
+            scene.step()
+            recorder.step()
+    assert box.name == "box"
+    for file in recorder.files:
+        assert examine(file).failed == []

@@ -131,3 +131,5 @@ def test_mistakes_are_named():
         parse("b_msgs/msg/Other", "a_msgs/Thing thing\n")
     with pytest.raises(DatasetError, match="line without a name"):
         parse("b_msgs/msg/Third", "float64\n")
+    with pytest.raises(DatasetError, match="a message that contains itself: b_msgs/msg/Loop"):
+        parse("b_msgs/msg/Loop", "b_msgs/Loop[] inner\n")

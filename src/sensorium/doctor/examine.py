@@ -13,7 +13,7 @@ from sensorium.doctor.motion_checks import check_motion, expected_means
 from sensorium.doctor.signals import find_signals
 from sensorium.doctor.tables import read_any
 from sensorium.doctor.timing_checks import check_timing
-from sensorium.doctor.value_checks import check_topics, check_training, check_values
+from sensorium.doctor.value_checks import check_topics, check_training, check_values, without_varying_joints
 from sensorium.logs import Log
 
 
@@ -58,6 +58,7 @@ def _examine_robot(exam: Examination, log: Log, contract: Contract | None) -> No
     if contract is not None:
         check_topics(exam, log, contract)
     check_timing(exam, log, contract)
+    log = without_varying_joints(exam, log)
     check_values(exam, log)
     signals = find_signals(log, contract)
     check_motion(exam, signals, expected_means(contract))

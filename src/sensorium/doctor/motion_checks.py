@@ -85,7 +85,7 @@ def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expect
         turn = None if gyro is None else _fit_gyro(gyro, quat, correct, resets)
         found = [fit for fit in (direction, turn) if fit is not None]
         # about one fixed axis, an inverted orientation is a gyroscope with the opposite sign: the latter is reported
-        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + 0.2 * (name != "")
+        cost = sum(fit.residual + 0.15 * fit.is_changed for fit in found) + _REORDERED * (name != "")
         fits[name] = (cost if found else np.inf, direction, turn)
     best = min(fits, key=lambda name: fits[name][0])
     _, direction, turn = fits[best]
@@ -100,7 +100,7 @@ def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expect
         _report_gravity(exam, acc, quat, direction)
     if gyro is not None and imu.is_own:
         how = f"compared with {quat.subject}"
-        if not best and turn is not None and turn.is_changed and fits["inverted"][0] < as_it_is[0] + 0.1:
+        if not best and turn is not None and turn.is_changed and fits["inverted"][0] < as_it_is[0] + _REORDERED - 0.1:
             how += " (or its rotation is inverted)"
         _report_gyro(exam, gyro, turn, how)
 
@@ -133,10 +133,17 @@ class _Fit(NamedTuple):
         return self.scale != 1.0 or not np.array_equal(self.matrix, np.eye(3))
 
 
+_REORDERED = 0.4
+"""Relative error by which another order or direction of a quaternion must be better, to be reported."""
+_LITTLE = 0.1
+"""Relative error, or angle in rad, that noise and impacts explain: no axis or sign is blamed for it."""
+
+
 def _choose(tries: list[tuple[np.ndarray, float]], residuals: list[float]) -> _Fit:
     """Return the simplest explanation that is almost as good as the best one."""
     best = min(residuals)
-    chosen = next(i for i, value in enumerate(residuals) if value <= 1.25 * best + 0.01)
+    limits = [max(1.25 * best + 0.01, _LITTLE if i == 0 else 0.0) for i in range(len(tries))]
+    chosen = next(i for i, value in enumerate(residuals) if value <= limits[i])
     return _Fit(residuals[chosen], *tries[chosen], residuals[0])
 
 

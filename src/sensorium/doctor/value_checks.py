@@ -25,6 +25,16 @@ def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
             exam.ok("topics", topic, f"{len(log[topic])} messages of {message}")
 
 
+def without_varying_joints(exam: Examination, log: Log) -> Log:
+    """Return the log without topics whose messages are of different joints, which are named: they have no columns."""
+    for topic in log.of(JOINT_STATE):
+        if any(not isinstance(values, np.ndarray) for values in topic.fields.values()):
+            text = "its messages have different numbers of joints, perhaps from several publishers"
+            exam.skip("joints", topic.name, f"{text}; record one topic for each publisher to check them")
+            log = log.without(topic.name)
+    return log
+
+
 _FIELDS = {
     IMU: (GYRO, ACC),
     MAGNETIC_FIELD: ("magnetic_field",),

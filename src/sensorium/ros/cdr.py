@@ -75,7 +75,19 @@ def parse(message: str, text: str) -> Definition:
         for member in fields:
             if member.kind not in _TYPES and member.kind != "string" and _find(found, member.kind, owner) is None:
                 raise DatasetError(f"the schema of {message} lacks the message {member.kind!r} of {owner}")
+    for owner in found:
+        _check_nesting(found, owner, (), message)
     return found
+
+
+def _check_nesting(found: Definition, owner: str, outer: tuple[str, ...], message: str) -> None:
+    """Raise DatasetError if a message contains itself."""
+    if owner in outer:
+        raise DatasetError(f"the schema of {message} has a message that contains itself: {owner}")
+    for member in found.get(owner, ()):
+        inner = None if member.kind in _TYPES or member.kind == "string" else _find(found, member.kind, owner)
+        if inner is not None:
+            _check_nesting(found, inner, (*outer, owner), message)
 
 
 def _is_constant(line: str) -> bool:
