@@ -396,6 +396,21 @@ def test_exit_codes_tell_failed_checks_from_bad_input(recorded, tmp_path, capsys
     assert main(["doctor", str(path)]) == 2
 
 
+def test_too_few_messages_do_not_pass(recorded):
+    log, contract = recorded
+    short = sn.logs.Log({name: topic.take(slice(0, 1)) for name, topic in log.items()})
+    report = examine(short, contract)
+    assert set(report.failed) == {"topics"}
+    assert "1 messages of" in report.findings[0].evidence
+
+
+def test_json_must_be_a_file(recorded, tmp_path, capsys):
+    from sensorium.cli import main
+
+    assert main(["doctor", str(recorded[0].source), "--json", str(tmp_path)]) == 2
+    assert "--json must be a file" in capsys.readouterr().err
+
+
 def test_empty_logs_are_examined(tmp_path):
     assert examine(sn.logs.Log({})).findings == []
     with pytest.raises(sn.OptionError, match="units is for logs without messages"):

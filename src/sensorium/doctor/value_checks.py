@@ -10,6 +10,9 @@ from sensorium.doctor.signals import ACC, GYRO, is_measured, usable
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD, ODOMETRY, POSE
 
+_MIN_MESSAGES = 10
+"""Topics with fewer messages are not examined."""
+
 
 def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
     """Check that the log has the topics of the contract, with messages of the right type."""
@@ -21,6 +24,9 @@ def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
         elif log[topic].message != message:
             text = f"has {log[topic].message} instead of {message}"
             exam.fail("topics", topic, text, "publish messages of the type of the contract")
+        elif len(log[topic]) < _MIN_MESSAGES:
+            text = f"{len(log[topic])} messages of {message}, too few to check"
+            exam.fail("topics", topic, text, f"record at least {_MIN_MESSAGES} messages, better some seconds")
         else:
             exam.ok("topics", topic, f"{len(log[topic])} messages of {message}")
 
@@ -48,7 +54,7 @@ _FIELDS = {
 def check_values(exam: Examination, log: Log) -> None:
     """Check for values that are no readings or never change, and for a magnetic field in another unit."""
     for topic in log.of(*_FIELDS):
-        if not is_measured(topic.name) or len(topic) < 10:
+        if not is_measured(topic.name) or len(topic) < _MIN_MESSAGES:
             continue
         for path in _FIELDS[topic.message]:
             if path in topic and np.size(topic[path]):

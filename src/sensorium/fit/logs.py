@@ -210,6 +210,9 @@ def _assign(
     for channel, stems in candidates.items():
         top = max(rank for rank, _ in stems)
         best = [stem for rank, stem in stems if rank == top]
+        best = [stem for stem in best if not stem.startswith("truth/")] or best  # a recording has both
+        if all(np.array_equal(_stack(raw, groups[stem]), _stack(raw, groups[best[0]])) for stem in best[1:]):
+            best = best[:1]  # such as the time stamps of two topics of one sensor
         if channel in out:
             best = []  # named by the user
         elif len(best) > 1:

@@ -101,10 +101,10 @@ def _collect(
     """Return the messages of a file by topic, its metadata, and whether it is complete."""
     found: dict[str, _Raw] = {}
     with open(file, "rb") as stream:
+        reader = RecordReader(stream)
         if stream.read(8) != b"\x89MCAP0\r\n":
             raise DatasetError(f"{file} is no MCAP file: it does not begin with MCAP's magic bytes")
         stream.seek(0)
-        reader = RecordReader(stream)
         try:
             for schema, channel, message in reader:
                 if topics is not None and channel.topic not in topics:
