@@ -496,8 +496,6 @@ def test_memories_refuse_what_is_not_finite():
         ("reward", np.array([0, 1e300])),
         ("reward", torch.tensor([0, NAN])),
         ("action", np.full((2, 2), -INF)),
-        ("observation", {"imu": np.full((2, 3), INF)}),
-        ("next_observation", {"imu": np.full((2, 3), -INF)}),
     ):
         with pytest.raises(sn.OptionError, match=rf"{name}.* must be finite in float32; the row of env [01] has"):
             memory.add(**{**good, name: value})
@@ -506,7 +504,8 @@ def test_memories_refuse_what_is_not_finite():
             memory.add(**{**good, name: value})
     assert len(memory) == 0
     memory.add(**{**good, "reward": np.array([3e38, 3e38])})  # the sum is larger than a float32, the values are not
-    assert len(memory) == 2
+    memory.add(**{**good, "observation": {"imu": np.full((2, 3), INF)}})  # the depth of the sky
+    assert len(memory) == 4
 
 
 def test_names_of_actuators_are_text():

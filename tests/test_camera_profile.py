@@ -89,7 +89,7 @@ def test_invalid_files_are_named(tmp_path, text, words):
 
 
 def test_saving_to_a_missing_folder_raises(tmp_path):
-    with pytest.raises(sn.OptionError, match=r"camera profile .*none/own\.json' cannot be written: No such file"):
+    with pytest.raises(sn.OptionError, match=r"camera profile: cannot write .*none/own\.json: No such file"):
         CameraProfile(k1=0.1).save(tmp_path / "none" / "own.json")
 
 

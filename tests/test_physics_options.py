@@ -1,6 +1,5 @@
 """Options of the physics: each acts as its closed form says, engines refuse what they lack, and files keep them."""
 
-import json
 import math
 import warnings
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import ARM, drop_scene
 from contact_scenes import SCENES
+from damage import edited_config
 
 import sensorium as sn
 from sensorium.worlds.physics_options import check_gpu_options, on_device
@@ -302,12 +302,10 @@ def test_a_recording_has_the_physics_of_its_scene(tmp_path):
 def test_recordings_without_these_options_still_load(tmp_path):
     """Earlier versions had none of them: MuJoCo's defaults, also on a GPU."""
     scene = recorded(tmp_path)
-    path = tmp_path / "run" / "config.json"
-    config = json.loads(path.read_text())
     old = {"dt", "substeps", "gravity", "magnetic_field", "integrator", "cone", "impratio", "exact_sensing", "sky"}
-    options = config["scene"]["options"]
-    config["scene"]["options"] = {name: value for name, value in options.items() if name in {*old, "environments"}}
-    path.write_text(json.dumps(config))
+    with edited_config(tmp_path / "run") as config:
+        options = config["scene"]["options"]
+        config["scene"]["options"] = {name: value for name, value in options.items() if name in {*old, "environments"}}
     recording = sn.recording.Recording(tmp_path / "run")
     loaded = recording.load_scene()
     assert on_device(loaded.options, is_gpu=True).iterations == 100

@@ -58,7 +58,7 @@ def test_recording_folder_layout(tmp_path):
     assert files == ["config.json", "scene.xml", *steps]
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     assert config["format"] == "sensorium-episode"
-    assert config["version"] == 2
+    assert config["version"] == 3
     assert config["scene"]["seed"] == 5
     assert config["scene"]["n_envs"] == 3
     assert set(config["versions"]) == {

@@ -3,11 +3,10 @@
 import json
 import warnings
 
-import h5py
 import numpy as np
 import pytest
 from conftest import drop_scene
-from damage import edited_config
+from damage import edited_chunk, edited_config
 
 import sensorium as sn
 from sensorium.cli import main
@@ -109,7 +108,7 @@ def test_recorded_changes_are_not_applied_to_a_replacement(driven, tmp_path, onl
 
 def sign(events):
     """Update the checksums of the steps after a change of their events file."""
-    with h5py.File(events.with_suffix(".h5"), "a") as file:
+    with edited_chunk(events.with_suffix(".h5")) as file:
         checks = file["check"][()]
         for line in events.read_bytes().splitlines():
             row = json.loads(line)["row"]

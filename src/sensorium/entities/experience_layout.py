@@ -63,10 +63,10 @@ class ExperienceField:
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
     def check_finite(self, value: np.ndarray) -> None:
-        """Raise OptionError if a value is infinite in float32, or NaN where it is not an observation."""
+        """Raise OptionError if a value is NaN or infinite in float32, unless it is an observation."""
+        if "observation." in self.name:  # depth of the sky is infinite, and a sensor without a reading may return NaN
+            return
         bad = ~(np.abs(value) <= _MAX_FLOAT32)
-        if "observation." in self.name:
-            bad &= ~np.isnan(value)  # a sensor without a reading may return NaN
         if bad.any():
             row = int(np.argwhere(bad)[0][0])
             raise OptionError(

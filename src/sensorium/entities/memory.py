@@ -190,9 +190,9 @@ class Memory:
             truncated: (B,) bool, or 0 and 1.
 
         Raises:
-            OptionError: a shape, dtype or key does not fit, a value is infinite in float32 (or NaN, if it is not an
-                observation), or this process only
-                reads. Nothing is stored. Values of a memory on a GPU are not validated, since that would synchronise.
+            OptionError: a shape, dtype or key does not fit, an action or a reward is not finite in float32, or this
+                process only reads. Nothing is stored. Observations may be infinite, as the depth of the sky, or NaN.
+                Values of a memory on a GPU are not validated, since that would synchronise.
         """
         writer = self._check_writer()
         for name, given in (("observation", observation), ("next_observation", next_observation)):

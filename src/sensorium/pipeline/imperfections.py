@@ -169,9 +169,13 @@ class AxisImperfections(Imperfections):
     """Axis matrix: measured = matrix @ signal. Off-diagonal elements are axis skew and cross-coupling, diagonal ones
     scale. Default: the identity."""
 
-    @model_validator(mode="after")
-    def _check_axes(self) -> AxisImperfections:
-        for name in self.model_fields_set - {"saturation", "misalignment"}:
+    def with_three_axes(self) -> AxisImperfections:
+        """Return these imperfections.
+
+        Raises:
+            ValueError: one has neither one number nor three.
+        """
+        for name in sorted(self.model_fields_set - {"saturation", "misalignment"}):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != 3:
                 raise ValueError(f"{name} must be a number or one per axis, 3 numbers, got {value!r}")

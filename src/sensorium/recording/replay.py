@@ -136,12 +136,12 @@ def _check_resumed(folder: Path, options_form: dict[str, Any], recording: Record
     header = read_config(folder).get("replay")
     if header is None:
         raise DatasetError(f"{folder} is a recording, not a replay that can be resumed; choose another folder")
-    if header["options"] != json.loads(json.dumps(options_form)):
-        changed = sorted(
-            name
-            for name in {*header["options"]["options"], *options_form["options"]}
-            if header["options"]["options"].get(name) != json.loads(json.dumps(options_form["options"].get(name)))
-        )
+    defaults = encode(ReplayOptions(**{name: each.default for name, each in ReplayOptions.model_fields.items()}))
+    then, now = ({**defaults["options"], **form["options"]} for form in (header["options"], options_form))
+    now = json.loads(json.dumps(now))
+    then = json.loads(json.dumps(then))
+    if then != now:
+        changed = sorted(name for name in now if then.get(name) != now[name])
         raise DatasetError(f"{folder} was begun with another {', '.join(changed)}; resume it with the same options")
     if header["source_created"] != recording.config.get("created") or header["source_steps"] != len(recording):
         raise DatasetError(f"{folder} is a replay of another recording, {header['source']}; choose another folder")

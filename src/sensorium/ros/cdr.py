@@ -81,12 +81,10 @@ def parse(message: str, text: str) -> Definition:
 
 
 def _check_nesting(found: Definition, owner: str, outer: tuple[str, ...], message: str) -> None:
-    """Raise DatasetError if a message contains itself."""
     if owner in outer:
         raise DatasetError(f"the schema of {message} has a message that contains itself: {owner}")
     for member in found.get(owner, ()):
-        inner = None if member.kind in _TYPES or member.kind == "string" else _find(found, member.kind, owner)
-        if inner is not None:
+        if inner := _find(found, member.kind, owner):  # None for numbers and strings
             _check_nesting(found, inner, (*outer, owner), message)
 
 
@@ -105,7 +103,7 @@ def _member(line: str, owner: str, message: str) -> Member:
         kind, _, inside = kind[:-1].partition("[")
         length = int(inside) if inside.isdigit() else -1
     kind = kind.split("<=")[0]  # bounded strings are encoded like others
-    if kind in ("wstring",):
+    if kind == "wstring":
         raise DatasetError(f"the schema of {message} has a field of the unsupported type wstring: {owner}.{name}")
     return Member(name, kind if kind in _TYPES or kind == "string" else _full(kind), length)
 

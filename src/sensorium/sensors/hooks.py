@@ -106,6 +106,8 @@ class SensorHooks:
 
     def _memory_per_env(self) -> tuple[int, int, int]:
         """Return the number of values of a reading, their bytes, and the bytes per env besides delay and history."""
+        if not self.keeps_columns:
+            return 0, 0, 0
         values, columns = n_columns(self._get_return_format()), n_columns(self._get_intermediate_format())
         # beside ground truth and reading, each column has seven parameters and a random walk
         return values, values * self._get_cache_dtype().itemsize, values * 8 + columns * 4 * 10

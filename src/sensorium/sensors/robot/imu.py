@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import mujoco
 import torch
+from pydantic import field_validator
 
 from sensorium.pipeline import AxisImperfections, SignalSource
 from sensorium.sensors.base import Format, SimpleSensor, add_site
@@ -36,6 +37,11 @@ class IMU(ChannelOptions, Mounted, init=False):
     """Imperfections of the gyroscope, rad/s."""
     mag: AxisImperfections = AxisImperfections()
     """Imperfections of the magnetometer, T. ``bias`` is hard iron, ``misalignment`` soft iron."""
+
+    @field_validator("acc", "gyro", "mag")
+    @classmethod
+    def _check_axes(cls, value: AxisImperfections) -> AxisImperfections:
+        return value.with_three_axes()
 
 
 class IMUData(NamedTuple):
