@@ -161,6 +161,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataset.json", "manifest.json", "episode_000001.h5"])
 def test_flipped_bits_of_datasets_are_seen(data, name):
     whole = (data / name).read_bytes()
