@@ -3,7 +3,7 @@
 Every imperfection and kind of sensor is simulated with known values (``tests/fit_cases.py``), fitted, and counted:
 the intervals of identified parameters should cover the truth in 90 to 99 % of the runs.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/fit.py --runs 200 --json out/fit.json
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/fit.py --runs 200 --workers 2 --json out/fit.json
     .venv/bin/python benchmarks/fit.py --cases "imu at rest" gps --runs 50
 """
 
@@ -13,6 +13,8 @@ import argparse
 import json
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -24,21 +26,34 @@ from fit_scenes import coverage
 
 import sensorium as sn
 
+_CHUNK = 10
+"""Runs with one seed, so that the results do not depend on the number of workers."""
 
-def measure(report: Report, names: list[str], runs: int, path: Path | None) -> None:
+
+def count(name: str, runs: int, seed: int) -> dict[str, tuple[int, int, int]]:
+    """Return the counts of some runs of a case."""
+    return coverage(CASES[name], runs, seed)
+
+
+def measure(report: Report, names: list[str], runs: int, workers: int, path: Path | None) -> None:
     """Count intervals of each case; results are written after every case."""
-    found: dict[str, dict[str, tuple[int, int, int]]] = {}
-    for name in names:
-        start = time.perf_counter()
-        found[name] = coverage(CASES[name], runs, seed=7)
-        for estimate, (covered, identified, count) in found[name].items():
-            share = 100 * covered / max(identified, 1)
-            what = f"{name}: {estimate}, identified {100 * identified / count:.0f} % of {count}, covered"
-            report.add(what, share, "%")
-        report.add(f"{name}: time per run", (time.perf_counter() - start) / runs, "s")
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.with_suffix(".counts.json").write_text(json.dumps(found, indent=1) + "\n")
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    sizes = [min(_CHUNK, runs - first) for first in range(0, runs, _CHUNK)]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        for name in names:
+            start = time.perf_counter()
+            parts = list(pool.map(count, [name] * len(sizes), sizes, range(7, 7 + len(sizes))))
+            found[name] = {
+                each: tuple(map(sum, zip(*(part[each] for part in parts), strict=True))) for each in parts[0]
+            }
+            for estimate, (covered, identified, total) in found[name].items():
+                share = 100 * covered / max(identified, 1)
+                what = f"{name}: {estimate}, identified {100 * identified / total:.0f} % of {total}, covered"
+                report.add(what, share, "%")
+            report.add(f"{name}: time of all runs, {workers} processes", time.perf_counter() - start, "s")
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.with_suffix(".counts.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def speed(report: Report) -> None:
@@ -56,11 +71,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--runs", type=int, default=200, help="runs of each case")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES), help="cases to run")
     arguments = parser.parse_args()
     report = Report("Fits", ("numpy", "scipy"))
     speed(report)
-    measure(report, arguments.cases, arguments.runs, arguments.json)
+    measure(report, arguments.cases, arguments.runs, arguments.workers, arguments.json)
     report.finish(arguments.json)
 
 

@@ -154,7 +154,7 @@ def learn(
     return course
 
 
-def vision(report: Report, n_envs: int = 1024, updates: int = 8) -> None:
+def vision(report: Report, n_envs: int = 8192, updates: int = 8) -> None:
     """Train ``lift`` from one camera of 84 x 84 pixels, with the noise of its imager; every step is an image."""
     options = PPOOptions(task="lift", device="cuda", n_envs=n_envs, task_options={"camera": True})
     with (

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sensorium.training import PPOOptions, evaluate_ppo, ppo_policy, train_ppo
+from sensorium.training.image_model import _convolve
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SMALL = {"n_envs": 8, "horizon": 4, "epochs": 3, "minibatches": 2, "hidden": (16,), "episodes": 2}
@@ -11,11 +12,19 @@ SMALL |= {"task_options": {"max_steps": 6}}
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_updates_are_those_of_rsl_rl(device):
+@pytest.mark.parametrize(
+    ("task", "task_options", "atol"),
+    [
+        pytest.param("walk", {}, 1e-4, id="vectors"),
+        pytest.param("lift", {"camera": True}, 1e-3, id="images", marks=pytest.mark.slow),
+    ],
+)
+def test_updates_are_those_of_rsl_rl(task, task_options, atol, device):
     """On a GPU the first update runs as it is, the second is captured, and the third replays the graph."""
     from rsl_rl.algorithms import PPO
 
-    options = PPOOptions(device=device, learning_rate=3e-3, **SMALL)
+    task_options = {**SMALL["task_options"], **task_options}
+    options = PPOOptions(device=device, learning_rate=3e-3, **{**SMALL, "task": task, "task_options": task_options})
     env = options.make_task().as_rsl_rl()
     ours, theirs = (ppo_policy.make_ppo(options, env.get_observations(), env.num_actions) for _ in range(2))
     theirs.optimizer = torch.optim.Adam([*theirs.actor.parameters(), *theirs.critic.parameters()], lr=3e-3)
@@ -27,7 +36,7 @@ def test_updates_are_those_of_rsl_rl(device):
                 torch.manual_seed(round_)
                 action = ours.act(observation)
                 torch.manual_seed(round_)
-                assert torch.allclose(theirs.act(observation), action, atol=1e-4)
+                assert torch.allclose(theirs.act(observation), action, atol=atol)
                 theirs.transition.actions = action
                 theirs.transition.actions_log_prob = theirs.actor.get_output_log_prob(action)
                 observation, reward, dones, extras = env.step(action)
@@ -45,7 +54,17 @@ def test_updates_are_those_of_rsl_rl(device):
         for network in ("actor", "critic"):
             expected = dict(getattr(theirs, network).named_parameters())
             for name, value in getattr(ours, network).named_parameters():
-                torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=f"{network} {name}")
+                torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=atol, msg=f"{network} {name}")
+
+
+@pytest.mark.parametrize("size", [(84, 84), (90, 91), (36, 47)])
+def test_the_first_convolution_is_that_of_torch(size):
+    layer = torch.nn.Conv2d(3, 32, kernel_size=8, stride=4)
+    images = torch.randint(256, (5, 3, *size), dtype=torch.uint8)
+    expected = layer(images.float() / 255.0)
+    torch.testing.assert_close(_convolve(layer, images, torch.float32), expected, rtol=0.0, atol=1e-5)
+    blurred = _convolve(layer.bfloat16(), images, torch.bfloat16)
+    torch.testing.assert_close(blurred.float(), expected, rtol=0.0, atol=0.02)
 
 
 @pytest.mark.gpu

@@ -15,15 +15,22 @@ import warp as wp
 from sensorium.pipeline import warp_kernels
 from sensorium.pipeline.blocks import ColumnBlock, GroupSnapshots
 from sensorium.pipeline.flags import (
+    DEADBAND,
     EXTRA_ROW,
     FIRST,
     GATHER_COPY,
+    HELD,
+    MIX,
     MIX_FIRST,
     MIX_ROW,
     OP,
     R_HISTORY_LENGTH,
     R_LINEAR,
     R_SOURCE,
+    RESOLUTION,
+    SATURATION,
+    SENSOR,
+    UNIFORM,
 )
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.layout import Layout, Ticks
@@ -35,8 +42,13 @@ _ROUNDS = 4
 """Number of times that a thread of the fused step handles ``LANES`` envs."""
 _MOST_ROUNDS = 16
 _ENOUGH_THREADS = 2**18
-"""Threads that fill a GPU. Beyond them, a thread of the general kernel makes up to ``_MOST_ROUNDS`` rounds: threads
-that only find out that the lean kernel handles their column cost 6% of the step of 1,026 columns and 16,384 envs."""
+"""Threads that fill a GPU. Beyond them, a thread of the general kernel makes up to ``_MOST_ROUNDS`` rounds."""
+_SKIPPING_ROUNDS = 64
+"""Rounds of the general kernel if the lean kernel handles all columns when the step is captured, so that few threads
+find out that they have nothing to do. An option that is set later may leave it columns: it is correct then, but slower
+than with more threads."""
+_SIMPLE, _COMPLEX = UNIFORM, DEADBAND | RESOLUTION | SATURATION | MIX
+"""Flags that a column of the lean kernel has, and has not; see ``warp_snippets/sense.py``."""
 
 
 class GpuKernels:
@@ -72,6 +84,9 @@ class GpuKernels:
             dtype: warp_kernels.make_column_kernels(dtype, structs[dtype]) for dtype in layout.blocks
         }
         self._irregular: dict[int, wp.array] = {}
+        self._may_be_lean: dict[int, np.ndarray] = {}
+        self._sensors: dict[int, np.ndarray] = {}
+        self._timing_parameters = layout.timing_parameters
         self._timing = self._timing_struct(steps, layout, ticks)
         self._structs = {id(block): self._block_struct(block, data, steps, layout, ticks) for block in self._blocks}
         self._values = {id(block): self._value_struct(block) for block in self._blocks}
@@ -101,12 +116,14 @@ class GpuKernels:
             setattr(struct, name, _flat(getattr(block.store, name)))
         struct.row = _flat(torch.from_numpy(row).to(data.device))
         table = block.store.table.cpu().numpy()
+        self._sensors[id(block)] = table[:, SENSOR]
         plain = _plain_columns(table) & (self._n_envs % LANES == 0)
         raw = np.where(plain, block.store.sources.cpu().numpy()[table[:, FIRST]], -1).astype(np.int32)
         struct.plain = _flat(torch.from_numpy(raw).to(data.device))
         keeps = np.zeros(len(row), bool)
         keeps[fused] = (returns[:, R_LINEAR] != 0) | (returns[:, R_HISTORY_LENGTH] > 0)
         struct.keeps = _flat(torch.from_numpy(keeps).to(data.device))
+        self._may_be_lean[id(block)] = ~plain | ~keeps  # irregular columns have a kernel of their own
         irregular = np.flatnonzero(~plain[: block.fused]).astype(np.int32)
         self._irregular[id(block)] = _flat(torch.from_numpy(irregular).to(data.device))
         struct.data, struct.n_columns = _flat(data), len(row)
@@ -142,14 +159,22 @@ class GpuKernels:
             if block.fused:
                 kernels, irregular = self._column_kernels[block.store.truth.dtype], self._irregular[id(block)]
                 if len(irregular) < block.fused:
-                    enough = block.fused * self._n_envs // (LANES * _ENOUGH_THREADS)
-                    for name, rounds in (("sense_lean", _ROUNDS), ("sense", min(max(_ROUNDS, enough), _MOST_ROUNDS))):
+                    for name, rounds in (("sense_lean", _ROUNDS), ("sense", self._general_rounds(block))):
                         stride = -(-self._n_envs // (LANES * rounds))
                         inputs = [*self._arrays(block), stride]
                         wp.launch(kernels[name], block.fused * stride, inputs, device=self._device, block_dim=THREADS)
                 if len(irregular):
                     dim = (len(irregular), self._n_envs)
                     self._launch(kernels["sense_each"], dim, *self._arrays(block), irregular)
+
+    def _general_rounds(self, block: ColumnBlock) -> int:
+        flags, fused = block.parameters.flags, slice(block.fused)
+        held = np.asarray(self._timing_parameters.flags)[self._sensors[id(block)]] & HELD
+        lean = (flags & _SIMPLE == _SIMPLE) & (flags & _COMPLEX == 0) & (held == 0) & self._may_be_lean[id(block)]
+        if lean[fused].all():
+            return _SKIPPING_ROUNDS
+        enough = block.fused * self._n_envs // (LANES * _ENOUGH_THREADS)
+        return min(max(_ROUNDS, enough), _MOST_ROUNDS)
 
     def _arrays(self, block: ColumnBlock) -> tuple[Any, Any, Any]:
         return self._structs[id(block)], self._values[id(block)], self._returns[id(block.delivery)]

@@ -184,6 +184,9 @@ class ColumnParameters:
     Args:
         store: tensors of the block.
         dt: seconds of one tick.
+
+    Attributes:
+        flags: flags of the columns, (C,) int32.
     """
 
     def __init__(self, store: ColumnStore, dt: float) -> None:
@@ -196,7 +199,7 @@ class ColumnParameters:
         self._mix_row = store.table[:, MIX_ROW].cpu().numpy()
         self._extra_row = store.table[:, EXTRA_ROW].cpu().numpy()
         self._extra_active = {name: np.zeros(n_columns, bool) for name in _EXTRA_BITS}
-        self._flags = np.full(n_columns, -1, np.int32)
+        self.flags = np.full(n_columns, -1, np.int32)
         self._idle: dict[int, bool] = {}
         self._refresh(slice(0, n_columns))
 
@@ -337,7 +340,7 @@ class ColumnParameters:
         """Return whether the hardware stage leaves the columns of a group unchanged with the current parameters."""
         known = self._idle.get(rows.start)
         if known is None:
-            known = self._idle[rows.start] = not bool((self._flags[rows] & ~IDLE).any())
+            known = self._idle[rows.start] = not bool((self.flags[rows] & ~IDLE).any())
         return known
 
     def _refresh(self, rows: slice) -> None:
@@ -353,8 +356,8 @@ class ColumnParameters:
         limits = ("resolution", "deadband", "low", "high")
         alike = np.logical_and.reduce([self._uniform[name][rows] for name in limits])
         flags |= np.where(alike, ALIKE, 0).astype(np.int32)
-        if not np.array_equal(self._flags[rows], flags):
-            self._flags[rows] = flags
+        if not np.array_equal(self.flags[rows], flags):
+            self.flags[rows] = flags
             self._idle.clear()
             self._store.table[rows, FLAGS] = upload(torch.from_numpy(flags), self._store.table.device)
 

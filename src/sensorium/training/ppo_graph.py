@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from rsl_rl.algorithms import PPO
+from rsl_rl.models import MLPModel
 from torch import nn
 
+from sensorium.training.image_model import ImageModel
+
 if TYPE_CHECKING:
-    from rsl_rl.models import MLPModel
     from rsl_rl.storage import RolloutStorage
 
 _MIN_RATE, _MAX_RATE, _RATE_FACTOR = 1e-5, 1e-2, 1.5
@@ -51,6 +53,7 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
             self.optimizer = torch.optim.Adam(parameters, lr=self._rate, capturable=True)
         self._data = self._rows = self._sums = torch.zeros(0)
         self._widths: list[int] = []
+        self._images: dict[str, torch.Tensor] = {}
         self._updates = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
@@ -95,11 +98,14 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
 
     def _gather(self) -> None:
-        """Collect what minibatches need in one matrix, a row per step, with normalised observations."""
+        """Collect what minibatches need in one matrix, a row per step, with normalised observations.
+
+        Images stay where they are stored.
+        """
         stored = self.storage
         observations = stored.observations.flatten(0, 1)
         with torch.no_grad():
-            parts = [network.get_latent(observations) for network in (self.actor, self.critic)]
+            parts = [MLPModel.get_latent(network, observations) for network in (self.actor, self.critic)]
             parts += [each.flatten(0, 1) for each in (stored.actions, *stored.distribution_params)]
             singles = (stored.values, stored.returns, stored.advantages, stored.actions_log_prob)
             parts += [each.flatten(0, 1) for each in singles]
@@ -107,6 +113,8 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
                 self._widths = [part.shape[1] for part in parts]
                 self._data = torch.cat(parts, dim=1)
                 self._sums = torch.zeros(3, device=self.device)
+                if isinstance(self.actor, ImageModel):
+                    self._images = {name: stored.observations[name].flatten(0, 1) for name in self.actor.obs_groups_2d}
             torch.cat(parts, dim=1, out=self._data)
         self._sums.zero_()
 
@@ -132,6 +140,9 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         rows = self._data.index_select(0, self._rows)
         seen, known, actions, *old, values, returns, advantages, old_log_prob = rows.split(self._widths, dim=1)
         distribution = self.actor.distribution
+        if self._images:
+            images = {name: each.index_select(0, self._rows) for name, each in self._images.items()}
+            seen = self.actor.join(seen, images)
         mean = self.actor.mlp(seen)
         distribution.update(mean)
         log_prob = distribution.log_prob(actions)

@@ -54,11 +54,9 @@ def make_network(options: PPOOptions, observation: TensorDict, group: str, n_out
 
 
 def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PPO:
-    """Return PPO with new networks. Networks of images are updated by rsl_rl itself, others by :class:`GraphPPO`."""
-    from rsl_rl.algorithms import PPO
+    """Return PPO with new networks."""
     from rsl_rl.storage import RolloutStorage
 
-    from sensorium.training.image_model import image_groups
     from sensorium.training.ppo_graph import GraphPPO
 
     device = str(observation.device)
@@ -66,8 +64,7 @@ def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PP
     actor = make_network(options, observation, "actor", n_actions)
     critic = make_network(options, observation, "critic", 1)
     storage = RolloutStorage("rl", options.n_envs, options.horizon, observation, [n_actions], device)
-    learner = PPO if image_groups(observation) else GraphPPO
-    return learner(
+    return GraphPPO(
         actor,
         critic,
         storage,

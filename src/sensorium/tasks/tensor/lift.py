@@ -30,6 +30,7 @@ _CAMERA = {
     "fov": 50.0,
     "resolution": (84, 84),
     "profile": "machine_vision",
+    "quality": "fast",
 }
 """Options of the camera of ``camera=True``: it looks at the table and the arm from the front."""
 _GRASP = 0.02

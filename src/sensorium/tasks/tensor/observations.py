@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import TypeAlias
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.robots import Robot
 from sensorium.suites.observation import PRIVILEGED
+from sensorium.tasks.tensor.outputs import divide
 
 Tensors: TypeAlias = "dict[str, torch.Tensor | dict[str, torch.Tensor]]"
 """Observations by uuid: a tensor (B, ...), or one for each part of a reading."""
@@ -72,6 +74,13 @@ class Observations:
         self.n_actor = self._parts[len(actor) - 1].columns.stop if actor else 0
         self.n_critic = start - self.n_actor
         self._widths = [part.columns.stop - part.columns.start for part in self._parts]
+        self._shaped = [(number, part.shape) for number, part in enumerate(self._parts) if len(part.shape) != 1]
+        self._uuids: list[
+            tuple[str, int, list[str]]
+        ] = []  # uuid, its first part, and the names of all, if they have any
+        for uuid, found in groupby(enumerate(self._parts), lambda each: each[1].uuid):
+            numbers, parts = zip(*found, strict=True)
+            self._uuids.append((uuid, numbers[0], [part.part for part in parts if part.part]))
         first = rows[0][2]
         self.values = torch.zeros(len(first), start, device=first.device)
 
@@ -83,16 +92,12 @@ class Observations:
 
     def by_name(self, values: torch.Tensor) -> Tensors:
         """Return the parts of a matrix by uuid, as views. Those of the critic begin with "privileged/"."""
+        pieces = list(divide(values, self._widths, 1))
+        for number, shape in self._shaped:
+            pieces[number] = pieces[number].view(len(values), *shape)
         found: Tensors = {}
-        pieces = values.split(self._widths, dim=1)
-        for part, piece in zip(self._parts, pieces, strict=True):
-            value = piece if len(part.shape) == 1 else piece.view(len(values), *part.shape)
-            if part.part:
-                group = found.setdefault(part.uuid, {})
-                assert isinstance(group, dict)
-                group[part.part] = value
-            else:
-                found[part.uuid] = value
+        for uuid, first, names in self._uuids:
+            found[uuid] = dict(zip(names, pieces[first:], strict=False)) if names else pieces[first]
         return found
 
     def _gather(self) -> tuple[list[_Row], list[_Row]]:

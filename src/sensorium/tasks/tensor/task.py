@@ -161,7 +161,7 @@ class TensorTask(TensorHooks[ConfigT]):
             OptionError: the action has the wrong shape, or, on the CPU, is not finite.
         """
         self.step_in_place(action)
-        values, reward, (terminated, truncated) = self._outputs.copy()
+        values, reward, terminated, truncated = self._outputs.copy()
         return self._by_name(values), reward, terminated, truncated, {}
 
     def step_in_place(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
@@ -178,7 +178,7 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def _checked(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
         values = torch.as_tensor(action)
-        if tuple(values.shape) != tuple(self.action.shape):
+        if values.shape != self.action.shape:
             raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
         if not self.scene.world.is_gpu:
             if not bool(torch.isfinite(values).all()):
