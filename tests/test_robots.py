@@ -654,3 +654,27 @@ def test_a_driving_robot_accepts_an_action_for_its_move_group():
         with pytest.raises((sn.OptionError, sn.errors.NameNotFoundError), match=words):
             robot.act(bad)
     assert robot.action.value.tolist() == [pytest.approx([0.5, 0.1])] * 2
+
+
+def test_the_base_pose_follows_every_change_of_the_state():
+    scene = sn.Scene()
+    scene.add_terrain(sn.Plane())
+    robot = scene.add_robot(sn.robots.make("quadruped"), name="dog")
+    scene.build(n_envs=2)
+    seen = []
+    for change in (
+        scene.step,
+        lambda: robot.entity.set_pose(pos=(1.0, 2.0, 3.0), envs=[1]),
+        lambda: scene.reset([1]),
+        lambda: scene.world.bind("qpos")[0, :3].add_(1.0) is None or scene.forward(),
+    ):
+        change()
+        pose = robot.base_pose()
+        body = scene.model.body(f"dog/{robot.options.base}").id
+        scene.world.settle()
+        np.testing.assert_array_equal(pose[:, :3], scene.world.bind("xpos")[:, body])
+        np.testing.assert_array_equal(pose[:, 3:], scene.world.bind("xquat")[:, body])
+        seen.append(pose.tobytes())
+        pose[:] = 7.0  # the caller owns what it got
+        assert not (robot.base_pose() == 7.0).any()
+    assert len(set(seen)) == len(seen)

@@ -14,6 +14,7 @@ from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_
 from sensorium.options import checked_integer
 from sensorium.robots import chain_kernels
 from sensorium.robots.base_buffers import checked_poses, link_velocity, update_base, write_base
+from sensorium.robots.base_pose import BasePose
 from sensorium.robots.drive import Drive
 from sensorium.robots.joint_group import joint_groups
 from sensorium.robots.linear_actions import LinearActions
@@ -220,19 +221,11 @@ class Robot(SceneRobot[RobotOptions]):
 
     def base_pose(self) -> np.ndarray:
         """Return the pose of the base link in the world frame, (B, 7) float64: x, y, z in m and (w, x, y, z)."""
-        world, body = self._built("base_pose"), self._base_id()
-        world.settle()
-        pose = np.empty((world.n_envs, 7))
-        for field, part in ((self._field("xpos"), pose[:, :3]), (self._field("xquat"), pose[:, 3:])):
-            if field.device.type == "cpu":  # NumPy selects a column several times faster than torch
-                part[:] = field.numpy()[:, body]
-            else:
-                part[:] = field[:, body].numpy(force=True)
-        return pose
+        return self._base_now("base_pose").copy()
 
     def in_base_frame(self, pose: np.ndarray) -> np.ndarray:
         """Return poses (B, 7) float64 in the frame of the base link, given poses (B, 7) in the world frame."""
-        seen = np.empty_like(base := self.base_pose())
+        seen = np.empty_like(base := self._base_now("in_base_frame"))
         chain_kernels.relative(base, checked_poses("pose", pose, len(base)), seen)
         return seen
 
@@ -247,7 +240,7 @@ class Robot(SceneRobot[RobotOptions]):
         Returns:
             Goals (B, 7), and velocities (B, 6): linear in m/s, then angular in rad/s.
         """
-        base = self.base_pose()
+        base = self._base_now("way_in_base_frame")
         seen, there, twist = np.empty_like(base), np.empty_like(base), np.empty((len(base), 6))
         chain_kernels.relative(base, checked_poses("start", start, len(base)), seen)
         chain_kernels.relative(base, checked_poses("goal", goal, len(base)), there)
@@ -329,6 +322,7 @@ class Robot(SceneRobot[RobotOptions]):
         self._dt = scene.dt
         self._world = world
         self._fields = {name: world.bind(name) for name in self._bound_fields}
+        self._base: BasePose | None = None
         self._start_base(world.model, entity)
         self._start_actions(world)
 
@@ -384,6 +378,13 @@ class Robot(SceneRobot[RobotOptions]):
         if name not in self._fields:
             self._fields[name] = self._built(name).bind(name)
         return self._fields[name]
+
+    def _base_now(self, call: str) -> np.ndarray:
+        """Return the pose of the base link, (B, 7) float64, not writable."""
+        world, body = self._built(call), self._base_id()
+        if self._base is None:
+            self._base = BasePose(world, self._field("xpos"), self._field("xquat"), body)
+        return self._base.read()
 
     def _base_id(self) -> int:
         if self._body is None:
