@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sensorium import units
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.pipeline import AxisImperfections, Imperfections
 from sensorium.pipeline.imperfections import TWINS
@@ -188,6 +189,7 @@ _ENCODERS = {
 }
 
 
+@checked
 def imu(name: str, **options: Any) -> IMU:
     """Return options of a well-known IMU: "consumer_mems" (Bosch BMI160) or "automotive" (ST ASM330LHH).
 
@@ -204,6 +206,7 @@ def imu(name: str, **options: Any) -> IMU:
     return _make("imu", IMU, name, _IMUS, options)
 
 
+@checked
 def lidar(name: str, **options: Any) -> Lidar:
     """Return options of a well-known lidar: "16_line" (Velodyne VLP-16) or "2d" (Hokuyo UTM-30LX).
 
@@ -222,6 +225,7 @@ def lidar(name: str, **options: Any) -> Lidar:
     return _make("lidar", Lidar, name, _LIDARS, options)
 
 
+@checked
 def encoder(name: str, **options: Any) -> JointEncoder:
     """Return options of a well-known joint encoder: "magnetic_14_bit" (ams AS5048A).
 
@@ -238,6 +242,7 @@ def encoder(name: str, **options: Any) -> JointEncoder:
     return _make("encoder", JointEncoder, name, _ENCODERS, options)
 
 
+@checked
 def load(path: str | os.PathLike[str], name: str | None = None, **options: object) -> Any:
     """Return the options of a sensor from a preset file, which ``twin.save(path)`` or ``sensorium fit`` wrote.
 

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, overload
 import h5py
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.cameras import CameraProfile
 from sensorium.cameras.options import OUTPUTS
 from sensorium.datasets.header import episode_number, is_dataset, read_header
@@ -68,6 +69,7 @@ class Episode:
         >>> episode.text("task_info")[0]["instruction"]
     """
 
+    @checked
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = episode_number(path)
@@ -244,6 +246,7 @@ class Dataset:
         (8, True)
     """
 
+    @checked
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.header = read_header(self.folder)

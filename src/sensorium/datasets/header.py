@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError
 from sensorium.files import json_with_checksum, package_versions, parse_json, write_whole
 
@@ -19,6 +20,7 @@ VERSION = 2
 """Version of the format. Version 1 has no checksums of ``dataset.json`` and ``manifest.json``."""
 
 
+@checked
 def is_dataset(folder: str | Path) -> bool:
     """Return whether a folder holds a dataset: it has a ``dataset.json``."""
     return (Path(folder) / HEADER).is_file()

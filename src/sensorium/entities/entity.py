@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.entities import entity_yaml
 from sensorium.entities.brain import Brain, check_brain, flat_space
 from sensorium.entities.landmarks import warn_of_exact_landmarks
@@ -67,6 +68,7 @@ class TrainableEntity:
         >>> env = sn.tasks.make("balance", entity=robot, n_envs=16).as_gymnasium()
     """
 
+    @checked
     def __init__(
         self,
         robot: str | Path,
@@ -105,6 +107,7 @@ class TrainableEntity:
     # -- files --------------------------------------------------------------------------------------------------------
 
     @classmethod
+    @checked
     def from_yaml(cls, source: str | os.PathLike[str]) -> TrainableEntity:
         """Return the entity of a YAML file or YAML text; see :mod:`sensorium.entities.entity_yaml` for the format.
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.entities.brain import TransitionSource, flat_observation
 from sensorium.entities.device import usable_device
 from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
@@ -88,6 +89,8 @@ class SACMLPBrain:
             raise OptionError(
                 "SACMLPBrain needs Stable-Baselines3, which is not installed: pip install 'sensorium[train]'"
             ) from None
+        if not isinstance(observation_space, spaces.Dict) or not isinstance(action_space, spaces.Box):
+            raise OptionError(f"SACMLPBrain needs a Dict and a Box space, got {observation_space} and {action_space}")
         if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
             raise OptionError(f"action_space must be bounded, got {action_space}")
         if len(action_space.shape) != 1:
@@ -261,6 +264,7 @@ class SACMLPBrain:
             )
 
     @classmethod
+    @checked
     def load(
         cls, folder: str | Path, observation_space: spaces.Dict, action_space: spaces.Box, device: str = "cpu"
     ) -> SACMLPBrain:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.fit import log_files
 from sensorium.fit.field_names import ALIASES, RATE_NAMES, channel_of, factor, group_columns, split_unit
@@ -75,6 +76,7 @@ LogSource = SensorLog | Mapping[str, ArrayLike] | str | os.PathLike[str]
 """What :func:`as_log` takes: a log, a mapping of names to arrays, or the path of a file."""
 
 
+@checked
 def as_log(
     source: LogSource,
     *,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.datasets.header import FAILED, HEADER, episode_name, read_header, write_header
 from sensorium.datasets.manifest import (
     JOURNAL,
@@ -56,6 +57,7 @@ class Generated:
         return self.episodes / max(self.attempts, 1)
 
 
+@checked
 def generate(
     options: GenerateOptions,
     folder: str | Path,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError
 from sensorium.logs.log import Log, TopicLog
 from sensorium.logs.mcap_records import RecordReader
@@ -31,6 +32,7 @@ class _Raw(NamedTuple):
     publish: list[int]
 
 
+@checked
 def read(
     path: str | os.PathLike[str],
     topics: Sequence[str] | None = None,

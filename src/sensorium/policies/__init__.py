@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.multi import MultiPlanner
 from sensorium.policies.nav import NavPlanner
@@ -28,6 +29,7 @@ POLICIES = ("planner", "random", "playback", "function", "checkpoint")
 """Names of the policies."""
 
 
+@checked
 def make(name: str, task: Task[Any], **options: Any) -> Policy:
     """Make a policy for a task. Pass it to ``task.register_policy``.
 

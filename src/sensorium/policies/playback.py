@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
 from sensorium.suites import flatten_reading
@@ -29,6 +30,7 @@ class PlaybackPolicy(Policy):
         OptionError: the actions have the wrong shape or are not finite.
     """
 
+    @checked
     def __init__(self, task: Task[Any], actions: ArrayLike) -> None:
         super().__init__(task)
         try:
@@ -98,6 +100,7 @@ class CheckpointPolicy(FunctionPolicy):
         NameNotFoundError: the suite has no sensor of that uuid.
     """
 
+    @checked
     def __init__(
         self, task: Task[Any], module: torch.nn.Module, keys: Sequence[str], path: str | Path | None = None
     ) -> None:

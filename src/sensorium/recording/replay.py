@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError
 from sensorium.files import explain_errors, lock_folder, refuse_foreign_links
 from sensorium.recording.folder import CONFIG, STATE, read_config
@@ -23,6 +24,7 @@ from sensorium.worlds.contents import encode
 __all__ = ["ReplayOptions", "replay"]
 
 
+@checked
 def replay(
     source: str | Path,
     out: str | Path,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.files import package_versions
 from sensorium.ros import topics
@@ -69,6 +70,7 @@ class McapRecorder:
         ...         recorder.step()
     """
 
+    @checked
     def __init__(
         self,
         scene: Scene,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.robots import Robot
 from sensorium.tasks.balance import Balance
@@ -59,6 +60,7 @@ def make(name: str, *, entities: Mapping[str, EntityLike], spacing: float = 1.0,
 def make(
     name: str, robot: str | Robot | None = None, *, entity: EntityLike | None = None, **options: Any
 ) -> Task[Any]: ...
+@checked
 def make(
     name: str,
     robot: str | Robot | None = None,
@@ -135,12 +137,14 @@ def _make_tensor_task(
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
 
 
+@checked
 def default_robot(name: str) -> str:
     """Return the name of a task's default robot."""
     options = TENSOR_TASKS[name].config_type if name in TENSOR_TASKS and name not in TASKS else find(name).config_type
     return str(options.model_fields["robot"].default)
 
 
+@checked
 def camera_views(names: Sequence[str], resolution: tuple[int, int], depth: bool = False) -> list[dict[str, Any]]:
     """Return camera options at named poses that suit the tasks at a table.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.options import Options, checked_integer
 from sensorium.robots import Robot, make
@@ -78,6 +79,7 @@ class MultiTask(Task[MultiTaskConfig]):
     name = "multi"
     config_type = MultiTaskConfig
 
+    @checked
     def __init__(self, config: MultiTaskConfig, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         if entity is not None:
             raise OptionError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
@@ -48,6 +49,7 @@ class Task(EpisodeLoop[ConfigT]):
         >>> observation, reward, terminated, truncated, info = task.step(task.action_space.sample())
     """
 
+    @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         body = make(config.robot) if robot is None else robot

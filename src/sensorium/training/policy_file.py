@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from sensorium import __version__
+from sensorium._arguments import checked
 from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationTerm
 from sensorium.entities import SACMLPBrain
 from sensorium.entities.brain import flat_observation
@@ -45,6 +46,7 @@ _N_ENVS, _N_STEPS, _N_STEPS_WITH_IMAGES = 8, 256, 32
 """Envs and steps of the episodes that give the ranges of observations."""
 
 
+@checked
 def export_policy(folder: str | Path, out: str | Path | None = None, which: str = "best") -> Contract:
     """Write the policy of a training as an ONNX file with its contract inside, and the contract beside it as JSON.
 

@@ -192,9 +192,6 @@ class ExportSource:
 
     def _select(self, include: Sequence[str], exclude: Sequence[str]) -> None:
         """Skip what the patterns do not select."""
-        for option, patterns in (("include", include), ("exclude", exclude)):
-            if isinstance(patterns, str):
-                raise OptionError(f"{option} must be a list of patterns, got a text; write {option}=[{patterns!r}]")
         first = self.dataset[0]
         names: dict[str, tuple[tuple[str, ...], str]] = {}
         names |= {signal.key: ((signal.group,), signal.name) for signal in self.signals}
