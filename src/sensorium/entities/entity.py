@@ -107,7 +107,6 @@ class TrainableEntity:
     # -- files --------------------------------------------------------------------------------------------------------
 
     @classmethod
-    @checked
     def from_yaml(cls, source: str | os.PathLike[str]) -> TrainableEntity:
         """Return the entity of a YAML file or YAML text; see :mod:`sensorium.entities.entity_yaml` for the format.
 
@@ -117,13 +116,16 @@ class TrainableEntity:
         Example:
             >>> robot = sn.TrainableEntity.from_yaml("balancer.yaml")
         """
+        if not isinstance(source, str | os.PathLike):
+            raise OptionError(f"source must be a path or YAML text, got {source!r:.80}")
         file = entity_yaml.EntityFile(source)
         try:
             return cls(**file.arguments())
         except OptionError as error:
-            first = str(error).split(" ")[0].rstrip(":,")
+            message = str(error).removeprefix(f"{cls.__name__}: ")
+            first = message.split(" ")[0].rstrip(":,")
             if first in ("rate", "memory", "brain"):
-                file.fail(str(error), first)
+                file.fail(message, first)
             raise
 
     def to_yaml(self, file: str | os.PathLike[str] | None = None) -> str:

@@ -141,8 +141,12 @@ class SACMLPBrain:
         """Return the action (n,) for the observation of one env.
 
         Args:
-            observation: nested as the observation space. What is privileged may be missing.
+            observation: nested as the observation space. What is privileged may be missing. NaN is allowed, for example
+                of a sensor without a signal: the networks receive the mean instead, and 0 in images.
             deterministic: whether to act without exploration.
+
+        Raises:
+            OptionError: the observation lacks something, or has another shape; or the networks return NaN.
         """
         one = {name: value[None] for name, value in flat_observation(observation).items()}
         return self._decide(one, deterministic)[0]
@@ -164,6 +168,8 @@ class SACMLPBrain:
                 noise = torch.randn(mean.shape, generator=self._rng).to(mean)
                 mean = mean + log_std.exp() * noise
             action: np.ndarray = torch.addcmul(self._action_centre, torch.tanh(mean), self._action_half).cpu().numpy()
+        if np.isnan(action).any():
+            raise OptionError("the networks return NaN: the training diverged; restore an earlier checkpoint")
         return action.clip(self.action_space.low, self.action_space.high)
 
     def _normalized_actions(self, action: torch.Tensor) -> torch.Tensor:

@@ -113,12 +113,10 @@ def as_log(
     if isinstance(source, Mapping):
         raw = {str(name): _array(str(name), value) for name, value in source.items()}
         name, digest = "arrays", _hash_arrays(raw)
-    elif isinstance(source, str | os.PathLike):
+    else:
         path = Path(source)
         raw, name = log_files.read(path), str(path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    else:
-        raise OptionError(f"a log is a mapping of arrays or the path of a file, got {type(source).__name__}")
     if group is not None:
         raw = _group(raw, group, name)
     found, stated = _assign(raw, fields or {}, name)

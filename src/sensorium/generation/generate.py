@@ -21,7 +21,7 @@ from sensorium.datasets.manifest import (
     read_manifest,
     write_manifest,
 )
-from sensorium.errors import DatasetError, GenerationError
+from sensorium.errors import DatasetError, GenerationError, OptionError
 from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
@@ -82,11 +82,14 @@ def generate(
     Raises:
         GenerationError: too few episodes succeeded, or a worker failed. Finished episodes are kept.
         DatasetError: the folder holds something else, or a dataset of other options.
+        OptionError: ``workers`` is less than 1.
 
     Example:
         >>> options = sn.generation.GenerateOptions(task="pick", episodes=8, envs=4)
         >>> sn.generation.generate(options, "data/pick").success_rate
     """
+    if workers < 1:
+        raise OptionError(f"workers must be >= 1, got {workers}")
     folder = Path(folder)
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,7 +60,6 @@ def make(name: str, *, entities: Mapping[str, EntityLike], spacing: float = 1.0,
 def make(
     name: str, robot: str | Robot | None = None, *, entity: EntityLike | None = None, **options: Any
 ) -> Task[Any]: ...
-@checked
 def make(
     name: str,
     robot: str | Robot | None = None,
@@ -90,6 +89,8 @@ def make(
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
         >>> tensors = sn.tasks.make("balance", n_envs=4096, device="cuda")
     """
+    if not isinstance(name, str):
+        raise OptionError(f"name must be the name of a task, got {name!r:.80}")
     has_entity = entity is not None or entities is not None
     if name in TENSOR_TASKS and (name not in TASKS or ("device" in options and not has_entity)):
         if has_entity:

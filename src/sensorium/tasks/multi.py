@@ -178,17 +178,17 @@ class MultiTask(Task[MultiTaskConfig]):
 
     def describe_env(self, env: int) -> dict[str, Any]:
         """Return the description of an env by its task, with the name of that task."""
-        own, number = divmod(env, len(self.tasks))
+        own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
 
     def describe_scene(self, env: int) -> dict[str, Any]:
         """Return the description of one env in the scene of its task."""
-        own, number = divmod(env, len(self.tasks))
+        own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return self.tasks[number].describe_scene(own)
 
     def render(self, env: int = 0) -> np.ndarray:
         """Return an image of one env in the scene of its task, (480, 640, 3) uint8."""
-        own, number = divmod(env, len(self.tasks))
+        own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return self.tasks[number].render(own)
 
     def close(self) -> None:

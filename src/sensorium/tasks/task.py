@@ -9,6 +9,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
@@ -154,6 +155,7 @@ class Task(EpisodeLoop[ConfigT]):
 
     def observation_of(self, env: int) -> dict[str, Any]:
         """Return the last observation of one env."""
+        env = checked_integer("env", env, 0, self.n_envs - 1)
         return {uuid: pick_env(value, env) for uuid, value in self._observation.items()}
 
     # -- views --------------------------------------------------------------------------------------------------------
