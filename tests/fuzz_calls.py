@@ -219,15 +219,25 @@ def make(call: WrongCall) -> str | None:
                 positional.append(BAD[call.value])
             else:
                 named[parameter.name] = BAD[call.value]
+    return outcome(lambda: function(*positional, **named), parameters)
+
+
+def outcome(call: Callable[[], object], parameters: Iterable[str] = ()) -> str | None:
+    """Make a call in an empty folder; return why its outcome is not allowed, or None if it is.
+
+    Args:
+        call: the call.
+        parameters: names of the arguments, one of which a TypeError must name to be allowed. Default: it is not.
+    """
     try:
-        with _quiet(), _limit(SECONDS):
-            function(*positional, **named)
+        with quiet(), _limit(SECONDS):
+            call()
     except sn.SensoriumError:
         return None
     except Timeout:
         return f"took more than {SECONDS} s"
     except (Exception, SystemExit) as error:
-        if isinstance(error, TypeError) and _names_argument(error, parameters):
+        if parameters and isinstance(error, TypeError) and _names_argument(error, parameters):
             return None
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {str(error)[:100]!r} ({Path(frame.filename).name}:{frame.lineno})"
@@ -244,7 +254,7 @@ def _names_argument(error: TypeError, parameters: Iterable[str]) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Run in an empty folder, without output and warnings."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

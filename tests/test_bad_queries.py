@@ -79,7 +79,7 @@ def test_networks_of_other_shapes_are_refused(task):
     with pytest.raises(sn.OptionError, match=r"must return actions \(2, \d+\), got \(2, 3\)"):
         policy(task, network(task, outputs=3)).get_action(observation)
     for module in (None, "network", lambda x: x):
-        with pytest.raises(sn.OptionError, match="module must be Module"):
+        with pytest.raises(sn.OptionError, match=r"module must be a torch\.nn\.Module"):
             policy(task, module)
 
 

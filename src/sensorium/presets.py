@@ -273,9 +273,11 @@ def load(path: str | os.PathLike[str], name: str | None = None, **options: objec
         raise OptionError(f"{file} is not valid YAML: {error}") from error
     content = content if isinstance(content, dict) else {}
     if "imperfections" in content:
-        return AxisImperfections(**{**content["imperfections"], **options})
+        if not isinstance(content["imperfections"], dict):
+            raise OptionError(f"{file} is not a preset: imperfections must be a mapping")
+        return AxisImperfections(**{**{str(key): value for key, value in content["imperfections"].items()}, **options})
     sensors = content.get("sensors")
-    if not isinstance(sensors, list) or not all(isinstance(each, dict) and "type" in each for each in sensors):
+    if not isinstance(sensors, list) or not all(map(_is_entry, sensors)):
         raise OptionError(f"{file} is not a preset: expected the key 'sensors' with a list of sensors")
     found = {str(each.get("name", each["type"])): each for each in sensors}
     if name is None and len(found) != 1:
@@ -289,6 +291,14 @@ def load(path: str | os.PathLike[str], name: str | None = None, **options: objec
     cls = getattr(importlib.import_module(f"sensorium.sensors.{_TYPES[kind]}"), kind)
     mount = {key: value for key, value in found[chosen].get("mount", {}).items() if key not in options}
     return _merge(cls, fold(cls, {**mount, **found[chosen].get("options", {})}), options)
+
+
+def _is_entry(entry: object) -> bool:
+    """Return whether an entry of a preset file names its type, and has mappings of text to its other values."""
+    if not isinstance(entry, dict) or "type" not in entry:
+        return False
+    parts = [entry.get(key, {}) for key in ("mount", "options")]
+    return all(isinstance(part, dict) and all(isinstance(key, str) for key in part) for part in parts)
 
 
 def names() -> dict[str, dict[str, str]]:

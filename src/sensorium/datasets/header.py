@@ -26,6 +26,10 @@ def is_dataset(folder: str | Path) -> bool:
     return (Path(folder) / HEADER).is_file()
 
 
+_OPTIONS = {"task": str, "episodes": int}
+"""Options of every dataset -> their types."""
+
+
 def episode_name(number: int) -> str:
     """Return the name of the files of an episode, without suffix."""
     return f"episode_{number:06d}"
@@ -57,6 +61,9 @@ def read_header(folder: Path) -> dict[str, Any]:
         )
     if header["version"] > 1 and not checked:
         raise DatasetError(f"cannot read {path}: its checksum is missing; restore it from a backup of the dataset")
+    options = header.get("options")
+    if not isinstance(options, dict) or any(not isinstance(options.get(name), kind) for name, kind in _OPTIONS.items()):
+        raise DatasetError(f"{path} is damaged: its options are wrong; restore it from a backup of the dataset")
     return header
 
 

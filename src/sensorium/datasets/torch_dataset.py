@@ -241,7 +241,7 @@ class _Decoders:
                     readers.popitem(last=False)[1].close()
             readers.move_to_end(episode)
             frames = {step: readers[episode].read(step) for step in sorted(set(steps.tolist()))}
-        except (OSError, EOFError, ValueError, IndexError) as error:
+        except (OSError, EOFError, ValueError, IndexError, MemoryError) as error:
             raise DatasetError(f"cannot read {path} ({error}); run `sensorium validate {path.parent}`") from None
         shape = video.form.shape
         form = (1, *shape) if len(shape) == 2 else (shape[2], *shape[:2]) if len(shape) == 3 else shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,7 +131,7 @@ def as_log(
     channels, problems = {}, []
     for channel, values in found.items():
         if len(values) == len(time):
-            flat = values if values.ndim == 2 else values.reshape(len(values), -1)
+            flat = values if values.ndim == 2 else values.reshape(len(values), math.prod(values.shape[1:]))
             channels[channel] = np.where(np.isinf(flat), np.nan, flat)
         else:
             text = f"{channel!r} has {len(values)} rows and the time stamps {len(time)}; it is ignored"

@@ -176,7 +176,7 @@ def _list_episodes(folder: Path, version: int) -> None:
         if version > 1 and complete:
             warnings.warn(
                 f"{folder} has no {MANIFEST}: the checksums of {len(complete)} episodes are made from their files",
-                stacklevel=4,
+                stacklevel=5,
             )
         append_journal(folder, {path.stem: entry_of(folder, path.stem) for path in complete})
 

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.multi import MultiPlanner
 from sensorium.policies.nav import NavPlanner
@@ -29,7 +28,6 @@ POLICIES = ("planner", "random", "playback", "function", "checkpoint")
 """Names of the policies."""
 
 
-@checked
 def make(name: str, task: Task[Any], **options: Any) -> Policy:
     """Make a policy for a task. Pass it to ``task.register_policy``.
 
@@ -47,6 +45,8 @@ def make(name: str, task: Task[Any], **options: Any) -> Policy:
     Example:
         >>> policy = sn.policies.make("planner", task, max_retries=2)
     """
+    if not isinstance(name, str) or not hasattr(task, "name"):
+        raise OptionError(f"make: name must be text and task a task, got {name!r:.40} and {task!r:.40}")
     if name not in POLICIES:
         raise NameNotFoundError(
             f"there is no policy {name!r}{did_you_mean(name, POLICIES) or f'; there are {shorten(POLICIES)}'}"

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from sensorium._arguments import checked
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
 from sensorium.suites import flatten_reading
@@ -30,7 +29,6 @@ class PlaybackPolicy(Policy):
         OptionError: the actions have the wrong shape or are not finite.
     """
 
-    @checked
     def __init__(self, task: Task[Any], actions: ArrayLike) -> None:
         super().__init__(task)
         try:
@@ -102,10 +100,14 @@ class CheckpointPolicy(FunctionPolicy):
         DatasetError: the file does not exist, or contains no weights.
     """
 
-    @checked
     def __init__(
         self, task: Task[Any], module: torch.nn.Module, keys: Sequence[str], path: str | Path | None = None
     ) -> None:
+        super().__init__(task, self._infer)
+        if not isinstance(module, torch.nn.Module):
+            raise OptionError(f"module must be a torch.nn.Module, got {module!r:.80}")
+        if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
+            raise OptionError(f"keys must be a sequence of uuids, got {keys!r:.80}")
         if task.suite is None:
             raise OptionError("a network needs observations: make the task with use_sensors=True")
         for key in keys:
@@ -118,7 +120,6 @@ class CheckpointPolicy(FunctionPolicy):
             module.load_state_dict(_read_weights(Path(path), module))
         self.module = module.eval()
         self.keys = tuple(keys)
-        super().__init__(task, self._infer)
 
     def _infer(self, observation: dict[str, Any]) -> torch.Tensor:
         columns = np.concatenate([flatten_reading(observation[key]) for key in self.keys], axis=1)

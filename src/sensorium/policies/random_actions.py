@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from sensorium._arguments import checked
 from sensorium.policies.policy import Policy
 from sensorium.tasks.task import Task
 from sensorium.worlds import Envs, env_ids
@@ -25,7 +24,6 @@ class RandomPolicy(Policy):
         hold: number of steps for which an action is held.
     """
 
-    @checked
     def __init__(self, task: Task[Any], hold: int = 1) -> None:
         super().__init__(task)
         self._hold = hold

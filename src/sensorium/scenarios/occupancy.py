@@ -197,7 +197,7 @@ class OccupancyMap:
             OptionError: the file does not exist or is invalid.
         """
         import yaml
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
         from sensorium import yaml_files
 
@@ -217,7 +217,7 @@ class OccupancyMap:
         try:
             with Image.open(file.parent / str(values["image"])) as image:
                 pixels = np.asarray(image.convert("RGB"), dtype=np.float64).mean(axis=2)
-        except (OSError, UnidentifiedImageError) as error:
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise OptionError(f"{file}: cannot read its image {values['image']!r}: {error}") from error
         try:
             negate = bool(int(values.get("negate", 0)))

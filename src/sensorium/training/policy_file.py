@@ -90,7 +90,7 @@ def export_at_end(folder: Path, brain: object = None) -> None:
         try:
             export_policy(folder, which="best" if (folder / "best").is_dir() else "last")
         except SensoriumError as error:
-            warnings.warn(f"the training is complete, but its policy file was not written: {error}", stacklevel=3)
+            warnings.warn(f"the training is complete, but its policy file was not written: {error}", stacklevel=4)
 
 
 # -- SAC ---------------------------------------------------------------------------------------------------------------
