@@ -84,11 +84,6 @@ class WrongCall:
         return f"{self.target}({self.parameter}={self.value})"
 
 
-KNOWN = Path(__file__).parent / "data" / "fuzz_known.txt"
-"""Callables that still raise errors of other libraries, one per line: to be fixed and removed. ``script/fuzz --update``
-writes it."""
-
-
 class Timeout(BaseException):
     """A call took too long."""
 
@@ -122,8 +117,18 @@ def callables() -> dict[str, Callable[..., object]]:
                 or not _is_ours(function)
             ):
                 continue
-            found[f"<{name}>.{method}"] = getattr(value, method)
+            found[f"<{name}>.{method}"] = _of_new_buffer(method) if name == "buffer" else getattr(value, method)
     return found
+
+
+def _of_new_buffer(method: str) -> Callable[..., object]:
+    """Return a method of a buffer that is made for each call, since a call may replace its value."""
+
+    @functools.wraps(getattr(objects()["buffer"], method))
+    def call(*values: object, **named: object) -> object:
+        return getattr(sn.Buffer(torch.zeros(3)), method)(*values, **named)
+
+    return call
 
 
 def _is_exempt(kind: type) -> bool:
@@ -190,13 +195,10 @@ def wrong_calls() -> list[WrongCall]:
 
 
 def sample(count: int, seed: int) -> list[WrongCall]:
-    """Return a seeded sample of the wrong calls, with every callable as often as every other one but :data:`KNOWN`."""
+    """Return a seeded sample of the wrong calls, with every callable as often as every other one."""
     rng = random.Random(seed)
-    known = set(KNOWN.read_text().splitlines())
     by_target: dict[str, list[WrongCall]] = {}
     for call in wrong_calls():
-        if call.target in known:
-            continue
         by_target.setdefault(call.target, []).append(call)
     targets = sorted(by_target)
     rng.shuffle(targets)
@@ -217,15 +219,25 @@ def make(call: WrongCall) -> str | None:
                 positional.append(BAD[call.value])
             else:
                 named[parameter.name] = BAD[call.value]
+    return outcome(lambda: function(*positional, **named), parameters)
+
+
+def outcome(call: Callable[[], object], parameters: Iterable[str] = ()) -> str | None:
+    """Make a call in an empty folder; return why its outcome is not allowed, or None if it is.
+
+    Args:
+        call: the call.
+        parameters: names of the arguments, one of which a TypeError must name to be allowed. Default: it is not.
+    """
     try:
-        with _quiet(), _limit(SECONDS):
-            function(*positional, **named)
+        with quiet(), _limit(SECONDS):
+            call()
     except sn.SensoriumError:
         return None
     except Timeout:
         return f"took more than {SECONDS} s"
     except (Exception, SystemExit) as error:
-        if isinstance(error, TypeError) and _names_argument(error, parameters):
+        if parameters and isinstance(error, TypeError) and _names_argument(error, parameters):
             return None
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {str(error)[:100]!r} ({Path(frame.filename).name}:{frame.lineno})"
@@ -242,7 +254,7 @@ def _names_argument(error: TypeError, parameters: Iterable[str]) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Run in an empty folder, without output and warnings."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

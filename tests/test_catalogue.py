@@ -176,7 +176,7 @@ def test_options_replace_alternatives_of_presets():
     assert (imu.acc.noise, imu.acc.noise_density) == (0.1, None)
     encoder = sn.presets.encoder("magnetic_14_bit", resolution=0.1)
     assert (encoder.resolution, encoder.counts_per_revolution) == (0.1, None)
-    with pytest.raises(sn.OptionError, match="no preset 3"):
+    with pytest.raises(sn.OptionError, match="imu: name must be text, got 3"):
         sn.presets.imu(3, link="a")
 
 
@@ -226,7 +226,7 @@ def test_wrong_calls_are_rejected():
         (lambda: scene.snapshot(camera="nope"), "the model has no camera named 'nope'"),
         (lambda: scene.snapshot(env=1.0), "integer"),
         (lambda: scene.snapshot(width=0), "width"),
-        (lambda: scene.snapshot(width=1.5), "width and height must be integers"),
+        (lambda: scene.snapshot(width=1.5), "width must be an integer, got 1.5"),
         (lambda: scene.step(1.5), "integer"),
         (lambda: sensors["gps"].set(visible="no"), "True or False"),
         (lambda: sensors["imu"].plot(env=9), r"\[0, 1\)"),

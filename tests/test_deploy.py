@@ -383,7 +383,7 @@ def test_times_that_are_not_finite_are_refused():
     policy = ready()
     with pytest.raises(OptionError, match="now must be a finite time in s, got nan"):
         policy.act(float("nan"))
-    with pytest.raises(OptionError, match=r"stale_after: the limit of 'imu.lin_acc' must be > 0 s, got '1'"):
+    with pytest.raises(OptionError, match=r"stale_after must be a number or a mapping or None, got '1'"):
         make(stale_after="1")
 
 

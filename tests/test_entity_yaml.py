@@ -159,7 +159,7 @@ BAD = {
         "YAML:3: a sensor must be",
     ),
     "twice": ("robot: balancer\nrate: 2\nrate: 3\n", "YAML:3: 'rate' is given twice"),
-    "rate": ("robot: balancer\nrate: fast\n", "YAML:2: rate must be a number > 0, got 'fast'"),
+    "rate": ("robot: balancer\nrate: fast\n", "YAML:2: rate must be a number or None, got 'fast'"),
     "memory": ("robot: balancer\nmemory: -1\n", "YAML:2: memory must be an integer > 0"),
     "unknown brain": ("robot: balancer\nbrain: SACBrain\n", r"YAML:2: there is no brain 'SACBrain' \(did you mean"),
     "brain's option": (

@@ -43,7 +43,7 @@ def problem(twin, name):
         ({"gyro": GYRO}, r"no time stamps; add a field 'time' in seconds, or pass rate=HZ"),
         ("no_such_log.h5", r"there is no log file 'no_such_log.h5'; check the path"),
         (".", r"'.' is a folder; name a log file in it"),
-        (None, r"a log is a mapping of arrays or the path of a file, got NoneType"),
+        (None, r"source must be SensorLog or a mapping or a path, got None"),
     ],
 )
 def test_logs_that_cannot_be_read(log, message):

@@ -119,7 +119,7 @@ def test_broken_files_are_named(tmp_path, name, text, message):
 def test_there_is_no_such_file():
     with pytest.raises(OptionError, match=r"there is no log file 'nowhere.h5'"):
         as_log("nowhere.h5")
-    with pytest.raises(OptionError, match=r"a log is a mapping of arrays or the path of a file, got int"):
+    with pytest.raises(OptionError, match=r"source must be SensorLog or a mapping or a path, got 3"):
         as_log(3)
 
 

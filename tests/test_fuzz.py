@@ -18,12 +18,6 @@ def test_wrong_calls_raise_our_errors(part):
     assert not faults
 
 
-def test_known_faults_are_names_of_callables():
-    known = fuzz_calls.KNOWN.read_text().splitlines()
-    assert known == sorted(set(known))
-    assert set(known) <= fuzz_calls.callables().keys(), "remove callables that no longer exist"
-
-
 def test_every_public_package_is_walked():
     found = {name.split(".")[0] for name in fuzz_calls.callables()}
     assert set(fuzz_calls.packages()) - {"presets"} <= found

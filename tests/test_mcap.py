@@ -355,7 +355,13 @@ def test_steps_that_were_not_recorded_are_named(tmp_path):
     scene.add_object(sn.Sphere(), name="ball", free=True)
     scene.add_sensor(sn.IMU(link="ball", uuid="imu"))
     scene.build(n_envs=2)
-    for bad, text in (([0, 0], "each once"), (0, "list of ids"), ([0.5], "must lie in"), ([], "at least one")):
+    for bad, text in (
+        ([0, 0], "each once"),
+        (0, "envs must be a sequence"),
+        ([0.5], "envs must be a sequence"),
+        ([2], "must lie in"),
+        ([], "at least one"),
+    ):
         with pytest.raises(sn.OptionError, match=text):
             McapRecorder(scene, tmp_path / "b", envs=bad)
     with pytest.raises(sn.OptionError, match="JSON form"):

@@ -89,7 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "suites": SENSING,
     "robots": SENSING | {"suites"},
     "scenarios": SENSING | {"suites", "robots"},
-    "deploy": {"errors"},
+    "deploy": {"_arguments", "errors"},
     "tasks": SENSING | {"suites", "robots", "scenarios", "gymnasium_ids", "deploy"},
     "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"suites", "robots"},

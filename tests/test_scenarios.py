@@ -499,7 +499,7 @@ def test_invalid_arguments_raise():
         scenarios.make("random-path", scene, robot, sped=1.0)
     with pytest.raises(sn.OptionError, match="seed"):
         scenarios.make("random-path", scene, robot, seed=-1)
-    with pytest.raises(sn.OptionError, match="must be a robot"):
+    with pytest.raises(sn.OptionError, match="robot must be SceneRobot, got"):
         scenarios.make("random-path", scene, scene["room"])
     with pytest.raises(sn.OptionError, match="not in this scene"):
         scenarios.make("random-path", scene, robots.make("diffdrive", rig=BARE))

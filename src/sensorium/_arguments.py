@@ -12,10 +12,12 @@ import math
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path, PurePath
-from typing import Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+import numpy as np
 
 from sensorium.errors import OptionError
 
@@ -29,32 +31,55 @@ _WANTED = {
     bool: "True or False",
     type(None): "None",
     Path: "a path",
+    os.PathLike: "a path",
+    type: "a class",
     Mapping: "a mapping",
     dict: "a mapping",
     Sequence: "a sequence",
+    Collection: "a collection",
     Iterable: "an iterable",
     Callable: "a function",
 }
 """Type -> how messages call its values. Others are called by their names."""
+_COLLECTIONS = (list, tuple, set, frozenset, Sequence, Collection, Iterable)
+
+
+class _Names(dict[str, object]):
+    """The names of a module, with those that it imports for type checkers alone: modules, and our own classes.
+
+    They are looked up among the modules that are loaded: no object of another class can be an argument. Our class names
+    are unique (tests/test_package.py).
+    """
+
+    def __missing__(self, name: str) -> object:
+        full = {"np": "numpy", "th": "torch"}.get(name, name)
+        if full in sys.modules:
+            return sys.modules[full]
+        for module, content in list(sys.modules.items()):
+            found = getattr(content, "__dict__", {}).get(name) if module.startswith("sensorium.") else None
+            if isinstance(found, type) and found.__name__ == name and found.__module__ == module:
+                return found
+        raise KeyError(name)
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function with a check of its arguments: one of a wrong type raises OptionError that names it.
 
     Checked are numbers (NaN is refused), text, paths, flags, None, literals, collections of them, and instances of
-    classes. Annotations that say less (protocols, arrays, type variables) accept everything.
+    classes. An object fits a protocol if it has one of its names, since a function may not need all.
+    Annotations that say less (``Any``, type variables without a bound) accept everything.
     """
     signature = inspect.signature(function)
 
     @functools.cache
     def hints() -> dict[str, object]:
-        names = vars(sys.modules[function.__module__])
+        names = _Names(vars(sys.modules[function.__module__]))
         found: dict[str, object] = {}
         for name, parameter in signature.parameters.items():
             annotation = parameter.annotation
             try:
-                found[name] = eval(annotation, names) if isinstance(annotation, str) else annotation
-            except (NameError, AttributeError, TypeError):  # a name that is imported for type checkers alone
+                found[name] = eval(annotation, {}, names) if isinstance(annotation, str) else annotation
+            except (NameError, KeyError, AttributeError, TypeError):  # a name that only type checkers know
                 continue
         return found
 
@@ -73,10 +98,40 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             value = given[name]
             if value is not signature.parameters[name].default and not _fits(value, annotation):
                 owner = function.__qualname__.removesuffix(".__init__")
-                raise OptionError(f"{owner}: {name} must be {describe(annotation)}, got {value!r:.80}")
+                hint = f"; write {name}=[{value!r}]" if isinstance(value, str) and _fits([value], annotation) else ""
+                raise OptionError(f"{owner}: {name} must be {describe(annotation)}, got {value!r:.80}{hint}")
         return function(*args, **kwargs)
 
     return call
+
+
+def checked_flag(name: str, value: object) -> bool:
+    """Return a flag of a call that must stay fast. Raise OptionError that names it if it is not True or False."""
+    if value is True or value is False:
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    raise OptionError(f"{name} must be True or False, got {value!r:.80}")
+
+
+def as_array(value: object) -> np.ndarray:
+    """Return a value as an array. What cannot be one, such as a ragged sequence, is an array of dtype object."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor that requires a gradient
+        return np.asarray(None)
+
+
+def checked_numbers(name: str, value: object) -> np.ndarray:
+    """Return an argument as an array of float64, which may contain NaN.
+
+    Raises:
+        OptionError: it is not a number or a regular nested sequence of numbers.
+    """
+    array = as_array(value)
+    if array.size and array.dtype.kind not in "fiub":
+        raise OptionError(f"{name} must be numbers, got {value!r:.80}")
+    return array.astype(np.float64)
 
 
 def describe(annotation: object) -> str:
@@ -87,9 +142,9 @@ def describe(annotation: object) -> str:
         origin = get_origin(member) or member
         if origin is Literal:
             texts += [repr(value) for value in get_args(member)]
-        elif origin in (str, Path) and {str, Path} <= set(members):
+        elif _is_path(member) or (origin is str and any(map(_is_path, members))):
             texts.append("a path")
-        elif origin in (list, tuple, set, Sequence, Iterable) and _element(member) in _WANTED:
+        elif origin in _COLLECTIONS and _element(member) in _WANTED:
             texts.append(f"a sequence whose elements are each {_WANTED[_element(member)]}")
         else:
             texts.append(_WANTED.get(origin, getattr(origin, "__name__", str(origin))))
@@ -100,6 +155,14 @@ def _members(annotation: object) -> tuple[object, ...]:
     """Return the members of a union; of anything else, itself."""
     if get_origin(annotation) in (Union, types.UnionType):
         return tuple(inner for member in get_args(annotation) for inner in _members(member))
+    if isinstance(annotation, TypeVar) and annotation.__bound__ is not None:
+        return _members(annotation.__bound__)
+    if isinstance(annotation, ForwardRef | str):
+        try:
+            text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+            return _members(eval(text, {}, _Names()))
+        except (NameError, KeyError, AttributeError, SyntaxError):
+            return (object,)
     return (type(None),) if annotation is None else (annotation,)
 
 
@@ -108,38 +171,68 @@ def _element(annotation: object) -> object:
     return inner[0] if len(set(inner)) == 1 else None
 
 
+def _is_path(kind: object) -> bool:
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and (origin is os.PathLike or issubclass(origin, PurePath))
+
+
 def _fits(value: object, annotation: object) -> bool:
-    return any(_fits_one(value, member) for member in _members(annotation))
+    members = _members(annotation)
+    if isinstance(value, str) and any(map(_is_path, members)) and (not value or "\0" in value):
+        return False
+    return any(_fits_one(value, member) for member in members)
 
 
 def _fits_one(value: object, kind: object) -> bool:
     origin = get_origin(kind) or kind
     if origin is Literal:
-        return any(value == one and type(value) is type(one) for one in get_args(kind))
+        return any(type(value) is type(one) and value == one for one in get_args(kind))
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool)
     if kind is float:
         return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
-    if kind is str:
-        return isinstance(value, str)
-    if isinstance(origin, type) and issubclass(origin, PurePath):
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if _is_path(kind):
         return isinstance(value, os.PathLike)
-    if origin in (list, tuple, set, Sequence, Iterable):
-        return _fits_collection(value, kind, origin)
+    if origin in _COLLECTIONS:
+        return _fits_collection(value, kind)
     if origin in (dict, Mapping):
         return isinstance(value, Mapping)
     if origin is Callable:
         return callable(value)
-    if not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+    if origin is type:
+        return isinstance(value, type) and all(_is_subclass(value, one) for one in get_args(kind))
+    if origin is Any or not isinstance(origin, type):
         return True
+    if getattr(origin, "_is_protocol", False):
+        names = _protocol_names(origin)
+        return not names or any(hasattr(type(value), name) or hasattr(value, name) for name in names)
     return isinstance(value, origin)
 
 
-def _fits_collection(value: object, kind: object, origin: object) -> bool:
-    """Return whether a value is a collection; the elements of lists and tuples are checked too."""
+def _is_subclass(value: type, kind: object) -> bool:
+    return any(
+        base is Any or not isinstance(base, type) or getattr(base, "_is_protocol", False) or issubclass(value, base)
+        for base in (get_origin(member) or member for member in _members(kind))
+    )
+
+
+@functools.cache
+def _protocol_names(protocol: type) -> frozenset[str]:
+    """Return the public attributes and methods that a protocol asks for."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
+    names = {name for base in bases for name in (*vars(base), *inspect.get_annotations(base))}
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def _fits_collection(value: object, kind: object) -> bool:
+    """Return whether a value is a collection. Elements are checked, but not the numbers of an array."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return False
+    if (get_origin(kind) or kind) in (set, frozenset) and not isinstance(value, set | frozenset):
+        return False
     element = _element(kind)
-    if element is None or not isinstance(value, list | tuple):
+    if element is None or not isinstance(value, Collection if element is str else list | tuple):
         return True
     return all(_fits(one, element) for one in value)

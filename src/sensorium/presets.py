@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sensorium import units
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.pipeline import AxisImperfections, Imperfections
 from sensorium.pipeline.imperfections import TWINS
@@ -188,6 +189,7 @@ _ENCODERS = {
 }
 
 
+@checked
 def imu(name: str, **options: Any) -> IMU:
     """Return options of a well-known IMU: "consumer_mems" (Bosch BMI160) or "automotive" (ST ASM330LHH).
 
@@ -204,6 +206,7 @@ def imu(name: str, **options: Any) -> IMU:
     return _make("imu", IMU, name, _IMUS, options)
 
 
+@checked
 def lidar(name: str, **options: Any) -> Lidar:
     """Return options of a well-known lidar: "16_line" (Velodyne VLP-16) or "2d" (Hokuyo UTM-30LX).
 
@@ -222,6 +225,7 @@ def lidar(name: str, **options: Any) -> Lidar:
     return _make("lidar", Lidar, name, _LIDARS, options)
 
 
+@checked
 def encoder(name: str, **options: Any) -> JointEncoder:
     """Return options of a well-known joint encoder: "magnetic_14_bit" (ams AS5048A).
 
@@ -238,6 +242,7 @@ def encoder(name: str, **options: Any) -> JointEncoder:
     return _make("encoder", JointEncoder, name, _ENCODERS, options)
 
 
+@checked
 def load(path: str | os.PathLike[str], name: str | None = None, **options: object) -> Any:
     """Return the options of a sensor from a preset file, which ``twin.save(path)`` or ``sensorium fit`` wrote.
 
@@ -268,9 +273,11 @@ def load(path: str | os.PathLike[str], name: str | None = None, **options: objec
         raise OptionError(f"{file} is not valid YAML: {error}") from error
     content = content if isinstance(content, dict) else {}
     if "imperfections" in content:
-        return AxisImperfections(**{**content["imperfections"], **options})
+        if not isinstance(content["imperfections"], dict):
+            raise OptionError(f"{file} is not a preset: imperfections must be a mapping")
+        return AxisImperfections(**{**{str(key): value for key, value in content["imperfections"].items()}, **options})
     sensors = content.get("sensors")
-    if not isinstance(sensors, list) or not all(isinstance(each, dict) and "type" in each for each in sensors):
+    if not isinstance(sensors, list) or not all(map(_is_entry, sensors)):
         raise OptionError(f"{file} is not a preset: expected the key 'sensors' with a list of sensors")
     found = {str(each.get("name", each["type"])): each for each in sensors}
     if name is None and len(found) != 1:
@@ -284,6 +291,14 @@ def load(path: str | os.PathLike[str], name: str | None = None, **options: objec
     cls = getattr(importlib.import_module(f"sensorium.sensors.{_TYPES[kind]}"), kind)
     mount = {key: value for key, value in found[chosen].get("mount", {}).items() if key not in options}
     return _merge(cls, fold(cls, {**mount, **found[chosen].get("options", {})}), options)
+
+
+def _is_entry(entry: object) -> bool:
+    """Return whether an entry of a preset file names its type, and has mappings of text to its other values."""
+    if not isinstance(entry, dict) or "type" not in entry:
+        return False
+    parts = [entry.get(key, {}) for key in ("mount", "options")]
+    return all(isinstance(part, dict) and all(isinstance(key, str) for key in part) for part in parts)
 
 
 def names() -> dict[str, dict[str, str]]:

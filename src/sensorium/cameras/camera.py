@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.cameras.backend import CameraBackend
 from sensorium.cameras.controls import CameraControls
 from sensorium.cameras.data import OUTPUT_SHAPES, CameraData
@@ -60,6 +61,7 @@ class CameraSensor(OutputSwitches, CameraControls, Sensor[CameraData], options=C
     options: Camera
     view: CameraView
 
+    @checked
     def __init__(self, options: Camera, uuid: str) -> None:
         self._render_pass: RenderPass | None = None
         self._images: CameraImages

@@ -52,8 +52,11 @@ def look_at(position: torch.Tensor, target: torch.Tensor, up: torch.Tensor) -> t
         World from camera in GL axes, (..., 3, 3).
 
     Raises:
-        OptionError: ``target`` equals ``position``.
+        OptionError: ``target`` equals ``position``, or an argument is not a tensor (..., 3).
     """
+    for name, value in (("position", position), ("target", target), ("up", up)):
+        if not isinstance(value, torch.Tensor) or value.shape[-1:] != (3,) or value.is_complex():
+            raise OptionError(f"look_at: {name} must be a tensor (..., 3), got {value!r:.80}")
     backward = position - target
     length = backward.norm(dim=-1, keepdim=True)
     if not bool((length > 1e-9).all()):
@@ -104,9 +107,15 @@ def project(
         Pixels (B, n, 2) as (x, y) from the top left corner of the image, and depth (B, n) along the optical axis, m.
         A point behind the camera has a negative depth; its pixel is meaningless.
 
+    Raises:
+        OptionError: ``intrinsics`` or ``extrinsics_cv`` is not a tensor of that shape.
+
     Example:
         >>> pixels, depth = project([[0, 0, 0.5]], camera.intrinsics, camera.extrinsics_cv)
     """
+    for name, value, shape in (("intrinsics", intrinsics, (3, 3)), ("extrinsics_cv", extrinsics_cv, (3, 4))):
+        if not isinstance(value, torch.Tensor) or value.shape[-2:] != shape:
+            raise OptionError(f"project: {name} must be a tensor (B, {shape[0]}, {shape[1]}), got {value!r:.80}")
     world = torch.as_tensor(points, dtype=intrinsics.dtype, device=intrinsics.device)
     local = world @ extrinsics_cv[..., :3].transpose(-1, -2) + extrinsics_cv[..., 3].unsqueeze(-2)
     image = local @ intrinsics.transpose(-1, -2)

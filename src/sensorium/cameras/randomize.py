@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
 from sensorium.pipeline import formula
 from sensorium.worlds import Envs, Scene, env_index
 
 
+@checked
 def randomize_look(
     scene: Scene,
     *,

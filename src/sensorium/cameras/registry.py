@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
+from sensorium._arguments import checked
 from sensorium.cameras.renderer import Renderer
 from sensorium.errors import DeviceError, OptionError, did_you_mean
 
@@ -49,6 +50,7 @@ class _RendererEntry:
 _REGISTRY: dict[str, _RendererEntry] = {}
 
 
+@checked
 def register_renderer(name: str, module: str, cls: str, install: str) -> None:
     """Register a renderer, so that ``sn.Camera(renderer=name)`` uses it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sensorium._arguments import checked
 from sensorium._viewing import data_viewer
 from sensorium.datasets.dataset import Dataset, Episode, is_dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 
+@checked
 def open(folder: str | Path) -> Dataset | Recording | Log:
     """Open a dataset or a recording for reading, whichever the folder holds, or the MCAP file of a robot.
 

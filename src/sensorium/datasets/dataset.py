@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from numbers import Integral
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any, TypedDict, overload
 import h5py
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.cameras import CameraProfile
 from sensorium.cameras.options import OUTPUTS
 from sensorium.datasets.header import episode_number, is_dataset, read_header
 from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.observation_layout import SCHEMA, video_path_of
 from sensorium.datasets.video_streams import frame_size, read_video
-from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import DatasetError, NameNotFoundError, OptionError, SensoriumError, did_you_mean, shorten
 from sensorium.files import inside
 from sensorium.suites import decode
 from sensorium.suites.purposes import Purpose, default_purpose
@@ -68,6 +70,7 @@ class Episode:
         >>> episode.text("task_info")[0]["instruction"]
     """
 
+    @checked
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = episode_number(path)
@@ -100,18 +103,29 @@ class Episode:
             if isinstance(item, h5py.Dataset) and item.shape:
                 found.append(name)
 
-        with h5py.File(self.path, "r", locking=False) as file:
-            file[f"traj_{self.number}"].visititems(visit)
+        with self.open_group() as group:
+            group.visititems(visit)
         return found
+
+    @contextmanager
+    def open_group(self) -> Iterator[h5py.Group]:
+        """Open the file, and give its group of the episode. Errors of the block are those of a damaged file."""
+        try:
+            with h5py.File(self.path, "r", locking=False) as file:
+                yield file[f"traj_{self.number}"]
+        except SensoriumError:
+            raise
+        except Exception as error:  # h5py raises nearly anything for damaged metadata
+            raise self._damaged(self.path, error) from error
 
     def __getitem__(self, path: str) -> np.ndarray:
         """Return an array by its path below ``traj_i``: "obs/agent/qpos", "actions/action", "rewards".
 
         Raises:
             NameNotFoundError: there is no such array.
+            DatasetError: the file is damaged.
         """
-        with h5py.File(self.path, "r", locking=False) as file:
-            group = file[f"traj_{self.number}"]
+        with self.open_group() as group:
             if path not in group or not isinstance(group[path], h5py.Dataset):
                 known = self.paths()
                 hint = did_you_mean(path, known) or f"; it has {shorten(known)}"
@@ -141,14 +155,14 @@ class Episode:
         if name not in self.cameras:
             hint = did_you_mean(name, self.cameras) or f"; it has {shorten(self.cameras)}"
             raise NameNotFoundError(f"{self.path} has no video {name!r}{hint}")
-        with h5py.File(self.path, "r", locking=False) as file:
-            return inside(self.path.parent, file[f"traj_{self.number}/{video_path_of(name)}"][()].decode())
+        with self.open_group() as group:
+            return inside(self.path.parent, group[video_path_of(name)][()].decode())
 
     def image_format(self, name: str) -> ImageEncoding:
         """Return the kind, shape and dtype of the images of a video."""
         path = self.video_path(name)
-        with h5py.File(self.path, "r", locking=False) as file:
-            attributes = dict(file[f"traj_{self.number}/{video_path_of(name)}"].attrs)
+        with self.open_group() as group:
+            attributes = dict(group[video_path_of(name)].attrs)
         size = (0, 0) if "kind" in attributes else frame_size(path)
         return ImageEncoding.from_attributes(name, attributes, size)
 
@@ -167,7 +181,7 @@ class Episode:
         path = self.video_path(name)
         try:
             images = read_video(path, self.image_format(name), no_depth=self.no_depth(name))
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, MemoryError) as error:  # FFmpeg runs out of memory on damaged sizes
             raise self._damaged(path, error) from None
         if len(images) != self.length + 1:
             raise self._damaged(path, f"it has {len(images)} frames instead of {self.length + 1}")
@@ -244,6 +258,7 @@ class Dataset:
         (8, True)
     """
 
+    @checked
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.header = read_header(self.folder)

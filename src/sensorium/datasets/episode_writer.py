@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.datasets.dataset import SuiteEntry
 from sensorium.datasets.episode_file import EpisodeFile, Skeleton
 from sensorium.datasets.header import episode_name
@@ -104,6 +105,7 @@ class EpisodeWriter:
         >>> writer.close([folder] * task.n_envs)
     """
 
+    @checked
     def __init__(
         self, folder: Path, task: RecordedTask, numbers: Sequence[int], attributes: dict[str, str | float]
     ) -> None:

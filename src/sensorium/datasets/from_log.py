@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
 from sensorium.datasets.header import episode_name, write_header
@@ -25,6 +26,7 @@ Field = tuple[str, str]
 _COLOURS = {"rgb8": (0, 1, 2), "bgr8": (2, 1, 0)}
 
 
+@checked
 def from_log(
     log: Log,
     out: str | Path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError
 from sensorium.files import json_with_checksum, package_versions, parse_json, write_whole
 
@@ -19,9 +20,14 @@ VERSION = 2
 """Version of the format. Version 1 has no checksums of ``dataset.json`` and ``manifest.json``."""
 
 
+@checked
 def is_dataset(folder: str | Path) -> bool:
     """Return whether a folder holds a dataset: it has a ``dataset.json``."""
     return (Path(folder) / HEADER).is_file()
+
+
+_OPTIONS = {"task": str, "episodes": int}
+"""Options of every dataset -> their types."""
 
 
 def episode_name(number: int) -> str:
@@ -55,6 +61,9 @@ def read_header(folder: Path) -> dict[str, Any]:
         )
     if header["version"] > 1 and not checked:
         raise DatasetError(f"cannot read {path}: its checksum is missing; restore it from a backup of the dataset")
+    options = header.get("options")
+    if not isinstance(options, dict) or any(not isinstance(options.get(name), kind) for name, kind in _OPTIONS.items()):
+        raise DatasetError(f"{path} is damaged: its options are wrong; restore it from a backup of the dataset")
     return header
 
 

@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import Dataset as MapDataset
 from torch.utils.data import Sampler
 
+from sensorium._arguments import checked
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.export.source import Signal, contents_of, dotted, signals_of
 from sensorium.datasets.image_formats import ImageEncoding
@@ -90,6 +91,7 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
         torch.Size([64, 8, 8])
     """
 
+    @checked
     def __init__(
         self,
         folder: str | Path,
@@ -98,10 +100,6 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
         window: tuple[int, int] = (0, 1),
         delta_timestamps: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
-        if isinstance(observations, str):
-            raise OptionError(
-                f"observations must be a list of names, got a text; write observations=[{observations!r}]"
-            )
         dataset = Dataset(folder)
         if not len(dataset):
             raise DatasetError(f"{folder} has no episodes; generate some first")
@@ -202,6 +200,7 @@ class ShuffledSampler(Sampler[int]):
         >>> sampler = sn.datasets.ShuffledSampler(data, seed=0, epoch=2, start=640)  # after 10 batches of 64
     """
 
+    @checked
     def __init__(self, data: TorchDataset, seed: int = 0, epoch: int = 0, start: int = 0) -> None:
         if not 0 <= start <= len(data):
             raise OptionError(f"start must be 0 to {len(data)}, the number of samples; got {start}")
@@ -242,7 +241,7 @@ class _Decoders:
                     readers.popitem(last=False)[1].close()
             readers.move_to_end(episode)
             frames = {step: readers[episode].read(step) for step in sorted(set(steps.tolist()))}
-        except (OSError, EOFError, ValueError, IndexError) as error:
+        except (OSError, EOFError, ValueError, IndexError, MemoryError) as error:
             raise DatasetError(f"cannot read {path} ({error}); run `sensorium validate {path.parent}`") from None
         shape = video.form.shape
         form = (1, *shape) if len(shape) == 2 else (shape[2], *shape[:2]) if len(shape) == 3 else shape

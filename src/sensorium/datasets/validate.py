@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 import h5py
 
+from sensorium._arguments import checked
 from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.header import INDEX
 from sensorium.datasets.image_formats import looks_like_image
@@ -62,6 +63,7 @@ class Validation:
         return "\n".join(lines)
 
 
+@checked
 def validate(
     folder: str | Path, progress: Callable[[int], None] = lambda count: None, *, update: bool = False
 ) -> Validation:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, did_you_mean
 
 FORMAT = "sensorium-policy"
@@ -233,6 +234,7 @@ class Contract:
         return hashlib.blake2b(network + b"\0" + text.encode(), digest_size=32).hexdigest()
 
     @classmethod
+    @checked
     def from_json(cls, text: str | bytes, where: str = "the contract") -> Contract:
         """Return the contract of JSON text.
 

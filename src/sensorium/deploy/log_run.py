@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.deploy.inputs import SAME_TIME
 from sensorium.deploy.messages import Message
 from sensorium.deploy.policy import Policy
@@ -26,6 +27,7 @@ class LogRun(NamedTuple):
     """Time and message of each decision that was refused because an input was stale or missing."""
 
 
+@checked
 def run_log(
     policy: Policy,
     messages: Iterable[tuple[str, Message, float]],

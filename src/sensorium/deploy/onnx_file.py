@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from sensorium._arguments import checked
 from sensorium.deploy.contract import METADATA, Contract
 from sensorium.errors import DatasetError
 
@@ -43,6 +44,7 @@ def join(network: bytes, metadata: dict[str, str]) -> bytes:
     return b"".join(parts)
 
 
+@checked
 def read_contract(path: str | Path) -> Contract:
     """Return the contract of a policy file, and check its hash.
 

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.deploy.contract import VECTOR, Contract
 from sensorium.deploy.inputs import DecisionInput, SensorInput
 from sensorium.deploy.messages import Message, capture_time
@@ -49,6 +50,7 @@ class Policy:
         >>> command = policy.act(now)
     """
 
+    @checked
     def __init__(
         self,
         contract: Contract,
@@ -93,6 +95,7 @@ class Policy:
         self._outputs = ["action", "command", *(["next_state"] if contract.state else [])]
 
     @classmethod
+    @checked
     def load(
         cls,
         path: str | Path,

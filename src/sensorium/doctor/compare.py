@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.doctor.drive import DISABLED, DrivenMotion, drive
 from sensorium.doctor.links import TF_STATIC
 from sensorium.doctor.signals import gravity_of, is_measured, resets_of, usable
@@ -81,6 +82,7 @@ class LogComparison:
         return written
 
 
+@checked
 def compare(
     log: Log | str | os.PathLike[str],
     robot: str | os.PathLike[str],

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sensorium._arguments import checked
 from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Diagnosis, Examination
 from sensorium.doctor.joint_checks import check_joints
@@ -17,6 +18,7 @@ from sensorium.doctor.value_checks import check_topics, check_training, check_va
 from sensorium.logs import Log
 
 
+@checked
 def examine(
     log: Log | str | os.PathLike[str],
     policy: Contract | str | os.PathLike[str] | None = None,

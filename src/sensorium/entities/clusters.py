@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 
 _MAX_ITERATIONS = 100
@@ -30,6 +31,7 @@ class Clusters:
     """(K,): ``offset + (x - mean) @ slope`` is the squared distance to each centroid minus a value common to all."""
 
     @classmethod
+    @checked
     def fit(cls, features: Tensor, clusters: int, components: int, generator: torch.Generator) -> Clusters:
         """Fit clusters. The result only depends on the features and the state of the generator.
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.entities import entity_yaml
 from sensorium.entities.brain import Brain, check_brain, flat_space
 from sensorium.entities.landmarks import warn_of_exact_landmarks
@@ -67,6 +68,7 @@ class TrainableEntity:
         >>> env = sn.tasks.make("balance", entity=robot, n_envs=16).as_gymnasium()
     """
 
+    @checked
     def __init__(
         self,
         robot: str | Path,
@@ -114,13 +116,16 @@ class TrainableEntity:
         Example:
             >>> robot = sn.TrainableEntity.from_yaml("balancer.yaml")
         """
+        if not isinstance(source, str | os.PathLike):
+            raise OptionError(f"source must be a path or YAML text, got {source!r:.80}")
         file = entity_yaml.EntityFile(source)
         try:
             return cls(**file.arguments())
         except OptionError as error:
-            first = str(error).split(" ")[0].rstrip(":,")
+            message = str(error).removeprefix(f"{cls.__name__}: ")
+            first = message.split(" ")[0].rstrip(":,")
             if first in ("rate", "memory", "brain"):
-                file.fail(str(error), first)
+                file.fail(message, first)
             raise
 
     def to_yaml(self, file: str | os.PathLike[str] | None = None) -> str:

@@ -22,6 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 Rows = Tensor | np.ndarray
@@ -135,6 +136,10 @@ class ExperienceLayout:
     keys: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        given = (*self.observation, self.action) if isinstance(self.observation, tuple) else (self.observation,)
+        wrong = [one for one in given if not isinstance(one, ExperienceField)]
+        if wrong:
+            raise OptionError(f"ExperienceLayout: all fields must be ExperienceField, got {wrong[0]!r:.80}")
         object.__setattr__(self, "keys", tuple(each.name for each in self.observation))
         fields = [
             *(ExperienceField(f"observation.{each.name}", each.shape, each.dtype) for each in self.observation),
@@ -177,11 +182,19 @@ class ExperienceLayout:
         }
 
     @classmethod
+    @checked
     def from_json(cls, data: Mapping[str, Any]) -> ExperienceLayout:
-        """Return the layout of a result of :meth:`to_json`."""
-        observation = tuple(ExperienceField(name, tuple(shape), dtype) for name, shape, dtype in data["observation"])
-        shape, dtype = data["action"]
-        return cls(observation, ExperienceField("action", tuple(shape), dtype))
+        """Return the layout of a result of :meth:`to_json`.
+
+        Raises:
+            OptionError: it is not such a result.
+        """
+        try:
+            fields = [*data["observation"], ("action", *data["action"])]
+            made = [ExperienceField(name, tuple(shape), dtype) for name, shape, dtype in fields]
+        except (KeyError, TypeError, ValueError) as error:
+            raise OptionError(f"ExperienceLayout: data must be a result of to_json(), got {data!r:.80}") from error
+        return cls(tuple(made[:-1]), made[-1])
 
     def shapes(self, n_rows: int) -> list[tuple[int, ...]]:
         """Return the shape of each field's values for ``n_rows`` transitions."""

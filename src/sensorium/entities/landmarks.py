@@ -27,7 +27,7 @@ def warn_of_exact_landmarks(robot: str, rig: SensorRig, landmarks: Sequence[str]
             f"the sensor {sensor.name!r} gives the actor the exact pose of the landmark {_link(sensor)!r}, which a "
             "real robot does not know; list it in privileged=[...] so that only critics receive it, or make it a "
             "tracker, for example with pos_noise=0.002 and delay=0.04",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

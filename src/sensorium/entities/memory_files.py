@@ -109,6 +109,7 @@ class SavedMemory:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         if not (folder / HEADER).is_file():
             raise DatasetError(f"{folder} holds no saved memory: {HEADER} is missing")
         try:
@@ -124,7 +125,7 @@ class SavedMemory:
                 np.load(folder / _file(place), mmap_mode="r", allow_pickle=False)
                 for place in range(len(self.layout.fields))
             ]
-        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+        except Exception as error:  # NumPy raises nearly anything for damaged files
             raise DatasetError(f"{folder} holds a damaged memory: {error}; save it again") from None
         self.held = np.minimum(self.writes, self.n_slots) * self.n_envs
         for each, array in zip(self.layout.fields, self.fields, strict=True):
@@ -150,7 +151,12 @@ class SavedMemory:
             rings.sequences[writer * rings.n_slots + slots] = np.where(slots < writes, 2 * numbers + 2, 0)
             rings.counters[writer, WRITTEN] = writes
         if generator.device.type == self.generator_device:
-            generator.set_state(torch.from_numpy(self.generator))
+            try:
+                generator.set_state(torch.from_numpy(self.generator))
+            except (RuntimeError, TypeError) as error:
+                raise DatasetError(
+                    f"{self.folder} holds a damaged memory: {GENERATOR}: {error}; save it again"
+                ) from None
 
 
 def _file(place: int) -> str:

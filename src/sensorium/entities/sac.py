@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.entities.brain import TransitionSource, flat_observation
 from sensorium.entities.device import usable_device
 from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
@@ -88,6 +89,8 @@ class SACMLPBrain:
             raise OptionError(
                 "SACMLPBrain needs Stable-Baselines3, which is not installed: pip install 'sensorium[train]'"
             ) from None
+        if not isinstance(action_space, spaces.Box):
+            raise OptionError(f"action_space must be a Box, got {action_space!r:.80}")
         if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
             raise OptionError(f"action_space must be bounded, got {action_space}")
         if len(action_space.shape) != 1:
@@ -138,8 +141,12 @@ class SACMLPBrain:
         """Return the action (n,) for the observation of one env.
 
         Args:
-            observation: nested as the observation space. What is privileged may be missing.
+            observation: nested as the observation space. What is privileged may be missing. NaN is allowed, for example
+                of a sensor without a signal: the networks receive the mean instead, and 0 in images.
             deterministic: whether to act without exploration.
+
+        Raises:
+            OptionError: the observation lacks something, or has another shape; or the networks return NaN.
         """
         one = {name: value[None] for name, value in flat_observation(observation).items()}
         return self._decide(one, deterministic)[0]
@@ -161,6 +168,8 @@ class SACMLPBrain:
                 noise = torch.randn(mean.shape, generator=self._rng).to(mean)
                 mean = mean + log_std.exp() * noise
             action: np.ndarray = torch.addcmul(self._action_centre, torch.tanh(mean), self._action_half).cpu().numpy()
+        if np.isnan(action).any():
+            raise OptionError("the networks return NaN: the training diverged; restore an earlier checkpoint")
         return action.clip(self.action_space.low, self.action_space.high)
 
     def _normalized_actions(self, action: torch.Tensor) -> torch.Tensor:
@@ -243,6 +252,7 @@ class SACMLPBrain:
             raise DatasetError(
                 f"the brain in {folder} has other networks or actions than this one: {saved} and {own_options}"
             )
+        self._check_tensors(folder, tensors)
         self._load_tensors(tensors, float(header["observed"]))
         self._sac._n_updates = int(header["updates"])
 
@@ -261,6 +271,7 @@ class SACMLPBrain:
             )
 
     @classmethod
+    @checked
     def load(
         cls, folder: str | Path, observation_space: spaces.Dict, action_space: spaces.Box, device: str = "cpu"
     ) -> SACMLPBrain:
@@ -298,6 +309,24 @@ class SACMLPBrain:
             if each is not None or not prefix
         ]
 
+    def _check_tensors(self, folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+        """Raise ``DatasetError`` if a tensor besides those of the networks is missing or has another shape."""
+        expected = {n: v.shape for n, v in self._tensors().items() if not n.startswith(("policy/", "optimizer/"))}
+        wrong = [name for name, shape in expected.items() if name not in tensors or tensors[name].shape != shape]
+        for name, value in tensors.items():
+            if name.startswith("optimizer/"):
+                kind, number, _ = (*name.split("/")[1:], "", "", "")[:3]
+                optimizer = self._optimizers().get(kind)
+                own = (
+                    [] if optimizer is None else [each for group in optimizer.param_groups for each in group["params"]]
+                )
+                if not number.isdigit() or int(number) >= len(own) or value.shape not in ((), own[int(number)].shape):
+                    wrong.append(name)
+        if wrong:
+            raise DatasetError(
+                f"brain.safetensors in {folder} is damaged: {wrong[0]!r} is missing or has another shape"
+            )
+
     def _load_tensors(self, tensors: dict[str, torch.Tensor], observed: float) -> None:
         start = "policy/"
         self._sac.policy.load_state_dict({n[len(start) :]: v for n, v in tensors.items() if n.startswith(start)})
@@ -317,6 +346,10 @@ class SACMLPBrain:
             optimizer.load_state_dict(state)
 
 
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
 def _read_header(folder: Path) -> dict[str, Any]:
     """Return the contents of ``brain.json``."""
     path = folder / "brain.json"
@@ -328,6 +361,10 @@ def _read_header(folder: Path) -> dict[str, Any]:
         raise DatasetError(f"{path} cannot be read: {error}") from None
     required = ("options", "spaces", "observed", "updates")
     known = isinstance(header, dict) and header.get("format") == _FORMAT and header.get("version") in _VERSIONS
-    if not known or any(name not in header for name in required) or not isinstance(header["options"], dict):
+    if not known or any(name not in header for name in required):
         raise DatasetError(f"{path} is not a brain that this version can read")
+    lists = [header.get("actor", []), header.get("float_images", [])]
+    kinds = {"options": dict, "spaces": dict, "observed": int | float, "updates": int}
+    if any(not isinstance(header[name], kind) for name, kind in kinds.items()) or not all(map(_is_names, lists)):
+        raise DatasetError(f"{path} is damaged: a value has another type; restore it from a backup")
     return header

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.entities.brain import flat_observation
 from sensorium.entities.memory import Memory
 from sensorium.errors import OptionError
@@ -32,6 +33,7 @@ class TransitionBuilder:
         memory: the memory to fill; its number of envs is B.
     """
 
+    @checked
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         layout, rows = memory.layout, memory.n_envs

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 
 
@@ -33,6 +34,7 @@ class AllanDeviation:
     high: np.ndarray
 
 
+@checked
 def allan_deviation(
     values: np.ndarray, rate: float, segments: Sequence[slice] | None = None, points: int = 40
 ) -> AllanDeviation:

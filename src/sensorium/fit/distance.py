@@ -8,6 +8,7 @@ from typing import Unpack
 import numpy as np
 from scipy import optimize
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.fit import latency
 from sensorium.fit.calibration import Expectation, calibrate
@@ -25,6 +26,7 @@ _FAR = 8.0
 """Distance from the known one from which on a reading is an outlier, in robust standard deviations."""
 
 
+@checked
 def distance(
     log: LogSource,
     reference: object,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import TWINS
 from sensorium.sensors.channels import channels, short_forms
@@ -73,27 +74,31 @@ class Estimate:
     reason: str = ""
 
     @classmethod
+    @checked
     def normal(cls, name: str, value: ArrayLike, std: ArrayLike, unit: str, reason: str = "") -> Estimate:
         """Return an estimate with a symmetric interval of 1.96 standard deviations."""
-        value, std = np.asarray(value, float), np.asarray(std, float)
+        value, std = checked_numbers("value", value), checked_numbers("std", std)
         return cls(name, _plain(value), (_plain(value - Z * std), _plain(value + Z * std)), unit, True, reason)
 
     @classmethod
+    @checked
     def positive(cls, name: str, value: ArrayLike, relative_std: ArrayLike, unit: str, reason: str = "") -> Estimate:
         """Return an estimate of a positive parameter, with the interval of a log-normal distribution."""
-        value, factor = np.asarray(value, float), np.exp(Z * np.asarray(relative_std, float))
+        value, factor = checked_numbers("value", value), np.exp(Z * checked_numbers("relative_std", relative_std))
         return cls(name, _plain(value), (_plain(value / factor), _plain(value * factor)), unit, True, reason)
 
     @classmethod
+    @checked
     def missing(cls, name: str, unit: str, reason: str, shape: tuple[int, ...] = ()) -> Estimate:
         """Return an estimate that the log does not identify: NaN in an unlimited interval."""
         value, low, high = (_plain(np.full(shape, one)) for one in (np.nan, -np.inf, np.inf))
         return cls(name, value, (low, high), unit, False, reason)
 
     @classmethod
+    @checked
     def at_most(cls, name: str, bound: ArrayLike, unit: str, reason: str) -> Estimate:
         """Return an upper bound (95 %) of a parameter that the log does not identify."""
-        bound = np.asarray(bound, float)
+        bound = checked_numbers("bound", bound)
         return cls(name, _plain(bound), (_plain(np.zeros_like(bound)), _plain(bound)), unit, False, reason)
 
     @property

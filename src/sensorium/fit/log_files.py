@@ -35,9 +35,9 @@ def read(path: Path) -> Fields:
         raise OptionError(f"a log file must end in {', '.join(readers)}, got {str(path)!r}")
     try:
         fields = reader(path)
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        if isinstance(error, OptionError):
-            raise
+    except (OptionError, DatasetError):
+        raise
+    except Exception as error:  # h5py, NumPy and zipfile raise nearly anything for damaged files
         raise DatasetError(f"cannot read {path}: {error}") from error
     if not fields:
         raise DatasetError(f"{path} has no numeric fields")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.fit import log_files
 from sensorium.fit.field_names import ALIASES, RATE_NAMES, channel_of, factor, group_columns, split_unit
@@ -75,6 +77,7 @@ LogSource = SensorLog | Mapping[str, ArrayLike] | str | os.PathLike[str]
 """What :func:`as_log` takes: a log, a mapping of names to arrays, or the path of a file."""
 
 
+@checked
 def as_log(
     source: LogSource,
     *,
@@ -111,12 +114,10 @@ def as_log(
     if isinstance(source, Mapping):
         raw = {str(name): _array(str(name), value) for name, value in source.items()}
         name, digest = "arrays", _hash_arrays(raw)
-    elif isinstance(source, str | os.PathLike):
+    else:
         path = Path(source)
         raw, name = log_files.read(path), str(path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    else:
-        raise OptionError(f"a log is a mapping of arrays or the path of a file, got {type(source).__name__}")
     if group is not None:
         raw = _group(raw, group, name)
     found, stated = _assign(raw, fields or {}, name)
@@ -130,7 +131,7 @@ def as_log(
     channels, problems = {}, []
     for channel, values in found.items():
         if len(values) == len(time):
-            flat = values if values.ndim == 2 else values.reshape(len(values), -1)
+            flat = values if values.ndim == 2 else values.reshape(len(values), math.prod(values.shape[1:]))
             channels[channel] = np.where(np.isinf(flat), np.nan, flat)
         else:
             text = f"{channel!r} has {len(values)} rows and the time stamps {len(time)}; it is ignored"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sensorium import poses, units
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError
 from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.problems import Problem
@@ -61,11 +63,14 @@ class SignalReference:
         >>> velocity, error = joints(t, derivative=1)
     """
 
+    @checked
     def __init__(
         self, time: ArrayLike, values: ArrayLike, max_gap: float = MAX_GAP, cutoff: float | None = None
     ) -> None:
-        stamps, samples = np.asarray(time, np.float64), np.asarray(values, np.float64)
-        samples = samples.reshape(len(samples), -1)
+        stamps, samples = checked_numbers("time", time), checked_numbers("values", values)
+        if stamps.ndim != 1 or samples.ndim < 1:
+            raise OptionError(f"a reference needs time (n,) and values (n, k), got {stamps.shape} and {samples.shape}")
+        samples = samples.reshape(len(samples), math.prod(samples.shape[1:]))
         if len(stamps) != len(samples):
             raise OptionError(f"a reference needs one time stamp per row, got {len(stamps)} for {len(samples)} rows")
         self.problems: list[Problem] = []
@@ -145,6 +150,7 @@ class PoseReference:
         >>> rate, error = pose.angular_rate(log.time)
     """
 
+    @checked
     def __init__(
         self,
         time: ArrayLike,
@@ -153,7 +159,7 @@ class PoseReference:
         quat_order: str = "wxyz",
         max_gap: float = MAX_GAP,
     ) -> None:
-        stamps, turns = np.asarray(time, np.float64), np.asarray(quat, np.float64)
+        stamps, turns = checked_numbers("time", time), checked_numbers("quat", quat)
         if turns.ndim != 2 or turns.shape[1] != 4:
             raise OptionError(f"reference: quat must have the shape (n, 4), got {turns.shape}")
         if quat_order not in ("wxyz", "xyzw"):
@@ -328,6 +334,7 @@ class SensorReference:
         >>> twin = sn.fit.imu(cheap_imu, reference=sn.fit.SensorReference(sn.fit.as_log("good_imu.h5")))
     """
 
+    @checked
     def __init__(self, log: SensorLog) -> None:
         self.log, self.problems = log, list(log.problems)
         self._signals: dict[str, SignalReference] = {}

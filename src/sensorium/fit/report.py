@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.files import write_whole
 from sensorium.fit import figures
@@ -37,6 +38,7 @@ code { background: #f3f3f3; padding: 1px 4px; }
 """
 
 
+@checked
 def report(twin: Twin, path: str | Path, validation: TwinValidation | None = None, pictures: bool = True) -> list[Path]:
     """Write a report about a fitted sensor: problems, estimates with intervals, and the comparison with its twin.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.fit.logs import SensorLog
 
 _INERTIAL = ("gyro", "acc")
@@ -21,6 +22,7 @@ MAX_RATE_DIFFERENCE = 0.05
 """Largest difference between the mean rates of two rest segments, rad/s. A turntable at constant speed exceeds it."""
 
 
+@checked
 def rest_segments(log: SensorLog, min_duration: float = 1.0, channels: Sequence[str] | None = None) -> list[slice]:
     """Return the rows of a log during which the sensor was at rest, longest first.
 

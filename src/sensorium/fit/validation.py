@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sensorium import units
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.fit.comparison import (
     MotionComparison,
@@ -63,6 +64,7 @@ class TwinValidation:
         return "\n".join(lines)
 
 
+@checked
 def validate(
     twin: Twin,
     log: LogSource | None = None,

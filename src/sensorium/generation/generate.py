@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.datasets.header import FAILED, HEADER, episode_name, read_header, write_header
 from sensorium.datasets.manifest import (
     JOURNAL,
@@ -20,7 +21,7 @@ from sensorium.datasets.manifest import (
     read_manifest,
     write_manifest,
 )
-from sensorium.errors import DatasetError, GenerationError
+from sensorium.errors import DatasetError, GenerationError, OptionError
 from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
@@ -56,6 +57,7 @@ class Generated:
         return self.episodes / max(self.attempts, 1)
 
 
+@checked
 def generate(
     options: GenerateOptions,
     folder: str | Path,
@@ -80,11 +82,14 @@ def generate(
     Raises:
         GenerationError: too few episodes succeeded, or a worker failed. Finished episodes are kept.
         DatasetError: the folder holds something else, or a dataset of other options.
+        OptionError: ``workers`` is less than 1.
 
     Example:
         >>> options = sn.generation.GenerateOptions(task="pick", episodes=8, envs=4)
         >>> sn.generation.generate(options, "data/pick").success_rate
     """
+    if workers < 1:
+        raise OptionError(f"workers must be >= 1, got {workers}")
     folder = Path(folder)
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +176,7 @@ def _list_episodes(folder: Path, version: int) -> None:
         if version > 1 and complete:
             warnings.warn(
                 f"{folder} has no {MANIFEST}: the checksums of {len(complete)} episodes are made from their files",
-                stacklevel=4,
+                stacklevel=5,
             )
         append_journal(folder, {path.stem: entry_of(folder, path.stem) for path in complete})
 

@@ -72,7 +72,7 @@ class Ledger:
         if f"{episode_name(number)}.h5" in files and not problems:
             return True
         if problems:
-            warnings.warn(f"{self.folder}: episode {number} is made again: {'; '.join(problems)}", stacklevel=5)
+            warnings.warn(f"{self.folder}: episode {number} is made again: {'; '.join(problems)}", stacklevel=6)
         _remove(self.folder, number)
         return False
 

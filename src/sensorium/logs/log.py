@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 
 _AXES = ("x", "y", "z")
@@ -30,6 +31,7 @@ class TopicLog:
         texts: path -> strings, (n,).
     """
 
+    @checked
     def __init__(
         self,
         name: str,
@@ -143,6 +145,7 @@ class Log(Mapping[str, TopicLog]):
         >>> log["/imu"]["angular_velocity"], log["/imu"].capture
     """
 
+    @checked
     def __init__(
         self,
         topics: Mapping[str, TopicLog],

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError
 from sensorium.logs.log import Log, TopicLog
 from sensorium.logs.mcap_records import RecordReader
@@ -31,6 +32,7 @@ class _Raw(NamedTuple):
     publish: list[int]
 
 
+@checked
 def read(
     path: str | os.PathLike[str],
     topics: Sequence[str] | None = None,
@@ -131,7 +133,7 @@ def _collect(
     for text in faults:
         if not partial:
             raise DatasetError(f"{text}. Read what is whole with partial=True (--partial)")
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
     return found, reader.metadata, not faults
 
 
@@ -149,7 +151,7 @@ def _whole(file: Path, name: str, raw: _Raw) -> _Raw:
         return raw
     first = min(lost)
     text = f"{len(lost)} of {len(raw.data)} messages do not fit their definition: message {first} {lost[first]}"
-    warnings.warn(f"{file}, topic {name} ({raw.message}): {text}", stacklevel=3)
+    warnings.warn(f"{file}, topic {name} ({raw.message}): {text}", stacklevel=4)
     kept = [i for i in range(len(raw.data)) if i not in lost]
     return raw._replace(
         data=[raw.data[i] for i in kept], log=[raw.log[i] for i in kept], publish=[raw.publish[i] for i in kept]

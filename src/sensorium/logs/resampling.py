@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.logs.log import Log, TopicLog
 
@@ -24,6 +25,7 @@ def latest(topic: TopicLog, times: np.ndarray) -> np.ndarray:
     return np.where(arrived > 0, newest[np.maximum(arrived - 1, 0)], -1) if len(capture) else np.full(len(times), -1)
 
 
+@checked
 def resample(
     log: Log, fields: dict[str, tuple[str, str]], rate: float, start: float | None = None, stop: float | None = None
 ) -> dict[str, np.ndarray]:

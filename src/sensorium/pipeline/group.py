@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.pipeline.draws import Draws, SampleDraws
 from sensorium.pipeline.flags import RATE
@@ -48,6 +49,7 @@ class SensorGroup(Generic[BackendT]):
 
     backend: BackendT
 
+    @checked
     def __init__(self, cls: type[Any], sensors: list[Any], pipeline: TickPipeline) -> None:
         self.cls = cls
         self.sensors = sensors

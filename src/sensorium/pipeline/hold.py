@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.pipeline.group import SensorGroup
 from sensorium.pipeline.launch import launch
 from sensorium.pipeline.storage import storage
@@ -19,6 +20,7 @@ from sensorium.pipeline.storage import storage
 HookT = TypeVar("HookT", bound=Callable[..., object])
 
 
+@checked
 def holds_output(hook: HookT) -> HookT:
     """Mark a ``_post_process`` whose output cannot change where no sample is due, which saves two copies per tick.
 

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from sensorium._arguments import checked
+from sensorium.errors import OptionError
+
 HookT = TypeVar("HookT", bound=Callable[..., object])
 
 
@@ -40,6 +43,7 @@ class _Record(threading.local):
 _record = _Record()
 
 
+@checked
 def replayable(hook: HookT) -> HookT:
     """Mark a hook that, on the CPU, only calls :func:`launch`, with the same arguments in every step.
 
@@ -63,9 +67,17 @@ def launch(kernel: Callable[..., Any], *arguments: Any) -> None:
     Args:
         kernel: a function compiled by :func:`sensorium.jit.kernel`.
         *arguments: arrays, numbers, None, and :class:`StepCounter`, whose current value is passed.
+
+    Raises:
+        OptionError: the kernel is not a function.
     """
     if _record.launches is None:
-        kernel(*(int(value.cell[0]) if type(value) is StepCounter else value for value in arguments))
+        try:
+            kernel(*(int(value.cell[0]) if type(value) is StepCounter else value for value in arguments))
+        except TypeError:
+            if callable(kernel):
+                raise
+            raise OptionError(f"launch: kernel must be a compiled function, got {kernel!r:.80}") from None
     else:
         _record.launches.append(Launch(kernel, arguments))
 

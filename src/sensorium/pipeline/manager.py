@@ -13,6 +13,7 @@ from typing import Any, cast
 import mujoco
 import torch
 
+from sensorium._arguments import checked_flag
 from sensorium.pipeline.capture_times import needs_substeps, warn_of_timing, warn_of_windows
 from sensorium.pipeline.describe import describe_group
 from sensorium.pipeline.final_readings import FinalReadings
@@ -259,6 +260,7 @@ class SensorManager:
         self, envs: Envs, history_length: int | None = None, ground_truth: bool = False
     ) -> dict[str, torch.Tensor]:
         """Return the readings of all classes: class name -> fresh (B, columns) tensor; see ``scene.read_sensors``."""
+        ground_truth = checked_flag("read_sensors: ground_truth", ground_truth)
         index = env_index(envs, self.world.n_envs, self.world.device)
         parts: dict[str, list[torch.Tensor]] = {}
         for sensor in self._sensors:

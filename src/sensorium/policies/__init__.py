@@ -45,6 +45,8 @@ def make(name: str, task: Task[Any], **options: Any) -> Policy:
     Example:
         >>> policy = sn.policies.make("planner", task, max_retries=2)
     """
+    if not isinstance(name, str) or not hasattr(task, "name"):
+        raise OptionError(f"make: name must be text and task a task, got {name!r:.40} and {task!r:.40}")
     if name not in POLICIES:
         raise NameNotFoundError(
             f"there is no policy {name!r}{did_you_mean(name, POLICIES) or f'; there are {shorten(POLICIES)}'}"

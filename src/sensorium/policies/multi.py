@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.policies.policy import Policy
 from sensorium.suites import ObservationSensor, merge
 from sensorium.tasks.multi import MultiTask
@@ -25,6 +26,7 @@ class MultiPlanner(Policy):
 
     task: MultiTask
 
+    @checked
     def __init__(self, task: MultiTask, **options: Any) -> None:
         from sensorium.policies import make  # the package imports this module
 

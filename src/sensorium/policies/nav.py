@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
@@ -58,6 +59,7 @@ class NavPlanner(Policy):
     task: NavToObj
     phases = PHASES
 
+    @checked
     def __init__(self, task: NavToObj, max_retries: int = 5, speed: float | None = None) -> None:
         super().__init__(task)
         self.robot = robot = task.robot

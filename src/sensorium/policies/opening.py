@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sensorium import poses
+from sensorium._arguments import checked
 from sensorium.policies.collision_checker import CollisionChecker
 from sensorium.policies.driving import drive_command, heading
 from sensorium.policies.planner import NO_PLAN, Plan, Planner, Waypoint
@@ -68,6 +69,7 @@ class OpeningPlanner(Planner):
     task: OpenPartTask[Any]
     phases = (NO_PLAN, "retreat", "approach", "reach", "close", "pull", "release", "withdraw", "done")
 
+    @checked
     def __init__(self, task: OpenPartTask[Any], max_retries: int = 5) -> None:
         super().__init__(task, max_retries)
         self._collisions = CollisionChecker(task, task.handles)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sensorium import poses
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
@@ -79,6 +80,7 @@ class Planner(Policy):
         OptionError: ``max_retries`` is negative.
     """
 
+    @checked
     def __init__(self, task: Task[Any], max_retries: int = 3) -> None:
         super().__init__(task)
         robot, n = task.robot, task.n_envs

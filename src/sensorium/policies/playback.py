@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
 from sensorium.suites import flatten_reading
 from sensorium.tasks.checks import Numbers
@@ -94,13 +94,20 @@ class CheckpointPolicy(FunctionPolicy):
             it, never code.
 
     Raises:
-        OptionError: the task has no sensors, or a key reads as text.
+        OptionError: the task has no sensors, a key reads as text, or the weights are those of another network.
+            ``get_action`` raises it if the network cannot take the observations, or its output is not an action.
         NameNotFoundError: the suite has no sensor of that uuid.
+        DatasetError: the file does not exist, or contains no weights.
     """
 
     def __init__(
         self, task: Task[Any], module: torch.nn.Module, keys: Sequence[str], path: str | Path | None = None
     ) -> None:
+        super().__init__(task, self._infer)
+        if not isinstance(module, torch.nn.Module):
+            raise OptionError(f"module must be a torch.nn.Module, got {module!r:.80}")
+        if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
+            raise OptionError(f"keys must be a sequence of uuids, got {keys!r:.80}")
         if task.suite is None:
             raise OptionError("a network needs observations: make the task with use_sensors=True")
         for key in keys:
@@ -110,13 +117,41 @@ class CheckpointPolicy(FunctionPolicy):
             if task.suite[key].is_dict:
                 raise OptionError(f"keys: {key!r} is text; name sensors that read as arrays")
         if path is not None:
-            module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+            module.load_state_dict(_read_weights(Path(path), module))
         self.module = module.eval()
         self.keys = tuple(keys)
-        super().__init__(task, self._infer)
 
     def _infer(self, observation: dict[str, Any]) -> torch.Tensor:
         columns = np.concatenate([flatten_reading(observation[key]) for key in self.keys], axis=1)
         with torch.no_grad():
-            action: torch.Tensor = self.module(torch.from_numpy(columns))
+            try:
+                action: torch.Tensor = self.module(torch.from_numpy(columns))
+            except RuntimeError as error:
+                raise OptionError(f"the network cannot take {columns.shape} of {self.keys}: {error}") from error
+        expected = (len(columns), self.task.robot.n_actions)
+        if not isinstance(action, torch.Tensor) or tuple(action.shape) != expected:
+            got = tuple(action.shape) if isinstance(action, torch.Tensor) else type(action).__name__
+            raise OptionError(f"the network must return actions {expected}, got {got}")
         return action
+
+
+def _read_weights(path: Path, module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the weights of a file, which fit the network."""
+    if not path.is_file():
+        raise DatasetError(f"{path} does not exist; give a file that torch.save(module.state_dict(), path) wrote")
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # of many kinds: torch reads archives, pickles of tensors and files of TorchScript
+        raise DatasetError(f"{path} cannot be read as weights: {error}") from error
+    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
+        raise OptionError(f"{path} must contain a dict of tensors, the state_dict() of the network")
+    found = {str(name): tuple(value.shape) for name, value in weights.items()}
+    if found != own:
+        wrong = sorted(name for name in own.keys() | found.keys() if own.get(name) != found.get(name))
+        name = wrong[0]
+        raise OptionError(
+            f"{path} holds weights of another network: {name!r} has the shape {found.get(name)} there and "
+            f"{own.get(name)} in the network ({len(wrong)} of {len(own)} differ)"
+        )
+    return weights

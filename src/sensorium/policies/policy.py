@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sensorium.errors import OptionError
 from sensorium.suites import DictSensor, ObservationSensor
 from sensorium.tasks.task import Task
 from sensorium.worlds import Envs
@@ -29,6 +30,8 @@ class Policy:
     """Names of the phases that the policy goes through."""
 
     def __init__(self, task: Task[Any]) -> None:
+        if not hasattr(task, "n_envs") or not hasattr(task, "robot"):
+            raise OptionError(f"{type(self).__name__}: task must be a task, got {task!r:.80}")
         self.task = task
         self._phase_index = {name: number for number, name in enumerate(self.phases)}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, ModelError
 from sensorium.files import PART, file_checksum, foreign_links, inside, lock_folder
 from sensorium.recording.chunk import Chunk, recover
@@ -49,6 +50,7 @@ class Report:
         return "\n".join(lines)
 
 
+@checked
 def check(folder: str | Path, repair: bool = False) -> Report:
     """Read everything in the folder of a recording, and compare it with the stored checksums.
 

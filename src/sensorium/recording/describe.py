@@ -11,7 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.errors import DatasetError, ModelError
+from sensorium.errors import DatasetError, ModelError, SensoriumError
 from sensorium.files import explain_errors, file_checksum, inside, write_whole
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.rows import array_to_json, from_json_value
@@ -121,11 +121,11 @@ def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[st
     Raises:
         DatasetError: ``config.json`` lacks a part of the scene or names a file elsewhere, or a file was changed.
     """
-    _check_files(config, folder)
-    form = config["scene"]
-    if form.get("cameras") and "adapt" not in changes:
-        changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
     try:
+        _check_files(config, folder)
+        form = config["scene"]
+        if form.get("cameras") and "adapt" not in changes:
+            changes["adapt"] = CameraChanges(**decode(form["cameras"])).apply
         _check_paths(form, folder)
         options = {name: decode(value) for name, value in form["options"].items()}
         options = {"iterations": 100, "ls_iterations": 50, **options}  # earlier versions had no others
@@ -135,5 +135,9 @@ def load_scene(config: dict[str, Any], folder: Path, expanded_later: Iterable[st
         expanded: dict[str, Any] = dict.fromkeys(expanded_later)
         expanded |= {name: from_json_value(values) for name, values in form.get("expanded", {}).items()}
         return Scene.from_contents(form["contents"], options, folder, expanded=expanded, **changes)
+    except SensoriumError:
+        raise
     except KeyError as error:
         raise DatasetError(f"{folder / 'config.json'} has no key {error}, so the scene cannot be rebuilt") from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise DatasetError(f"{folder / 'config.json'} is damaged: the scene cannot be rebuilt: {error}") from error

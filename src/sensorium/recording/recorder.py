@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, DivergenceError
 from sensorium.files import DiskFullError, package_versions
 from sensorium.recording.chunk import ChunkWriter
@@ -76,6 +77,7 @@ class Recorder:
         ...         recorder.step()
     """
 
+    @checked
     def __init__(
         self,
         scene: Scene,

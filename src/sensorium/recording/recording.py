@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import PART, package_versions
 from sensorium.recording.chunk import Chunk
@@ -74,14 +75,13 @@ class Recording:
         >>> recording[20]["box.position"]  # (B, 3)
     """
 
+    @checked
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.config = read_config(self.folder)
         missing = missing_in(self.config)
         if missing:
-            raise DatasetError(
-                f"{self.folder / CONFIG} is damaged: it lacks {shorten(missing)}; restore it from a backup"
-            )
+            raise DatasetError(f"{self.folder / CONFIG} is damaged: it lacks {shorten(missing)}; restore a backup")
         self._fields = {form["name"]: RowField.from_json(form) for form in self.config["fields"]}
         self._others: dict[str, list[str]] = dict(self.config["others"])
         self.dt = float(self.config["dt"])

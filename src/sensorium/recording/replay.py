@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError
 from sensorium.files import explain_errors, lock_folder, refuse_foreign_links
 from sensorium.recording.folder import CONFIG, STATE, read_config
@@ -23,6 +24,7 @@ from sensorium.worlds.contents import encode
 __all__ = ["ReplayOptions", "replay"]
 
 
+@checked
 def replay(
     source: str | Path,
     out: str | Path,
@@ -86,7 +88,7 @@ def replay(
             for first, count in broken:
                 frames = f"frames {first} to {first + count - 1}" if count else f"the frames from {first} on"
                 warnings.warn(
-                    f"{folder}: files of {frames} are missing or damaged; they are rendered again", stacklevel=2
+                    f"{folder}: files of {frames} are missing or damaged; they are rendered again", stacklevel=3
                 )
             if progress is not None:
                 progress(sum(count for _, count in whole))
@@ -154,18 +156,18 @@ def _warn_of_limits(recording: Recording, device: str) -> None:
         warnings.warn(
             f"{recording.folder} has only one step in {header['interval']} of {header['source']}: sensors with memory "
             "(drift, filters, delays) will read other values; replay the original recording for exact readings",
-            stacklevel=3,
+            stacklevel=4,
         )
     recorded, now = str(recording.config["scene"]["device"]), device.split(":")[0]
     if recorded != now:
         warnings.warn(
             f"{recording.folder} was recorded on {recorded} and is replayed on {now}: readings agree to single "
             "precision at best, not to the bit",
-            stacklevel=3,
+            stacklevel=4,
         )
     if now != "cpu":
         warnings.warn(
             f"{recording.folder} is replayed on {now}, where sensors restart at every step: sensors with memory "
             "(drift, filters, delays) will read other values",
-            stacklevel=3,
+            stacklevel=4,
         )

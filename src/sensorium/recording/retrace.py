@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, DivergenceError
 from sensorium.recording.events import Event, restart_state
 from sensorium.recording.recording import Recording, Step
@@ -38,6 +39,7 @@ class Retracer:
         >>> scene.sensors["imu"].read()  # as recorded at step 45
     """
 
+    @checked
     def __init__(self, recording: Recording, scene: Scene, replaced: Collection[str] = ()) -> None:
         self.recording, self.scene = recording, scene
         self._known = scene.sensors.keys() - set(replaced)

@@ -49,9 +49,23 @@ class RowField(NamedTuple):
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> RowField:
-        """Return the field of a JSON form: the inverse of :meth:`to_json`."""
-        shape = tuple(int(extent) for extent in form["shape"])
-        return cls(form["name"], form["dtype"], shape, tuple(form["tags"]), bool(form.get("scalar", False)))
+        """Return the field of a JSON form: the inverse of :meth:`to_json`.
+
+        Raises:
+            DatasetError: it is not such a form.
+        """
+        try:
+            shape, dtype = tuple(int(extent) for extent in form["shape"]), np.dtype(form["dtype"])
+            name, tags = form["name"], tuple(form["tags"])
+            if (
+                dtype.kind not in "fiub"
+                or min(shape, default=0) < 0
+                or not all(isinstance(x, str) for x in (name, *tags))
+            ):
+                raise ValueError("its name, dtype, shape or tags cannot be used")
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(f"a field of the recording is damaged: {form!r:.80}: {error}") from error
+        return cls(name, form["dtype"], shape, tags, bool(form.get("scalar", False)))
 
 
 class Row:

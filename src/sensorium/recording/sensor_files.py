@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, SensoriumError
 from sensorium.recording.recording import Recording
 from sensorium.robots import Robot
@@ -11,6 +12,7 @@ from sensorium.robots.rig import RigSensor, sensor_type
 from sensorium.sensors.options import SensorOptions
 
 
+@checked
 def load_sensors(path: str | Path, source: str | Path | None = None) -> list[SensorOptions]:
     """Return the sensors in a YAML or JSON file: a list, or a mapping with the list under ``sensors``.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.robots.move_group import MoveGroup
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Drive:
         name="base", kind="base", joints=("x", "y", "yaw"), home=(0.0, 0.0, 0.0), controller="base_velocity"
     )
 
+    @checked
     def __init__(self, robot: Robot) -> None:
         self._robot = robot
         names = [action.name for action in robot.options.actions]

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import NotBuiltError, OptionError
 from sensorium.robots.adapt import check_servo, servo_names
 from sensorium.robots.controllers import find
@@ -49,6 +50,7 @@ class GroupHandle(Module):
         >>> robot.act({"arm": q})
     """
 
+    @checked
     def __init__(self, description: MoveGroup, controller: str, model: mujoco.MjModel) -> None:
         self.description = description
         self._world: World | None = None

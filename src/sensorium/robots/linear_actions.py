@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from sensorium.errors import ModelError
 from sensorium.robots.robot_options import Action
 from sensorium.worlds import World
 
@@ -21,7 +22,11 @@ class LinearActions:
 
     def __init__(self, world: World, prefix: str, actions: Sequence[Action]) -> None:
         driven = list(dict.fromkeys(name for action in actions for name in action.actuators))
-        columns = [int(world.model.actuator(f"{prefix}/{name}").id) for name in driven]
+        actuators = [world.model.actuator(number).name for number in range(world.model.nu)]
+        lost = [name for name in driven if f"{prefix}/{name}" not in actuators]
+        if lost:  # MuJoCo 4.0 drops them when it attaches the model
+            raise ModelError(f"the actuator {lost[0]!r} of {prefix!r} drives a joint that does not exist")
+        columns = [actuators.index(f"{prefix}/{name}") for name in driven]
         self._ctrl = world.bind("ctrl")
         self._columns: slice | torch.Tensor = torch.tensor(columns, device=world.device)
         if columns == list(range(columns[0], columns[0] + len(columns))):

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
 from sensorium.options import Options
@@ -144,6 +145,7 @@ class SensorRig(Options):
         return value
 
     @classmethod
+    @checked
     def named(cls, name: str) -> Self:
         """Return the rig of a robot of the catalogue."""
         names = sorted(file.stem for file in RIGS.glob("*.yaml"))
@@ -153,6 +155,7 @@ class SensorRig(Options):
         return cls.load(RIGS / f"{name}.yaml")
 
     @classmethod
+    @checked
     def load(cls, file: str | os.PathLike[str]) -> Self:
         """Return the rig of a YAML file.
 
@@ -202,6 +205,7 @@ class Rig(Module):
         own: names of its links, sites and joints.
     """
 
+    @checked
     def __init__(self, rig: SensorRig, scene: Scene, robot: str, base: str, own: Collection[str]) -> None:
         for entry in rig.sensors:
             self.add_child(entry.name, scene.add_sensor(entry.resolve(robot, base, own)))

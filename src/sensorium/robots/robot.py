@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium._arguments import as_array
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.robots import chain_kernels
@@ -191,7 +192,7 @@ class Robot(SceneRobot[RobotOptions]):
             if len(action) != 1:
                 raise OptionError(f"{self.name}.act: a mapping must have one move group, got {list(action)}")
             (action,) = action.values()
-        array = action if isinstance(action, torch.Tensor) else np.asarray(action)
+        array = action if isinstance(action, torch.Tensor) else as_array(action)
         if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
             raise OptionError(f"{self.name}.act: action must be numbers, got {action!r}")
         return torch.as_tensor(array)

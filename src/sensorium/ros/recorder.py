@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.files import package_versions
 from sensorium.ros import topics
@@ -69,6 +70,7 @@ class McapRecorder:
         ...         recorder.step()
     """
 
+    @checked
     def __init__(
         self,
         scene: Scene,
@@ -292,8 +294,6 @@ def _check_envs(envs: Iterable[int], n_envs: int) -> list[int]:
     Raises:
         OptionError: they are not different ids of envs.
     """
-    if isinstance(envs, (int, str)) or not isinstance(envs, Iterable):
-        raise OptionError(f"envs must be a list of ids, got {envs!r}")
     found = list(envs)
     for env in found:
         if not isinstance(env, Integral) or not 0 <= env < n_envs:

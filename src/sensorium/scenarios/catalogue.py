@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.robots import Robot
@@ -24,11 +25,13 @@ def names() -> list[str]:
     return list(_SCENARIOS)
 
 
+@checked
 def options_of(name: str) -> type[Options]:
     """Return the class of the options of a scenario."""
     return _find(name).options_type
 
 
+@checked
 def make(name: str, scene: Scene, robot: SceneRobot, seed: int = 0, **options: Any) -> Scenario[Any]:
     """Create a scenario that drives a robot of a running scene, and start it in all envs.
 

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from sensorium import _system
+from sensorium._arguments import checked
 from sensorium.errors import DeviceError
 from sensorium.robots import Robot
 from sensorium.scenarios.teleoperation import Teleoperation, TeleoperationOptions
@@ -51,6 +52,7 @@ class Gamepad(Teleoperation[GamepadOptions]):
     name = "gamepad"
     options_type = GamepadOptions
 
+    @checked
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: GamepadOptions) -> None:
         super().__init__(scene, robot, seed, options)
         self._file: int | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from sensorium import _system
+from sensorium._arguments import checked
 from sensorium.errors import DeviceError
 from sensorium.robots import Robot
 from sensorium.scenarios.teleoperation import Teleoperation, TeleoperationOptions
@@ -43,6 +44,7 @@ class Keyboard(Teleoperation[KeyboardOptions]):
     name = "keyboard"
     options_type = KeyboardOptions
 
+    @checked
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: KeyboardOptions) -> None:
         super().__init__(scene, robot, seed, options)
         try:

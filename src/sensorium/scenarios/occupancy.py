@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.files import write_whole
 from sensorium.scenarios.scanner import SceneScanner
@@ -48,6 +49,7 @@ class OccupancyMap:
         >>> room.save("out/map")  # map.yaml and map.png, which ROS reads too
     """
 
+    @checked
     def __init__(
         self,
         cells: np.ndarray,
@@ -79,6 +81,7 @@ class OccupancyMap:
     # -- from a scene -------------------------------------------------------------------------------------------------
 
     @classmethod
+    @checked
     def from_scene(
         cls,
         scene: Scene,
@@ -183,6 +186,7 @@ class OccupancyMap:
         return _meaning(pixels, self.negate, self.occupied_threshold, self.free_threshold)
 
     @classmethod
+    @checked
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Load a map that :meth:`save` or ROS wrote.
 
@@ -193,7 +197,7 @@ class OccupancyMap:
             OptionError: the file does not exist or is invalid.
         """
         import yaml
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
         from sensorium import yaml_files
 
@@ -213,7 +217,7 @@ class OccupancyMap:
         try:
             with Image.open(file.parent / str(values["image"])) as image:
                 pixels = np.asarray(image.convert("RGB"), dtype=np.float64).mean(axis=2)
-        except (OSError, UnidentifiedImageError) as error:
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise OptionError(f"{file}: cannot read its image {values['image']!r}: {error}") from error
         try:
             negate = bool(int(values.get("negate", 0)))

@@ -7,6 +7,7 @@ from scipy.ndimage import distance_transform_edt, label
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.scenarios.occupancy import OccupancyMap
 
@@ -21,6 +22,7 @@ class PathPlanner:
         OptionError: the map has no free cell.
     """
 
+    @checked
     def __init__(self, room: OccupancyMap) -> None:
         free = room.free
         if not free.any():

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from sensorium._arguments import checked
 from sensorium.options import Options
 from sensorium.robots import Robot
 from sensorium.scenarios import kernels
@@ -36,6 +37,7 @@ class RandomAcceleration(Scenario[RandomAccelerationOptions]):
     name = "random-acceleration"
     options_type = RandomAccelerationOptions
 
+    @checked
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: RandomAccelerationOptions) -> None:
         super().__init__(scene, robot, seed, options)
         n = robot.n_actions

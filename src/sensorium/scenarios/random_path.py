@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.robots import Robot
@@ -69,6 +70,7 @@ class RandomPath(Scenario[RandomPathOptions]):
     name = "random-path"
     options_type = RandomPathOptions
 
+    @checked
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: RandomPathOptions) -> None:
         super().__init__(scene, robot, seed, options)
         self._need("forward", "turn")

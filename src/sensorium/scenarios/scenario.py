@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.pipeline.formula import key
@@ -56,6 +57,7 @@ class Scenario(Module, Generic[OptionsT]):
     """Name in :func:`make`."""
     options_type: ClassVar[type[Options]] = Options
 
+    @checked
     def __init__(self, scene: Scene, robot: Robot, seed: int, options: OptionsT) -> None:
         if robot not in scene.modules.values():
             raise OptionError(f"{robot!r} is not in this scene: call scene.add_robot(robot), then scene.build()")

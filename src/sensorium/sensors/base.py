@@ -16,6 +16,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium._arguments import checked_flag
 from sensorium.errors import NotBuiltError, OptionError
 from sensorium.options import snake_case
 from sensorium.pipeline import SensorGroup, SensorManager, Slots
@@ -138,7 +139,8 @@ class Sensor(SensorHooks, Module, Generic[DataT]):
             NotBuiltError: the scene is not built, or is closed.
             OptionError: ``envs`` is out of range, or the sensor is a camera.
         """
-        branch = self._true_branch if ground_truth else self._measured_branch
+        is_true = checked_flag("read_final: ground_truth", ground_truth)
+        branch = self._true_branch if is_true else self._measured_branch
         if branch is None or self._manager is None:
             self._no_samples("read_final")
         return cast(DataT, branch.pick(self._manager.final_rows(branch.rows), envs))
@@ -394,7 +396,5 @@ class SimpleSensor(Sensor[DataT]):
     @classmethod
     @replayable
     def _apply_hardware_imperfections(cls, group: SensorGroup[Any], data: torch.Tensor) -> None:
-        """Change the working buffer ``data`` (columns, B) in place by imperfections of the electronics.
-
-        The timeline never sees them."""
+        """Change the working buffer ``data`` (columns, B) by imperfections of the electronics, not the timeline."""
         group.imperfect(data)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.files import write_figure
 
@@ -53,6 +54,7 @@ def check_env(sensor: Sensor, env: int) -> None:
         raise OptionError(f"env must be an integer in [0, {sensor.group.n_envs}), got {env!r}")
 
 
+@checked
 def plot_reading(sensor: Sensor, env: int = 0, path: str | Path | None = None) -> Figure:
     """Draw the current reading of a sensor in one env beside ground truth, or its history if it keeps one.
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import mujoco
 
+from sensorium._arguments import checked
 from sensorium.worlds import Names
 from sensorium.worlds.compose import pose
 
 
+@checked
 def add_site(spec: mujoco.MjSpec, names: Names, options: Any, uuid: str) -> str:
     """Add a site at the pose of :class:`~sensorium.sensors.options.Mounted` options and return its name."""
     body = names.body(options.link, f"{type(options).__name__}(uuid={uuid!r}).link")

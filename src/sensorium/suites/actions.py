@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.suites.observation import DictSensor
 from sensorium.suites.protocols import RobotLike
 from sensorium.worlds import Envs, env_ids
@@ -39,6 +40,7 @@ class ActionRecord:
         dt: duration of one step, s.
     """
 
+    @checked
     def __init__(self, robot: RobotLike, n_envs: int, dt: float) -> None:
         self._robot, self._dt = robot, dt
         self._arms = [name for name, group in robot.groups.items() if group.description.kind == "arm"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.jit import kernel
 from sensorium.suites.observation import ArraySensor, SensedBox
 
@@ -26,6 +27,7 @@ _IMAGES: dict[str, tuple[tuple[int, ...], type[np.generic], float, float]] = {
 """Camera output -> shape after (H, W), dtype, lower and upper bound."""
 
 
+@checked
 def camera_images(name: str, camera: CameraSensor, outputs: Sequence[str] | None = None) -> list[ArraySensor]:
     """Return a sensor for each image that a camera records.
 
@@ -76,6 +78,7 @@ def camera_parameters(name: str, camera: CameraSensor) -> ArraySensor:
     return ArraySensor(f"sensor_param_{name}", read, {"intrinsic": (3, 3), "extrinsic": (3, 4), "cam2world": (4, 4)})
 
 
+@checked
 def object_image_points(
     cameras: Mapping[str, CameraSensor], roles: Callable[[], np.ndarray], names: tuple[str, ...], n_envs: int
 ) -> ArraySensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.suites.observation import Arrays, ObservationSensor, Reading, Stored
 from sensorium.suites.text import JsonSpace, encode
@@ -29,6 +30,7 @@ class MergedSensor(ObservationSensor):
         OptionError: the parts have different shapes or types.
     """
 
+    @checked
     def __init__(self, uuid: str, parts: Sequence[tuple[ObservationSensor, np.ndarray]], n_envs: int) -> None:
         self._parts, self._n_envs = parts, n_envs
         partial = sum(len(envs) for _, envs in parts) < n_envs
@@ -65,6 +67,7 @@ class MergedSensor(ObservationSensor):
         return encode(self.uuid, value, self.str_max_len) if self.is_dict else value  # type: ignore[arg-type]
 
 
+@checked
 def merge(suites: Sequence[tuple[Iterable[ObservationSensor], np.ndarray]], n_envs: int) -> list[MergedSensor]:
     """Return one merged sensor for each uuid that occurs in any of the suites, in order of first occurrence.
 

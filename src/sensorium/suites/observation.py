@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from numpy.typing import DTypeLike
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.sensors import Sensor
 from sensorium.suites.purposes import Purpose, check_purpose, default_purpose
@@ -56,6 +57,7 @@ class ObservationSensor:
     of_numbers = False
     """Dicts: whether every value is a list of floats."""
 
+    @checked
     def __init__(
         self, uuid: str, space: spaces.Space[Any], is_image: bool = False, purpose: Purpose | None = None
     ) -> None:
@@ -102,6 +104,7 @@ class ArraySensor(ObservationSensor):
         purpose: see :class:`ObservationSensor`.
     """
 
+    @checked
     def __init__(
         self,
         uuid: str,
@@ -139,6 +142,7 @@ class DictSensor(ObservationSensor):
 
     is_dict = True
 
+    @checked
     def __init__(
         self,
         uuid: str,
@@ -175,6 +179,7 @@ class PipelineSensor(ObservationSensor):
         privileged: whether to read ground truth, under the key "privileged/UUID". Only a privileged suite accepts it.
     """
 
+    @checked
     def __init__(self, sensor: Sensor[Any], uuid: str | None = None, privileged: bool = False) -> None:
         self._read = sensor.read_ground_truth if privileged else sensor.read
         reading = _fields(self._read())
@@ -191,11 +196,17 @@ class PipelineSensor(ObservationSensor):
         return reading.cpu().numpy().copy()
 
 
+@checked
 def box_space(
     shape: tuple[int, ...], dtype: DTypeLike = np.float32, low: float = -np.inf, high: float = np.inf
 ) -> spaces.Box:
     """Return a ``Box`` space. Infinite bounds of integer dtypes become the limits of the dtype, at most +-2**62."""
-    dtype = np.dtype(dtype)
+    try:
+        dtype = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"box_space: dtype must be a dtype of NumPy, got {dtype!r:.80}") from error
+    if dtype.kind not in "fiub" or not all(isinstance(side, int | np.integer) and side >= 0 for side in shape):
+        raise OptionError(f"box_space: shape must be integers and dtype one of numbers, got {shape!r:.80} and {dtype}")
     if dtype == np.bool_:
         return spaces.Box(0, 1, shape, np.bool_)  # type: ignore[arg-type]
     if dtype.kind in "iu":

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.suites.observation import ArraySensor
 from sensorium.suites.protocols import MoveGroupLike, RobotLike
@@ -24,6 +25,7 @@ class BodyStates:
         OptionError: the scene runs on a GPU.
     """
 
+    @checked
     def __init__(self, scene: Scene, bodies: Sequence[int]) -> None:
         world, model = scene.world, scene.model
         if world.is_gpu:
@@ -50,6 +52,7 @@ class BodyStates:
         return self._out
 
 
+@checked
 def env_states(scene: Scene) -> ArraySensor:
     """Return the sensor ``env_states``: the state of every actor and every articulation, by name.
 
@@ -83,6 +86,7 @@ def env_states(scene: Scene) -> ArraySensor:
     return ArraySensor("env_states", read, shape)
 
 
+@checked
 def robot_state(robot: RobotLike) -> list[ArraySensor]:
     """Return the sensors ``qpos``, ``qvel`` and ``robot_base_pose`` of a robot.
 
@@ -98,6 +102,7 @@ def robot_state(robot: RobotLike) -> list[ArraySensor]:
     ]
 
 
+@checked
 def tcp_poses(robot: RobotLike) -> list[ArraySensor]:
     """Return the sensor ``tcp_pose`` (7,) in the frame of the robot's base.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from sensorium._arguments import checked
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.sensors import Sensor
 from sensorium.suites.observation import ObservationSensor, PipelineSensor, Reading, Stored
@@ -19,10 +20,21 @@ DefaultT = TypeVar("DefaultT")
 
 
 class BatchedDict(spaces.Dict):
-    """The space of the observations of B envs at once, which is not that of one env."""
+    """The space of the observations of B envs at once, which is not that of one env.
 
-    n_envs = 0
-    """Number of envs, B."""
+    Args:
+        by_name: (uuid, space) of each sensor, in this order.
+        n_envs: number of envs, B.
+    """
+
+    @checked
+    def __init__(self, by_name: Sequence[tuple[str, spaces.Space[Any]]], n_envs: int) -> None:
+        pairs = [one for one in by_name if isinstance(one, tuple) and len(one) == 2]
+        if len(pairs) < len(by_name) or not all(isinstance(space, spaces.Space) for _, space in pairs):
+            raise OptionError(f"BatchedDict: by_name must be pairs of a uuid and a space, got {by_name!r:.80}")
+        super().__init__(pairs)  # type: ignore[arg-type]  # Gymnasium sorts the keys of a dict, but not of a list
+        self.n_envs = n_envs
+        """Number of envs, B."""
 
 
 class SensorSuite(Mapping[str, ObservationSensor]):
@@ -43,6 +55,7 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         privileged: whether the suite accepts ground truth of a robot's sensors.
     """
 
+    @checked
     def __init__(
         self,
         n_envs: int,
@@ -132,9 +145,8 @@ class SensorSuite(Mapping[str, ObservationSensor]):
     def space(self) -> spaces.Dict:
         """The space of :meth:`read`, for B envs, one key per uuid. A dict sensor has a tuple of B spaces."""
         if self._space is None:
-            batched = ((uuid, batch_space(sensor.space, self.n_envs)) for uuid, sensor in self._sensors.items())
-            self._space = BatchedDict(list(batched))  # type: ignore[arg-type]
-            self._space.n_envs = self.n_envs
+            batched = [(uuid, batch_space(sensor.space, self.n_envs)) for uuid, sensor in self._sensors.items()]
+            self._space = BatchedDict(batched, self.n_envs)
         return self._space
 
     def read(self) -> dict[str, Any]:
@@ -209,18 +221,31 @@ def _format(value: Reading) -> str:
 
 
 def pick_env(value: Any, env: int) -> Any:
-    """Return one env's part of a reading, or of a whole observation."""
+    """Return one env's part of a reading, or of a whole observation.
+
+    Raises:
+        OptionError: the value has no such env.
+    """
     if isinstance(value, dict):
         return {name: pick_env(each, env) for name, each in value.items()}
-    return value[env]
+    try:
+        return value[env]
+    except (TypeError, IndexError, ValueError):
+        raise OptionError(f"pick_env: there is no env {env!r:.40} in {_format(value)}") from None
 
 
 def flatten_reading(value: Reading) -> np.ndarray:
     """Return an array reading as one (B, k) float32 array.
 
     Nested arrays are concatenated in the order of their names.
+
+    Raises:
+        OptionError: the reading has no arrays with one row per env.
     """
-    return np.concatenate(_columns(value), axis=1)
+    try:
+        return np.concatenate(_columns(value), axis=1)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"flatten_reading: {_format(value)} is not a reading of arrays: {error}") from error
 
 
 def _columns(value: Reading) -> list[np.ndarray]:

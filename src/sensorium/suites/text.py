@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import Space
 from pydantic_core import from_json, to_json
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 
 
@@ -20,7 +21,10 @@ class JsonSpace(Space[dict[str, Any]]):
     Keys are strings. Values are strings, finite numbers, booleans, None, lists and dicts.
     """
 
+    @checked
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        if isinstance(seed, int) and seed < 0:
+            raise OptionError(f"JsonSpace: seed must be >= 0, got {seed}")
         super().__init__(None, None, seed)
 
     @property
@@ -60,6 +64,10 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     Raises:
         OptionError: a dict is not JSON, or its text does not fit. Text is never truncated.
     """
+    if not isinstance(values, Iterable):
+        raise OptionError(f"{uuid!r}: values must be a sequence of dicts, got {values!r:.80}")
+    if length is not None and not isinstance(length, int):
+        raise OptionError(f"{uuid!r}: length must be an integer or None, got {length!r:.80}")
     texts = to_texts(uuid, values)
     if length is None:
         return [text.decode() for text in texts]
@@ -139,10 +147,17 @@ def length_message(uuid: str, env: int, length: int, limit: int) -> str:
 
 
 def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:
-    """Return the dicts that were given to :func:`encode`."""
-    if isinstance(stored, np.ndarray) and stored.dtype == np.uint8:
-        return [json.loads(row.tobytes().rstrip(b"\0").decode("utf-8")) for row in stored]
-    return [json.loads(text) for text in stored]
+    """Return the dicts that were given to :func:`encode`.
+
+    Raises:
+        OptionError: ``stored`` is not a result of :func:`encode`.
+    """
+    try:
+        if isinstance(stored, np.ndarray) and stored.dtype == np.uint8:
+            return [json.loads(row.tobytes().rstrip(b"\0").decode("utf-8")) for row in stored]
+        return [json.loads(text) for text in stored]
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"decode: stored must be a result of encode(), got {stored!r:.80}: {error}") from error
 
 
 def _is_json(x: object) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.tasks.catalogue import CAMERA_VIEWS
 from sensorium.tasks.task_camera import TaskCamera
 
 
+@checked
 def load_cameras(path: str | Path) -> list[dict[str, Any]]:
     """Return the options of the task cameras in a YAML or JSON file: a list, or a mapping with it under ``cameras``.
 

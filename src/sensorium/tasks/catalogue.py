@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.robots import Robot
 from sensorium.tasks.balance import Balance
@@ -88,6 +89,8 @@ def make(
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
         >>> tensors = sn.tasks.make("balance", n_envs=4096, device="cuda")
     """
+    if not isinstance(name, str):
+        raise OptionError(f"name must be the name of a task, got {name!r:.80}")
     has_entity = entity is not None or entities is not None
     if name in TENSOR_TASKS and (name not in TASKS or ("device" in options and not has_entity)):
         if has_entity:
@@ -135,12 +138,14 @@ def _make_tensor_task(
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
 
 
+@checked
 def default_robot(name: str) -> str:
     """Return the name of a task's default robot."""
     options = TENSOR_TASKS[name].config_type if name in TENSOR_TASKS and name not in TASKS else find(name).config_type
     return str(options.model_fields["robot"].default)
 
 
+@checked
 def camera_views(names: Sequence[str], resolution: tuple[int, int], depth: bool = False) -> list[dict[str, Any]]:
     """Return camera options at named poses that suit the tasks at a table.
 

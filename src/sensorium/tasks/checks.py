@@ -103,6 +103,8 @@ def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     """
     known = list(known)
     for name in names:
+        if not isinstance(name, str):
+            raise OptionError(f"names of {kind}s must be text, got {name!r:.80}")
         if name not in known:
             raise NameNotFoundError(
                 f"there is no {kind} {name!r}{did_you_mean(name, known) or f'; there are {shorten(known)}'}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.suites import (
     ArraySensor,
     DictSensor,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sensorium.tasks.task import Task
 
 
+@checked
 def get_core_sensors(task: Task[Any], config: TaskConfig) -> list[ObservationSensor]:
     """Return the sensors that every task has.
 

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.robots import Robot
 from sensorium.suites import ObservationSensor, camera_images, camera_parameters
 from sensorium.tasks.protocols import PolicyLike
@@ -70,6 +71,7 @@ def scene_info(
         cameras: names of all cameras.
         rig_cameras: options of the cameras of the robot's rig, by name.
     """
+    env = checked_integer("env", env, 0, task.scene.n_envs - 1)
     groups, model, config = robot.groups, task.scene.model, task.config.model_dump(mode="json")
     return {
         "task": task.name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.scenarios.occupancy import FREE, OCCUPIED, OccupancyMap
 from sensorium.worlds import Box, Cylinder
 from sensorium.worlds.primitives import Primitive
@@ -47,6 +48,7 @@ class Footprint:
     is_round: bool
 
     @classmethod
+    @checked
     def of(cls, shape: Primitive, x: float, y: float, yaw: float) -> Footprint:
         """Return the footprint of an upright box or cylinder."""
         if isinstance(shape, Box):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sensorium.errors import OptionError, shorten
 from sensorium.robots import Manipulator
 from sensorium.sensors.touch.contact import Contact
 from sensorium.suites import ArraySensor
@@ -28,6 +29,7 @@ class GraspDetector:
 
     def __init__(self, scene: Scene, robot: Manipulator, links: Sequence[str]) -> None:
         self.grippers = [group for group in robot.options.move_groups if group.kind == "gripper"]
+        self._links = frozenset(links)
         self._contacts = {
             (gripper.name, link): [
                 scene.add_sensor(
@@ -66,7 +68,12 @@ class GraspDetector:
 
         Returns:
             Gripper -> (B, 2) bool: whether a finger touches the link, and whether all fingers do (it is held).
+
+        Raises:
+            OptionError: ``links`` are not B links that the grippers can hold.
         """
+        if not isinstance(links, list | tuple) or not self._links.issuperset(links):
+            raise OptionError(f"links must be one of {shorten(self._links)} for each env, got {links!r:.80}")
         result = {}
         for gripper in self.grippers:
             fingers = {

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from sensorium import gymnasium_ids
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.suites import pick_env
 from sensorium.tasks.catalogue import TASKS, make
@@ -21,6 +22,7 @@ from sensorium.tasks.observation_view import RENDER_MODES, ObservationView, Spac
 from sensorium.tasks.task import Task
 
 
+@checked
 def as_gym(
     task: Task[Any], keys: Sequence[str] | None = None, flatten: bool = False, render_mode: str | None = None
 ) -> GymView:
@@ -48,6 +50,7 @@ def as_gym(
     return GymView(task, keys, flatten, render_mode)
 
 
+@checked
 def as_vector(
     task: Task[Any],
     keys: Sequence[str] | None = None,
@@ -84,6 +87,7 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50}
 
+    @checked
     def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool, render_mode: str | None) -> None:
         if task.n_envs != 1:
             raise OptionError(f"as_gym needs a task of one env, got n_envs={task.n_envs}; use as_vector")
@@ -134,6 +138,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": list(RENDER_MODES), "render_fps": 50}
 
+    @checked
     def __init__(
         self, task: Task[Any], keys: Sequence[str] | None, flatten: bool, render_mode: str | None, output: str
     ) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from sensorium._arguments import as_array
+from sensorium.errors import OptionError
 from sensorium.robots import Manipulator, Robot
 from sensorium.suites import ObservationSensor, SensorSuite
 from sensorium.tasks.config import TaskConfig
@@ -114,7 +116,14 @@ class TaskHooks(Generic[ConfigT]):
         return np.zeros((self.n_envs, 0), np.int64)
 
     def body_poses(self, bodies: np.ndarray) -> np.ndarray:
-        """Return the poses (B, 7) in the world frame of one link per env, given by ids (B,)."""
+        """Return the poses (B, 7) in the world frame of one link per env, given by ids (B,).
+
+        Raises:
+            OptionError: ``bodies`` are not B ids of links.
+        """
+        links, count = as_array(bodies), self.scene.model.nbody
+        if links.shape != (self.n_envs,) or links.dtype.kind not in "iu" or links.min() < 0 or links.max() >= count:
+            raise OptionError(f"bodies must be {self.n_envs} ids of links in [0, {count}), got {bodies!r:.80}")
         world, rows, pose = self.scene.world, np.arange(self.n_envs), np.empty((self.n_envs, 7))
         pose[:, :3] = world.bind("xpos").numpy()[rows, bodies]
         pose[:, 3:] = world.bind("xquat").numpy()[rows, bodies]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.options import Options, checked_integer
 from sensorium.robots import Robot, make
@@ -78,6 +79,7 @@ class MultiTask(Task[MultiTaskConfig]):
     name = "multi"
     config_type = MultiTaskConfig
 
+    @checked
     def __init__(self, config: MultiTaskConfig, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         if entity is not None:
             raise OptionError(
@@ -176,17 +178,17 @@ class MultiTask(Task[MultiTaskConfig]):
 
     def describe_env(self, env: int) -> dict[str, Any]:
         """Return the description of an env by its task, with the name of that task."""
-        own, number = divmod(env, len(self.tasks))
+        own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
 
     def describe_scene(self, env: int) -> dict[str, Any]:
         """Return the description of one env in the scene of its task."""
-        own, number = divmod(env, len(self.tasks))
+        own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return self.tasks[number].describe_scene(own)
 
     def render(self, env: int = 0) -> np.ndarray:
         """Return an image of one env in the scene of its task, (480, 640, 3) uint8."""
-        own, number = divmod(env, len(self.tasks))
+        own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return self.tasks[number].render(own)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from scipy.ndimage import label
 
 from sensorium import poses
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.robots import Robot
 from sensorium.scenarios import OccupancyMap
 from sensorium.suites import ArraySensor, ObservationSensor
@@ -265,7 +266,7 @@ class NavToObj(Task[NavToObjConfig]):
 
     def target_name(self, env: int) -> str:
         """Return the name of the target in an env."""
-        return self._names[int(self.target[env])]
+        return self._names[int(self.target[checked_integer("env", env, 0, self.n_envs - 1)])]
 
     def target_pose(self) -> np.ndarray:
         """Return the pose of the target, (B, 7) in the world frame."""

@@ -47,8 +47,6 @@ class ObservationView:
     def __init__(self, suite: SensorSuite | None, keys: Sequence[str] | None, flatten: bool) -> None:
         if suite is None:
             raise OptionError("a view needs observations: make the task with use_sensors=True")
-        if isinstance(keys, str):
-            raise OptionError(f"keys must be a sequence of uuids, got the string {keys!r}; write ({keys!r},)")
         if keys is None:
             keys = [
                 uuid

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from sensorium import poses
+from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot
 from sensorium.suites import ObservationSensor, box_space
 from sensorium.tasks.config import TaskConfig
@@ -222,7 +223,7 @@ class OpenPartTask(Task[OpenPartT]):
         return self._bodies[self.part]
 
     def describe_env(self, env: int) -> dict[str, Any]:
-        part = self.parts[int(self.part[env])]
+        part = self.parts[int(self.part[checked_integer("env", env, 0, self.n_envs - 1)])]
         return {"instruction": f"open {part.text}", "piece": part.piece, "part": part.link}
 
     # -- sensors ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from sensorium.options import checked_integer
 from sensorium.robots import Manipulator
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.task import Task
@@ -99,4 +100,5 @@ class Reach(Task[ReachConfig]):
         return float(self.config.max_steps)
 
     def describe_env(self, env: int) -> dict[str, Any]:
-        return {"instruction": "reach the target", "target": self.target[env].tolist()}
+        target = self.target[checked_integer("env", env, 0, self.n_envs - 1)]
+        return {"instruction": "reach the target", "target": target.tolist()}

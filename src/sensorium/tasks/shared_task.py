@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.suites import SensorSuite
 from sensorium.tasks.checks import ActionLike, checked_action, checked_seed
@@ -56,6 +57,7 @@ class SharedTask:
         OptionError: the task is not shareable, or an argument cannot be used.
     """
 
+    @checked
     def __init__(
         self, kind: type[Task[Any]], config: TaskConfig, entities: Mapping[str, EntityLike], spacing: float = 1.0
     ) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
@@ -48,6 +50,7 @@ class Task(EpisodeLoop[ConfigT]):
         >>> observation, reward, terminated, truncated, info = task.step(task.action_space.sample())
     """
 
+    @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
         body = make(config.robot) if robot is None else robot
@@ -152,6 +155,7 @@ class Task(EpisodeLoop[ConfigT]):
 
     def observation_of(self, env: int) -> dict[str, Any]:
         """Return the last observation of one env."""
+        env = checked_integer("env", env, 0, self.n_envs - 1)
         return {uuid: pick_env(value, env) for uuid, value in self._observation.items()}
 
     # -- views --------------------------------------------------------------------------------------------------------

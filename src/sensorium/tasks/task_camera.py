@@ -63,7 +63,7 @@ class TaskCamera(Camera):
             return values
         values = dict(values)
         uuid = values.get("uuid")
-        if uuid is not None and values.setdefault("name", uuid) != uuid:
+        if isinstance(uuid, str) and values.setdefault("name", uuid) != uuid:
             raise ValueError(f"name and uuid are the same option; set one of them, got {values['name']!r} and {uuid!r}")
         jitter = values.get("jitter")
         if isinstance(jitter, int | float) and jitter > 0 and not values.get("delay") and "pose_jitter" not in values:

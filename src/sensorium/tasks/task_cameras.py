@@ -12,6 +12,7 @@ import numpy as np
 from sensorium.cameras import Camera
 from sensorium.cameras.randomize import randomize_look
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
+from sensorium.options import checked_integer
 from sensorium.robots import Robot
 from sensorium.tasks.task_camera import TaskCamera
 from sensorium.worlds import Scene
@@ -127,6 +128,7 @@ def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Seq
 
 def render_env(scene: Scene, robots: Sequence[Robot], env: int) -> np.ndarray:
     """Return an image of one env with its robots in view, (480, 640, 3) uint8."""
+    env = checked_integer("env", env, 0, scene.n_envs - 1)
     return scene.snapshot(env, camera=view_of(robots, env))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium._arguments import checked
 from sensorium.entities import Brain, LearningBrain
 from sensorium.options import Options
 from sensorium.training.options import EntityOptions, TrainOptions
@@ -73,6 +74,7 @@ class Evaluator:
         n_episodes: number of episodes so far, which is also the number of the next one.
     """
 
+    @checked
     def __init__(
         self, options: TrainOptions, brain: Brain, episodes: int, seed: int, entity: EntityOptions | None = None
     ) -> None:
@@ -111,6 +113,7 @@ class Evaluator:
         self._task.close()
 
 
+@checked
 def evaluate(
     folder: str | Path,
     episodes: int = 20,
@@ -143,6 +146,7 @@ def evaluate(
         evaluator.close()
 
 
+@checked
 def load_brain(folder: str | Path, which: str = "best") -> LearningBrain:
     """Return the brain of a training.
 

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from pydantic import Field, ValidationError
 
 from sensorium import __version__, entities, tasks
+from sensorium._arguments import checked
 from sensorium.entities import Brain, LearningBrain, TrainableEntity
 from sensorium.entities.brain import check_brain
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
@@ -124,6 +125,7 @@ class TrainOptions(Options):
         write_whole(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
+    @checked
     def load(cls, folder: Path) -> Self:
         """Return the options in ``config.json`` of the folder of a training.
 

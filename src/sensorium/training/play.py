@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.tasks.task_cameras import view_of
 from sensorium.tasks.tensor import TensorTask
 from sensorium.tasks.tensor.observations import Tensors
@@ -56,6 +57,7 @@ def play(
                     yield np.concatenate((renderer.render(view_of([task.robot], 0)), plots.draw()), axis=1)
 
 
+@checked
 def watch(
     folder: str | Path,
     seconds: float | None = None,

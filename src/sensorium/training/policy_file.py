@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from sensorium import __version__
+from sensorium._arguments import checked
 from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationTerm
 from sensorium.entities import SACMLPBrain
 from sensorium.entities.brain import flat_observation
@@ -45,6 +46,7 @@ _N_ENVS, _N_STEPS, _N_STEPS_WITH_IMAGES = 8, 256, 32
 """Envs and steps of the episodes that give the ranges of observations."""
 
 
+@checked
 def export_policy(folder: str | Path, out: str | Path | None = None, which: str = "best") -> Contract:
     """Write the policy of a training as an ONNX file with its contract inside, and the contract beside it as JSON.
 
@@ -88,7 +90,7 @@ def export_at_end(folder: Path, brain: object = None) -> None:
         try:
             export_policy(folder, which="best" if (folder / "best").is_dir() else "last")
         except SensoriumError as error:
-            warnings.warn(f"the training is complete, but its policy file was not written: {error}", stacklevel=3)
+            warnings.warn(f"the training is complete, but its policy file was not written: {error}", stacklevel=4)
 
 
 # -- SAC ---------------------------------------------------------------------------------------------------------------

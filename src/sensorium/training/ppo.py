@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.training import checkpoints, ppo_policy
 from sensorium.training.curve import write_evaluations
@@ -48,6 +49,7 @@ class PPOTrainer:
         tensorboard: whether to write a TensorBoard log.
     """
 
+    @checked
     def __init__(self, options: PPOOptions, folder: Path, resume: bool, tensorboard: bool) -> None:
         self.options, self.folder = options, folder
         self._precision = torch.get_float32_matmul_precision()
@@ -179,6 +181,7 @@ class PPOTrainer:
         self.task.close()
 
 
+@checked
 def train_ppo(
     options: PPOOptions,
     folder: str | Path,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sensorium._arguments import checked
 from sensorium.tasks.tensor import TensorTask
 from sensorium.training.evaluation import SEED, Evaluation
 from sensorium.training.ppo_options import PPOOptions
@@ -70,6 +71,7 @@ def run_episodes(
     )
 
 
+@checked
 def evaluate_ppo(
     folder: str | Path,
     episodes: int = 64,
@@ -104,6 +106,7 @@ def evaluate_ppo(
         task.close()
 
 
+@checked
 def load_policy(folder: str | Path, task: TensorTask[Any], which: str = "best") -> MLPModel:
     """Return the actor of a training for a task with the same observations and actions, on its device.
 

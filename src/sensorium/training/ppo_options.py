@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from sensorium import __version__, tasks
+from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError, did_you_mean
 from sensorium.files import write_whole
 from sensorium.options import Options
@@ -119,6 +120,7 @@ class PPOOptions(Options):
         write_whole(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
+    @checked
     def load(cls, folder: Path) -> Self:
         """Return the options in ``config.json`` of the folder of a training.
 

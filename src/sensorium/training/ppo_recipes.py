@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.training.ppo_options import PPOOptions
 
 PPO_RECIPES: dict[str, dict[str, Any]] = {
@@ -37,6 +38,7 @@ PPO_RECIPES: dict[str, dict[str, Any]] = {
 are for two CPU cores; on a GPU use some thousand envs."""
 
 
+@checked
 def ppo_recipe(task: str, **changes: object) -> PPOOptions:
     """Return the default options of a task's training by PPO, with changes.
 

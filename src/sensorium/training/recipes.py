@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sensorium._arguments import checked
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.robots import RigSensor, SensorMount, SensorRig
 from sensorium.training.options import EntityOptions, TrainOptions
@@ -82,6 +83,7 @@ RECIPES: dict[str, Callable[[], TrainOptions]] = {"balance": balance, "reach": r
 """Task -> function that returns its default options."""
 
 
+@checked
 def recipe(task: str, **changes: Any) -> TrainOptions:
     """Return the default options of a task's training, with changes.
 

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.entities import Memory
 from sensorium.entities.brain import flat_observation, flat_space
 from sensorium.errors import OptionError
@@ -89,6 +90,7 @@ class Trainer:
         tensorboard: whether to write a TensorBoard log.
     """
 
+    @checked
     def __init__(self, options: TrainOptions, folder: Path, resume: bool, tensorboard: bool) -> None:
         self.options, self.folder = options, folder
         self.entity = options.entity.make()
@@ -249,6 +251,7 @@ class Trainer:
         self.memory.close()
 
 
+@checked
 def train(
     options: TrainOptions,
     folder: str | Path,

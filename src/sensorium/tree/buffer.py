@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium.errors import TreeError
 from sensorium.tree.containers import Component
 
@@ -41,10 +43,11 @@ class Buffer(Component):
 
     __slots__ = ("_current", "_get", "_value", "_version", "derived", "loaded", "tags")
 
+    @checked
     def __init__(
         self,
         value: Any = None,
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         *,
         get: Callable[[], object] | None = None,
         derived: bool = False,
@@ -129,6 +132,7 @@ class Buffer(Component):
 
     # -- selecting and loading ----------------------------------------------------------------------------------------
 
+    @checked
     def matches(self, include: frozenset[str] | None, exclude: frozenset[str]) -> bool:
         """Return whether the buffer is selected; see :func:`selects`."""
         return selects(self.tags, include, exclude)
@@ -152,16 +156,28 @@ class Buffer(Component):
         return None if fits else f"expected {type(held).__name__}, got {type(value).__name__}"
 
     def load(self, value: Any) -> None:
-        """Store ``value``: copy tensors and arrays in place, keep a reference to anything else."""
+        """Store ``value``: copy tensors and arrays in place, keep a reference to anything else.
+
+        Raises:
+            TreeError: the value cannot be copied into the tensor or array.
+        """
         held = self.value
         if value is None and self._get is not None:
             return  # the buffer had no value when it was saved
-        if isinstance(held, torch.Tensor) and value is not None:
-            held.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)))
-        elif isinstance(held, np.ndarray) and value is not None:
-            held[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
+        if isinstance(held, torch.Tensor | np.ndarray) and value is not None:
+            try:
+                if isinstance(held, torch.Tensor):
+                    held.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)))
+                else:
+                    held[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise TreeError(f"load: {self.mismatch(value) or error}") from error
+        elif isinstance(held, float):
+            if not isinstance(value, Real):
+                raise TreeError(f"load: expected a number, got {value!r:.80}")
+            self.value = float(value)
         else:
-            self.value = float(value) if isinstance(held, float) else value
+            self.value = value
 
     def __repr__(self) -> str:
         return f"Buffer({_describe(self.value)}, tags={sorted(self.tags)})"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sensorium.errors import DuplicateNameError, OptionError, StateDictError, TreeError
-from sensorium.tree.buffer import Buffer, tag_set
+from sensorium.tree.buffer import Buffer, selects, tag_set
 from sensorium.tree.containers import Component, contains, is_component, is_container, replace_in, unpack
 from sensorium.tree.switches import SWITCHES, find_hook, is_switch, running, wrap_switches
 
@@ -258,7 +258,7 @@ class Module(Component):
         """
         include = None if include_tags is None else tag_set("include_tags", include_tags)
         exclude = frozenset() if exclude_tags is None else tag_set("exclude_tags", exclude_tags)
-        return {path: buffer.value for path, buffer in self.named_buffers() if buffer.matches(include, exclude)}
+        return {path: buffer.value for path, buffer in self.named_buffers() if selects(buffer.tags, include, exclude)}
 
     def load_state_dict(self, values: Mapping[str, Any], strict: bool = True) -> dict[str, Any]:
         """Load values by path.

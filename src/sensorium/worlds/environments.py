@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from sensorium._arguments import as_array
 from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.worlds.srgb import decode_srgb, encode_srgb
@@ -123,7 +124,7 @@ def choose_environment(world: World, number: int | Sequence[int] | np.ndarray, e
     names = environment_textures(world.model)
     index = env_index(envs, world.n_envs, world.device)
     count = world.n_envs if index is None else len(index)
-    numbers = np.asarray(number)
+    numbers = as_array(number)
     if not len(names):
         raise OptionError("set_environment: the scene has no environment maps; make it with Scene(environments=[...])")
     if numbers.dtype.kind not in "iu" or numbers.shape not in ((), (count,)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import torch
 
+from sensorium._arguments import checked
 from sensorium._system import check_memory
 from sensorium._viewing import scene_viewer
 from sensorium.errors import OptionError
@@ -240,6 +241,7 @@ class Scene(Appearance):
 
     # -- views --------------------------------------------------------------------------------------------------------
 
+    @checked
     def snapshot(
         self,
         env: int = 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
-from sensorium.errors import DuplicateNameError
+from sensorium.errors import DuplicateNameError, OptionError
 from sensorium.options import Options
 from sensorium.tree import Module
 
@@ -52,6 +52,9 @@ class SceneModule(Module, Generic[OptionsT]):
     _name_in_scene: str | None = None
 
     def __init__(self, options: OptionsT | None = None, **values: object) -> None:
+        if options is not None and not isinstance(options, self.options_type):
+            expected = self.options_type.__name__
+            raise OptionError(f"{type(self).__name__}: options must be {expected} or None, got {options!r:.80}")
         self.options: OptionsT = cast("OptionsT", self.options_type(**values)) if options is None else options
 
     def check_unused(self, name: str) -> None:

@@ -36,6 +36,10 @@ _MAX_INT = 2**31 - 1
 """Upper bound of the integers of MuJoCo."""
 
 
+MAX_STEPS = 10**9
+"""Largest ``count`` of one ``scene.step()``. Larger ones are mistakes in the arithmetic of a caller."""
+
+
 class SceneOptions(Options):
     """Options of a scene. They replace the ``<option>`` elements of all models that are added to it.
 

@@ -16,7 +16,7 @@ from sensorium.worlds.episode_numbers import episode_numbers
 from sensorium.worlds.failures import Failures, merge_errors
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
-from sensorium.worlds.scene_options import SceneOptions
+from sensorium.worlds.scene_options import MAX_STEPS, SceneOptions
 from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Simulation(Contacts):
         """Advance every env by ``count`` steps of ``dt`` seconds and sample the sensors after each.
 
         Args:
-            count: number of steps.
+            count: number of steps, at most 10**9.
             reset: envs that are reset after each step, as ids or a mask, or a function that returns them then, from
                 what the step led to. Default: none. The sensors of a reset env then read its initial state, and
                 ``sensor.read_final()`` returns the last reading of the episode that ended. On a GPU, a mask in a tensor
@@ -66,8 +66,8 @@ class Simulation(Contacts):
         """
         if (world := self._world) is None:
             self._unbuilt("step")
-        if type(count) is not int or count < 0:
-            count = checked_integer("count", count)
+        if type(count) is not int or not 0 <= count <= MAX_STEPS:
+            count = checked_integer("count", count, upper=MAX_STEPS)
         if reset is not None:
             for _ in range(count):
                 self.step()

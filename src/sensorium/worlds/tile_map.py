@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
+from sensorium._arguments import checked
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.worlds.markup import Node, Problems, parse, read_document
@@ -166,6 +167,7 @@ class TileMap(Options):
         return made
 
     @classmethod
+    @checked
     def from_node(cls, node: Node, problems: Problems) -> Self | None:
         """Create a map from a ``<tile_map>`` element; None, and entries in ``problems``, if it is invalid."""
         before = len(problems)

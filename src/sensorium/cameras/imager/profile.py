@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import Field, model_validator
 
+from sensorium._arguments import checked
 from sensorium.cameras.imager.lens import Intrinsics, Margins, margins, rays
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
@@ -158,6 +159,7 @@ class CameraProfile(Options):
         return sorted(path.stem for path in PROFILES.glob("*.json"))
 
     @classmethod
+    @checked
     def named(cls, name: str) -> Self:
         """Return a profile that Sensorium includes, by name; see :meth:`names`.
 
@@ -172,6 +174,7 @@ class CameraProfile(Options):
         return cls.load(PROFILES / f"{name}.json")
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Self:
         """Read a profile from a JSON file of its options.
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from sensorium._arguments import checked
 from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.export.folder import check_free, whole_folder
 from sensorium.datasets.export.source import ExportSource
@@ -36,6 +37,7 @@ FORMATS = {
 _NO_SPACE = "free some disk space and export again. Nothing was left there."
 
 
+@checked
 def export(
     dataset: Dataset | str | Path,
     format: str,

@@ -11,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import h5py
 import numpy as np
 
 from sensorium.datasets.dataset import Dataset, Episode
@@ -192,9 +191,6 @@ class ExportSource:
 
     def _select(self, include: Sequence[str], exclude: Sequence[str]) -> None:
         """Skip what the patterns do not select."""
-        for option, patterns in (("include", include), ("exclude", exclude)):
-            if isinstance(patterns, str):
-                raise OptionError(f"{option} must be a list of patterns, got a text; write {option}=[{patterns!r}]")
         first = self.dataset[0]
         names: dict[str, tuple[tuple[str, ...], str]] = {}
         names |= {signal.key: ((signal.group,), signal.name) for signal in self.signals}
@@ -317,8 +313,7 @@ def contents_of(episode: Episode) -> dict[str, Content]:
     """Return the observations of an episode: path of an array, or uuid of a text or image sensor -> content."""
     found: dict[str, Content] = {}
     text_paths = {entry["at"] for entry in episode.suite.values() if entry["text"]}
-    with h5py.File(episode.path, "r", locking=False) as file:
-        group = file[f"traj_{episode.number}"]
+    with episode.open_group() as group:
         for path in episode.paths():
             if path not in text_paths and path not in (*STEPS, ACTION):
                 found[path] = (group[path].shape[1:], group[path].dtype)
@@ -347,8 +342,8 @@ def signals_of(episode: Episode, path: str, shape: tuple[int, ...], dtype: np.dt
         key=lambda pair: len(pair[1]),
         default=(path, path),
     )
-    with h5py.File(episode.path, "r", locking=False) as file:
-        unit = str(file[f"traj_{episode.number}/{path}"].attrs.get("unit", ""))
+    with episode.open_group() as group:
+        unit = str(group[path].attrs.get("unit", ""))
     unit = unit or next((unit for below, unit in _UNITS_BELOW.items() if path.startswith(below)), "")
     shape, name = shape or (1,), dotted(uuid + path.removeprefix(at))
     names = _columns(episode, path, shape)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from sensorium._arguments import checked
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
@@ -55,6 +56,7 @@ class TensorTask(TensorHooks[ConfigT]):
     keep_final: bool
     single_action_space: spaces.Box
 
+    @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
         self.config, self.n_envs = config, config.n_envs
         self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **self.scene_options())
