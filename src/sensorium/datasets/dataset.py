@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypedDict, overload
+from typing import Any, NotRequired, TypedDict, overload
 
 import h5py
 import numpy as np
@@ -21,6 +21,7 @@ from sensorium.datasets.video_streams import frame_size, read_video
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import inside
 from sensorium.suites import decode
+from sensorium.suites.observation import SensorDescription
 from sensorium.suites.purposes import Purpose, default_purpose
 
 __all__ = ["Dataset", "Episode", "SuiteEntry", "is_dataset"]
@@ -41,6 +42,8 @@ class SuiteEntry(TypedDict):
     """Whether it is ground truth."""
     purpose: Purpose
     """Who may use it: "observation", "privileged" or "annotation"."""
+    sensor: NotRequired[SensorDescription]
+    """The sensor of the scene that it reads, with its options; missing for other observations."""
 
 
 class Episode:
