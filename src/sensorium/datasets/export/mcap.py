@@ -171,7 +171,7 @@ class _EpisodeFile:
 
 def _metadata(source: ExportSource, found: McapTopics, episode: Episode) -> dict[str, dict[str, Any]]:
     """Return what the metadata of a file says, under the names of sensorium.ros.McapRecorder."""
-    options = {
+    options: dict[str, str] = {
         name: str(episode.attributes[name]) for name in ("task", "robot", "policy") if name in episode.attributes
     }
     frames = {child: parent for parent, child, *_ in [*found.frames, *found.mounts]}
