@@ -492,7 +492,7 @@ def test_mcap_has_every_number_and_image(data, exported):
         reader = make_reader(file, decoder_factories=[DecoderFactory()])
         for _, channel, message, decoded in reader.iter_decoded_messages():
             found.setdefault(channel.topic, []).append((message.log_time * 1e-9, decoded))
-    times = np.array([time for time, _ in found["/observation/qpos"]])
+    times = np.array([time for time, _ in found["/joint_states"]])
     np.testing.assert_allclose(times, np.arange(episode.length + 1) / 50, atol=1e-9)
     action = np.array([message.position for _, message in found["/action"]])
     np.testing.assert_array_equal(action, episode["actions/action"])
@@ -500,12 +500,12 @@ def test_mcap_has_every_number_and_image(data, exported):
     rewards = [message.data for _, message in found["/step/rewards"]]
     np.testing.assert_array_equal(rewards, episode["rewards"])
     cube = episode["env_states/actors/red_cube"]
-    poses = [message.pose for _, message in found["/privileged/env_states/actors/red_cube"]]
+    poses = [message.pose for _, message in found["/truth/env_states/actors/red_cube"]]
     np.testing.assert_array_equal([pose.position.z for pose in poses], cube[:, 2])
     np.testing.assert_array_equal([pose.orientation.w for pose in poses], cube[:, 3])
-    twists = [message.twist for _, message in found["/privileged/env_states/actors/red_cube/twist"]]
+    twists = [message.twist for _, message in found["/truth/env_states/actors/red_cube/twist"]]
     np.testing.assert_array_equal([twist.angular.z for twist in twists], cube[:, 12])
-    for topic, uuid in (("/observation/front", "front"), ("/observation/front_depth", "front_depth")):
+    for topic, uuid in (("/front/rgb", "front"), ("/front/depth", "front_depth")):
         for (_, message), image in zip(found[topic], episode.video(uuid), strict=True):
             dtype = np.uint8 if message.encoding == "rgb8" else np.float32
             got = np.frombuffer(message.data, dtype).reshape(message.height, message.width, -1)

@@ -38,7 +38,9 @@ class Compare:
     """Topics of the log, as SENSOR=TOPIC."""
     env: Annotated[int | None, default("the only one")] = None
     """Env of a log of several."""
-    rate: float = 1000.0
+    world: Annotated[Path | None, default("that of our own logs, otherwise none")] = None
+    """MJCF file of the robot's surroundings, for lidars."""
+    rate: Annotated[float | None, default("that of the log's own simulation, otherwise 1000")] = None
     """Steps per second of the simulation."""
     seed: int = 0
     """Seed of the simulated noise."""
@@ -47,17 +49,18 @@ class Compare:
 
     def run(self) -> int:
         """Compare, print the verdicts and write the pictures."""
-        from sensorium.doctor.compare import compare
+        from sensorium.doctor.compare import compare, default_rate
         from sensorium.doctor.tables import read_any
 
-        check_min("rate", self.rate, 1)
+        if self.rate is not None:
+            check_min("rate", self.rate, 1)
         if any("=" not in each for each in self.topics):
             raise sn.OptionError(f"topics must be SENSOR=TOPIC, got {' '.join(self.topics)}")
         topics = dict(each.split("=", 1) for each in self.topics)
         check_output("--out", self.out)
         with bad_input():
             log = read_any(self.log, self.partial)
-            steps = int((log.span[1] - log.span[0]) * self.rate)
+            steps = int((log.span[1] - log.span[0]) * (self.rate or default_rate(log)))
             with progress("simulating", steps, "steps") as advance:
                 found = compare(
                     log,
@@ -65,6 +68,7 @@ class Compare:
                     self.rig,
                     topics=topics,
                     env=self.env,
+                    world=self.world,
                     rate=self.rate,
                     seed=self.seed,
                     progress=advance,

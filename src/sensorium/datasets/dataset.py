@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypedDict, overload
+from typing import Any, NotRequired, TypedDict, overload
 
 import h5py
 import numpy as np
@@ -23,6 +23,7 @@ from sensorium.datasets.video_streams import frame_size, read_video
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, SensoriumError, did_you_mean, shorten
 from sensorium.files import inside
 from sensorium.suites import decode
+from sensorium.suites.observation import SensorDescription
 from sensorium.suites.purposes import Purpose, default_purpose
 
 __all__ = ["Dataset", "Episode", "SuiteEntry", "is_dataset"]
@@ -43,6 +44,8 @@ class SuiteEntry(TypedDict):
     """Whether it is ground truth."""
     purpose: Purpose
     """Who may use it: "observation", "privileged" or "annotation"."""
+    sensor: NotRequired[SensorDescription]
+    """The sensor of the scene that it reads, with its options; missing for other observations."""
 
 
 class Episode:

@@ -311,6 +311,9 @@ class EpisodeWriter:
                 "privileged": sensor.privileged,
                 "purpose": sensor.purpose,
             }
+            described = sensor.describe()
+            if described is not None:
+                entry["sensor"] = described
             if not images or len(images) < len(list(boxes_of(sensor.space))):
                 result[uuid] = entry
             for image in images:  # a camera that reads several images has an entry for each

@@ -15,7 +15,8 @@
         actions/FORM                 (T + 1, bytes): joint_pos, ee_pose, ...: text, decoded by ``suites.decode``
         rewards, terminated, truncated, success, fail        (T,)
         obs_scene                    JSON: the task, its objects, its cameras
-        suite                        JSON: uuid -> path, space, owner, purpose, and whether it is privileged
+        suite                        JSON: uuid -> path, space, owner, purpose, whether it is privileged, and type and
+                                     options of a sensor of the scene
 
 Observations have one row more than actions: the first row is the observation at reset.
 """

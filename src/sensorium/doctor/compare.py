@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from sensorium._arguments import checked
+from sensorium.doctor.compare_rays import no_returns
+from sensorium.doctor.compare_signals import (
+    SignalComparison,
+    TimeSeries,
+    compare_latency,
+    compare_rays,
+    compare_signal,
+    has_arrivals,
+    truth_of,
+)
 from sensorium.doctor.drive import DISABLED, DrivenMotion, drive
 from sensorium.doctor.links import TF_STATIC
-from sensorium.doctor.signals import gravity_of, is_measured, resets_of, usable
+from sensorium.doctor.signals import gravity_of, is_measured, resets_of
+from sensorium.doctor.surroundings import find_surroundings
 from sensorium.doctor.tables import read_any
-from sensorium.doctor.value_checks import white_noise
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.files import write_figure
-from sensorium.fit.comparison import MotionComparison, Verdict, compare_motion, motion_verdicts
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
 from sensorium.ros.topics import POINT_CLOUD, RosField, ros_fields
@@ -26,26 +35,15 @@ from sensorium.sensors.base import Sensor
 from sensorium.worlds import Scene
 
 _KNOWN = ("linear_acceleration", "angular_velocity", "magnetic_field", "position", "velocity", "vector", "range")
-_PLACED = ("linear_acceleration", "range")
+_WHEELS = ("twist.twist.linear.x", "twist.twist.angular.z")
+_RAYS = "ranges"
+_PLACED = ("linear_acceleration", "range", _RAYS)
 """Fields that depend on the position of the base."""
-_NOISE_RATIO = 1.5
-"""Ratio of the noise of log and twin that counts as equal."""
-
-
-@dataclass(frozen=True)
-class SignalComparison:
-    """One signal of the log beside the simulated one."""
-
-    name: str
-    """uuid of the simulated sensor and field, "robot_imu.ang_vel"."""
-    topic: str
-    """Topic and field of the log."""
-    unit: str
-    """Unit of both."""
-    motion: MotionComparison
-    """Both over time, with spectra and lag."""
-    verdicts: tuple[Verdict, ...]
-    """Whether prediction, lag and noise agree."""
+_SURROUNDED = ("range", _RAYS)
+"""Fields that depend on what is around the robot."""
+_INTEGRATED = ("pose.pose.position", "pose.pose.orientation")
+_SCAN_RATE = 200.0
+"""Rate at which scans without noise are kept, Hz."""
 
 
 class LogComparison:
@@ -90,7 +88,8 @@ def compare(
     *,
     topics: Mapping[str, str] | None = None,
     env: int | None = None,
-    rate: float = 1000.0,
+    world: str | os.PathLike[str] | None = None,
+    rate: float | None = None,
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LogComparison:
@@ -100,6 +99,9 @@ def compare(
     so sensors of forces are not compared. Sensors on links whose motion the log does not show are not compared either.
     Of a log with resets, the longest episode is compared.
 
+    Our own logs hold their surroundings, the true poses of all links (``/tf``), and the ground truth of each sensor
+    below ``/truth``. The errors of the simulated sensor are added to that ground truth, if both have the same mount.
+
     Args:
         log: the log, or its path.
         robot: a robot of the catalogue, or an MJCF or URDF file, whose joints have the names of the log.
@@ -107,7 +109,8 @@ def compare(
         topics: uuid of a sensor -> topic of the log. Default: the topic of that name, or the only one with such
             messages.
         env: env of a log of several. Default: the only one.
-        rate: steps per second of the simulation, Hz.
+        world: MJCF of what is around the robot, for lidars. Default: that of our own logs, otherwise none.
+        rate: steps per second of the simulation, Hz. Default: those of the simulation in our own logs, otherwise 1000.
         seed: seed of the simulated noise.
         progress: called with 1 after each step.
 
@@ -124,9 +127,16 @@ def compare(
 
     log = _one_robot(log if isinstance(log, Log) else read_any(Path(log)), env)
     log, part = _longest_episode(log)
-    scene = Scene(dt=1 / rate, substeps=1, gravity=tuple(gravity_of(log).tolist()), disable=DISABLED)
+    scene = Scene(
+        dt=1 / (rate or default_rate(log)), substeps=1, gravity=tuple(gravity_of(log).tolist()), disable=DISABLED
+    )
     options: dict[str, Any] = {} if rig is None else {"rig": rig}
-    scene.add_robot(make(str(robot), **options), name="robot")
+    around = find_surroundings(log, "robot") if world is None else None
+    model = Path(world) if world is not None else around.model if around is not None else None
+    if model is not None:
+        scene.add_terrain(model, name="surroundings")
+    placed: dict[str, Any] = {} if around is None or around.pos is None else {"pos": around.pos, "quat": around.quat}
+    scene.add_robot(make(str(robot), **options), name="robot", **placed)
     scene.build(n_envs=1, seed=seed)
     try:
         if not scene.sensors:
@@ -134,25 +144,47 @@ def compare(
         _check_names(topics or {}, scene, log)
         motion = DrivenMotion(log, scene, "robot")
         times = np.arange(motion.start, motion.stop, scene.dt)
-        pairs, missing = _pair(scene, log, topics or {}, motion)
+        pairs, missing = _pair(scene, log, topics or {}, motion, model is not None)
         if not pairs:
             raise OptionError(
                 f"the log has no topic of the robot's sensors: {'; '.join(missing.values()) or 'no sensors'}"
             )
-        twin, ideal = _simulate(scene, motion, times, pairs, progress)
+        _sample_as_the_log(scene, pairs)
+        twin, ideal, latency = _simulate(scene, motion, times, pairs, progress)
+        options_of = {uuid: sensor.options for uuid, sensor in cast("Mapping[str, Sensor[Any]]", scene.sensors).items()}
+        marks = {
+            uuid: no_returns(sensor.options.max_range, getattr(sensor.options, "no_hit", None))
+            for uuid, sensor in cast("Mapping[str, Sensor[Any]]", scene.sensors).items()
+            if any(uuid == each and field.path == _RAYS for each, field in pairs)
+        }
     finally:
         scene.close()
-    signals = []
+    signals: list[SignalComparison] = []
     for (uuid, field), topic in pairs.items():
         name = f"{uuid}.{field.field}" if field.field else uuid
-        found = _compare_signal(name, field, topic, twin[uuid, field], ideal[uuid, field], times)
+        own, true = twin[uuid, field], ideal[uuid, field]
+        if field.path == _RAYS:
+            found = compare_rays(name, field, topic, own, true, marks[uuid])
+        else:
+            found = compare_signal(name, field, topic, own, true, times, truth_of(log, topic, field, options_of[uuid]))
         if isinstance(found, str):
             missing[name] = found
             continue
+        if uuid not in {each.name.split(".")[0] for each in signals} and has_arrivals(log, topic):
+            found = replace(found, verdicts=(*found.verdicts, compare_latency(uuid, topic, latency[uuid], scene.dt)))
         signals.append(found)
         if all(each.subject != "lag" for each in found.verdicts):
             missing[f"{name} lag"] = "not judged: the motion is below the noise, or too short"
     return LogComparison(signals, part | missing)
+
+
+def default_rate(log: Log) -> float:
+    """Return the steps per second of the simulation of a log, Hz, since some sensors count per step; otherwise 1000."""
+    try:
+        step = float(log.metadata.get("sensorium", {}).get("dt", ""))
+    except ValueError:
+        return 1000.0
+    return 1 / step if 1e-4 <= step <= 0.02 else 1000.0
 
 
 def _one_robot(log: Log, env: int | None) -> Log:
@@ -196,7 +228,7 @@ Key = tuple[str, RosField]
 
 
 def _pair(
-    scene: Scene, log: Log, chosen: Mapping[str, str], motion: DrivenMotion
+    scene: Scene, log: Log, chosen: Mapping[str, str], motion: DrivenMotion, is_surrounded: bool
 ) -> tuple[dict[Key, TopicLog], dict[str, str]]:
     """Return (sensor, field) -> topic of the log, and the sensors that are not compared with the reason."""
     pairs: dict[Key, TopicLog] = {}
@@ -209,19 +241,40 @@ def _pair(
         link = getattr(sensor.options, "link", None)
         unknown = motion.unknown(link) if link else ""
         for field in ros_fields(sensor):
-            if field.message == POINT_CLOUD or field.path not in _KNOWN:
-                continue
             name = f"{uuid}.{field.field}" if field.field else uuid
+            if field.path in _INTEGRATED:
+                missing[name] = "not judged: it is the integral of speed and yaw_rate, whose errors add up"
+                continue
+            if field.message == POINT_CLOUD or field.path not in (*_KNOWN, *_WHEELS, _RAYS):
+                missing[name] = f"{field.path} of {field.message} is not compared"
+                continue
             topic = _find(log, field, chosen.get(uuid))
             if topic is None or field.path not in topic or not np.size(topic[field.path]):
                 missing[name] = f"the log has no {field.message} on {chosen.get(uuid, field.topic)}"
-            elif unknown:
+            elif unknown or (field.path in _WHEELS and (unknown := motion.unknown_joints(_wheels(sensor)))):
                 missing[name] = f"not judged: {unknown}"
+            elif field.path in _SURROUNDED and not is_surrounded:
+                missing[name] = "not judged: the log does not hold what is around the robot; give it by world (--world)"
             elif field.path in _PLACED and link and not motion.has_position:
                 missing[name] = "not judged: the log has no position of the base, whose acceleration the sensor reads"
             else:
                 pairs[uuid, field] = topic
     return pairs, missing
+
+
+def _sample_as_the_log(scene: Scene, pairs: Mapping[Key, TopicLog]) -> None:
+    """Give sensors without a rate that of their topic: they would be sampled in every step of the simulation."""
+    sensors = cast("Mapping[str, Sensor[Any]]", scene.sensors)
+    for (uuid, _), topic in pairs.items():
+        options = sensors[uuid].options
+        if getattr(options, "rate", 0.0) is None and 0 < topic.rate < 1 / scene.dt:
+            sensors[uuid].set(rate=topic.rate)
+
+
+def _wheels(sensor: Sensor[Any]) -> list[str]:
+    """Return the joints of wheel odometry."""
+    options = sensor.options
+    return [name for each in (options.left, options.right) for name in ([each] if isinstance(each, str) else each)]
 
 
 def _find(log: Log, field: RosField, chosen: str | None) -> TopicLog | None:
@@ -232,23 +285,22 @@ def _find(log: Log, field: RosField, chosen: str | None) -> TopicLog | None:
     return own[0] if chosen is None and len(own) == 1 else None
 
 
-TimeSeries = tuple[np.ndarray, np.ndarray]
-"""Times (n,) s and values (n, k)."""
-
-
 def _simulate(
     scene: Scene,
     motion: DrivenMotion,
     times: np.ndarray,
     pairs: Mapping[Key, TopicLog],
     progress: Callable[[int], None],
-) -> tuple[dict[Key, TimeSeries], dict[Key, TimeSeries]]:
-    """Return the captured samples, and the ground truth, of every field on the clock of the log."""
+) -> tuple[dict[Key, TimeSeries], dict[Key, TimeSeries], dict[str, float]]:
+    """Return the captured samples, and the ground truth, of every field on the clock of the log, and latencies in s."""
     uuids, sensors = {uuid for uuid, _ in pairs}, cast("Mapping[str, Sensor[Any]]", scene.sensors)
     samples: dict[str, list[tuple[float, dict[str, np.ndarray]]]] = {uuid: [] for uuid in uuids}
     truths: dict[str, list[dict[str, np.ndarray]]] = {uuid: [] for uuid in uuids}
+    late: dict[str, list[float]] = {uuid: [] for uuid in uuids}
+    every = dict.fromkeys(uuids, 1)
+    every |= {uuid: max(1, round(1 / scene.dt / _SCAN_RATE)) for uuid, field in pairs if field.path == _RAYS}
     offset = float(times[0]) - scene.dt
-    for _ in drive(scene, motion, times):
+    for step in drive(scene, motion, times):
         for uuid in uuids:
             sensor = sensors[uuid]
             queue = sensor.read_samples()
@@ -256,6 +308,9 @@ def _simulate(
             for i in range(int(queue.count[0])):
                 own = {name: each[i].reshape(-1) for name, each in values.items()}
                 samples[uuid].append((float(queue.capture[0, i]) + offset, own))
+                late[uuid].append(float(queue.arrival[0, i] - queue.capture[0, i]))
+            if step % every[uuid]:
+                continue
             truth = fields_of(sensor.read_ground_truth(history_length=0))
             truths[uuid].append({name: each[0].double().numpy().reshape(-1).copy() for name, each in truth.items()})
         progress(1)
@@ -263,36 +318,5 @@ def _simulate(
     for uuid, field in pairs:
         rows = sorted(((time, values[field.field]) for time, values in samples[uuid]), key=lambda row: row[0])
         twin[uuid, field] = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
-        ideal[uuid, field] = times, np.array([values[field.field] for values in truths[uuid]])
-    return twin, ideal
-
-
-def _compare_signal(
-    name: str, field: RosField, topic: TopicLog, twin: TimeSeries, ideal: TimeSeries, times: np.ndarray
-) -> SignalComparison | str:
-    """Return one signal beside the simulated one, or why they cannot be compared."""
-    order = np.argsort(topic.capture, kind="stable")
-    time, values = topic.capture[order], np.asarray(topic[field.path], np.float64)[order]
-    values = values.reshape(len(values), -1)
-    inside = (time > times[0] + 0.1) & (time < times[-1] - 0.1) & np.r_[True, np.diff(time) > 0] & usable(values)
-    time, values = time[inside], values[inside]
-    if len(time) < 50:
-        return f"not judged: {topic.name} has {len(time)} readings during the motion, and 50 are needed"
-    if values.shape[1] != ideal[1].shape[1]:
-        return f"not judged: {topic.name} has {values.shape[1]} values, the simulated sensor {ideal[1].shape[1]}"
-    own, true = (np.stack([np.interp(time, t, column) for column in v.T], axis=1) for t, v in (twin, ideal))
-    log_noise, twin_noise = (float(np.sqrt((white_noise(each) ** 2).mean())) for each in (values, twin[1]))
-    error = float(np.hypot(log_noise, twin_noise))
-    found = compare_motion(time, values, own, true, error, true, "noise of log and twin")
-    ratio = twin_noise / max(log_noise, 1e-15)
-    agrees = 1 / _NOISE_RATIO < ratio < _NOISE_RATIO or max(log_noise, twin_noise) < 1e-9
-    text = f"white noise of {log_noise:.3g} {field.unit} in the log, {twin_noise:.3g} simulated"
-    step = float(np.median(np.diff(times)))  # the simulation knows times to a step
-    moves = float(np.sqrt(((true - true.mean(axis=0)) ** 2).mean())) > error
-    verdicts = [
-        replace(each, holds=each.holds or abs(found.lag) <= step) if each.subject == "lag" else each
-        for each in motion_verdicts(name, field.unit, found)
-        if moves or each.subject != "lag"
-    ]
-    verdicts.append(Verdict(name, "noise", agrees, text))
-    return SignalComparison(name, f"{topic.name} {field.path}", field.unit, found, tuple(verdicts))
+        ideal[uuid, field] = times[:: every[uuid]], np.array([values[field.field] for values in truths[uuid]])
+    return twin, ideal, {uuid: float(np.median(each)) if each else 0.0 for uuid, each in late.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from sensorium.doctor.links import Links
 from sensorium.doctor.signals import find_signals, has_orientation, is_measured, orientation_path, series, usable
+from sensorium.doctor.transforms import TF, LinkMotion, LinkMotions
 from sensorium.errors import OptionError, shorten
 from sensorium.fit.references import PoseReference
 from sensorium.fit.splines import SmoothingSpline
@@ -25,6 +27,10 @@ _SHORTEST = 1.0
 
 class DrivenMotion:
     """Positions and velocities of a robot over time, from a log.
+
+    Joint positions are those of JointState messages, otherwise of ``/tf``. The pose of the base is that of ``/tf`` in
+    our own logs, where it is the truth; then that of a PoseStamped, an Odometry or an Imu of the base; then that of
+    ``/tf`` in other logs; and that of wheels only if there is no other.
 
     Args:
         log: the log, with a JointState topic, a pose of the base, or both.
@@ -42,13 +48,15 @@ class DrivenMotion:
     def __init__(self, log: Log, scene: Scene, robot: str) -> None:
         self._model: mujoco.MjModel = scene.world.model
         signals = find_signals(log, None)
-        self._splines: list[SmoothingSpline] = []
+        self._splines: dict[int, SmoothingSpline] = {}
+        transforms = LinkMotions(log)
         self._joints: list[tuple[int, int, int, int]] = []  # address in qpos, in qvel, topic and column of the log
         self._free: tuple[int, int] | None = None
         self._driven: set[int] = set()  # joints
         self.has_position = True
         spans = []
         columns: dict[str, tuple[int, int]] = {}
+        positions = [(each.position.time, each.position.values) for each in signals.joints]
         for i, each in enumerate(signals.joints):
             for column, name in enumerate(each.position.names):
                 columns.setdefault(name, (i, column))
@@ -58,25 +66,28 @@ class DrivenMotion:
             if not joint.name.startswith(f"{robot}/"):
                 continue
             if joint.type[0] == mujoco.mjtJoint.mjJNT_FREE:
-                pose = _base_pose(log, self._model.body(int(self._model.jnt_bodyid[j])).name)
+                base = self._model.body(int(self._model.jnt_bodyid[j])).name
+                pose = _base_pose(log, base, transforms.in_world(base))
                 if pose is not None:
                     self._free = int(joint.qposadr[0]), int(joint.dofadr[0])
                     self._driven.add(j)
-                    spans.append(self._follow(*pose))
-            elif name in columns:
+                    spans.append(self._follow(pose))
+                continue
+            found = transforms.joint(self._model, j) if name not in columns else None
+            if found is not None:
+                columns[name] = (len(positions), 0)
+                positions.append((found[0], found[1][:, None]))
+            if name in columns:
                 self._joints.append((int(joint.qposadr[0]), int(joint.dofadr[0]), *columns[name]))
                 self._driven.add(j)
-        for each in signals.joints:
-            self._splines.append(SmoothingSpline(each.position.time, each.position.values))
-        spans += [
-            (signals.joints[i].position.time[0], signals.joints[i].position.time[-1])
-            for i in sorted({i for _, _, i, _ in self._joints})
-        ]
+        used = sorted({i for _, _, i, _ in self._joints})
+        self._splines = {i: SmoothingSpline(*positions[i]) for i in used}
+        spans += [(positions[i][0][0], positions[i][0][-1]) for i in used]
         if not spans:
             joints = [self._model.joint(j).name for j in range(self._model.njnt)]
             raise OptionError(
                 f"the log has no motion of {robot!r}: it needs JointState messages with joints of {shorten(joints)}, "
-                "or poses of its base (PoseStamped, Odometry)"
+                "or poses of its base (/tf, PoseStamped, Odometry)"
             )
         self.start, self.stop = max(a for a, _ in spans), min(b for _, b in spans)
         if self.stop - self.start < _SHORTEST:
@@ -86,23 +97,13 @@ class DrivenMotion:
             )
         self._rest = scene.world.bind("qpos")[0].double().numpy(force=True).copy()
 
-    def _follow(self, topic: TopicLog, path: str) -> tuple[float, float]:
-        """Take the base's motion from orientations; returns the times between which it is known, s."""
-        order = np.argsort(topic.capture, kind="stable")
-        order = order[np.r_[True, np.diff(topic.capture[order]) > 0]]
-        stamps, turns = topic.capture[order], np.asarray(topic[path], np.float64)[order]
-        turns = np.where(usable(turns)[:, None], turns, np.nan)
-        place = path.replace("orientation", "position")
-        places = None
-        if place != path and place in topic:
-            places = np.asarray(topic[place], np.float64)[order]
-            places = np.where(usable(places)[:, None], places, np.nan)
-        self._base = PoseReference(stamps, turns, places)
+    def _follow(self, pose: _BasePose) -> tuple[float, float]:
+        """Take the base's motion from its poses; returns the times between which it is known, s."""
+        self._base = PoseReference(pose.time, pose.quat, pose.pos)
         self.has_position = self._base.has_position
-        rates = self._base.angular_rate(stamps).values
-        good = stamps[np.isfinite(rates).all(axis=1) & self._base.valid(stamps)]
+        good = pose.time[self._base.valid(pose.time)]
         if not len(good):
-            raise OptionError(f"{topic.name} has no orientation that can be followed")
+            raise OptionError(f"{pose.topic} has no orientation that can be followed")
         return good[0], good[-1]
 
     def unknown(self, link: str) -> str:
@@ -116,34 +117,63 @@ class DrivenMotion:
             ):
                 if j not in self._driven:
                     if self._model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE:
-                        return "the log has no pose of the base (PoseStamped, Odometry), which moves the sensor"
+                        return "the log has no pose of the base (/tf, PoseStamped, Odometry), which moves the sensor"
                     return (
                         f"the log has no positions of the joint {self._model.joint(j).name!r}, which moves the sensor"
                     )
             body = int(self._model.body_parentid[body])
         return ""
 
+    def unknown_joints(self, names: list[str]) -> str:
+        """Return why the motion of joints is not known from the log; "" if it is."""
+        for name in names:
+            joint = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_JOINT, name)
+            if joint not in self._driven:
+                return f"the log has no positions of the joint {name!r}, neither in JointState messages nor in /tf"
+        return ""
+
     def states(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return positions (n, nq) and velocities (n, nv) at given times. Joints that the log lacks stay at rest."""
         q, v = np.tile(self._rest, (len(times), 1)), np.zeros((len(times), self._model.nv))
         if self._joints:
-            angles = [(spline(times), spline(times, derivative=1)) for spline in self._splines]
+            angles = {i: (spline(times), spline(times, derivative=1)) for i, spline in self._splines.items()}
             for qpos, dof, i, column in self._joints:
                 q[:, qpos], v[:, dof] = angles[i][0][:, column], angles[i][1][:, column]
         if self._free is not None:
             qpos, dof = self._free
             q[:, qpos + 3 : qpos + 7] = self._base.orientation(times)
-            v[:, dof + 3 : dof + 6] = self._base.angular_rate(times).values  # in the body, as MuJoCo has it
+            v[:, dof + 3 : dof + 6] = self._base.smooth_angular_rate(times)  # in the body, as MuJoCo has it
             if self._base.has_position:
                 q[:, qpos : qpos + 3] = self._base.position(times)
                 v[:, dof : dof + 3] = np.gradient(q[:, qpos : qpos + 3], times, axis=0)
         return q, v
 
 
-def _base_pose(log: Log, base: str) -> tuple[TopicLog, str] | None:
-    """Return topic and field with the orientation of a link in the world; one whose link is not known counts."""
+class _BasePose(NamedTuple):
+    """Poses of the base in the world."""
+
+    topic: str
+    time: np.ndarray
+    """Stamps, (n,) s, increasing."""
+    quat: np.ndarray
+    """Orientations (w, x, y, z), (n, 4); NaN for those that are no readings."""
+    pos: np.ndarray | None
+    """Positions, (n, 3) m; None if they are not known."""
+
+
+def _base_pose(log: Log, base: str, motion: LinkMotion | None) -> _BasePose | None:
+    """Return the poses of a link in the world; those of a link that the log does not name count.
+
+    Args:
+        log: the log.
+        base: the link.
+        motion: its poses in ``/tf``.
+    """
+    of_frames = None if motion is None else _BasePose(TF, motion.time, motion.quat, motion.pos)
+    if of_frames is not None and "sensorium" in log.metadata:  # our own logs hold the truth there
+        return of_frames
     links = Links(log)
-    found: list[tuple[bool, bool, int, TopicLog, str]] = []
+    found: list[tuple[bool, bool, bool, int, TopicLog, str]] = []
     for topic in log.of(POSE, ODOMETRY, IMU):
         path = orientation_path(topic)
         if not is_measured(topic.name) or len(topic) < 4 or series(topic, path) is None:
@@ -154,11 +184,25 @@ def _base_pose(log: Log, base: str) -> tuple[TopicLog, str] | None:
         if mount is None or not np.allclose(mount.rotation, np.eye(3)):
             continue
         if topic.message == IMU or mount.link.split("/")[-1] in ("", base.split("/")[-1]):
-            found.append((topic.message == IMU, not mount.link, len(found), topic, path))
-    if not found:
-        return None
-    *_, topic, path = min(found, key=lambda each: each[:3])
-    return topic, path
+            wheels = links.is_wheels(topic)
+            found.append((wheels, topic.message == IMU, not mount.link, len(found), topic, path))
+    if not found or (of_frames is not None and all(each[0] for each in found)):
+        return of_frames
+    *_, topic, path = min(found, key=lambda each: each[:4])
+    return _of_topic(topic, path)
+
+
+def _of_topic(topic: TopicLog, path: str) -> _BasePose:
+    order = np.argsort(topic.capture, kind="stable")
+    order = order[np.r_[True, np.diff(topic.capture[order]) > 0]]
+    turns = np.asarray(topic[path], np.float64)[order]
+    turns = np.where(usable(turns)[:, None], turns, np.nan)
+    place = path.replace("orientation", "position")
+    places = None
+    if place != path and place in topic:
+        places = np.asarray(topic[place], np.float64)[order]
+        places = np.where(usable(places)[:, None], places, np.nan)
+    return _BasePose(topic.name, topic.capture[order], turns, places)
 
 
 def drive(scene: Scene, motion: DrivenMotion, times: np.ndarray) -> Iterator[int]:

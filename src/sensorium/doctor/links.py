@@ -55,6 +55,10 @@ class Links:
         known = self._sensors.get(imu.name, {}).get("link")
         return Mount(known, found.rotation) if isinstance(known, str) else found
 
+    def is_wheels(self, pose: TopicLog) -> bool:
+        """Return whether a pose is that of wheel odometry, as our own logs state it."""
+        return self._sensors.get(pose.name, {}).get("kind") == _WHEELS
+
     def of_pose(self, pose: TopicLog) -> Mount | None:
         """Return whose pose it is; None if it is no pose in the world, but relative to another link."""
         known = self._sensors.get(pose.name)

@@ -239,6 +239,10 @@ class PoseReference:
         values = np.where(self._turn.valid(times)[:, None], self._rotation(times, 1), np.nan)
         return Expected(values, self._turn.level(times)[:, None] * self._turn_noise * self._turn.spline.gain(1))
 
+    def smooth_angular_rate(self, t: np.ndarray) -> np.ndarray:
+        """Return the angular rate in the body frame, (n, 3) rad/s, also in gaps."""
+        return self._rotation(np.asarray(t, np.float64), 1)
+
     def angular_acceleration(self, t: np.ndarray) -> np.ndarray:
         """Return the angular acceleration in the body frame, (n, 3) rad/s², also in gaps."""
         return self._rotation(np.asarray(t, np.float64), 2)

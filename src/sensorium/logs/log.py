@@ -138,6 +138,8 @@ class Log(Mapping[str, TopicLog]):
         source: the file.
         metadata: name -> its values, as the file states them.
         is_complete: whether the file ended as it should.
+        undecodable: topic -> why its messages cannot be decoded. Such topics are not in the log; asking for one by name
+            raises ``DatasetError``.
 
     Example:
         >>> log = sn.logs.read("real.mcap")
@@ -152,11 +154,15 @@ class Log(Mapping[str, TopicLog]):
         source: str = "",
         metadata: Mapping[str, Mapping[str, str]] | None = None,
         is_complete: bool = True,
+        undecodable: Mapping[str, str] | None = None,
     ) -> None:
         self._topics = dict(topics)
         self.source, self.metadata, self.is_complete = source, dict(metadata or {}), is_complete
+        self.undecodable = dict(undecodable or {})
 
     def __getitem__(self, name: str) -> TopicLog:
+        if name in self.undecodable:
+            raise DatasetError(f"{self.source or 'the log'}, topic {name}: {self.undecodable[name]}")
         if name not in self._topics:
             hint = did_you_mean(name, self._topics) or f"; it has {shorten(self._topics)}"
             raise OptionError(f"{self.source or 'the log'} has no topic {name!r}{hint}")
@@ -178,12 +184,17 @@ class Log(Mapping[str, TopicLog]):
     def with_topics(self, *topics: TopicLog) -> Log:
         """Return a copy in which topics are replaced or added."""
         changed = {**self._topics, **{topic.name: topic for topic in topics}}
-        return Log(changed, self.source, self.metadata, self.is_complete)
+        return self._of(changed)
 
     def without(self, *names: str) -> Log:
         """Return a copy without some topics."""
         left = {name: topic for name, topic in self._topics.items() if name not in names}
-        return Log(left, self.source, self.metadata, self.is_complete)
+        return self._of(left)
+
+    def _of(self, topics: Mapping[str, TopicLog], undecodable: Mapping[str, str] | None = None) -> Log:
+        """Return a log of other topics from the same file."""
+        own = self.undecodable if undecodable is None else undecodable
+        return Log(topics, self.source, self.metadata, self.is_complete, own)
 
     def messages(self, topics: Iterable[str] | None = None) -> Iterator[tuple[str, dict[str, Any], float]]:
         """Yield (topic, message, arrival in s) in the order of arrival: what :func:`sensorium.deploy.run_log` takes.
@@ -229,7 +240,9 @@ class Log(Mapping[str, TopicLog]):
             name: TopicLog(name, each.message, each.capture, each.arrival, each.fields, each.texts)
             for name, each in zip(names, own, strict=True)
         }
-        return Log(topics, self.source, self.metadata, self.is_complete)
+        start = f"{namespace}/"
+        lost = {name.removeprefix(namespace): why for name, why in self.undecodable.items() if name.startswith(start)}
+        return self._of(topics, lost)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -244,9 +257,10 @@ class Log(Mapping[str, TopicLog]):
         return min(float(each.min()) for each in times), max(float(each.max()) for each in times)
 
     def __str__(self) -> str:
-        width = max([len("topic"), *map(len, self._topics)])
+        width = max([len("topic"), *map(len, self._topics), *map(len, self.undecodable)])
         lines = [f"{'topic':{width}}  {'message':32} {'count':>7} {'Hz':>8} {'latency ms':>11}"]
         for name, topic in self._topics.items():
             late = f"{np.median(topic.latency) * 1e3:.2f}" if len(topic) else ""
             lines.append(f"{name:{width}}  {topic.message:32} {len(topic):7d} {topic.rate:8.4g} {late:>11}")
+        lines += [f"{name:{width}}  not decoded: {why}" for name, why in self.undecodable.items()]
         return "\n".join(lines)

@@ -1,13 +1,15 @@
-"""Reading MCAP files of ROS 2 messages, encoded as CDR or JSON."""
+"""Reading MCAP files of ROS 2 messages, encoded as CDR or JSON.
+
+A topic whose messages cannot be decoded does not hide the others: it is listed in ``Log.undecodable``.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Protocol
 
 import numpy as np
 
@@ -15,21 +17,31 @@ from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError
 from sensorium.logs.log import Log, TopicLog
 from sensorium.logs.mcap_records import RecordReader
+from sensorium.logs.message_arrays import RawMessages, from_cdr, from_json, parse_json
 from sensorium.ros.cdr import decode, parse
 
 _NANO = 1e-9
 _STAMP = "header.stamp"
 
 
-class _Raw(NamedTuple):
-    """The messages of one topic as they are in the file."""
+_CDR_HEADS = {b"\x00\x00": "big-endian CDR", b"\x00\x02": "big-endian parameter lists", b"\x00\x03": "parameter lists"}
+"""First bytes of messages in other encodings than little-endian CDR -> their name (OMG DDSI-RTPS)."""
 
-    message: str
+
+class McapSchema(Protocol):
+    """A schema of the package ``mcap``."""
+
+    name: str
     encoding: str
-    schema: str
-    data: list[bytes]
-    log: list[int]
-    publish: list[int]
+    data: bytes
+
+
+class McapChannel(Protocol):
+    """A channel of the package ``mcap``."""
+
+    id: int
+    topic: str
+    message_encoding: str
 
 
 @checked
@@ -44,7 +56,8 @@ def read(
 
     Args:
         path: the file.
-        topics: which topics; None for all whose messages can be decoded.
+        topics: which topics; None for all. Those whose messages cannot be decoded are skipped then with a warning, and
+            listed in ``Log.undecodable``.
         partial: whether to read what is whole in a file that ends too early, as a killed process or a full disk leaves
             it, or that has damaged chunks or messages; warnings name what is lost.
         strict: whether to raise where the time of arrival runs backwards within a topic.
@@ -52,7 +65,8 @@ def read(
     Raises:
         OptionError: there is no such file, a topic is missing, or the package ``mcap`` is not installed.
         DatasetError: the file is no MCAP file, ends too early, is damaged, has messages that do not fit their schema,
-            or time runs backwards; names the topic and the number of the message.
+            or time runs backwards; names the topic and the number of the message. Also if none of its topics, or one
+            of ``topics``, can be decoded, e.g. those of ROS 1; names their encoding.
 
     Example:
         >>> log = sn.logs.read("real.mcap", topics=["/imu", "/joint_states"])
@@ -65,8 +79,13 @@ def read(
         for topic in topics:
             if topic not in raw:
                 raise OptionError(f"{file} has no messages on the topic {topic!r}")
+    undecodable = {name: why for name, messages in raw.items() if (why := _problem(messages))}
+    if undecodable:
+        _report(file, raw, undecodable, topics is not None)
     found = {}
     for name, messages in raw.items():
+        if name in undecodable:
+            continue
         try:
             own = _whole(file, name, messages) if partial else messages
             if not own.data:
@@ -74,16 +93,47 @@ def read(
             decoded = _decode(name, own)
         except DatasetError as error:
             raise DatasetError(f"{file}, topic {name} ({messages.message}): {error}") from None
-        if decoded is None:
-            if topics is not None:
-                raise DatasetError(
-                    f"{file}, topic {name}: cannot decode {messages.message} encoded as {messages.encoding!r}"
-                )
-            continue
         if strict:
             _check_order(file, decoded)
         found[name] = decoded
-    return Log(found, str(file), metadata, is_complete)
+    return Log(found, str(file), metadata, is_complete, undecodable)
+
+
+def _problem(raw: RawMessages) -> str:
+    """Return why the messages of a topic cannot be decoded; "" if they can."""
+    what = raw.message or "messages without a definition"
+    if raw.problems:
+        return raw.problems[0]
+    if raw.encoding == "json":
+        return ""
+    if raw.encoding != "cdr":
+        return f"cannot decode {what} encoded as {raw.encoding!r}; supported are 'cdr' of ROS 2 and 'json'"
+    if not raw.message:
+        return "its messages are CDR without a definition"
+    if raw.format not in ("ros2msg", ""):
+        return f"the definition of {what} is in the format {raw.format!r}; supported is 'ros2msg'"
+    try:
+        parse(raw.message, raw.schema)
+    except DatasetError as error:
+        return str(error)
+    heads = {data[:2] for data in raw.data}
+    other = _CDR_HEADS.get(next(iter(heads))) if len(heads) == 1 else None
+    return f"its messages are {other}; supported is little-endian CDR" if other else ""
+
+
+def _report(file: Path, raw: Mapping[str, RawMessages], undecodable: Mapping[str, str], is_asked: bool) -> None:
+    """Warn about topics that cannot be decoded; raise if they were asked for, or if there are no others."""
+    kinds = {name: f" ({raw[name].message})" if raw[name].message else "" for name in undecodable}
+    parts = [f"topic {name}{kinds[name]}: {why}" for name, why in undecodable.items()]
+    if is_asked:
+        raise DatasetError(f"{file}, {parts[0]}")
+    if len(undecodable) == len(raw):
+        encodings = ", ".join(repr(each) for each in sorted({raw[name].encoding for name in undecodable}))
+        text = f"none of the {len(raw)} topics of {file} can be decoded: they are encoded as {encodings}. {parts[0]}"
+        hint = ". Convert it to ROS 2 first, e.g. with rosbags-convert" if "'ros1'" in encodings else ""
+        raise DatasetError(text + hint)
+    count = f"{len(parts)} of its {len(raw)} topics cannot be decoded"
+    warnings.warn(f"{file}: {count}: {'; '.join(parts[:5])}{'; ...' if len(parts) > 5 else ''}", stacklevel=3)
 
 
 def _check_order(file: Path, topic: TopicLog) -> None:
@@ -99,9 +149,11 @@ def _check_order(file: Path, topic: TopicLog) -> None:
 
 def _collect(
     file: Path, topics: Sequence[str] | None, partial: bool
-) -> tuple[dict[str, _Raw], dict[str, dict[str, str]], bool]:
+) -> tuple[dict[str, RawMessages], dict[str, dict[str, str]], bool]:
     """Return the messages of a file by topic, its metadata, and whether it is complete."""
-    found: dict[str, _Raw] = {}
+    found: dict[str, RawMessages] = {}
+    first: dict[str, int] = {}  # topic -> its first channel
+    compared: set[int] = set()  # further channels
     with open(file, "rb") as stream:
         reader = RecordReader(stream)
         if stream.read(8) != b"\x89MCAP0\r\n":
@@ -115,12 +167,13 @@ def _collect(
                 if raw is None:
                     name = schema.name if schema is not None else ""
                     text = schema.data.decode(errors="replace") if schema is not None else ""
-                    raw = found[channel.topic] = _Raw(name, channel.message_encoding, text, [], [], [])
-                elif schema is not None and schema.name != raw.message:
-                    raise DatasetError(
-                        f"topic {channel.topic}: message {len(raw.data)} is a {schema.name}, and those before it are "
-                        f"{raw.message}"
-                    )
+                    form = schema.encoding if schema is not None else ""
+                    raw = found[channel.topic] = RawMessages(name, channel.message_encoding, text, form, [], [], [], [])
+                    first[channel.topic] = channel.id
+                elif channel.id != first[channel.topic] and channel.id not in compared:
+                    compared.add(channel.id)
+                    problem = _difference(raw, schema, channel)
+                    raw.problems.extend([problem] if problem else [])
                 raw.data.append(message.data)
                 raw.log.append(message.log_time)
                 raw.publish.append(message.publish_time)
@@ -137,16 +190,32 @@ def _collect(
     return found, reader.metadata, not faults
 
 
-def _whole(file: Path, name: str, raw: _Raw) -> _Raw:
+def _difference(raw: RawMessages, schema: McapSchema | None, channel: McapChannel) -> str:
+    """Return how the messages of a further channel of a topic differ from those of the first; "" if they do not."""
+    number, name = len(raw.data), "" if schema is None else schema.name
+    if name != raw.message:
+        return f"message {number} is a {name or 'message without a definition'}, and those before it are {raw.message}"
+    if channel.message_encoding != raw.encoding:
+        other = channel.message_encoding
+        return f"message {number} is encoded as {other!r}, and those before it as {raw.encoding!r}"
+    text = "" if schema is None else schema.data.decode(errors="replace")
+    if text == raw.schema or raw.encoding != "cdr":
+        return ""
+    try:
+        is_same = parse(raw.message, text) == parse(raw.message, raw.schema)  # comments may differ
+    except DatasetError:
+        is_same = False
+    return "" if is_same else f"message {number} has another definition of {name} than those before it"
+
+
+def _whole(file: Path, name: str, raw: RawMessages) -> RawMessages:
     """Return the messages that fit their definition; warns about the others."""
-    if raw.encoding not in ("cdr", "json"):
-        return raw
     lost: dict[int, str] = {}
     if raw.encoding == "cdr":
         for _ in decode(raw.message, parse(raw.message, raw.schema), raw.data, lost):
             pass
     else:
-        _parse_json(raw, lost)
+        parse_json(raw, lost)
     if not lost:
         return raw
     first = min(lost)
@@ -158,92 +227,13 @@ def _whole(file: Path, name: str, raw: _Raw) -> _Raw:
     )
 
 
-def _decode(name: str, raw: _Raw) -> TopicLog | None:
-    """Return the messages of a topic as arrays; None if their encoding is not known."""
+def _decode(name: str, raw: RawMessages) -> TopicLog:
+    """Return the messages of a topic as arrays."""
     log, publish = (np.array(times, np.float64) * _NANO for times in (raw.log, raw.publish))
-    if raw.encoding == "cdr":
-        fields, texts = _from_cdr(raw)
-    elif raw.encoding == "json":
-        fields, texts = _from_json(raw)
-    else:
-        return None
+    fields, texts = from_cdr(raw) if raw.encoding == "cdr" else from_json(raw)
     capture = publish
     if f"{_STAMP}.sec" in fields and f"{_STAMP}.nanosec" in fields:
         capture = np.asarray(fields.pop(f"{_STAMP}.sec"), np.float64) + _NANO * np.asarray(
             fields.pop(f"{_STAMP}.nanosec"), np.float64
         )
     return TopicLog(name, raw.message, capture, log, fields, texts)
-
-
-def _from_cdr(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    definition = parse(raw.message, raw.schema)
-    groups = list(decode(raw.message, definition, raw.data))
-    n = len(raw.data)
-    if len(groups) == 1:
-        _, layout, columns = groups[0]
-        fields = {leaf.path: columns(leaf.path) for leaf in layout.leaves if leaf.dtype}
-        return fields, {leaf.path: columns(leaf.path) for leaf in layout.leaves if not leaf.dtype}
-    values: dict[str, list[Any]] = {}
-    texts: dict[str, np.ndarray] = {}
-    shared = set.intersection(*({leaf.path for leaf in layout.leaves} for _, layout, _ in groups))
-    for numbers, layout, columns in groups:
-        for leaf in layout.leaves:
-            if leaf.path in shared:
-                rows = columns(leaf.path)
-                own = values.setdefault(leaf.path, [None] * n)
-                for i, row in zip(numbers.tolist(), rows, strict=True):
-                    own[i] = row
-    fields = {}
-    for path, own in values.items():
-        if isinstance(own[0], str):
-            texts[path] = np.array(own)
-        else:
-            same = len({np.shape(row) for row in own}) == 1
-            fields[path] = np.array(own) if same else own  # lengths differ, e.g. compressed images
-    return fields, texts
-
-
-def _parse_json(raw: _Raw, lost: dict[int, str] | None = None) -> list[dict[str, Any]]:
-    """Return the fields of messages by path; messages that are no JSON objects raise, or are named in ``lost``."""
-    rows: list[dict[str, Any]] = []
-    for i, data in enumerate(raw.data):
-        try:
-            content = json.loads(data)
-            problem = "" if isinstance(content, dict) else f"is no JSON object, but {str(content)[:40]!r}"
-        except ValueError as error:
-            problem = f"is no JSON: {error}"
-        if problem and lost is None:
-            raise DatasetError(f"message {i} {problem}")
-        if problem and lost is not None:
-            lost[i] = problem
-        else:
-            rows.append(dict(_flat(content)))
-    return rows
-
-
-def _from_json(raw: _Raw) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    rows = _parse_json(raw)
-    shared = [path for path in rows[0] if all(path in row for row in rows)]
-    fields: dict[str, Any] = {}
-    texts: dict[str, np.ndarray] = {}
-    for path in shared:
-        own = [row[path] for row in rows]
-        if isinstance(own[0], str):
-            texts[path] = np.array(own)
-        else:
-            same = len({np.shape(value) for value in own}) == 1
-            fields[path] = np.array(own) if same else [np.array(value) for value in own]
-    return fields, texts
-
-
-def _flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, own in value.items():
-        name = f"{path}.{key}" if path else key
-        if isinstance(own, Mapping):
-            yield from _flat(own, name)
-        elif isinstance(own, list) and own and isinstance(own[0], str):
-            yield from ((f"{name}.{i}", text) for i, text in enumerate(own))
-        elif isinstance(own, (int, float, str)) or (
-            isinstance(own, list) and all(isinstance(x, (int, float)) for x in own)
-        ):
-            yield name, own

@@ -13,6 +13,7 @@ from sensorium.ros.messages import Topic, Values, make_encoder
 from sensorium.ros.topics import topic
 
 if TYPE_CHECKING:
+    from sensorium.cameras import CameraProfile
     from sensorium.cameras.camera import CameraSensor
 
 OPTICAL = "_optical"
@@ -73,26 +74,38 @@ def _image_columns(output: str, dtype: type[np.generic]) -> Callable[[Values], d
 
 def _info(camera: CameraSensor, env: int, prefix: str) -> Topic:
     k = camera.intrinsics[env].double().numpy(force=True)
-    width, height = camera.resolution
-    profile = camera.options.profile
+    constant = {
+        **info_constants(optical_frame(camera), camera.resolution, camera.options.profile),
+        "k": k.ravel(),
+        "p": np.hstack([k, np.zeros((3, 1))]).ravel(),
+    }
+    name = prefix + topic(camera.uuid, "/camera_info")
+    return Topic(name, topics.CAMERA_INFO, make_encoder(topics.CAMERA_INFO, constant), lambda _: {})
+
+
+def info_constants(frame: str, resolution: tuple[int, int], profile: CameraProfile | None) -> dict[str, Any]:
+    """Return what does not depend on the intrinsics in a CameraInfo.
+
+    Args:
+        frame: optical frame of the camera.
+        resolution: width and height, pixels.
+        profile: lens and image sensor; None for an ideal camera.
+    """
+    width, height = resolution
     model, coefficients = "plumb_bob", [0.0] * 5
     if profile is not None and profile.distorts:
         if profile.projection == "fisheye":
             model, coefficients = "equidistant", [profile.k1, profile.k2, profile.k3, profile.k4]
         else:
             coefficients = [profile.k1, profile.k2, profile.p1, profile.p2, profile.k3]
-    constant = {
-        "header.frame_id": optical_frame(camera),
+    return {
+        "header.frame_id": frame,
         "height": height,
         "width": width,
         "distortion_model": model,
         "d": coefficients,
-        "k": k.ravel(),
         "r": np.eye(3).ravel(),
-        "p": np.hstack([k, np.zeros((3, 1))]).ravel(),
     }
-    name = prefix + topic(camera.uuid, "/camera_info")
-    return Topic(name, topics.CAMERA_INFO, make_encoder(topics.CAMERA_INFO, constant), lambda _: {})
 
 
 def encode_jpeg(camera: CameraSensor, image: np.ndarray, stamp: int, quality: int) -> bytes:

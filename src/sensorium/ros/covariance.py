@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from sensorium.sensors.base import Sensor
+from sensorium.ros.topics import RosSensor
 
 
-def variance(sensor: Sensor[Any], channel: str, n: int) -> np.ndarray:
+def variance(sensor: RosSensor, channel: str, n: int) -> np.ndarray:
     """Return the variance of the error of a sample, per axis, (n,): all zero for a perfect sensor.
 
     It is that of noise, turn-on bias, drift and rounding, as the options set them. Constant errors (bias, scale) are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,7 @@ from sensorium.ros import topics
 from sensorium.ros.cdr import Encoder, parse
 from sensorium.ros.covariance import variance
 from sensorium.ros.definitions import schema
-from sensorium.ros.topics import RosField, frame, ros_fields, scan_angles, shapes
-
-if TYPE_CHECKING:
-    from sensorium.sensors.base import Sensor
+from sensorium.ros.topics import RosField, RosSensor, frame, ros_fields, scan_angles, shapes
 
 Columns = dict[str, Any]
 Values = Mapping[str, np.ndarray]
@@ -33,12 +30,14 @@ class Topic:
         message: type of the messages.
         encoder: encodes them.
         columns: returns path -> values of n messages, from the values of n samples.
+        fields: fields of the reading that it needs.
     """
 
     name: str
     message: str
     encoder: Encoder
     columns: Callable[[Values], Columns]
+    fields: tuple[str, ...] = ()
 
     def encode(self, values: Values, stamp: np.ndarray) -> np.ndarray:
         """Return encoded messages, (n, size) uint8.
@@ -60,7 +59,7 @@ def stamps(time: np.ndarray, path: str = "header.stamp") -> Columns:
     return {f"{path}.sec": time // NANO, f"{path}.nanosec": time % NANO}
 
 
-def sensor_topics(sensor: Sensor[Any], prefix: str = "") -> list[Topic]:
+def sensor_topics(sensor: RosSensor, prefix: str = "") -> list[Topic]:
     """Return the topics of a sensor that is no camera.
 
     Args:
@@ -73,11 +72,12 @@ def sensor_topics(sensor: Sensor[Any], prefix: str = "") -> list[Topic]:
     return [_topic(sensor, prefix + name, message, fields) for (name, message), fields in by_topic.items()]
 
 
-def _topic(sensor: Sensor[Any], name: str, message: str, fields: list[RosField]) -> Topic:
-    make: Callable[[Sensor[Any], list[RosField]], Made] = _MAKERS.get(message, _plain)
+def _topic(sensor: RosSensor, name: str, message: str, fields: list[RosField]) -> Topic:
+    make: Callable[[RosSensor, list[RosField]], Made] = _MAKERS.get(message, _plain)
     constant, columns = make(sensor, fields)
     constant = {"header.frame_id": frame(sensor), **constant}
-    return Topic(name, message, make_encoder(message, constant), columns)
+    own = tuple(field.field for field in fields)
+    return Topic(name, message, make_encoder(message, constant), columns, own)
 
 
 Made = tuple[dict[str, Any], Callable[[Values], Columns]]
@@ -97,7 +97,7 @@ def _diagonal(values: np.ndarray) -> np.ndarray:
     return np.diag(values).ravel()
 
 
-def _plain(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _plain(sensor: RosSensor, fields: list[RosField]) -> Made:
     """Messages whose fields are numbers and vectors."""
     layout = shapes(sensor)
     sizes = {field.field: int(np.prod(layout[field.field])) for field in fields}
@@ -117,7 +117,7 @@ def _plain(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return {}, columns
 
 
-def _imu(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _imu(sensor: RosSensor, fields: list[RosField]) -> Made:
     constant = {
         "orientation.w": 1.0,
         "orientation_covariance": [-1.0, *[0.0] * 8],  # ROS: there is no orientation
@@ -127,12 +127,12 @@ def _imu(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, _plain(sensor, fields)[1]
 
 
-def _magnetic_field(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _magnetic_field(sensor: RosSensor, fields: list[RosField]) -> Made:
     channel = "mag" if fields[0].field == "mag" else ""
     return {"magnetic_field_covariance": _diagonal(variance(sensor, channel, 3))}, _plain(sensor, fields)[1]
 
 
-def _joint_state(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _joint_state(sensor: RosSensor, fields: list[RosField]) -> Made:
     joints: list[str] = getattr(sensor, "joint_names")  # noqa: B009  # all sensors with this message have it
     names = [name.split("/")[-1] for name in joints]
     constant: dict[str, Any] = {"name": len(names)} | {f"name.{i}": name for i, name in enumerate(names)}
@@ -140,11 +140,11 @@ def _joint_state(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, lambda values: {field.path: values[field.field] for field in fields}
 
 
-def _pressure(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _pressure(sensor: RosSensor, fields: list[RosField]) -> Made:
     return {"variance": float(variance(sensor, "", 1)[0])}, _plain(sensor, fields)[1]
 
 
-def _nav_sat_fix(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _nav_sat_fix(sensor: RosSensor, fields: list[RosField]) -> Made:
     options = sensor.options
     own = variance(sensor, "", 3) + np.square([options.horizontal_error] * 2 + [options.vertical_error])
     constant = {"position_covariance": _diagonal(own), "position_covariance_type": 2, "status.service": 1}
@@ -158,7 +158,7 @@ def _nav_sat_fix(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _battery(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _battery(sensor: RosSensor, fields: list[RosField]) -> Made:
     nan = float("nan")
     capacity = sensor.options.capacity
     constant = {"temperature": nan, "capacity": capacity, "design_capacity": capacity, "present": True}
@@ -176,7 +176,7 @@ def _battery(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _odometry(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _odometry(sensor: RosSensor, fields: list[RosField]) -> Made:
     twist = np.zeros(36)
     twist[0], twist[35] = variance(sensor, "vel", 2)
     constant = {"child_frame_id": "base", "twist.covariance": twist}
@@ -194,14 +194,14 @@ def _odometry(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _time_reference(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _time_reference(sensor: RosSensor, fields: list[RosField]) -> Made:
     def columns(values: Values) -> Columns:
         return stamps(np.rint(values[""][:, 0].astype(np.float64) * NANO).astype(np.int64), "time_ref")
 
     return {"source": sensor.uuid}, columns
 
 
-def _range(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _range(sensor: RosSensor, fields: list[RosField]) -> Made:
     constant = {
         "radiation_type": 1,
         "max_range": sensor.options.max_range,
@@ -210,7 +210,7 @@ def _range(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, _plain(sensor, fields)[1]
 
 
-def _laser_scan(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _laser_scan(sensor: RosSensor, fields: list[RosField]) -> Made:
     angles = scan_angles(sensor)
     assert angles is not None
     options, n = sensor.options, int(np.prod(shapes(sensor)["distances"]))
@@ -235,7 +235,7 @@ def _laser_scan(sensor: Sensor[Any], fields: list[RosField]) -> Made:
     return constant, columns
 
 
-def _image(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _image(sensor: RosSensor, fields: list[RosField]) -> Made:
     height, width = shapes(sensor)[""]
     constant = {"height": height, "width": width, "encoding": "32FC1", "step": 4 * width, "data": 4 * width * height}
     return constant, lambda values: {"data": _bytes(values[""].astype("<f4"))}
@@ -251,7 +251,7 @@ _POINT_NAMES = {
 }
 
 
-def _point_cloud(sensor: Sensor[Any], fields: list[RosField]) -> Made:
+def _point_cloud(sensor: RosSensor, fields: list[RosField]) -> Made:
     """One point per ray, or per element of a value that no other message has."""
     layout = shapes(sensor)
     own = {field.field: layout[field.field] for field in fields}
@@ -289,7 +289,7 @@ def _bytes(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
 
 
-_MAKERS: dict[str, Callable[[Sensor[Any], list[RosField]], Made]] = {
+_MAKERS: dict[str, Callable[[RosSensor, list[RosField]], Made]] = {
     topics.IMU: _imu,
     topics.MAGNETIC_FIELD: _magnetic_field,
     topics.JOINT_STATE: _joint_state,

@@ -9,12 +9,13 @@ describes its own content. Units are those of ROS (REP 103) everywhere.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from sensorium.sensors.base import Sensor
+    import torch
 
 IMU = "sensor_msgs/msg/Imu"
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
@@ -39,6 +40,27 @@ TIME_REFERENCE = "sensor_msgs/msg/TimeReference"
 TF = "tf2_msgs/msg/TFMessage"
 STRING = "std_msgs/msg/String"
 FLOAT = "std_msgs/msg/Float64"
+
+
+class SensorSpreads(Protocol):
+    """The noise of a sensor."""
+
+    def spreads(self) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
+        """Return channel -> standard deviations of a sample's noise and of the drift, (axes,)."""
+        ...
+
+
+class RosSensor(Protocol):
+    """What messages need of a sensor: one of a built scene, or one that a dataset describes."""
+
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def options(self) -> Any: ...
+    @property
+    def _parameters(self) -> SensorSpreads: ...
+    def _get_return_format(self) -> tuple[int, ...] | Mapping[str, tuple[int, ...]]: ...
+
 
 NO_MESSAGE = "value"
 """Path of a value in a point cloud that stands for a message that does not exist."""
@@ -149,13 +171,13 @@ def topic(uuid: str, end: str = "") -> str:
     return "/" + "/".join(f"_{part}" if part[0].isdigit() else part for part in parts) + end
 
 
-def shapes(sensor: Sensor[Any]) -> dict[str, tuple[int, ...]]:
+def shapes(sensor: RosSensor) -> dict[str, tuple[int, ...]]:
     """Return field -> shape of a reading without the env axis; a reading that is one array has the field ""."""
     layout = sensor._get_return_format()
-    return dict(layout) if isinstance(layout, dict) else {"": layout}
+    return dict(layout) if isinstance(layout, Mapping) else {"": layout}
 
 
-def ros_fields(sensor: Sensor[Any]) -> list[RosField]:
+def ros_fields(sensor: RosSensor) -> list[RosField]:
     """Return where every field of a sensor's reading is in ROS 2.
 
     Args:
@@ -202,12 +224,12 @@ def ros_fields(sensor: Sensor[Any]) -> list[RosField]:
     return found
 
 
-def is_laser_scan(sensor: Sensor[Any]) -> bool:
+def is_laser_scan(sensor: RosSensor) -> bool:
     """Return whether a ray sensor scans as a LaserScan describes it: level, from one point, in equal steps."""
     return bool(scan_angles(sensor))
 
 
-def scan_angles(sensor: Sensor[Any]) -> tuple[float, float, float] | None:
+def scan_angles(sensor: RosSensor) -> tuple[float, float, float] | None:
     """Return the first and the last azimuth and the step, rad, of a scan that a LaserScan can describe; else None."""
     options = sensor.options
     if not hasattr(options.pattern, "rays") or getattr(options, "echoes", None) not in (
@@ -227,7 +249,7 @@ def scan_angles(sensor: Sensor[Any]) -> tuple[float, float, float] | None:
     return float(angles[0]), float(angles[-1]), float(steps.mean())
 
 
-def frame(sensor: Sensor[Any]) -> str:
+def frame(sensor: RosSensor) -> str:
     """Return the ROS frame of a sensor's values: its own frame where it is mounted on a link, else "world".
 
     Values of joints, clocks and batteries have no frame in space: "".

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
-from sensorium.suites.observation import Arrays, ObservationSensor, Reading, Stored
+from sensorium.suites.observation import Arrays, ObservationSensor, Reading, SensorDescription, Stored
 from sensorium.suites.text import JsonSpace, encode
 from sensorium.worlds import Envs, env_ids
 
@@ -65,6 +65,11 @@ class MergedSensor(ObservationSensor):
     def to_disk(self, value: Reading) -> Stored:
         """Return a reading in the form that is written to files."""
         return encode(self.uuid, value, self.str_max_len) if self.is_dict else value  # type: ignore[arg-type]
+
+    def describe(self) -> SensorDescription | None:
+        """Return the sensor of the scene that the parts read, if it is the same in all."""
+        found = [part.describe() for part, _ in self._parts]
+        return found[0] if all(each == found[0] for each in found) else None
 
 
 @checked

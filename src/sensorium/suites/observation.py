@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -29,6 +29,19 @@ Shape: TypeAlias = "tuple[int, ...] | Mapping[str, Shape]"
 
 PRIVILEGED = "privileged/"
 """Prefix of the uuids of ground truth in a suite, so that spaces and files show it."""
+
+
+class SensorDescription(TypedDict):
+    """A sensor of a scene as a value with a JSON form."""
+
+    type: str
+    """Class of its options: a name in ``sensorium``, or ``package.module:Class``."""
+    options: dict[str, Any]
+    """The options that were set."""
+    spreads: dict[str, list[list[float]]]
+    """Channel -> standard deviations of a sample's noise and of the drift, per axis."""
+    joints: list[str]
+    """Names of its joints; [] for sensors without joints."""
 
 
 class ObservationSensor:
@@ -83,6 +96,10 @@ class ObservationSensor:
     def to_disk(self, value: Reading) -> Stored:
         """Return a reading in the form that is written to files: arrays or strings."""
         return value
+
+    def describe(self) -> SensorDescription | None:
+        """Return the sensor of the scene that it reads; None if it reads none, or a camera."""
+        return None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.uuid!r}>"
@@ -181,6 +198,7 @@ class PipelineSensor(ObservationSensor):
 
     @checked
     def __init__(self, sensor: Sensor[Any], uuid: str | None = None, privileged: bool = False) -> None:
+        self._sensor = sensor
         self._read = sensor.read_ground_truth if privileged else sensor.read
         reading = _fields(self._read())
         images = isinstance(reading, dict) and "rgb" in reading
@@ -194,6 +212,24 @@ class PipelineSensor(ObservationSensor):
         if isinstance(reading, dict):
             return {name: value.cpu().numpy().copy() for name, value in reading.items()}
         return reading.cpu().numpy().copy()
+
+    def describe(self) -> SensorDescription | None:
+        """Return the sensor; None for a camera, and for options without a JSON form."""
+        sensor, kind = self._sensor, type(self._sensor.options)
+        if hasattr(sensor, "outputs"):
+            return None
+        is_own = kind.__module__.startswith("sensorium.")
+        try:
+            options = sensor.options.model_dump(mode="json", exclude_unset=True)
+        except ValueError:  # values of a user's class that pydantic cannot write
+            return None
+        spreads = sensor._parameters.spreads()
+        return {
+            "type": kind.__name__ if is_own else f"{kind.__module__}:{kind.__qualname__}",
+            "options": options,
+            "spreads": {name: [part.tolist() for part in parts] for name, parts in spreads.items()},
+            "joints": list(getattr(sensor, "joint_names", ())),
+        }
 
 
 @checked
