@@ -12,6 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
 """Pages about an extra -> the package that their code needs."""
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
+SLOW = {"training.md", "tensor_tasks.md"}
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def registered_tasks():
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] if page.name == "training.md" else []) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else []) for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_code_prints_the_shown_output(page, capsys, registered_tasks):

@@ -137,6 +137,7 @@ def several(tmp_path_factory):
     return record(tmp_path_factory.mktemp("several"), sensors=sensors)
 
 
+@pytest.mark.slow
 def test_all_imus_and_poses_are_checked(several):
     report = examine(several)
     assert report.failed == []

@@ -42,6 +42,7 @@ class TestBroad:
         ratio = got["gyro.allan_density"].value / got["gyro.noise_density"].value
         assert ((ratio > 0.9) & (ratio < 1.2)).all()
 
+    @pytest.mark.slow
     def test_gyroscope_lag_is_the_same_in_all_trials(self, path):
         lag = fitted(path).estimates["gyro.delay"]
         assert lag.identifiable

@@ -30,7 +30,8 @@ def command(task, folder, *options):
     return [sys.executable, "-m", "sensorium.cli", "train", task, *fixed, *COMMANDS[task], *options]
 
 
-@pytest.mark.parametrize("task", ["balance", pytest.param("walk", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["balance", "walk"])
 def test_a_pipe_receives_lines_of_progress(task, tmp_path):
     arguments = command(task, tmp_path / "run", "--steps", "1600", "--progress-every", "0.1")
     run = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=True)

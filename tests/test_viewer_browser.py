@@ -98,6 +98,7 @@ def test_camera_images_equal_the_camera(shown):
     press(page, "Run")
 
 
+@pytest.mark.slow
 def test_plots_update_over_time(shown):
     _, viewer, page = shown
     press(page, "Run")
