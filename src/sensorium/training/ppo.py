@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,6 +37,11 @@ from sensorium.training.ppo_evaluation import run_episodes
 from sensorium.training.ppo_options import PPOOptions
 from sensorium.training.run_folder import run_folder
 from sensorium.training.trainer import Progress, TrainResult, torch_threads
+
+if TYPE_CHECKING:
+    from rsl_rl.algorithms import PPO
+
+    from sensorium.training.distillation import Imitation
 
 
 class PPOTrainer:
@@ -57,7 +62,12 @@ class PPOTrainer:
             torch.set_float32_matmul_precision("high")  # TF32: an update with 16,384 envs takes two thirds of the time
         self.task = options.make_task()
         self.env = self.task.as_rsl_rl()
-        self.algorithm = ppo_policy.make_ppo(options, self.env.get_observations(), self.env.num_actions)
+        try:
+            self.algorithm = self._make_algorithm()
+        except BaseException:
+            self.task.close()
+            torch.set_float32_matmul_precision(self._precision)
+            raise
         self.steps = 0
         self.evaluations: list[dict[str, Any]] = []
         self.best: Evaluation | None = None
@@ -66,6 +76,14 @@ class PPOTrainer:
         if checkpoint is not None:
             self._restore(checkpoint)
         self._log = TrainingLog(folder, self.steps, tensorboard)
+
+    def _make_algorithm(self) -> PPO | Imitation:
+        observation, n_actions = self.env.get_observations(), self.env.num_actions
+        if self.options.teacher is None:
+            return ppo_policy.make_ppo(self.options, observation, n_actions)
+        from sensorium.training.distillation import Imitation
+
+        return Imitation(self.options, self.task, observation, n_actions)
 
     def run(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> TrainResult:
         """Train until the last step, or until ``stop()`` returns True."""

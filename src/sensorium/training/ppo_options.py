@@ -49,6 +49,9 @@ class PPOOptions(Options):
     """Kind of the networks; the recurrent ones have a memory of one layer before the hidden layers."""
     memory: int = Field(default=128, ge=1)
     """Width of the memory of recurrent networks."""
+    teacher: str | None = None
+    """Folder of a training by PPO for the same task. Its best policy is imitated, instead of learning from rewards. It
+    may observe ground truth, and readings that the student does not observe. None: learn from rewards."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """Initial step size; it is adapted so that the policy changes by ``desired_kl`` in an update."""
     desired_kl: float = Field(default=0.01, gt=0)
@@ -62,7 +65,7 @@ class PPOOptions(Options):
     entropy: float = Field(default=0.005, ge=0)
     """Weight of the entropy of the actions."""
     exploration: float = Field(default=1.0, gt=0)
-    """Initial standard deviation of the actions."""
+    """Initial standard deviation of the actions. With a teacher it stays as it is, and the default is 0.1."""
     episodes: int = Field(default=64, ge=1)
     """Episodes per evaluation; at most ``n_envs`` are run."""
     evaluate_every: int = Field(default=5_000_000, ge=1)
