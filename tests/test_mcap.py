@@ -18,6 +18,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
+from sensorium.cli import main
 from sensorium.ros import McapRecorder
 from sensorium.ros.covariance import variance
 
@@ -319,6 +320,65 @@ def test_envs_share_a_file_by_namespaces_and_jpeg_is_compressed(tmp_path):
     close = np.asarray(image, float) - scene.sensors["eye"].read().rgb[2].numpy()
     assert image.size == (32, 24)
     assert np.abs(close).mean() < 10
+
+
+def moving_box():
+    scene = sn.Scene(dt=0.01)
+    scene.add_object(sn.Box(), name="box", free=True)
+    scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    scene.build(n_envs=2)
+    return scene
+
+
+def test_an_error_leaves_part_files(tmp_path):
+    """What was recorded is in files with their temporary names, which state the error."""
+    scene = moving_box()
+
+    def record():
+        with sn.ros.McapRecorder(scene, tmp_path / "a") as recorder:
+            for _ in range(50):
+                scene.step()
+                recorder.step()
+            raise RuntimeError("the motor is hot")
+
+    with pytest.raises(RuntimeError, match="the motor is hot"):
+        record()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["env_0.mcap.part", "env_1.mcap.part"]
+    with pytest.warns(UserWarning, match=r"is not whole: RuntimeError: the motor is hot ended its recording"):
+        log = sn.logs.read(tmp_path / "a" / "env_1.mcap.part")
+    assert len(log["/imu"]) == 50
+    assert not log.is_complete
+    assert len(messages(tmp_path / "a" / "env_1.mcap.part")["/imu"]) == 50  # by another library
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"envs": [True]}, r"envs must lie in \[0, 2\), got True"),
+        ({"envs": [2]}, r"envs must lie in \[0, 2\), got 2"),
+        ({"jpeg": True}, r"jpeg must be a quality, an integer in \[1, 100\], .*got True"),
+        ({"jpeg": 0}, r"jpeg must be a quality"),
+    ],
+)
+def test_bad_options_are_refused(tmp_path, options, text):
+    with pytest.raises(sn.OptionError, match=text):
+        sn.ros.McapRecorder(moving_box(), tmp_path / "a", **options)
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_command_writes_namespaces_and_jpeg(tmp_path, capsys):
+    (tmp_path / "rig.yaml").write_text(
+        "sensors:\n  - {name: cam, type: Camera, options: {resolution: [32, 24]}}\n  - {name: imu, type: IMU}\n"
+    )
+    words = ["record", "--rig", str(tmp_path / "rig.yaml"), "--steps", "3", "--envs", "2", "--out", str(tmp_path / "a")]
+    assert main([*words, "--namespaces"]) == 2
+    assert "--format mcap" in capsys.readouterr().err
+    assert main([*words, "--format", "mcap", "--jpeg", "200"]) == 2
+    assert main([*words, "--format", "mcap", "--namespaces", "--jpeg", "90"]) == 0
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["scene.mcap"]
+    log = sn.logs.read(tmp_path / "a" / "scene.mcap")
+    assert log.namespaces == ["/env_0", "/env_1"]
+    assert log["/env_1/robot_cam/rgb/compressed"].message == "sensor_msgs/msg/CompressedImage"
 
 
 def test_a_failed_start_leaves_nothing(tmp_path):

@@ -24,6 +24,7 @@ class Doctor:
         sensorium doctor policy.onnx real.mcap --plots out/doctor
         sensorium doctor real.mcap
         sensorium doctor log.hdf5 --units mag=uT
+        sensorium doctor policy.onnx real.mcap --topics robot_imu=/imu/data /robot_wheels=/joint_states
     """
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -34,12 +35,14 @@ class Doctor:
     """File for the findings as JSON."""
     units: Annotated[tuple[str, ...], default("SI")] = ()
     """Units of fields in HDF5, NPZ and CSV, e.g. mag=uT gyro=deg/s."""
+    topics: Annotated[tuple[str, ...], default("by name")] = ()
+    """Topics of the log, as SENSOR=TOPIC or POLICY_TOPIC=TOPIC."""
     partial: bool = False
     """Read what is whole of a log that is damaged or ends too early."""
 
     def run(self) -> int:
         """Examine the log and print the findings."""
-        from sensorium.doctor.examine import examine
+        from sensorium.doctor.examine import examine, map_topics
         from sensorium.doctor.plots import plot_terms
         from sensorium.doctor.tables import read_any
         from sensorium.files import write_whole
@@ -48,6 +51,8 @@ class Doctor:
             raise sn.OptionError(f"give a policy and a log, or a log alone, got {len(self.files)} files")
         if any("=" not in each for each in self.units):
             raise sn.OptionError(f"units must be FIELD=UNIT, e.g. mag=uT, got {' '.join(self.units)}")
+        if any("=" not in each for each in self.topics):
+            raise sn.OptionError(f"topics must be SENSOR=TOPIC, got {' '.join(self.topics)}")
         policy, path = (None, self.files[0]) if len(self.files) == 1 else self.files
         if path.suffix == ".onnx":
             raise sn.OptionError(f"{path} is a policy; give the log behind it: sensorium doctor {path} real.mcap")
@@ -64,6 +69,7 @@ class Doctor:
 
                 contract = read_contract(policy)
             log = read_any(path, self.partial, dict(each.split("=", 1) for each in self.units) or None)
+            contract = map_topics(contract, dict(each.split("=", 1) for each in self.topics), log)
         report = examine(log, contract)
         print(report)
         if self.json is not None:

@@ -47,6 +47,10 @@ class Record:
     format: Literal["sensorium", "mcap"] = "sensorium"
     """Format: sensorium (states, which can be replayed with other sensors), or mcap (one file of ROS 2 messages per
     env, with what the sensors read)."""
+    namespaces: bool = False
+    """MCAP: write all envs to one file, with topics below /env_0, /env_1, ..."""
+    jpeg: Annotated[int | None, default("raw images")] = None
+    """MCAP: quality of JPEG for colour images, 1 to 100."""
     overwrite: bool = False
     """Replace the recording in the output folder. Other contents are never replaced."""
 
@@ -58,6 +62,8 @@ class Record:
         check_min("envs", self.envs, 1)
         if self.format == "mcap" and self.overwrite:
             raise sn.OptionError("overwrite is for --format sensorium; remove the old MCAP files or change --out")
+        if self.format != "mcap" and (self.namespaces or self.jpeg is not None):
+            raise sn.OptionError("namespaces and jpeg are for --format mcap")
         check_new(self.out, self.overwrite)  # before the scene is built, which takes time
         scene = sn.Scene(dt=self.dt)
         if self.world is None:
@@ -103,7 +109,7 @@ class Record:
         if self.format == "mcap":
             from sensorium.ros import McapRecorder
 
-            return McapRecorder(scene, self.out, metadata=metadata)
+            return McapRecorder(scene, self.out, jpeg=self.jpeg, namespaces=self.namespaces, metadata=metadata)
         return sn.recording.Recorder(
             scene,
             self.out,

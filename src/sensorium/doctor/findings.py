@@ -113,6 +113,10 @@ class Examination:
         """Return whether a subject has failed a check."""
         return subject in self._blamed
 
+    def failed_by(self, subject: str) -> str:
+        """Return the check that a subject has failed; "" if it has failed none."""
+        return self._blamed.get(subject, "")
+
     def is_blamed(self, check: str, subject: str) -> bool:
         """Return whether a subject has failed an earlier check, and if so, add that this one is skipped."""
         if subject not in self._blamed:

@@ -8,10 +8,12 @@ from sensorium.deploy.contract import Contract
 from sensorium.doctor.findings import Examination
 from sensorium.doctor.motion_checks import DEGREES
 from sensorium.doctor.signals import Signals, TimeSeries, at, spans
-from sensorium.doctor.value_checks import white_noise
+from sensorium.doctor.value_checks import trained_range, white_noise
 
 _MOVES = 0.01
 """Standard deviation of a joint, rad, from which its motion is compared."""
+_OUTSIDE = 0.2
+"""Share of positions outside the range of training from which another unit or sign is tried."""
 _MAX_OFFSET = 0.15
 """Median difference between a joint and its command, rad, from which it is an offset."""
 
@@ -28,8 +30,40 @@ def check_joints(exam: Examination, signals: Signals, contract: Contract | None)
             exam.skip("joints.order", position.subject, "the log has no position commands of these joints")
         else:
             _check_against_commands(exam, position, shared, own, asked)
+        if contract is not None:
+            _check_trained_positions(exam, position, contract)
         if velocity is not None:
-            _check_velocity(exam, position, velocity, signals.resets)
+            driven = next((series for kind, series in signals.commands if kind == "velocity"), None)
+            _check_velocity(exam, position, velocity, signals.resets, driven)
+
+
+def _check_trained_positions(exam: Examination, position: TimeSeries, contract: Contract) -> None:
+    """Compare positions with those of training, in degrees or with the opposite sign: then that is the fault."""
+    if exam.has_failed(position.subject):
+        return
+    for term in contract.observations:
+        if f"{term.topic} {term.field}" != position.subject or term.seen is None or not set(term.names):
+            continue
+        if not set(term.names) <= set(position.names):
+            continue
+        values = position.values[:, [position.names.index(name) for name in term.names]]
+        low, high = trained_range(term)
+        margin = 0.25 * (high - low) + 5 * np.array(term.noise) + 1e-6
+
+        def outside(tried: np.ndarray, low: np.ndarray = low - margin, high: np.ndarray = high + margin) -> np.ndarray:
+            return np.asarray(((tried < low) | (tried > high)).mean(axis=0))
+
+        as_is = outside(values)
+        if not (as_is > _OUTSIDE).any():
+            continue
+        in_rad, turned = outside(values / DEGREES), outside(-values)
+        names = np.array(term.names)
+        if (in_rad < 0.02).all() and (as_is > _OUTSIDE).mean() >= 0.5:
+            text = f"{as_is.max():.0%} outside the range of training, and inside if they are in degrees"
+            exam.fail("joints.unit", position.subject, text, f"multiply by {1 / DEGREES:.6g}")
+        elif (flipped := (as_is > _OUTSIDE) & (turned < 0.02)).any():
+            text = f"{', '.join(names[flipped])} is outside the range of training, and inside with the opposite sign"
+            exam.fail("joints.sign", position.subject, text, "turn its sign")
 
 
 def _check_names(exam: Examination, position: TimeSeries, contract: Contract) -> None:
@@ -108,14 +142,18 @@ def _check_against_commands(
         return
     exam.ok("joints.sign", position.subject, "joints move with their commands")
     slopes = np.array([np.polyfit(asked[:, i], own[:, i], 1)[0] for i in np.flatnonzero(clear)])
-    slope = float(np.median(slopes))
-    text = f"positions change by {slope:.3g} per unit of command"
-    if 0.3 * DEGREES < slope < 3 * DEGREES:
-        exam.fail("joints.unit", position.subject, f"{text}: they are in degrees", f"multiply by {1 / DEGREES:.6g}")
-        return
-    if 0.3 / DEGREES < slope < 3 / DEGREES:
-        exam.fail("joints.unit", position.subject, f"{text}: commands are in degrees", "send commands in rad")
-        return
+    judged = [names[i] for i in np.flatnonzero(clear)]
+    text = f"positions change by {float(np.median(slopes)):.3g} per unit of command"
+    for low, what, fix in (
+        (0.3 * DEGREES, "they are in degrees", f"multiply by {1 / DEGREES:.6g}"),
+        (0.3 / DEGREES, "commands are in degrees", "send commands in rad"),
+    ):
+        odd = (slopes > low) & (slopes < 10 * low)
+        if odd.any():
+            which = "" if odd.all() else f"{', '.join(np.array(judged)[odd])}: "
+            text = f"{which}positions change by {float(np.median(slopes[odd])):.3g} per unit of command"
+            exam.fail("joints.unit", position.subject, f"{text}: {what}", fix)
+            return
     exam.ok("joints.unit", position.subject, text)
     off, spread = np.median(own - asked, axis=0), (own - asked).std(axis=0)
     common = np.median(np.abs(off))
@@ -136,7 +174,14 @@ def _swapped(own: np.ndarray, asked: np.ndarray) -> list[int]:
     return [i for i in range(len(off)) if any(near[i, j] and near[j, i] for j in range(len(off)) if j != i)]
 
 
-def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSeries, resets: np.ndarray) -> None:
+def _check_velocity(
+    exam: Examination,
+    position: TimeSeries,
+    velocity: TimeSeries,
+    resets: np.ndarray,
+    driven: TimeSeries | None,
+) -> None:
+    """Check that velocities are the derivatives of positions; ``driven`` are commands of velocities."""
     if exam.is_blamed("joints.velocity", position.subject):
         return
     times = velocity.time[(velocity.time > position.time[0] + 0.05) & (velocity.time < position.time[-1] - 0.05)]
@@ -160,10 +205,34 @@ def _check_velocity(exam: Examination, position: TimeSeries, velocity: TimeSerie
     names = [name for name, chosen in zip(velocity.names, moves, strict=True) if chosen]
     text = f"{slope:.3g} times the derivative of the position"
     fix = "publish positions in rad and velocities in rad/s, with the same sign"
-    if np.median(each) > 10 or 0 < np.median(each) < 0.1:
-        exam.fail("joints.velocity", velocity.subject, f"{text}: one of both has another unit", fix)
+    in_degrees = (np.abs(each) > 0.3 / DEGREES) & (np.abs(each) < 3 / DEGREES)
+    if in_degrees.any():  # velocities in rad/s, and positions in degrees
+        which = "" if in_degrees.all() else f" of {', '.join(np.array(names)[in_degrees])}"
+        size = float(np.median(each[in_degrees]))
+        own_text = f"velocities are {size:.3g} times the derivative of the positions{which}, which are in degrees"
+        exam.fail("joints.unit", position.subject, own_text, f"multiply by {1 / DEGREES:.6g}")
+        exam.blame(velocity.subject, "joints.unit")
+    elif (np.abs(each) > 10).any():
+        which = ", ".join(np.array(names)[np.abs(each) > 10])
+        exam.fail("joints.velocity", velocity.subject, f"{text}: {which} has another unit, perhaps °/s", fix)
     elif (each < 0).any():
-        flipped = ", ".join(name for name, value in zip(names, each, strict=True) if value < 0)
-        exam.fail("joints.velocity", velocity.subject, f"{flipped} has the opposite sign of its position", fix)
+        flipped = [name for name, value in zip(names, each, strict=True) if value < 0]
+        what = f"{', '.join(flipped)} has the opposite sign of its"
+        if _follow_commands(velocity, driven, flipped):
+            exam.fail("joints.sign", position.subject, f"{what} velocity, which follows its command", "turn its sign")
+            exam.blame(velocity.subject, "joints.sign")
+        else:
+            exam.fail("joints.velocity", velocity.subject, f"{what} position", fix)
+    elif 0 < np.median(each) < 0.1:
+        exam.fail("joints.velocity", velocity.subject, f"{text}: one of both has another unit", fix)
     else:
         exam.ok("joints.velocity", velocity.subject, text)
+
+
+def _follow_commands(velocity: TimeSeries, driven: TimeSeries | None, names: list[str]) -> bool:
+    """Return whether the velocities of joints go with their commands."""
+    if driven is None or not set(names) <= set(driven.names):
+        return False
+    asked = at(driven, velocity.time)[:, [driven.names.index(name) for name in names]]
+    own = velocity.values[:, [velocity.names.index(name) for name in names]]
+    return bool((np.diag(_correlations(own, _lagged(own, asked))) > 0.6).all())

@@ -17,6 +17,8 @@ G = 9.81
 DEGREES = 180 / np.pi
 _NO_GRAVITY = 0.05
 """Gravity, m/s², below which a world has none."""
+_SHORTEST = 2.0
+"""Duration, s, from which the direction of gravity is judged."""
 _TILTS = 0.1
 """RMS angle, rad, from which a robot tilts."""
 _AXES = "xyz"
@@ -75,7 +77,7 @@ def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expect
         quat = None
     if quat is None:
         if acc is not None and imu.is_own:
-            _check_mean_gravity(exam, acc, gravity, expected.get(acc.subject))
+            _check_mean_gravity(exam, acc, gravity, expected.get(acc.subject), _why_no_windows(acc, None, up))
         if gyro is not None and imu.is_own:
             _check_gyro_alone(exam, gyro, acc if up is not None else None, resets)
         return
@@ -97,7 +99,7 @@ def _check_imu(exam: Examination, imu: InertialSignals, signals: Signals, expect
     elif not best:
         exam.ok("quaternion", quat.subject, "order and direction agree with the inertial signals")
     if acc is not None and imu.is_own:
-        _report_gravity(exam, acc, quat, direction)
+        _report_gravity(exam, acc, quat, direction, _why_no_windows(acc, quat, up))
     if gyro is not None and imu.is_own:
         how = f"compared with {quat.subject}"
         if not best and turn is not None and turn.is_changed and fits["inverted"][0] < as_it_is[0] + _REORDERED - 0.1:
@@ -260,9 +262,21 @@ def _report_quaternion(exam: Examination, quat: TimeSeries, name: str, before: _
     exam.fail("quaternion.direction" if name == "inverted" else "quaternion.order", quat.subject, text, fix)
 
 
-def _report_gravity(exam: Examination, acc: TimeSeries, quat: TimeSeries, fit: _Fit | None) -> None:
+def _why_no_windows(acc: TimeSeries, quat: TimeSeries | None, up: np.ndarray | None) -> str:
+    """Return why a log does not show the direction of gravity."""
+    if up is None:
+        return "the world of the log has no gravity"
+    start, stop = acc.time[0], acc.time[-1]
+    if stop - start < _SHORTEST:
+        return f"the log has {stop - start:.2g} s of it, and {_SHORTEST:g} s are needed"
+    if quat is not None and min(stop, quat.time[-1]) - max(start, quat.time[0]) < _SHORTEST:
+        return f"it and {quat.subject} are in the log together for less than {_SHORTEST:g} s"
+    return "the log has fewer than 4 half seconds without gaps and resets"
+
+
+def _report_gravity(exam: Examination, acc: TimeSeries, quat: TimeSeries, fit: _Fit | None, why: str) -> None:
     if fit is None:
-        exam.skip("gravity.axis", acc.subject, "the log is shorter than 2 s")
+        exam.skip("gravity.axis", acc.subject, why)
     elif fit.is_changed:
         text = (
             f"{describe(fit.matrix, 'the log')}; off by {_angle(fit.as_it_is)}, by {_angle(fit.residual)} if corrected"
@@ -275,11 +289,15 @@ def _report_gravity(exam: Examination, acc: TimeSeries, quat: TimeSeries, fit: _
 
 
 def _check_mean_gravity(
-    exam: Examination, acc: TimeSeries, gravity: tuple[np.ndarray, np.ndarray] | None, expected: np.ndarray | None
+    exam: Examination,
+    acc: TimeSeries,
+    gravity: tuple[np.ndarray, np.ndarray] | None,
+    expected: np.ndarray | None,
+    why: str,
 ) -> None:
-    """Without orientation: compare the mean direction with that in training."""
+    """Without orientation: compare the mean direction with that in training; ``why`` is why there is none."""
     if gravity is None:
-        exam.skip("gravity.axis", acc.subject, "the log is shorter than 2 s")
+        exam.skip("gravity.axis", acc.subject, why)
         return
     if expected is None or np.linalg.norm(expected) < 0.5 * G:
         exam.skip("gravity.axis", acc.subject, "the log has no orientation to compare with")

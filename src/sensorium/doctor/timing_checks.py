@@ -16,14 +16,47 @@ _MANY_LOST = 0.1
 def check_timing(exam: Examination, log: Log, contract: Contract | None) -> None:
     """Check the clocks and rates of all topics with a header, or those of the contract."""
     terms = {} if contract is None else {term.topic: term for term in contract.observations if term.topic}
-    for name, topic in log.items():
-        if not is_measured(name) or len(topic) < 10:
-            continue
+    measured = [topic for name, topic in log.items() if is_measured(name) and len(topic) >= 10]
+    for topic in measured:
+        name, others = topic.name, [each for each in measured if each is not topic]
         if terms and name not in terms:
             continue
-        if _check_clock(exam, topic):
+        if _check_both_clocks(exam, topic, others) and _check_clock(exam, topic):
             _check_rate(exam, topic, terms.get(name))
             _check_latency(exam, topic, terms.get(name))
+
+
+def _check_both_clocks(exam: Examination, topic: TopicLog, others: list[TopicLog]) -> bool:
+    """Check that stamps and log times do not jump together, in the order of the file.
+
+    A gap is an outage of one sensor if the others go on during it, and the clocks are not ahead of theirs afterwards.
+    """
+    steps = np.diff(topic.arrival)
+    period = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
+    limit = max(0.5, 20 * period)
+    fix = "do not set the clock while logging (NTP in slew mode, PTP), or log a steady clock"
+    back = np.flatnonzero((steps < -limit) & (np.diff(topic.capture) < -limit))
+    if len(back):
+        i = int(back[0]) + 1
+        exam.fail("clock", topic.name, f"both times go back by {-steps[i - 1]:.3g} s at message {i}", fix)
+        return False
+    for i in np.flatnonzero((steps > limit) & (np.diff(topic.capture) > limit)).tolist():
+        start, stop, gap = topic.arrival[i], topic.arrival[i + 1], float(steps[i])
+        going = [each for each in others if _fills(each, start, stop)]
+        last = max((float(each.arrival.max()) for each in going), default=-np.inf)
+        if not going or float(topic.arrival.max()) - last > 0.8 * gap:
+            text = f"both times jump by {gap:.3g} s at message {i + 1}, and no sample is missing in between"
+            if not going:
+                text = f"both times jump by {gap:.3g} s at message {i + 1}, without any message of the log in between"
+            exam.fail("clock", topic.name, text, fix + "; if the log was paused, cut it there")
+            return False
+    return True
+
+
+def _fills(topic: TopicLog, start: float, stop: float) -> bool:
+    """Return whether a topic has messages between two times, as many as its rate says."""
+    inside = int(((topic.arrival > start) & (topic.arrival < stop)).sum())
+    return inside > 0.3 * (stop - start) * topic.rate > 0
 
 
 def _check_clock(exam: Examination, topic: TopicLog) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 
 from sensorium.deploy.contract import Contract, ObservationTerm
@@ -12,6 +14,10 @@ from sensorium.ros.topics import IMU, JOINT_STATE, MAGNETIC_FIELD, ODOMETRY, POS
 
 _MIN_MESSAGES = 10
 """Topics with fewer messages are not examined."""
+_NOISE_WINDOW = 25
+"""Samples in a window in which noise is measured."""
+_CALM = 0.1
+"""Quantile of those windows."""
 
 
 def check_topics(exam: Examination, log: Log, contract: Contract) -> None:
@@ -166,11 +172,17 @@ def _check_noise(exam: Examination, term: ObservationTerm, subject: str, values:
 
 
 def white_noise(values: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of white noise, per column: of third differences, in the calmest windows."""
-    third = np.diff(values, n=3, axis=0) / np.sqrt(20.0)
-    size = 25
-    n = len(third) // size
-    if n < 4:
-        return third.std(axis=0)
-    spread = third[: n * size].reshape(n, size, -1).std(axis=1)
-    return np.quantile(spread, 0.25, axis=0)
+    """Return the standard deviation of white noise, per column.
+
+    Differences of order k of white noise have C(2k, k) times its variance, whatever k. Those of motion shrink with k.
+    So the smallest figure of several orders is taken, in the calmest tenth of windows: motion may be jerky at times.
+    """
+    found = []
+    for order in (3, 5, 8):
+        if len(values) <= 2 * order:
+            continue
+        parts = np.diff(values, n=order, axis=0) / np.sqrt(float(comb(2 * order, order)))
+        n = len(parts) // _NOISE_WINDOW
+        windows = parts[: n * _NOISE_WINDOW].reshape(n, _NOISE_WINDOW, -1) if n >= 4 else parts[None]
+        found.append(np.quantile(windows.std(axis=1), _CALM, axis=0))
+    return np.min(found, axis=0) if found else np.zeros(values.shape[1])

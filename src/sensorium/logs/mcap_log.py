@@ -19,6 +19,7 @@ from sensorium.logs.log import Log, TopicLog
 from sensorium.logs.mcap_records import RecordReader
 from sensorium.logs.message_arrays import RawMessages, from_cdr, from_json, parse_json
 from sensorium.ros.cdr import decode, parse
+from sensorium.ros.mcap_file import INTERRUPTED
 
 _NANO = 1e-9
 _STAMP = "header.stamp"
@@ -183,6 +184,10 @@ def _collect(
     faults = [f"{file}: {each}" for each in reader.damages]
     if not reader.is_complete and not faults:
         faults.append(f"{file} ends too early; {count} messages of {len(found)} topics are before its end")
+    if INTERRUPTED in reader.metadata:
+        reason = reader.metadata[INTERRUPTED].get("error", "an error")
+        warnings.warn(f"{file} is not whole: {reason} ended its recording", stacklevel=3)
+        return found, reader.metadata, False
     for text in faults:
         if not partial:
             raise DatasetError(f"{text}. Read what is whole with partial=True (--partial)")

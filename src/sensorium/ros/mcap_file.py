@@ -16,6 +16,9 @@ from sensorium.ros.definitions import schema
 
 Compression = Literal["zstd", "lz4", "none"]
 
+INTERRUPTED = "interrupted"
+"""Metadata of a file whose recording was ended by an error."""
+
 LIBRARY = "sensorium"
 
 
@@ -115,6 +118,15 @@ class McapFile:
                     self._file.close()
                 self._file = None
                 publish(self._part, self.path)
+
+    def interrupt(self, reason: str) -> None:
+        """Close the file under its temporary name, with a reason in its metadata: what was written can be read."""
+        if self._file is not None:
+            with _system.uninterrupted(), explain_errors(self.path):
+                self._writer.add_metadata(INTERRUPTED, {"error": reason})
+                self._writer.finish()
+                self._file.close()
+                self._file = None
 
     def abandon(self) -> None:
         """Close the file without completing it, and remove it."""

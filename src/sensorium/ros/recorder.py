@@ -45,6 +45,9 @@ class McapRecorder:
     which are marked on ``/episode``. Files also have ``/clock``, ``/tf`` and ``/tf_static``, commands of the actuators,
     and, with ``truth``, the ground truth of all sensors in every step below ``/truth``.
 
+    An exception in a ``with`` block leaves the files as ``NAME.mcap.part``, with its text in their metadata. Ctrl-C
+    completes them.
+
     Args:
         scene: a built scene.
         out: folder for the files ``env_0.mcap``, ``env_1.mcap``, ...; they must not exist.
@@ -86,8 +89,8 @@ class McapRecorder:
     ) -> None:
         if compression not in ("zstd", "lz4", "none"):
             raise OptionError(f"compression must be 'zstd', 'lz4' or 'none', got {compression!r}")
-        if jpeg is not None and (not isinstance(jpeg, int) or not 1 <= jpeg <= 100):
-            raise OptionError(f"jpeg must be an integer in [1, 100], got {jpeg!r}")
+        if jpeg is not None and (isinstance(jpeg, bool) or not isinstance(jpeg, int) or not 1 <= jpeg <= 100):
+            raise OptionError(f"jpeg must be a quality, an integer in [1, 100], or None for raw images, got {jpeg!r}")
         self.scene, self.n_steps = scene, 0
         self._world = scene.world
         chosen = list(range(self._world.n_envs)) if envs is None else list(_check_envs(envs, self._world.n_envs))
@@ -154,7 +157,14 @@ class McapRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None or isinstance(error, KeyboardInterrupt):
+            self.close()
+        elif not self._closed:
+            self._closed = True
+            with suppress(Exception):  # it may follow from the error, which is raised
+                self._flush()
+            for file in self._files:
+                file.interrupt(f"{type(error).__name__}: {error}")
 
 
 class _EnvLog:
@@ -296,7 +306,7 @@ def _check_envs(envs: Iterable[int], n_envs: int) -> list[int]:
     """
     found = list(envs)
     for env in found:
-        if not isinstance(env, Integral) or not 0 <= env < n_envs:
+        if isinstance(env, (bool, np.bool_)) or not isinstance(env, Integral) or not 0 <= env < n_envs:
             raise OptionError(f"envs must lie in [0, {n_envs}), got {env!r}")
     if not found or len(set(found)) < len(found):
         raise OptionError(f"envs must name at least one env, and each once, got {found}")
