@@ -70,6 +70,16 @@ def test_rows_out_of_order():
     twin = quiet(sn.fit.imu, {name: values[order] for name, values in IMU.items()})
     assert problem(twin, "time.order").fix == "sort the rows by their time stamps"
     assert not {"time.units", "time.jumps", "time.gaps"} & {one.name for one in twin.problems}
+    assert not twin.estimates["rate"].identifiable
+    assert twin.imperfections() == {}
+
+
+def test_a_clock_that_jumps_back_is_no_jitter():
+    time = TIME - np.where(np.arange(3000) < 1000, 0.0, 3.0)
+    twin = quiet(sn.fit.imu, IMU | {"time": time})
+    assert "jumps 1 times back" in problem(twin, "time.jumps").message
+    assert twin.estimates["rate"].value == pytest.approx(100)
+    assert not twin.estimates["jitter"].identifiable
 
 
 def test_rows_without_a_time_stamp_are_skipped():
@@ -82,7 +92,26 @@ def test_rows_without_a_time_stamp_are_skipped():
 
 
 def test_time_in_milliseconds():
-    assert '"ms"' in problem(sn.fit.imu(IMU | {"time": 1000 * TIME}), "time.units").fix
+    twin = sn.fit.imu(IMU | {"time": 1000 * TIME})
+    assert '"ms"' in problem(twin, "time.units").fix
+    assert twin.imperfections() == {}
+    assert sn.fit.validate(twin).verdicts == []
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e9])
+def test_wrong_units_of_time_with_a_reference(factor):
+    pose = {"quat": np.tile([1.0, 0, 0, 0], (3000, 1)), "pos": np.zeros((3000, 3))}
+    both = sn.fit.imu(IMU | {"time": factor * TIME}, pose | {"time": factor * TIME})
+    assert problem(both, "time.units").blocks == "time"
+    alone = sn.fit.imu(IMU, pose | {"time": factor * TIME})
+    assert problem(alone, "reference.rate").blocks == "reference"
+    assert not alone.estimates["acc.bias"].identifiable
+
+
+def test_a_slow_log_whose_unit_is_stated():
+    slow = sn.fit.imu(IMU | {"time": 100 * TIME}, units={"time": "s"})
+    assert "time.units" not in {one.name for one in slow.problems}
+    assert slow.imperfections()["rate"] == pytest.approx(1)
 
 
 def test_channels_that_lie_on_their_side():
@@ -98,6 +127,22 @@ def test_missing_readings_are_skipped(value):
     assert "0.67 % of the readings are NaN or infinite" in problem(twin, "gyro.missing").message
     assert "gyro.units" not in {one.name for one in twin.problems}
     np.testing.assert_allclose(twin.estimates["gyro.noise_density"].value, 2e-3 * np.sqrt(0.02), rtol=0.1)
+
+
+def test_scattered_missing_readings_keep_the_rest():
+    gyro = GYRO.copy()
+    gyro[RNG.random(3000) < 0.05] = np.nan
+    twin = quiet(sn.fit.imu, IMU | {"gyro": gyro})
+    assert "rest.missing" not in {one.name for one in twin.problems}
+    np.testing.assert_allclose(twin.estimates["gyro.bias"].value, [0.01, -0.02, 0.005], atol=3e-4)
+    np.testing.assert_allclose(twin.estimates["gyro.noise_density"].value, 2e-3 * np.sqrt(0.02), rtol=0.1)
+
+
+def test_an_axis_without_readings_and_a_reference():
+    gyro = GYRO.copy()
+    gyro[:, 1] = np.nan
+    pose = {"time": TIME, "quat": np.tile([1.0, 0, 0, 0], (3000, 1)), "pos": np.zeros((3000, 3))}
+    assert problem(sn.fit.imu(IMU | {"gyro": gyro}, pose), "gyro.missing").blocks == "gyro"
 
 
 def test_no_reading_at_all():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sensorium as sn
 from sensorium import poses
 from sensorium.fit.checks import check
 from sensorium.fit.field_names import unit_of_ratio
@@ -200,6 +201,29 @@ def test_offset_between_clocks():
     assert "latency and clock offset cannot be told apart" in problem.message
     problem = find("reference.clock", LOG, POSE | {"time": POSE["time"] + 1e9})
     assert "overlap for 0.0 s" in problem.message
+
+
+@pytest.mark.parametrize(("offset", "blocks"), [(0.3, ""), (1.5, "reference")])
+def test_an_offset_beyond_the_search_blocks_the_reference(offset, blocks):
+    assert find("reference.clock", LOG, POSE | {"time": POSE["time"] - offset}).blocks == blocks
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("m", 1.0), ("cm", 100.0), ("mm", 1000.0)])
+def test_positions_in_other_units(unit, factor):
+    time = POSE["time"]
+    swing = 0.2 * np.stack([np.sin(4 * time), np.sin(5 * time), np.sin(6 * time)], axis=1)
+    pull = -swing * np.array([4.0, 5.0, 6.0]) ** 2
+    log = LOG | {"acc": LOG["acc"] + poses.rotate(poses.conjugate(POSE["quat"]), pull)}
+    pose = POSE | {"pos": factor * (POSE["pos"] + swing)}
+    if unit == "m":
+        assert "reference.units" not in names(log, pose)
+    else:
+        problem = find("reference.units", log, pose)
+        assert f"they are in {unit}" in problem.message
+        assert problem.blocks == "acc"
+        bias = sn.fit.imu(log, pose).estimates["acc.bias"]
+        assert not bias.identifiable
+        assert "units" in bias.reason
 
 
 def test_poses_of_another_run():

@@ -34,8 +34,8 @@ class FitSensor:
 
     A report compares the simulated sensor with the log, on a part that the fit did not use.
 
-    Logs are HDF5 (.h5, .hdf5), .npz or .csv files. Fields are recognised by their names: gyro, imu_gyr,
-    angular_velocity, wx wy wz, ...
+    Logs are HDF5 (.h5, .hdf5), .npz or .csv files, and .mcap files with the extra `ros`. Fields are recognised by
+    their names: gyro, imu_gyr, angular_velocity, wx wy wz, ...
 
     Examples:
         sensorium fit log.h5 --sensor imu --reference pose --out my_imu.yaml --report my_imu.html
@@ -51,6 +51,8 @@ class FitSensor:
     """Kind of sensor."""
     reference: Annotated[tuple[str, ...], default("none: rest only")] = ()
     """What the sensor should have read: `pose` for poses in the log itself (quat, pos), or a file for each log."""
+    reference_units: Annotated[tuple[str, ...], default("SI units")] = ()
+    """Units of reference files as channel=unit, e.g. pos=mm time=ms."""
     out: Annotated[Path | None, default("no preset")] = None
     """Preset file to write: .yaml."""
     report: Annotated[Path | None, default("no report")] = None
@@ -84,8 +86,7 @@ class FitSensor:
         for reason, names in _unknown(twin).items():
             console.print(f"not identified: {', '.join(names)}: {reason}", highlight=False, markup=False)
         for problem in twin.problems:
-            end = f" Without that, {problem.blocks} is not used." if problem.blocks else ""
-            console.print(f"! {problem}{end}", highlight=False, markup=False)
+            console.print(f"! {problem} {problem.consequence}".rstrip(), highlight=False, markup=False)
         if self.out is not None:
             twin.save(self.out)
         compared = self._validate(twin, reading)
@@ -112,6 +113,8 @@ class FitSensor:
         given = self._references()
         if given not in ([], [_POSE]) and len(given) != len(self.logs):
             raise OptionError(f"--reference takes `pose` or one file per log, got {len(given)} for {len(self.logs)}")
+        if self.reference_units and given in ([], [_POSE]):
+            raise OptionError("--reference-units is for files of --reference; use --units for poses in the log itself")
 
     def _references(self) -> list[str]:
         return list(self.reference)
@@ -128,7 +131,8 @@ class FitSensor:
     def _fit(self, reading: dict[str, Any]) -> Twin:
         logs = [sn.fit.as_log(path, **reading) for path in self.logs]
         given = self._references()
-        references: list[Any] = logs if given == [_POSE] else [_known(text) for text in given]
+        units = _pairs("--reference-units", self.reference_units)
+        references: list[Any] = logs if given == [_POSE] else [_known(text, units) for text in given]
         if self.sensor == "imu":
             references = references or [None] * len(logs)
             many = len(logs) > 1
@@ -214,12 +218,12 @@ def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _known(text: str) -> object:
-    """Return a reference from the command line: a number, or the path of a file."""
+def _known(text: str, units: dict[str, str] | None = None) -> object:
+    """Return a reference from the command line: a number, the path of a file, or a log in other units than SI."""
     try:
         return float(text)
     except ValueError:
         pass
     if not Path(text).is_file():
         raise OptionError(f"--reference must be `pose` or a file, and there is no file {text!r}")
-    return text
+    return sn.fit.as_log(text, units=units) if units else text

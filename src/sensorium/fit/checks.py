@@ -28,7 +28,7 @@ _PRESSURE = (3e4, 1.1e5)
 """Pressure of the air where robots are, Pa."""
 
 
-def check(log: SensorLog, reference: object = None, kind: str = "imu") -> list[Problem]:
+def check(log: SensorLog, reference: object = None, kind: str = "imu", max_lag: float = 0.5) -> list[Problem]:
     """Return what limits a fit of a log, or makes it wrong.
 
     Nothing is corrected: a wrong unit is named, with the argument that converts it.
@@ -37,6 +37,7 @@ def check(log: SensorLog, reference: object = None, kind: str = "imu") -> list[P
         log: the log.
         reference: a reference, or None.
         kind: kind of sensor, as in :class:`~sensorium.fit.estimate.Twin`.
+        max_lag: largest lag between log and reference that the fit searches for, s.
 
     Example:
         >>> for problem in check(as_log("imu.h5")):
@@ -49,7 +50,7 @@ def check(log: SensorLog, reference: object = None, kind: str = "imu") -> list[P
     if "pressure" in log.channels:
         problems += _check_pressure(log)
     if isinstance(reference, PoseReference) and {"gyro", "acc"} & log.channels.keys():
-        problems += reference.problems + check_pose(log, reference)
+        problems += reference.problems + check_pose(log, reference, max_lag)
     elif isinstance(reference, SignalReference):
         problems += reference.problems
     return list({problem.name: problem for problem in problems}.values())  # the later check of a name knows more
@@ -62,14 +63,16 @@ def check_time(log: SensorLog) -> list[Problem]:
     fast = {"gyro", "acc", "joint_pos", "force", "torque"} & log.channels.keys()
     back = int(np.sum(steps < 0))
     shuffled = back > 0.01 * len(log)
-    if not (2.0 if fast else 0.05) < log.rate < 1e5 and not shuffled:
+    usual = (2.0 if fast else 0.05) < log.rate < 1e5
+    if not usual and not shuffled and log.units.get("time") != "s":
         text = f"the time stamps are {typical:.3g} s apart, i.e. {log.rate:.3g} Hz"
-        found.append(Problem("time.units", text, 'pass units={"time": "ms"}, "us" or "ns" if they are not in seconds'))
+        fix = 'pass units={"time": "ms"}, "us" or "ns", or "s" if they are in seconds (--units time=ms)'
+        found.append(Problem("time.units", text, fix, "time"))
     repeated = int(np.sum(steps == 0))
     ahead = steps[steps > max(JUMP, 3 * typical)]
     if shuffled:
         text = f"{back} of {len(log)} time stamps are before the one of the row above: the rows are not in order"
-        found.append(Problem("time.order", text, "sort the rows by their time stamps"))
+        found.append(Problem("time.order", text, "sort the rows by their time stamps", "time"))
     elif back or len(ahead):
         worst = float(np.nanmax(np.abs(steps)))
         text = f"the clock jumps {back} times back and {len(ahead)} times ahead by more than {JUMP:g} s, at most "

@@ -288,6 +288,8 @@ class Twin:
         fields, parts = kind.model_fields, channels(kind)
         unavailable = getattr(kind, "unavailable", {})
         blocked = {_PREFIXES.get(one.blocks, one.blocks) for one in self.problems if one.blocks}
+        if "time" in blocked:
+            return {}
         if self.kind == "channel" and blocked:
             blocked.add("")
         found = {}

@@ -13,7 +13,7 @@ from sensorium.errors import OptionError
 from sensorium.fit import latency
 from sensorium.fit.calibration import Calibration, calibrate
 from sensorium.fit.channel import unlimited
-from sensorium.fit.checks import check
+from sensorium.fit.checks import check, check_time
 from sensorium.fit.estimate import Estimate, Twin
 from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.magnetic import Iron, iron_by_pose, iron_by_turning
@@ -30,6 +30,8 @@ from sensorium.pipeline.formula import TEMPERATURE
 UNITS = {"gyro": "rad/s", "acc": "m/s²", "mag": "T"}
 _WEAK = 0.02
 """Largest standard error of an element of the axis matrix that counts as identified."""
+_UNEXPLAINED = 10.0
+"""Residual of a poor fit that is not noise any more, in standard deviations of the sensor's noise per sample."""
 _TURN = "rotate the sensor about all three axes, with a reference beside it"
 
 
@@ -81,8 +83,9 @@ def imu(
             raise OptionError(f"reference: got {len(references)} for {len(log)} logs; pass one reference for each log")
         return combine([imu(one, other, **settings, **reading) for one, other in zip(log, references, strict=True)])
     source = as_log(log, **reading)
-    known = None if reference is None else as_reference(reference, quat_order)
-    problems = list(dict.fromkeys([*source.problems, *check(source, known, "imu")]))
+    in_seconds = all(one.blocks != "time" for one in check_time(source))
+    known = None if reference is None or not in_seconds else as_reference(reference, quat_order)
+    problems = list(dict.fromkeys([*source.problems, *check(source, known, "imu", max_lag)]))
     blocked = {one.blocks for one in problems} - {""}
     if "reference" in blocked:
         known = None
@@ -160,8 +163,9 @@ class _Fit:
         heat = self.log.channels["temperature"][:, 0]
         # an accelerometer must keep its orientation: the longest rest period alone
         still = self.still if name == "gyro" else self.still[:1]
+        rows = [np.arange(one.start, one.stop)[np.isfinite(values[one]).all(axis=1)] for one in still]
         found = temperature_drift(
-            f"{name}.temperature_drift", [values[one] for one in still], [heat[one] for one in still], UNITS[name]
+            f"{name}.temperature_drift", [values[one] for one in rows], [heat[one] for one in rows], UNITS[name]
         )
         self.add(found)
         return values - np.outer(heat - TEMPERATURE, found.value) if found.identifiable else None
@@ -184,6 +188,11 @@ class _Fit:
             self.add(Estimate.missing(f"{name}.misalignment", "", reason, (3, 3)))
         else:
             self.add(Estimate.normal(f"{name}.misalignment", fit.matrix, fit.matrix_std, "", "axis matrix"))
+        if not strong and bool((fit.residual > _UNEXPLAINED * self.static[name].noise).any()):
+            reason = "the reference does not explain the readings; check its units, clock and frame"
+            if not (name == "gyro" and self.estimates["gyro.bias"].identifiable):
+                self.add(Estimate.missing(f"{name}.bias", unit, reason, (3,)))
+            return
         in_motion = Estimate.normal(f"{name}.bias_in_motion", fit.bias, fit.bias_std, unit, "against the reference")
         if name == "gyro":
             self.add(in_motion)

@@ -24,9 +24,9 @@ _PERFECT_FIT = 0.98
 _NAMES = "xyz"
 
 
-def check_pose(log: SensorLog, reference: PoseReference) -> list[Problem]:
+def check_pose(log: SensorLog, reference: PoseReference, max_lag: float = 0.5) -> list[Problem]:
     """Return what is wrong between the readings of an IMU and a pose reference."""
-    found = _check_gravity(log, reference) if "acc" in log.channels else []
+    found = _check_gravity(log, reference) + _check_positions(log, reference) if "acc" in log.channels else []
     if "gyro" not in log.channels or log.channels["gyro"].shape[1] != 3:
         return found
     start, stop = max(log.time[0], reference.time[0]), min(log.time[-1], reference.time[-1])
@@ -36,6 +36,8 @@ def check_pose(log: SensorLog, reference: PoseReference) -> list[Problem]:
         return [*found, Problem("reference.clock", text, fix, "reference")]
     grid = np.arange(start, stop, 1 / _GRID)
     rows = np.isfinite(log.channels["gyro"]).all(axis=1) & np.isfinite(log.time)
+    if not rows.any():
+        return found
     gyro = np.stack([np.interp(grid, log.time[rows], column) for column in log.channels["gyro"][rows].T], axis=1)
     gyro = gyro - np.median(gyro, axis=0)
     rate = np.nan_to_num(reference.angular_rate(grid).values)
@@ -54,7 +56,9 @@ def check_pose(log: SensorLog, reference: PoseReference) -> list[Problem]:
         text = f"the log is {abs(lag):.2f} s {side} the reference: latency and clock offset cannot be told apart"
         change = f"subtract {lag:.2f} s from" if lag > 0 else f"add {-lag:.2f} s to"
         fix = f"synchronise the clocks, or {change} the time stamps of the log"
-        found.append(Problem("reference.clock", text, fix))
+        if abs(lag) > max_lag:
+            text += f", and it is more than the {max_lag:g} s that are searched (max_lag)"
+        found.append(Problem("reference.clock", text, fix, "reference" if abs(lag) > max_lag else ""))
     return found + _check_axes(gyro, _shift(rate, lag), reference, grid, lag)
 
 
@@ -151,6 +155,32 @@ def _check_gravity(log: SensorLog, reference: PoseReference) -> list[Problem]:
         return [Problem("acc.sign", text, "change the sign of the accelerometer, or turn the reference", "acc")]
     text = f"gravity is {tilt:.0f}° away from z of the reference's world; {sign}{_NAMES[axis]} is up there"
     return [Problem("reference.vertical", text, "turn the poses into a world with z up", "acc")]
+
+
+def _check_positions(log: SensorLog, reference: PoseReference) -> list[Problem]:
+    """Return a problem if the positions accelerate as they would in another unit than m."""
+    if not reference.has_position or log.channels["acc"].shape[1] != 3:
+        return []
+    rows = np.flatnonzero(np.isfinite(log.channels["acc"]).all(axis=1) & reference.valid(log.time))
+    if len(rows) < 100:
+        return []
+    time = log.time[rows]
+    read = poses.rotate(reference.orientation(time), log.channels["acc"][rows])
+    read, moved = read - np.median(read, axis=0), reference.acceleration(time)
+    # the reference is the noisier one: it is regressed on the readings
+    both, own = float(np.sum(read * moved)), float(np.sum(read**2))
+    if own == 0 or both / np.sqrt(own * max(float(np.sum(moved**2)), 1e-30)) < 0.3:
+        return []
+    unit = unit_of_ratio("pos", both / own, 0.5)
+    if unit is None:
+        return []
+    text = f"the positions of the reference accelerate {both / own:.3g} times as much as the accelerometer reads: they "
+    text += f"are in {unit}"
+    fix = (
+        f'pass units={{"pos": "{unit}"}} to sn.fit.as_log for the reference, or --reference-units pos={unit} (--units '
+    )
+    fix += "for poses in the log itself)"
+    return [Problem("reference.units", text, fix, "acc")]
 
 
 def _lag(a: np.ndarray, b: np.ndarray) -> float:

@@ -21,7 +21,15 @@ class Problem:
     fix: str
     """What to record or to pass instead."""
     blocks: str = ""
-    """Channel whose figures cannot be used, e.g. because of an unknown unit; or "reference". Default: none."""
+    """What is not used because of it: a channel, e.g. one with an unknown unit; "reference"; or "time", which blocks
+    all figures. Default: none."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}. {self.fix[:1].upper()}{self.fix[1:]}."
+
+    @property
+    def consequence(self) -> str:
+        """What the preset lacks because of it, as a sentence; empty if nothing."""
+        if self.blocks == "time":
+            return "Until then, the preset has no figures."
+        return f"Until then, {self.blocks} is not used in the preset." if self.blocks else ""

@@ -18,6 +18,8 @@ from sensorium.fit.splines import SmoothingSpline
 
 MAX_GAP = 0.1
 """Longest gap in a pose log that a spline bridges, s."""
+MAX_STEP = 0.5
+"""Longest time between poses whose derivatives are used, s."""
 NOISE_WINDOW = 1.0
 """Length of the windows in which the noise of a reference is measured, s: motion capture is noisier in fast motion."""
 
@@ -127,7 +129,7 @@ class SignalReference:
 
     def _noise_level(self) -> tuple[np.ndarray, np.ndarray]:
         """Return times, and the size of the residuals in windows of 1 s around them, relative to all residuals."""
-        parts = max(1, int((self.time[-1] - self.time[0]) / NOISE_WINDOW))
+        parts = max(1, int(min((self.time[-1] - self.time[0]) / NOISE_WINDOW, len(self.time))))
         squares = np.mean((self.spline.residuals / np.maximum(self.spline.noise, 1e-30)) ** 2, axis=1)
         groups = [group for group in np.array_split(np.arange(len(squares)), parts) if len(group)]
         size = np.sqrt([squares[group].mean() for group in groups])
@@ -183,6 +185,11 @@ class PoseReference:
         self._place = None if pos is None else SignalReference(stamps, pos, max_gap)
         self._turn_noise = self._orientation_noise()
         self.problems += self._turn.problems
+        if self._turn.step > MAX_STEP:
+            text = f"the poses are {self._turn.step:.3g} s apart, which is too slow to differentiate them"
+            fix = 'log poses at 50 Hz or more; if the stamps are not in s, pass units={"time": "ms"} to sn.fit.as_log '
+            fix += "for the reference, or --reference-units time=ms"
+            self.problems.append(Problem("reference.rate", text, fix, "reference"))
         self._note_gaps(stamps, complete)
         if self.interpolated is not None:
             rate = 1 / self.interpolated

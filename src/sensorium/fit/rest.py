@@ -18,6 +18,8 @@ MAX_SPREAD = 3.0
 MAX_RATIO = 4.0
 """Largest variance of the quietest windows, relative to that of differences over 20 ms. It is about 1 for noise, and
 far larger for smooth motion."""
+MAX_MISSING = 0.25
+"""Largest share of the readings of a window that may be NaN."""
 MAX_RATE_DIFFERENCE = 0.05
 """Largest difference between the mean rates of two rest segments, rad/s. A turntable at constant speed exceeds it."""
 
@@ -73,17 +75,19 @@ def _pairs(edges: np.ndarray) -> list[tuple[int, int]]:
 
 def _quiet_windows(windows: np.ndarray, rate: float) -> np.ndarray:
     """Return which windows (count, width, k) have the spread of noise in every axis, (count,)."""
-    complete = np.isfinite(windows).all(axis=(1, 2))
+    known = np.isfinite(windows)
+    complete = (~known).any(axis=2).mean(axis=1) <= MAX_MISSING
     if not complete.any():
         return complete
-    filled = np.where(np.isfinite(windows), windows, 0.0)
-    spread = filled.std(axis=1)
+    filled = np.where(known, windows, np.nan)
+    filled[~complete] = 0.0
+    spread = np.nanstd(filled, axis=1)
     # a percentile, because the smallest of many spreads is smaller than the noise
     floor = np.percentile(spread[complete], 2, axis=0)
     limit = np.maximum(MAX_SPREAD * floor, _steps(filled[complete]))
     quiet = complete & (spread <= limit).all(axis=1)
     lag = min(max(1, round(0.02 * rate)), windows.shape[1] // 2)
-    noise = np.mean((filled[:, lag:] - filled[:, :-lag]) ** 2, axis=1) / 2
+    noise = np.nanmean((filled[:, lag:] - filled[:, :-lag]) ** 2, axis=1) / 2
     lowest = quiet & (spread <= np.median(spread[quiet], axis=0) * 1.5).all(axis=1) if quiet.any() else quiet
     if lowest.any():
         variance = np.median(spread[lowest], axis=0) ** 2

@@ -12,6 +12,7 @@ from sensorium.fit import outliers as outlier_fit
 from sensorium.fit.estimate import Estimate
 from sensorium.fit.noise import RestFit, level, rest_noise
 from sensorium.fit.resolution import deadband, resolution, saturation, step_of
+from sensorium.fit.rest import MAX_MISSING
 
 _OF_READINGS = ("resolution", "saturation", "deadband")
 _ORDERS = (2, 1)
@@ -84,7 +85,10 @@ def static_fit(
         steps = np.array([step_of(axis).size for axis in values.T])
     segments = sorted((one for one in rest if one.stop - one.start > 8), key=lambda one: one.start)
     parts = [values[one] for one in segments]
-    known = [np.isfinite(part).all() for part in parts]
+    # readings that are NaN are left out as samples that are lost
+    parts = [part[np.isfinite(part).all(axis=1)] for part in parts]
+    least = [max(8, (1 - MAX_MISSING) * (one.stop - one.start)) for one in segments]
+    known = [len(part) > count for part, count in zip(parts, least, strict=True)]
     parts, segments = (  # type: ignore[assignment]
         [one for one, good in zip(all_, known, strict=True) if good] for all_ in (parts, segments)
     )

@@ -10,6 +10,9 @@ from sensorium.fit.estimate import Estimate
 _REGULAR = 1e-4
 """Irregularity of time stamps that counts as rounding, in sample intervals."""
 
+_UNORDERED = 0.01
+"""Share of time stamps before the previous one above which rows are out of order, not a clock that jumps."""
+
 
 def timing(time: np.ndarray) -> list[Estimate]:
     """Return estimates of ``rate``, ``jitter``, ``stamp_jitter`` and ``lost_stamps`` from time stamps.
@@ -18,12 +21,19 @@ def timing(time: np.ndarray) -> list[Estimate]:
     over these numbers, and the irregularity is what remains.
 
     Args:
-        time: time stamps, (samples,) s, increasing.
+        time: time stamps, (samples,) s. A clock that jumps back is continued.
     """
     time = np.asarray(time, float)
     if len(time) < 3:
         reason = "fewer than 3 samples; record a longer log"
         return [Estimate.missing(name, unit, reason) for name, unit in (("rate", "Hz"), ("jitter", "s"))]
+    steps = np.diff(time)
+    back = steps < 0
+    if back.mean() > _UNORDERED:
+        reason = "the rows are not in the order of their time stamps; sort them"
+        return [Estimate.missing(name, unit, reason) for name, unit in (("rate", "Hz"), ("jitter", "s"))]
+    if back.any():  # a jump of the clock says nothing about the samples
+        time = np.r_[0.0, np.cumsum(np.where(back, np.median(steps), steps))]
     number = sample_numbers(time)
     centred = number - number.mean()
     interval = float(centred @ (time - time.mean()) / (centred @ centred))

@@ -99,6 +99,9 @@ def validate(
     say = progress or (lambda text, done, total: None)
     if log is None and twin.log is None:
         raise OptionError("the twin has no log; pass log= a log to compare it with")
+    if log is None and twin.log is not None and any(one.blocks == "time" for one in twin.problems):
+        note = "nothing is compared, since the time stamps are not in seconds or not in order"
+        return TwinValidation(*_names(twin, log, twin.log), twin, twin.log, [], notes=[note])
     if twin.kind != "imu":
         return _validate_signals(twin, log, reference, seed, say, dict(reading))
     if log is None:
@@ -117,7 +120,7 @@ def validate(
     channels = [
         name
         for name in CHANNELS
-        if name in tested.channels and f"{name}.noise_density" in chosen.estimates and name not in blocked
+        if name in tested.channels and f"{name}.noise_density" in chosen.estimates and not {name, "time"} & blocked
     ]
     _compare_rest(found, channels, seed, _counter(say, "simulating rest"))
     if pose is not None:
@@ -152,7 +155,7 @@ def _validate_signals(
     found = TwinValidation(*_names(twin, log, tested), chosen, tested, [])
     used = [name for name in channels_of(twin) if name in tested.channels]
     for name in used:
-        if any(problem.blocks == name for problem in (*twin.problems, *chosen.problems)):
+        if any(problem.blocks in (name, "time") for problem in (*twin.problems, *chosen.problems)):
             continue
         count = _counter(say, f"simulating {name}")(min(MAX_SAMPLES, len(tested)))
         one = compare_channel(chosen, tested, name, reference, seed, count)
