@@ -37,7 +37,7 @@ PRELOADED = (
 SECONDS = 120
 """A command that takes longer fails."""
 ADVICE = re.compile(
-    r"--overwrite|--resume|--update|choose another|remove it|run it again|generate it again|without --resume|change --out"
+    r"--overwrite|--resume|--update|choose another|remove it|run it again|generate it again|change --out"
 )
 """What a command must say that cannot begin again."""
 RECORD = "record --robot diffdrive --steps 30 --envs 2 --out rec"

@@ -8,7 +8,7 @@ from test_cli import COMMANDS
 from test_fuzz import DAY_SEED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
-QUICK = ("validate", "generate", "export")
+QUICK = ("generate", "export")
 """Commands that take at most 2 s of CPU time per moment, on 2026-11-18."""
 
 

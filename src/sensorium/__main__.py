@@ -1,6 +1,6 @@
 """Run the command ``sensorium``, also with ``python -m sensorium``.
 
-This module imports nothing but the standard library, so that Ctrl-C ends a command quietly while it imports the rest.
+This module imports only the standard library, so that Ctrl-C ends a command quietly while it imports the rest.
 """
 
 from __future__ import annotations

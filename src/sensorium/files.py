@@ -50,7 +50,7 @@ def write_whole(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                if sys.platform != "win32":  # while it is locked, so that no other process takes it for a leftover
+                if sys.platform != "win32":  # while it is locked, so that no other process removes it
                     os.replace(part, path)
             if sys.platform == "win32":  # it cannot rename an open file
                 os.replace(part, path)
@@ -69,11 +69,11 @@ def create_locked(path: Path) -> tuple[BinaryIO, Path]:
             _system.lock_file(file.fileno())
             if part.exists():
                 return file, part
-        file.close()  # another process took it for a leftover before it was locked
+        file.close()  # another process removed it before it was locked
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a name in the same folder for a file or folder that is being written, which nobody can predict."""
+    """Return a name in the same folder for a file or folder that is being written; it cannot be predicted."""
     return path.with_name(f"{path.name}.{os.urandom(8).hex()}{PART}")
 
 
