@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from gl import needs_gl
 from test_recording import ENVIRONMENT, record
 
 import sensorium as sn
@@ -32,6 +33,11 @@ def wait_for(condition, process, seconds=60):
 
 def interrupt(process, number):
     process.send_signal(number)
+    return last_line(process, number)
+
+
+def last_line(process, number):
+    """Return the last line of a process that a signal ended."""
     _, text = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], text
     lines = [line for line in text.splitlines() if line.strip()]
@@ -95,7 +101,7 @@ def test_export_leaves_nothing(tmp_path, number):
         GenerateOptions(task="balance", policy="random", episodes=8, envs=2, options={"max_steps": 5}), tmp_path / "a"
     )
     process = start("export", tmp_path / "a", "--format", "robomimic", "--out", tmp_path / "b", code=SLOW_EXPORT)
-    wait_for(lambda: (tmp_path / "b.part").exists(), process)
+    wait_for(lambda: list(tmp_path.glob("b.*.part")), process)
     assert "nothing was left" in interrupt(process, number)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -138,3 +144,80 @@ def test_workers_end_with_a_killed_parent(tmp_path, after):
     assert not any(map(running, children))
     process.stdout.close()
     process.stderr.close()
+
+
+INTERRUPT_AT_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == first:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), {number})
+first = sys.argv.pop(1)
+sys.meta_path.insert(0, Finder())
+from sensorium.__main__ import main
+sys.exit(main())
+"""
+
+
+@SIGNALS
+@pytest.mark.parametrize("module", ["sensorium.cli", "tyro", "sensorium.cli.view"])
+def test_interrupts_while_a_command_imports_its_modules(tmp_path, module, number):
+    code = INTERRUPT_AT_IMPORT.format(number=int(number))
+    process = start(module, "plot", "IMU", "--out", tmp_path / "a.png", code=code)
+    assert "nothing was kept" in last_line(process, number)
+
+
+@pytest.mark.slow
+@SIGNALS
+@pytest.mark.parametrize("module", ["numpy", "torch", "mujoco", "numba", "sensorium.worlds.scene", "matplotlib"])
+def test_interrupts_while_a_command_imports_other_packages(tmp_path, module, number):
+    code = INTERRUPT_AT_IMPORT.format(number=int(number))
+    process = start(module, "plot", "IMU", "--out", tmp_path / "a.png", code=code)
+    assert "nothing was kept" in last_line(process, number)
+
+
+INTERRUPTED_BUILDS = """
+import gc, os, random, signal, threading, time
+import sensorium as sn
+
+def build():
+    scene = sn.Scene()
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", free=True)
+    scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    scene.add_sensor(sn.Camera(pos=(2, 0, 1), lookat=(0, 0, 0), resolution=(16, 12), uuid="camera", renderer="raster"))
+    try:
+        scene.build(n_envs=4)
+        scene.sensors["camera"].read()
+    finally:
+        scene.close()
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+build()
+start = time.perf_counter()
+build()
+seconds, rng, hits = time.perf_counter() - start, random.Random(0), 0
+for _ in range(40):
+    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, seconds))
+    try:
+        build()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        hits += 1
+    gc.collect()
+print(hits, [thread.name for thread in threading.enumerate()])
+"""
+
+
+@needs_gl
+@pytest.mark.slow
+def test_interrupted_builds_leave_no_thread():
+    process = start(code=INTERRUPTED_BUILDS)
+    out, text = process.communicate(timeout=120)
+    assert process.returncode == 0, text
+    hits, _, threads = out.partition(" ")
+    assert int(hits) >= 10
+    assert threads.strip() == "['MainThread']"

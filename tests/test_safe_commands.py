@@ -109,14 +109,15 @@ def victim(tmp_path):
     assert path.read_text() == "precious"
 
 
-def test_writers_replace_links(tmp_path, victim):
+def test_writers_replace_links(tmp_path, victim, monkeypatch):
     from fractions import Fraction
 
     import numpy as np
 
     from sensorium.datasets.episode_file import EpisodeFile, Skeleton
     from sensorium.datasets.image_formats import ImageEncoding
-    from sensorium.datasets.video_streams import VideoStream, part_path
+    from sensorium.datasets.video_streams import VideoStream
+    from sensorium.files import temporary_path
     from sensorium.recording.chunk import ChunkWriter
     from sensorium.recording.drafts import Draft
     from sensorium.recording.rows import Row, RowField
@@ -132,14 +133,15 @@ def test_writers_replace_links(tmp_path, victim):
     writer.write(np.zeros(8, np.uint8), [{"values": {}}])
     writer.close()
 
+    monkeypatch.setattr(os, "urandom", bytes)  # the names of temporary files can be known only so
     episode = tmp_path / "episode_000000.h5"
-    part_path(episode).symlink_to(victim)
+    temporary_path(episode).symlink_to(victim)
     file = EpisodeFile(episode, 0, Skeleton())
     file.close()
     assert not file.part.is_symlink()
 
     video = tmp_path / "front.mp4"
-    part_path(video).symlink_to(victim)
+    temporary_path(video).symlink_to(victim)
     encoding = ImageEncoding.from_attributes("front", {}, (32, 32))
     stream = VideoStream(video, encoding, Fraction(10))
     stream.write(np.zeros((32, 32, 3), np.uint8))

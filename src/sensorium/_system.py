@@ -247,6 +247,18 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def lock_file(descriptor: int) -> None:
+    """Lock an open file until it is closed; not on Windows, which does not remove open files.
+
+    Raises:
+        BlockingIOError: another process holds the lock.
+    """
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @contextmanager
 def lock(folder: Path) -> Iterator[int]:
     """Lock a folder for writing, until the block or the process ends, even if the process is killed.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import platform
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,6 +28,7 @@ CHECKSUM = "checksum"
 """Key of the checksum at the end of JSON files."""
 _NO_CHECKSUM = "00000000"
 _CHECKSUM_AT_END = re.compile(rb'"checksum": "([0-9a-f]{8})"\s*}\s*\Z')
+_TEMPORARY = re.compile(rf"(\.[0-9a-f]{{16}})?{re.escape(PART)}\Z")
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -39,18 +42,71 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         DatasetError: the file cannot be written.
     """
-    part = path.with_name(path.name + PART)
+    remove_leftovers(path)
     with explain_errors(path):
+        file, part = create_locked(path)
         try:
-            with create(part) as file:
+            with file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, path)  # after closing it: Windows cannot rename an open file
+                if sys.platform != "win32":  # while it is locked, so that no other process removes it
+                    os.replace(part, path)
+            if sys.platform == "win32":  # it cannot rename an open file
+                os.replace(part, path)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
     sync(path.parent)
+
+
+def create_locked(path: Path) -> tuple[BinaryIO, Path]:
+    """Create a temporary file that is locked until it is closed."""
+    while True:
+        part = temporary_path(path)
+        file = create(part)
+        with contextlib.suppress(BlockingIOError):
+            _system.lock_file(file.fileno())
+            if part.exists():
+                return file, part
+        file.close()  # another process removed it before it was locked
+
+
+def temporary_path(path: Path) -> Path:
+    """Return a name in the same folder for a file or folder that is being written; it cannot be predicted."""
+    return path.with_name(f"{path.name}.{os.urandom(8).hex()}{PART}")
+
+
+def written_name(name: str) -> str | None:
+    """Return the name that a temporary file or folder is given when it is complete; None for others.
+
+    Earlier versions of Sensorium wrote "NAME.part" instead of "NAME.0123456789abcdef.part".
+    """
+    return _TEMPORARY.sub("", name) if name.endswith(PART) else None
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove temporary files of a file, which processes left that were killed while they wrote it.
+
+    Files that another process is writing are locked, and are kept.
+    """
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(path.parent):
+            if entry.name != path.name + PART and written_name(entry.name) == path.name:
+                with contextlib.suppress(OSError):
+                    _remove_unlocked(Path(entry.path))
+
+
+def _remove_unlocked(part: Path) -> None:
+    if part.is_symlink():
+        part.unlink()
+    elif part.is_file():
+        descriptor = os.open(part, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            _system.lock_file(descriptor)
+            part.unlink()
+        finally:
+            os.close(descriptor)
 
 
 def create(path: Path) -> BinaryIO:

@@ -103,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with plain_output():
             command, unknown = _parse(given or ["--help"], _ALIASES.get(name, name))
+    except KeyboardInterrupt:
+        return _report(f"sensorium {name}", "interrupted; nothing was kept; run it again", INTERRUPTED)
     except SystemExit as exit:  # tyro printed the help (0) or what is wrong with the options (2)
         return exit.code if isinstance(exit.code, int) else USAGE
     if unknown:

@@ -71,6 +71,7 @@ class Play:
         from sensorium.datasets.image_formats import ImageEncoding
         from sensorium.datasets.video_streams import VideoStream
         from sensorium.errors import OptionError
+        from sensorium.files import remove_leftovers
         from sensorium.training import PPOOptions, play
         from sensorium.training.play import steps_per_image
 
@@ -85,6 +86,7 @@ class Play:
                 for image in play(self.folder, seconds, self.which, self.seed):
                     if stream is None:
                         form = ImageEncoding.of_kind("rgb", *image.shape[:2])
+                        remove_leftovers(out)
                         stream = VideoStream(out, form, Fraction(round(1000 / between), 1000))
                     stream.write(image)
                     advance(1)

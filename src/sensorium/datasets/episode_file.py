@@ -19,9 +19,8 @@ import numpy as np
 from h5py import h5a, h5d, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
 from sensorium.datasets.row_buffer import ROWS
-from sensorium.datasets.video_streams import part_path
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors
+from sensorium.files import explain_errors, temporary_path
 from sensorium.hdf5_files import Hdf5Sink
 
 _STRING = h5py.string_dtype()
@@ -134,7 +133,7 @@ class EpisodeFile(_Tree):
     """
 
     def __init__(self, path: Path, number: int, skeleton: Skeleton) -> None:
-        self.path, self.part = path, part_path(path)
+        self.path, self.part = path, temporary_path(path)
         self._widths: dict[str, int] = {}
         with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

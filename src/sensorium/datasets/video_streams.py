@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ import numpy as np
 
 from sensorium._system import cpu_count
 from sensorium.datasets.image_formats import ImageEncoding
-from sensorium.files import PART, create, explain_errors, publish
+from sensorium.files import create_locked, explain_errors, publish
 from sensorium.recording.colour import to_frame
 
 if TYPE_CHECKING:
@@ -39,11 +37,6 @@ For "pick" at 640 x 480, a random colour image takes about half the time of that
 times the bytes (1.6 instead of 1.1 kB per frame, mean of four cameras), and PSNR is 41.3 instead of 41.1 dB."""
 
 
-def part_path(path: Path) -> Path:
-    """Return the temporary name of a file, with host and process: others may write the same file at the same time."""
-    return path.with_name(f"{path.name}.{platform.node()}-{os.getpid()}{PART}")
-
-
 class VideoStream:
     """One video, written under a temporary name until it is closed.
 
@@ -58,12 +51,12 @@ class VideoStream:
         import av
         from av.video.stream import VideoStream as Stream
 
-        self.path, self._part = path, part_path(path)
+        self.path = path
         self._form, self._rate, self.count = form, rate, 0
         height, width = form.frame_size
         with explain_errors(path):
             container = "mp4" if form.is_colour else "matroska"
-            create(self._part).close()
+            self._lock, self._part = create_locked(path)
             # bitexact: without the random numbers of the container, equal images make equal files
             self._file = av.open(str(self._part), "w", format=container, options={"fflags": "+bitexact"})
             stream = self._file.add_stream("libx264" if form.is_colour else "ffv1", rate=rate)
@@ -103,11 +96,13 @@ class VideoStream:
         with explain_errors(self.path):
             self._file.mux(self._stream.encode())
             self._file.close()
+        self._lock.close()
         publish(self._part, folder / self.path.name)
 
     def drop(self) -> None:
         """Close and remove the file."""
         self._file.close()
+        self._lock.close()
         self._part.unlink(missing_ok=True)
 
 

@@ -22,7 +22,7 @@ from sensorium.datasets.manifest import (
     write_manifest,
 )
 from sensorium.errors import DatasetError, GenerationError, OptionError
-from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links
+from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links, written_name
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker
@@ -160,7 +160,9 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
             before = GenerateOptions(**before).model_dump(mode="json")  # with options that are newer than the dataset
             _check_same(folder, before, options.model_dump(mode="json"))  # a dataset without episodes is replaced
             _list_episodes(folder, header["version"])
-    elif any(entry.name != HEADER + PART for entry in folder.iterdir()):  # left by a process that was killed here
+    elif any(
+        written_name(entry.name) != HEADER for entry in folder.iterdir()
+    ):  # but those of a process that was killed here
         raise DatasetError(f"{folder} is not empty and holds no dataset; choose another folder")
     write_header(folder, options.model_dump(mode="json"))
     _remove_parts(folder)

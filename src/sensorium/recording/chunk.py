@@ -29,6 +29,7 @@ from sensorium.files import (
     publish,
     quote,
     sync,
+    temporary_path,
     unquote,
     write_whole,
 )
@@ -216,7 +217,7 @@ def _events_part(path: Path) -> Path:
 
 def _cut(part: Path, count: int) -> Path:
     """Write a copy with only the first ``count`` steps, one dataset at a time to bound the memory."""
-    shorter = part.with_name(part.name.removesuffix(PART) + f".short{PART}")
+    shorter = temporary_path(part.with_name(part.name.removesuffix(PART) + ".short"))
     with h5py.File(part, "r", locking=False) as old:
         row, first = _row_of(old), int(old.attrs["first"])
         _create(shorter, row, count, first)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError
-from sensorium.files import PART, file_checksum, json_with_checksum, parse_json, write_whole
+from sensorium.files import file_checksum, json_with_checksum, parse_json, write_whole, written_name
 
 CONFIG = "config.json"
 FORMAT = "sensorium-episode"
@@ -26,7 +26,7 @@ VERSION = 3
 """Version of the format. Version 1 has weaker checksums of steps, and none of other files. Version 2 has no checksum of
 ``config.json`` and of the metadata of chunks."""
 STATE = Path("state") / "common"
-_STARTED = frozenset({"state", "assets", "occupancy_map", "scene.xml", f"scene.xml{PART}", f"{CONFIG}{PART}"})
+_STARTED = frozenset({"state", "assets", "occupancy_map", "scene.xml", CONFIG})
 """Entries that a recording can have before its ``config.json`` is written."""
 _REQUIRED: dict[str, Any] = {
     "dt": float,
@@ -64,8 +64,11 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
 
 def was_begun(folder: Path) -> bool:
     """Return whether a process began a recording here and ended before ``config.json``, so that no data can be lost."""
-    names = {path.name for path in folder.iterdir()}
-    if names in ({f"{CONFIG}{PART}"}, {"state"}) and not any((folder / "state").glob("*")):
+    parts = {path.name for path in folder.iterdir() if written_name(path.name) is not None}
+    names = {written_name(path.name) or path.name for path in folder.iterdir()}
+    if CONFIG in {path.name for path in folder.iterdir()}:
+        return False
+    if (names == {CONFIG} and parts) or (names == {"state"} and not any((folder / "state").glob("*"))):
         return True
     if not (folder / STATE).is_dir() or any(path.is_file() for path in (folder / "state").rglob("*")):
         return False

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from sensorium._system import pread
-from sensorium.files import PART, create, explain_errors, publish
+from sensorium.files import create, explain_errors, publish, temporary_path
 from sensorium.hdf5_files import Hdf5File
 from sensorium.recording.colour import to_frame
 from sensorium.recording.drafts import Draft, records
@@ -92,7 +92,7 @@ class VideoWriter:
 def _finish_video(path: Path, header: ImageHeader, frames: Iterator[bytes]) -> None:
     import av
 
-    data, part = BytesIO(), path.with_name(path.name + f".whole{PART}")
+    data, part = BytesIO(), temporary_path(path)
     first = next(frames)
     with av.open(BytesIO(first[1:]), format="h264") as like, av.open(data, "w", format="mp4") as file:
         file.metadata["comment"] = ", ".join(f"{name}: {value}" for name, value in file_notes(header).items())
@@ -134,7 +134,7 @@ class ArrayWriter:
 
 
 def _finish_arrays(path: Path, header: ImageHeader, frames: Iterator[bytes]) -> None:
-    shape, part = tuple(header["shape"]), path.with_name(path.name + f".whole{PART}")
+    shape, part = tuple(header["shape"]), temporary_path(path)
     with explain_errors(path):
         with Hdf5File(part, libver="v110") as file:
             data = file.create_dataset(

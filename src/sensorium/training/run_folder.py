@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import PART, lock_folder, refuse_foreign_links
+from sensorium.files import PART, lock_folder, refuse_foreign_links, written_name
 from sensorium.options import Options
 from sensorium.training.options import CONFIG
 
@@ -33,9 +33,15 @@ def run_folder(
         OptionError: the folder is not empty, or its training has other options.
         DatasetError: the folder holds no training to resume.
     """
-    begun = folder.is_dir() and {entry.name for entry in folder.iterdir()} == {CONFIG + PART}  # and killed there
+    begun = folder.is_dir() and {written_name(entry.name) for entry in folder.iterdir()} == {CONFIG}  # and killed there
     if resume and not begun:
-        _check_same(options, load(folder), free)
+        try:
+            before = load(folder)
+        except DatasetError as error:
+            if (folder / CONFIG).is_file():
+                raise
+            raise DatasetError(f"{error}; to begin one, train without --resume") from None
+        _check_same(options, before, free)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not begun:
         if (folder / CONFIG).is_file():
             raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
@@ -43,7 +49,8 @@ def run_folder(
     folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder):
         refuse_foreign_links(folder)
-        (folder / (CONFIG + PART)).unlink(missing_ok=True)
+        for part in folder.glob(f"*{PART}"):  # left by a process that was killed while it wrote
+            part.unlink()
         try:
             yield
         finally:

@@ -82,11 +82,11 @@ class RasterRenderer:
                 jobs: JobQueue = SimpleQueue()
                 arguments = (jobs, started, world.model, (width, height), far, settings)
                 thread = threading.Thread(target=_serve, args=arguments, name="sensorium-raster", daemon=True)
+                self._threads.append((thread, jobs))  # before it starts: an interrupted build stops it too
                 thread.start()
                 runs_on = started.get()
                 if isinstance(runs_on, BaseException):
                     raise runs_on
-                self._threads.append((thread, jobs))
         except BaseException:
             self.close()
             raise
@@ -205,7 +205,7 @@ def _stop(threads: list[tuple[threading.Thread, JobQueue]]) -> None:
     for _, jobs in threads:
         jobs.put(None)
     for thread, _ in threads:
-        if thread is not threading.current_thread():
+        if thread is not threading.current_thread() and thread.ident is not None:  # else it did not start
             thread.join()
     threads.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import PART, lock_folder, sync, sync_tree
+from sensorium.files import lock_folder, sync, sync_tree, temporary_path, written_name
 
 
 def check_free(out: Path) -> None:
@@ -37,13 +38,12 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """
     check_free(out)
     out = out.absolute()
-    part = out.with_name(out.name + PART)
-    if part.is_symlink():
-        part.unlink()
-    part.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(out)
+    part = temporary_path(out)
+    part.mkdir()
     with lock_folder(part):
         try:
-            _empty(part)  # files that a killed process left
             yield part
             sync_tree(part)
             if sys.platform == "win32" and out.exists():
@@ -55,6 +55,13 @@ def whole_folder(out: Path) -> Iterator[Path]:
     sync(out.parent)
 
 
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+def _remove_leftovers(out: Path) -> None:
+    """Remove temporary folders that processes left which were killed. Those that are being written are locked."""
+    for path in out.parent.iterdir():
+        if written_name(path.name) != out.name:
+            continue
+        if path.is_symlink():
+            path.unlink()
+        elif path.is_dir():
+            with contextlib.suppress(DatasetError), lock_folder(path):
+                shutil.rmtree(path, ignore_errors=True)
