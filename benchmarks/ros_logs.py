@@ -19,7 +19,7 @@ from sensorium.ros.recorder import McapRecorder
 
 
 def imu_messages(folder: Path, n_envs: int) -> tuple[float, float]:
-    """Return ``sensor_msgs/Imu`` written per second of ``recorder.step()``, and messages of all types read per second."""
+    """Return ``sensor_msgs/Imu`` written per second of ``recorder.step()``, and messages read per second."""
     scene = sn.Scene(dt=0.02, substeps=20)
     scene.add_object(sn.Sphere(), name="ball", free=True)
     for k in range(4):
