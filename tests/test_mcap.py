@@ -322,6 +322,30 @@ def test_envs_share_a_file_by_namespaces_and_jpeg_is_compressed(tmp_path):
     assert np.abs(close).mean() < 10
 
 
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+def test_many_messages_are_written_as_one_by_one(tmp_path, monkeypatch, compression):
+    """Files of BulkMessages and of mcap's own add_message are equal to the byte."""
+    from sensorium.ros.bulk_messages import BulkMessages
+    from sensorium.ros.mcap_file import McapFile
+
+    rng = np.random.default_rng(0)
+    messages = [
+        (int(at), int(at) - 5, f"/{'abc'[int(rng.integers(3))]}", rng.bytes(int(rng.integers(8, 9000))))
+        for at in rng.integers(10, 1000, 300)
+    ]
+    for name in ("bulk", "single"):
+        if name == "single":
+            monkeypatch.setattr(BulkMessages, "of", lambda *_: None)
+        file = McapFile(tmp_path / f"{name}.mcap", compression, 50_000, {"a": {"b": 1}})
+        for topic in ("/a", "/b", "/c"):
+            file.add_topic(topic, "std_msgs/msg/String")
+        assert (file._bulk is None) == (name == "single")
+        for first in range(0, 300, 70):
+            file.write_all(messages[first : first + 70])
+        file.close()
+    assert (tmp_path / "bulk.mcap").read_bytes() == (tmp_path / "single.mcap").read_bytes()
+
+
 def moving_box():
     scene = sn.Scene(dt=0.01)
     scene.add_object(sn.Box(), name="box", free=True)

@@ -385,3 +385,20 @@ def test_samples_keep_their_times_where_only_states_after_steps_are_known():
         for name in ("capture", "arrival", "count"):
             assert torch.equal(getattr(now, name), getattr(then, name)), f"{name}, step {step}"
         assert torch.equal(again.sensors["clock"].age(), live.sensors["clock"].age())
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"delay": 0.012, "jitter": 0.011}, {"rate": 100.0, "delay": 0.03, "jitter": 0.03}]
+)
+def test_the_kernel_picks_what_torch_picks(options):
+    """The kernel of the CPU and the tensor code of GPUs return the same bits."""
+    scene = sn.Scene(dt=0.01, substeps=5)
+    scene.add_object(sn.Sphere(), name="ball", free=True)
+    imu = scene.add_sensor(sn.IMU(link="ball", uuid="imu", gyro_noise=0.1, dropout=0.1, **options))
+    scene.build(n_envs=5, seed=1)
+    for k in range(40):
+        scene.step()
+        if k == 20:
+            scene.reset([1, 3])
+        for ours, theirs in zip(imu._queue._pick_on_cpu(), imu._queue._pick(), strict=True):
+            assert torch.equal(ours, theirs.to(ours.dtype)), k

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Literal
 from sensorium import _system
 from sensorium.errors import OptionError
 from sensorium.files import PART, create, explain_errors, publish
+from sensorium.ros.bulk_messages import BulkMessages
 from sensorium.ros.definitions import schema
 
 Compression = Literal["zstd", "lz4", "none"]
@@ -74,6 +75,7 @@ class McapFile:
             self._writer = writer.Writer(
                 self._file, chunk_size=chunk_bytes, compression=getattr(writer.CompressionType, kinds[compression])
             )
+            self._bulk = BulkMessages.of(self._writer, chunk_bytes)
             self._writer.start(profile="ros2", library=LIBRARY)
             for name, own in texts.items():
                 self._writer.add_metadata(name, own)
@@ -103,10 +105,13 @@ class McapFile:
         Args:
             messages: time of arrival (ns), time of capture (ns), topic and encoded message of each.
         """
-        add, channels, sequence = self._writer.add_message, self._channels, self._sequence
+        channels, sequence = self._channels, self._sequence
         with _system.uninterrupted(), explain_errors(self.path):
+            if self._bulk is not None:
+                self._bulk.add(messages, channels, sequence)
+                return
             for log_time, publish_time, topic, data in messages:
-                add(channels[topic], log_time, data, publish_time, sequence[topic])
+                self._writer.add_message(channels[topic], log_time, data, publish_time, sequence[topic])
                 sequence[topic] += 1
 
     def close(self) -> None:

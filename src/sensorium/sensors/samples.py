@@ -6,6 +6,7 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 
 from sensorium.worlds import Envs, env_index
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sensorium.sensors.readings import Branch
 
 DataT = TypeVar("DataT")
+Picked = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Samples(NamedTuple, Generic[DataT]):
@@ -66,6 +68,36 @@ class SampleQueue:
     def read(self, envs: Envs) -> Samples[Any]:
         """Return the samples that arrived during the last step."""
         index = env_index(envs, self._group.n_envs, self._group.device)
+        pick = self._pick_on_cpu if self._group.device.type == "cpu" else self._pick
+        picked, capture, arrival, count = pick()
+        if index is not None:
+            picked, capture, arrival, count = picked[..., index], capture[:, index], arrival[:, index], count[index]
+        return Samples(self._branch.view(picked), capture.T.contiguous(), arrival.T.contiguous(), count)
+
+    def _pick_on_cpu(self) -> Picked:
+        """Do what :meth:`_pick` does, by a kernel: forty calls of torch take 0.7 ms, for any number of samples."""
+        from sensorium.sensors import sample_kernels
+
+        group, timing, step = self._group, self._timing, self._group.step
+        if len(timing.arrives):
+            assert group.ring is not None
+            parts = timing.arrives, timing.offset, group.ring.ring[:, self._rows]
+        else:
+            parts, step = self._newest_first(), 0
+        arrives, offset, ring = (each.numpy() for each in parts)
+        values = np.zeros((self._n_places, *ring.shape[1:]), ring.dtype)
+        capture, arrival = (np.full((self._n_places, group.n_envs), np.inf) for _ in range(2))
+        count = np.zeros(group.n_envs, np.int64)
+        ticks, dt = group.ticks.numpy(), float(group.dt)
+        sample_kernels.pick_samples(
+            arrives, offset, ring, int(step), ticks, group.ticks_per_step, dt, values, capture, arrival, count
+        )
+        found = torch.from_numpy(values), torch.from_numpy(capture), torch.from_numpy(arrival), torch.from_numpy(count)
+        self._warn(found[3])
+        return found
+
+    def _pick(self) -> Picked:
+        """Return values (places, columns, B), capture and arrival times (places, B) s, and how many arrived (B,)."""
         arrives, offset, values = self._newest_first()
         slots = len(arrives)
         ages = torch.arange(slots, device=arrives.device, dtype=torch.float64)[:, None]
@@ -86,9 +118,7 @@ class SampleQueue:
         arrival = torch.where(valid, now - (chosen - late.gather(0, chosen)) * dt, torch.inf)
         picked = values.gather(0, chosen[:, None].expand(-1, values.shape[1], -1))
         picked = torch.where(valid[:, None], picked, torch.zeros((), dtype=picked.dtype, device=picked.device))
-        if index is not None:
-            picked, capture, arrival, count = picked[..., index], capture[:, index], arrival[:, index], count[index]
-        return Samples(self._branch.view(picked), capture.T.contiguous(), arrival.T.contiguous(), count)
+        return picked, capture, arrival, count
 
     def _newest_first(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return arrival and offset (slots, B) and value (slots, columns, B) of the samples of the last ticks."""
