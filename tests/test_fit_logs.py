@@ -92,6 +92,21 @@ def test_quaternions_are_ordered_by_the_names_of_their_columns(tmp_path):
     np.testing.assert_array_equal(as_log(tmp_path / "pose.csv").channels["quat"], QUAT)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time;gyro_x;gyro_y;gyro_z\n0,0;1,5;2;3\n0,1;1,5;2;3\n",
+        "# my robot, run 3\n\ntime,gyro_x,gyro_y,gyro_z\n0.0,1.5,2,3\n0.1,1.5,2,3\n",
+        "# my robot\n# time,gyro_x,gyro_y,gyro_z\n0.0,1.5,2,3\n0.1,1.5,2,3\n",
+    ],
+)
+def test_decimal_commas_and_comments_before_the_header(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text)
+    log = as_log(tmp_path / "a.csv")
+    np.testing.assert_array_equal(log.time, [0.0, 0.1])
+    np.testing.assert_array_equal(log.channels["gyro"], [[1.5, 2, 3]] * 2)
+
+
 def test_missing_cells_are_nan_and_delimiters_are_found(tmp_path):
     (tmp_path / "a.csv").write_text("time;gyro_x;gyro_y;gyro_z\n0.0;1;2;3\n0.1;;2;lost\n0.2;1;2;3\n")
     values = as_log(tmp_path / "a.csv").channels["gyro"]

@@ -175,12 +175,16 @@ def _table(twin: Twin) -> Table:
     for one in twin.estimates.values():
         if one.identifiable:
             value, low, high = (_lines(side) for side in (one.value, *one.interval))
-            interval = "\n".join(map("{} … {}".format, low, high))
+            interval = list(map("{} … {}".format, low, high))
             if len(value) > _MAX_AXES:
-                value, interval = [_range(one.value)], f"{len(value)} axes, in the report"
+                value, interval = [_range(one.value)], [f"{len(value)} axes, in the report"]
             elif "  " in value[0]:
-                interval = "in the report"  # that of a matrix is as wide as a terminal
-            table.add_row(one.name, "\n".join(value), interval, one.unit)
+                interval = ["in the report", *[""] * (len(value) - 1)]  # that of a matrix is as wide as a terminal
+            # one row per axis: an estimate stays beside its interval in a narrow terminal
+            rows = list(zip(value, interval, strict=True))
+            rows = rows[:1] if len(set(rows)) == 1 else rows  # all axes alike
+            for k, row in enumerate(rows):
+                table.add_row("" if k else one.name, *row, "" if k else one.unit)
     return table
 
 

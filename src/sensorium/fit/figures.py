@@ -78,7 +78,7 @@ def draw_log(log: SensorLog, channels: list[str], units: Mapping[str, str] | Non
         axes.margins(x=0)
         if 1 < values.shape[1] <= MAX_AXES:
             axes.legend(loc="upper right", ncols=values.shape[1], fontsize=7)
-    rows[0].set_title("The log")
+    rows[0].set_title("The log; grey: at rest" if rest else "The log")
     rows[-1].set_xlabel("time in s")
     return figure
 

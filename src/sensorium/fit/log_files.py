@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,17 +92,27 @@ def _csv(path: Path) -> Fields:
 
 
 def _rows(file: Iterator[str], path: Path) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file; the delimiter is a comma, a semicolon, a tab or spaces, as in the header."""
-    first = next(file, None)
+    """Yield the rows of a CSV file; the delimiter is a comma, a semicolon, a tab or spaces, as in the header.
+
+    Comments before the header are skipped. The header itself may begin with "#": it is then the last such line. With
+    another delimiter than a comma, numbers may have a decimal comma.
+    """
+    first = next((line for line in file if line.strip()), None)
     if first is None:
         raise DatasetError(f"{path} is empty")
+    after = ""
+    while first.startswith("#"):
+        after = next((line for line in file if line.strip()), "")
+        if not after or _is_number(re.split(r"[,;\s]", after.strip())[0]):
+            break
+        first, after = after, ""
     delimiter = max(",;\t", key=first.count)
     if first.count(delimiter) == 0:
         delimiter = " "
     yield next(csv.reader([first], delimiter=delimiter, skipinitialspace=True))
-    for row in csv.reader(file, delimiter=delimiter, skipinitialspace=True):
+    for row in csv.reader(itertools.chain([after], file), delimiter=delimiter, skipinitialspace=True):
         if row and not row[0].startswith("#"):
-            yield row
+            yield row if delimiter == "," else [cell.replace(",", ".") for cell in row]
 
 
 def _is_number(cell: str) -> bool:

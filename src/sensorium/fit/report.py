@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from sensorium.fit.validation import TwinValidation
 
 _DPI = 110
+_PDF_WIDTH = 112
+"""Characters per line of the text pages of a PDF file."""
+_PDF_LINES = 80
+"""Lines per page."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; color: #222; }
 h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2em; border-bottom: 1px solid #ccc; }
@@ -111,7 +115,8 @@ def page(twin: Twin, images: dict[str, bytes], validation: TwinValidation | None
     if twin.problems:
         parts.append("<h2>Problems of the log</h2>")
         parts += [
-            f"<div class='problem'><b>{quote(one.name)}</b>: {quote(one.message)}.<br>{quote(_sentence(one.fix))}</div>"
+            f"<div class='problem'><b>{quote(one.name)}</b>: {quote(one.message)}.<br>"
+            f"{quote(_sentence(one.fix))} {quote(one.consequence)}</div>"
             for one in twin.problems
         ]
     if validation is not None:
@@ -182,17 +187,23 @@ def _table(twin: Twin) -> str:
 
 def _unknown(twin: Twin) -> list[str]:
     """Return the table of the parameters that the log does not identify, grouped by the reason."""
-    quote, reasons = html.escape, dict[str, list[str]]()
-    for one in twin.estimates.values():
-        if not one.identifiable:
-            bound = np.asarray(one.value, float)
-            limit = f" (at most {bound.max():.2g} {one.unit})" if np.isfinite(bound).all() and bound.max() > 0 else ""
-            reasons.setdefault(one.reason, []).append(one.name + limit.replace(" )", ")"))
+    quote, reasons = html.escape, _reasons(twin)
     if not reasons:
         return []
     rows = [f"<tr><td>{quote(', '.join(names))}</td><td>{quote(reason)}</td></tr>" for reason, names in reasons.items()]
     head = "<h2>Not identified</h2><p>Parameters that the log does not show. The preset does not set them.</p>"
     return [head, "<table><tr><th>parameters</th><th>why</th></tr>", *rows, "</table>"]
+
+
+def _reasons(twin: Twin) -> dict[str, list[str]]:
+    """Return reason -> parameters that the log does not identify, with their upper bounds."""
+    reasons: dict[str, list[str]] = {}
+    for one in twin.estimates.values():
+        if not one.identifiable:
+            bound = np.asarray(one.value, float)
+            limit = f" (at most {bound.max():.2g} {one.unit})" if np.isfinite(bound).all() and bound.max() > 0 else ""
+            reasons.setdefault(one.reason, []).append(one.name + limit.replace(" )", ")"))
+    return reasons
 
 
 def _intervals(one: Estimate) -> list[str]:
@@ -233,32 +244,57 @@ def _png(figure: Figure) -> bytes:
 
 def _pdf(twin: Twin, drawn: dict[str, Figure], validation: TwinValidation | None) -> bytes:
     """Return a PDF file: pages of text, then one page per figure."""
-    import textwrap
-
     from matplotlib.backends.backend_pdf import PdfPages
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    source = "arrays" if twin.log is None else Path(twin.log.source).name
-    lines = [f"Sensor twin: {twin.kind}", *textwrap.wrap(_summary(twin, source), 110), ""]
-    for problem in twin.problems:
-        lines += textwrap.wrap(f"! {problem}", 110)
-    if validation is not None:
-        lines += ["", f"fitted on {_short(validation.fitted_on)}, tested on {_short(validation.tested_on)}"]
-        for verdict in validation.verdicts:
-            lines += textwrap.wrap(str(verdict), 110, subsequent_indent="    ")
-    lines.append("")
-    for one in twin.estimates.values():
-        value = "; ".join(_lines(one.value)) if one.identifiable else "not identified"
-        low, high = ("; ".join(_lines(side)) for side in one.interval)
-        text = f"{one.name:24} {value} {one.unit}" + (f"   [{low} … {high}]" if one.identifiable else f": {one.reason}")
-        lines += textwrap.wrap(text, 110, subsequent_indent=" " * 25)
+    lines = _pdf_lines(twin, validation)
     buffer = io.BytesIO()
     with PdfPages(buffer) as pages:
-        for start in range(0, len(lines), 75):
+        for start in range(0, len(lines), _PDF_LINES):
             sheet = MatplotlibFigure(figsize=(8.3, 11.7))
-            text = "\n".join(lines[start : start + 75])
-            sheet.text(0.05, 0.97, text, family="monospace", fontsize=7, va="top", parse_math=False)
+            for k, line in enumerate(lines[start : start + _PDF_LINES]):
+                heading = line.startswith("# ")
+                sheet.text(
+                    0.05,
+                    0.97 - 0.94 * k / _PDF_LINES,
+                    line.removeprefix("# "),
+                    family="monospace",
+                    fontsize=9 if heading else 7,
+                    weight="bold" if heading else "normal",
+                    va="top",
+                    parse_math=False,
+                )
             pages.savefig(sheet)
         for figure in drawn.values():
             pages.savefig(figure)
     return buffer.getvalue()
+
+
+def _pdf_lines(twin: Twin, validation: TwinValidation | None) -> list[str]:
+    """Return the text of a PDF file; headings begin with "# "."""
+    from textwrap import wrap
+
+    source = "arrays" if twin.log is None else Path(twin.log.source).name
+    lines = [f"# Sensor twin: {twin.kind}", *wrap(_summary(twin, source), _PDF_WIDTH)]
+    if twin.problems:
+        lines += ["", "# Problems of the log"]
+        for problem in twin.problems:
+            lines += wrap(f"{problem} {problem.consequence}", _PDF_WIDTH, subsequent_indent="    ")
+    if validation is not None:
+        lines += ["", "# Does the twin read like the sensor?"]
+        lines.append(f"fitted on {_short(validation.fitted_on)}, tested on {_short(validation.tested_on)}")
+        for text in (*map(str, validation.verdicts), *validation.notes):
+            lines += wrap(text, _PDF_WIDTH, subsequent_indent="    ")
+    lines += ["", "# Estimates", f"{'parameter':24}{'unit':11}{'estimate':38}95 % interval"]
+    for one in sorted(twin.estimates.values(), key=lambda one: "." in one.name):
+        if one.identifiable:
+            rows = list(zip(_lines(one.value), _intervals(one), strict=True))
+            rows = rows[:1] if len(set(rows)) == 1 else rows  # all axes alike
+            first = f"{one.name:24}{one.unit:11}"
+            lines += [f"{'' if k else first:35}{value:38}{interval}" for k, (value, interval) in enumerate(rows)]
+            lines += wrap(one.reason, _PDF_WIDTH, initial_indent="    ", subsequent_indent="    ")
+    if reasons := _reasons(twin):
+        lines += ["", "# Not identified"]
+    for reason, names in reasons.items():
+        lines += wrap(f"{', '.join(names)}: {reason}", _PDF_WIDTH, subsequent_indent="    ")
+    return lines
