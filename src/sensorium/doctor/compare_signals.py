@@ -142,7 +142,7 @@ def compare_signal(
     if truth is not None and truth[1].shape[1] == values.shape[1]:
         known = np.stack([np.interp(time, truth[0], column) for column in truth[1].T], axis=1)
         own, true = own - true + known, known
-    log_noise, twin_noise = (float(np.sqrt((white_noise(each) ** 2).mean())) for each in (values, twin[1]))
+    log_noise, twin_noise = (float(np.sqrt((white_noise(each, 0.5) ** 2).mean())) for each in (values, twin[1]))
     error = float(np.hypot(log_noise, twin_noise))
     found = compare_motion(time, values, own, true, error, true, "noise of log and twin")
     ratio = twin_noise / max(log_noise, 1e-15)

@@ -171,11 +171,11 @@ def _check_noise(exam: Examination, term: ObservationTerm, subject: str, values:
         exam.ok("noise", subject, text)
 
 
-def white_noise(values: np.ndarray) -> np.ndarray:
+def white_noise(values: np.ndarray, quantile: float = _CALM) -> np.ndarray:
     """Return the standard deviation of white noise, per column.
 
     Differences of order k of white noise have C(2k, k) times its variance, whatever k. Those of motion shrink with k.
-    So the smallest figure of several orders is taken, in the calmest tenth of windows: motion may be jerky at times.
+    So the smallest figure of several orders is taken, in the calmest windows (``quantile``): motion may be jerky.
     """
     found = []
     for order in (3, 5, 8):
@@ -184,5 +184,5 @@ def white_noise(values: np.ndarray) -> np.ndarray:
         parts = np.diff(values, n=order, axis=0) / np.sqrt(float(comb(2 * order, order)))
         n = len(parts) // _NOISE_WINDOW
         windows = parts[: n * _NOISE_WINDOW].reshape(n, _NOISE_WINDOW, -1) if n >= 4 else parts[None]
-        found.append(np.quantile(windows.std(axis=1), _CALM, axis=0))
+        found.append(np.quantile(windows.std(axis=1), quantile, axis=0))
     return np.min(found, axis=0) if found else np.zeros(values.shape[1])
