@@ -37,7 +37,7 @@ PRELOADED = (
 SECONDS = 120
 """A command that takes longer fails."""
 ADVICE = re.compile(
-    r"--overwrite|--resume|--update|choose another|remove it|run it again|generate it again|change --out"
+    r"--overwrite|--resume|--update|choose another|remove it|run it again|generate it again|remove the old|change --out"
 )
 """What a command must say that cannot begin again."""
 RECORD = "record --robot diffdrive --steps 30 --envs 2 --out rec"
@@ -90,7 +90,7 @@ def interrupt_recording(folder: Path) -> None:
 
 EXPORT = "export data --format robomimic --out out"
 RESUME = "train balance --out run --resume --no-tensorboard"
-MCAP = "record --robot diffdrive --steps 30 --format mcap --out log"
+MCAP = "record --robot diffdrive --steps 300 --format mcap --out log"
 COMMANDS = {
     "record": Killed(RECORD, again=(RECORD, f"{RECORD} --overwrite"), check="validate rec"),
     "record mcap": Killed(MCAP, again=(MCAP, f"{MCAP}_2")),
