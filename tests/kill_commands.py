@@ -37,7 +37,7 @@ PRELOADED = (
 SECONDS = 120
 """A command that takes longer fails."""
 ADVICE = re.compile(
-    r"--overwrite|--resume|--update|choose another|remove it|run it again|generate it again|change --out"
+    r"--overwrite|--resume|--update|choose another|remove it|run it again|generate it again|remove the old|change --out"
 )
 """What a command must say that cannot begin again."""
 RECORD = "record --robot diffdrive --steps 30 --envs 2 --out rec"
@@ -90,7 +90,7 @@ def interrupt_recording(folder: Path) -> None:
 
 EXPORT = "export data --format robomimic --out out"
 RESUME = "train balance --out run --resume --no-tensorboard"
-MCAP = "record --robot diffdrive --steps 30 --format mcap --out log"
+MCAP = "record --robot diffdrive --steps 300 --format mcap --out log"
 COMMANDS = {
     "record": Killed(RECORD, again=(RECORD, f"{RECORD} --overwrite"), check="validate rec"),
     "record mcap": Killed(MCAP, again=(MCAP, f"{MCAP}_2")),
@@ -215,5 +215,7 @@ def kill(name: str, seed: int) -> str | None:
             code, text = run(command.check, folder)
             if code != 0:
                 return f"`{command.check}` after {left} ended with {code}: {text[-300:]}"
-        parts = [str(path) for path in folder.rglob("*") if ".part" in path.name or path.name.startswith(".")]
+        names = [path.name for path in folder.rglob("*")]
+        parts = [name for name in names if ".part" in name or name.startswith(".")]
+        parts = [name for name in parts if not name.endswith(".mcap.part")]  # a draft that can be read
         return f"{parts} are left after {left}" if parts else None

@@ -160,9 +160,7 @@ def _begin(folder: Path, options: GenerateOptions) -> None:
             before = GenerateOptions(**before).model_dump(mode="json")  # with options that are newer than the dataset
             _check_same(folder, before, options.model_dump(mode="json"))  # a dataset without episodes is replaced
             _list_episodes(folder, header["version"])
-    elif any(
-        written_name(entry.name) != HEADER for entry in folder.iterdir()
-    ):  # but those of a process that was killed here
+    elif any(written_name(entry.name) != HEADER for entry in folder.iterdir()):  # except of a killed process
         raise DatasetError(f"{folder} is not empty and holds no dataset; choose another folder")
     write_header(folder, options.model_dump(mode="json"))
     _remove_parts(folder)
