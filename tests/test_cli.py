@@ -1,5 +1,6 @@
 """The command line: help of every command, exit codes, one-line errors, and validation of datasets and recordings."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -165,7 +166,8 @@ def test_open_returns_what_the_folder_holds(tmp_path):
     assert isinstance(sn.datasets.open(tmp_path / "run"), sn.recording.Recording)
     assert not sn.datasets.is_dataset(tmp_path / "run")
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "dataset.json").write_text('{"format": "sensorium-dataset", "version": 1, "options": {}}')
+    header = {"format": "sensorium-dataset", "version": 1, "options": {"task": "pick", "episodes": 0}}
+    (tmp_path / "data" / "dataset.json").write_text(json.dumps(header))
     assert sn.datasets.is_dataset(tmp_path / "data")
     assert isinstance(sn.datasets.open(tmp_path / "data"), sn.datasets.Dataset)
 

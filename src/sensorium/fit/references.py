@@ -187,8 +187,7 @@ class PoseReference:
         self.problems += self._turn.problems
         if self._turn.step > MAX_STEP:
             text = f"the poses are {self._turn.step:.3g} s apart, which is too slow to differentiate them"
-            fix = 'log poses at 50 Hz or more; if the stamps are not in s, pass units={"time": "ms"} to sn.fit.as_log '
-            fix += "for the reference, or --reference-units time=ms"
+            fix = 'log poses at 50 Hz or more, or name the unit: units={"time": "ms"}, --reference-units time=ms'
             self.problems.append(Problem("reference.rate", text, fix, "reference"))
         self._note_gaps(stamps, complete)
         if self.interpolated is not None:

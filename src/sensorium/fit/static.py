@@ -85,7 +85,7 @@ def static_fit(
         steps = np.array([step_of(axis).size for axis in values.T])
     segments = sorted((one for one in rest if one.stop - one.start > 8), key=lambda one: one.start)
     parts = [values[one] for one in segments]
-    # readings that are NaN are left out as samples that are lost
+    # readings that are NaN count as samples that are lost
     parts = [part[np.isfinite(part).all(axis=1)] for part in parts]
     least = [max(8, (1 - MAX_MISSING) * (one.stop - one.start)) for one in segments]
     known = [len(part) > count for part, count in zip(parts, least, strict=True)]

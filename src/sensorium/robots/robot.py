@@ -217,8 +217,7 @@ class Robot(SceneRobot[RobotOptions]):
         self._built("get_pose")
         if self._is_root:
             return self.entity.get_pose()
-        body = self._base_id()
-        return self._field("xpos")[:, body].float(), self._field("xquat")[:, body].float()
+        return tuple(self._field(name)[:, self._base_id()].float() for name in ("xpos", "xquat"))  # type: ignore[return-value]
 
     def base_pose(self) -> np.ndarray:
         """Return the pose of the base link in the world frame, (B, 7) float64: x, y, z in m and (w, x, y, z)."""
@@ -242,7 +241,7 @@ class Robot(SceneRobot[RobotOptions]):
             Goals (B, 7), and velocities (B, 6): linear in m/s, then angular in rad/s.
         """
         base = self._base_now("way_in_base_frame")
-        seen, there, twist = np.empty_like(base), np.empty_like(base), np.empty((len(base), 6))
+        (seen, there), twist = np.empty((2, *base.shape)), np.empty((len(base), 6))
         chain_kernels.relative(base, checked_poses("start", start, len(base)), seen)
         chain_kernels.relative(base, checked_poses("goal", goal, len(base)), there)
         chain_kernels.between(seen, there, dt, twist)
