@@ -132,7 +132,9 @@ class StaleInputError(SensoriumError, RuntimeError):
         limit: age at which it is stale, s.
     """
 
-    def __init__(self, message: str, term: str, topic: str, age: float | None, limit: float) -> None:
+    def __init__(
+        self, message: str, term: str = "", topic: str = "", age: float | None = None, limit: float = 0.0
+    ) -> None:
         self.term, self.topic, self.age, self.limit = term, topic, age, limit
         super().__init__(message)
 
