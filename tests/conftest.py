@@ -105,7 +105,7 @@ def _slow_seed(config):
 def pytest_report_header(config):
     if config.getoption("--all-slow"):
         return "slow tests: all"
-    return f"slow tests: a sixteenth, --slow-seed {_slow_seed(config)!r}"
+    return f"slow tests: one in 32, --slow-seed {_slow_seed(config)!r}"
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -123,7 +123,7 @@ def pytest_collection_modifyitems(config, items):
         # by a hash of the name, so that the selection of a test does not depend on the others that are collected
         seed = _slow_seed(config)
         for item in slow:
-            if hashlib.blake2b(f"{seed} {item.nodeid}".encode()).digest()[0] % 16:
+            if hashlib.blake2b(f"{seed} {item.nodeid}".encode()).digest()[0] % 32:
                 item.add_marker(
                     pytest.mark.skip(reason="slow test that is not in the sample of this run; --all-slow runs it")
                 )

@@ -149,6 +149,7 @@ def test_all_imus_and_poses_are_checked(several):
     assert "/pose_shank" in with_shank.evidence  # not the pose of another link
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", ["/imu", "/second", "/foot"])
 def test_a_fault_of_any_imu_is_named(several, topic):
     report = examine(change(topic, "angular_velocity", lambda v: -v)(several))
@@ -157,6 +158,7 @@ def test_a_fault_of_any_imu_is_named(several, topic):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", ["/pose", "/pose_shank", "/pose_trunk"])
 def test_a_fault_of_any_pose_is_named(several, topic):
     report = examine(change(topic, "pose.orientation", lambda q: q * [1, -1, -1, -1])(several))

@@ -378,9 +378,9 @@ def test_an_error_leaves_part_files(tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"envs": [True]}, r"envs must lie in \[0, 2\), got True"),
+        ({"envs": [True]}, r"envs must be .*integer.*, got \[True\]"),
         ({"envs": [2]}, r"envs must lie in \[0, 2\), got 2"),
-        ({"jpeg": True}, r"jpeg must be a quality, an integer in \[1, 100\], .*got True"),
+        ({"jpeg": True}, "jpeg must be an integer or None, got True"),
         ({"jpeg": 0}, r"jpeg must be a quality"),
     ],
 )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DataT = TypeVar("DataT")
 Picked = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+_HALVES = (torch.float16, torch.bfloat16)
+"""Types that kernels cannot hold."""
 
 
 class Samples(NamedTuple, Generic[DataT]):
@@ -84,6 +86,8 @@ class SampleQueue:
             parts = timing.arrives, timing.offset, group.ring.ring[:, self._rows]
         else:
             parts, step = self._newest_first(), 0
+        if parts[2].dtype in _HALVES:
+            return self._pick()
         arrives, offset, ring = (each.numpy() for each in parts)
         values = np.zeros((self._n_places, *ring.shape[1:]), ring.dtype)
         capture, arrival = (np.full((self._n_places, group.n_envs), np.inf) for _ in range(2))
