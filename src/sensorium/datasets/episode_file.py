@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,9 @@ _NUMBERS = itertools.count()
 """Numbers for the names of skeletons: HDF5 cannot open a name twice, not even in memory."""
 _META = 1 << 16
 """Size of the metadata blocks of a file in bytes, so that metadata is written together."""
+_IN_MEMORY = 1 << 20
+"""Bytes of rows up to which a file is kept in memory, and written as a whole. HDF5 writes the metadata of an episode in
+150 small pieces, and a call of Python for each of them takes a third of the time of a file."""
 
 
 class _Tree:
@@ -110,17 +113,13 @@ class Skeleton(_Tree):
 
     def open_in(self, top: h5g.GroupID) -> tuple[dict[str, h5g.GroupID], dict[str, h5d.DatasetID]]:
         """Open the groups and the growing datasets of a copy, whose group is ``top``: by path."""
-        groups = {"": top}
-        for path in self._groups:
-            if path:
-                above, _, name = path.rpartition("/")
-                groups[path] = h5g.open(groups[above], name.encode())
-        parts = ((path, *path.rpartition("/")) for path in self._data)
-        return groups, {path: h5d.open(groups[above], name.encode()) for path, above, _, name in parts}
+        return _open(top, self._groups, self._data)
 
 
 class EpisodeFile(_Tree):
     """A file with one group ``traj_NUMBER``, under a temporary name until it is published.
+
+    Its content is in memory until it is closed, or until it is large.
 
     Args:
         path: the final name of the file; it can be published in another folder.
@@ -135,15 +134,16 @@ class EpisodeFile(_Tree):
     def __init__(self, path: Path, number: int, skeleton: Skeleton) -> None:
         self.path, self.part = path, temporary_path(path)
         self._widths: dict[str, int] = {}
+        self._name = f"traj_{number}".encode()
+        self._n_bytes, self._is_in_memory = 0, True
         with explain_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._sink = Hdf5Sink(self.part, new=True)
             access = _access().copy()
-            access.set_fileobj_driver(h5fd.fileobj_driver, self._sink)
+            access.set_fapl_core(_META, False)
             self._file = h5f.create(os.fsencode(self.part), h5f.ACC_TRUNC, _timeless(h5p.FILE_CREATE), access)
-            name = f"traj_{number}".encode()
-            skeleton.copy_to(self._file, name)
-            self._groups, self._data = skeleton.open_in(h5g.open(self._file, name))
+            skeleton.copy_to(self._file, self._name)
+            self._groups, self._data = skeleton.open_in(h5g.open(self._file, self._name))
 
     def extend(self, path: str, first: int, rows: np.ndarray, count: int) -> None:
         """Append rows to a declared dataset.
@@ -156,6 +156,7 @@ class EpisodeFile(_Tree):
         """
         if not count:
             return
+        self._grow(rows.nbytes)
         data = self._data[path]
         data.set_extent((first + count, *rows.shape[1:]))
         if rows.size:
@@ -163,6 +164,7 @@ class EpisodeFile(_Tree):
 
     def extend_texts(self, path: str, first: int, texts: Sequence[bytes], length: int | None) -> None:
         """Append rows of text: fixed-size rows of ``length`` bytes, or of variable length if that is None."""
+        self._grow(sum(map(len, texts)))
         data = self._data.get(path)
         if length is None:
             data = data or self.declare(path, (), None, ())
@@ -182,13 +184,33 @@ class EpisodeFile(_Tree):
         for column, part in enumerate(rows.view(np.uint8).reshape(ROWS, n_chunks, width).swapaxes(0, 1)):
             data.write_direct_chunk((first, column * width), np.ascontiguousarray(part))
 
-    def close(self) -> None:
-        """Flush and close the file."""
+    def _grow(self, n_bytes: int) -> None:
+        """Count bytes that will be written; go on in the file instead of in memory if they are many."""
+        self._n_bytes += n_bytes
+        if not self._is_in_memory or self._n_bytes <= _IN_MEMORY:
+            return
+        groups, data = list(self._groups), list(self._data)
+        self._close_file()
+        access = _access().copy()
+        access.set_fileobj_driver(h5fd.fileobj_driver, self._sink)
+        self._file = h5f.open(os.fsencode(self.part), h5f.ACC_RDWR, access)
+        self._groups, self._data = _open(h5g.open(self._file, self._name), groups, data)
+
+    def _close_file(self) -> None:
+        """Close the HDF5 file, and write it if it is in memory."""
         self._data.clear()
         self._groups.clear()
+        if self._is_in_memory:
+            h5f.flush(self._file)
+            self._sink.write(self._file.get_file_image())
+            self._is_in_memory = False
+        self._file.close()
+
+    def close(self) -> None:
+        """Flush and close the file."""
         if self._file.valid:
             with explain_errors(self.path):
-                self._file.close()
+                self._close_file()
             self._sink.close()
             self.check()
 
@@ -201,6 +223,19 @@ class EpisodeFile(_Tree):
         with suppress(DatasetError):  # a failing flush does not matter, since the file is removed
             self.close()
         self.part.unlink(missing_ok=True)
+
+
+def _open(
+    top: h5g.GroupID, groups: Iterable[str], data: Iterable[str]
+) -> tuple[dict[str, h5g.GroupID], dict[str, h5d.DatasetID]]:
+    """Open groups and datasets below the group ``top``, by path; a group comes after the one that it lies in."""
+    opened = {"": top}
+    for path in groups:
+        if path:
+            above, _, name = path.rpartition("/")
+            opened[path] = h5g.open(opened[above], name.encode())
+    parts = ((path, *path.rpartition("/")) for path in data)
+    return opened, {path: h5d.open(opened[above], name.encode()) for path, above, _, name in parts}
 
 
 def _set_attribute(item: h5g.GroupID | h5d.DatasetID, name: str, value: str | float) -> None:

@@ -15,11 +15,11 @@ class ReadingCheck:
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        self._parts: dict[str, ReadingCheck] | None = None
+        self._parts: list[tuple[str, ReadingCheck]] | None = None
         self._count: int | None = None
         self._shape, self._dtype = space.shape, space.dtype
         if isinstance(space, spaces.Dict):
-            self._parts = {name: ReadingCheck(part) for name, part in space.items()}
+            self._parts = [(name, ReadingCheck(part)) for name, part in space.items()]
         elif isinstance(space, spaces.Tuple):  # one dict per env
             self._count = len(space)
 
@@ -28,7 +28,10 @@ class ReadingCheck:
         if self._parts is not None:
             if not isinstance(value, dict) or len(value) != len(self._parts):
                 return False
-            return all(name in value and part.fits(value[name]) for name, part in self._parts.items())
+            for name, part in self._parts:  # noqa: SIM110  # a generator takes a third of the time
+                if name not in value or not part.fits(value[name]):
+                    return False
+            return True
         if self._count is not None:
             return isinstance(value, tuple) and len(value) == self._count
         if self._shape is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -124,10 +125,17 @@ class TaskHooks(Generic[ConfigT]):
         links, count = as_array(bodies), self.scene.model.nbody
         if links.shape != (self.n_envs,) or links.dtype.kind not in "iu" or links.min() < 0 or links.max() >= count:
             raise OptionError(f"bodies must be {self.n_envs} ids of links in [0, {count}), got {bodies!r:.80}")
-        world, rows, pose = self.scene.world, np.arange(self.n_envs), np.empty((self.n_envs, 7))
-        pose[:, :3] = world.bind("xpos").numpy()[rows, bodies]
-        pose[:, 3:] = world.bind("xquat").numpy()[rows, bodies]
+        rows, pose = np.arange(self.n_envs), np.empty((self.n_envs, 7))
+        positions, orientations = self._link_poses
+        pose[:, :3] = positions[rows, links]
+        pose[:, 3:] = orientations[rows, links]
         return pose
+
+    @cached_property
+    def _link_poses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions (B, n, 3) and orientations (B, n, 4) of all links, which the engine keeps current."""
+        world = self.scene.world
+        return world.bind("xpos").numpy(), world.bind("xquat").numpy()
 
     def describe_env(self, env: int) -> dict[str, Any]:
         """Return the task-specific part of ``task_info`` for one env, JSON-able."""
