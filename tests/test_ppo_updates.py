@@ -20,9 +20,15 @@ SMALL |= {"task_options": {"max_steps": 6}}
     ],
 )
 def test_updates_are_those_of_rsl_rl(task, task_options, atol, device):
-    """On a GPU the first update runs as it is, the second is captured, and the third replays the graph."""
+    """On a GPU the first update runs as it is, the second is captured, and the third replays the graph.
+
+    Images are seen in bfloat16 there: weights that differ by 1e-7 may be rounded to numbers that differ by 0.4%.
+    """
     from rsl_rl.algorithms import PPO
 
+    rtol = 1e-3
+    if task_options and device == "cuda":
+        atol, rtol = 1e-2, 1e-2
     task_options = {**SMALL["task_options"], **task_options}
     options = PPOOptions(device=device, learning_rate=3e-3, **{**SMALL, "task": task, "task_options": task_options})
     env = options.make_task().as_rsl_rl()
@@ -48,13 +54,13 @@ def test_updates_are_those_of_rsl_rl(task, task_options, atol, device):
         for one in (ours, theirs):
             torch.manual_seed(100 + round_)
             losses.append(one.update())
-        assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-5)
+        assert losses[0] == pytest.approx(losses[1], rel=rtol, abs=1e-5)
         assert ours.learning_rate == pytest.approx(theirs.learning_rate)
         assert ours.learning_rate != options.learning_rate
         for network in ("actor", "critic"):
             expected = dict(getattr(theirs, network).named_parameters())
             for name, value in getattr(ours, network).named_parameters():
-                torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=atol, msg=f"{network} {name}")
+                torch.testing.assert_close(value, expected[name], rtol=rtol, atol=atol, msg=f"{network} {name}")
 
 
 @pytest.mark.parametrize("size", [(84, 84), (90, 91), (36, 47)])
