@@ -1,6 +1,7 @@
 """Every Python block of README and docs runs as written and prints the output that is shown below it."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,20 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
 """Pages about an extra -> the package that their code needs."""
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
-SLOW = {"training.md", "tensor_tasks.md"}
+SLOW = {"training.md", "tensor_tasks.md", "04_training.md", "05_dataset.md", "08_deploy.md"}
 
 
 @pytest.fixture
-def registered_tasks():
-    """Remove the tasks that a page adds to the catalogue."""
-    before = dict(sn.tasks.TASKS)
+def registered_tasks(monkeypatch):
+    """Remove the tasks that a page adds to the catalogue, and the modules that it writes and imports."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    catalogues = (sn.tasks.TASKS, sn.tasks.TENSOR_TASKS)
+    before = [dict(catalogue) for catalogue in catalogues]
     yield
-    sn.tasks.TASKS.clear()
-    sn.tasks.TASKS.update(before)
+    for catalogue, tasks in zip(catalogues, before, strict=True):
+        catalogue.clear()
+        catalogue.update(tasks)
+    sys.modules.pop("point", None)  # of docs/tutorials/05_dataset.md
 
 
 @pytest.mark.parametrize(
