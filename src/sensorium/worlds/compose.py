@@ -50,6 +50,10 @@ def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco
     try:
         return mujoco.MjSpec.from_string(model) if is_text else mujoco.MjSpec.from_file(os.fspath(model))
     except ValueError as error:
+        if not is_text and Path(model).suffix not in (".xml", ".urdf"):  # MuJoCo names its missing decoder only
+            raise ModelError(
+                f"{os.fspath(model)} is not a model: give an MJCF or URDF file, whose name ends in .xml or .urdf"
+            ) from error
         raise ModelError(f"cannot read {'the XML text' if is_text else os.fspath(model)}: {error}") from error
 
 
