@@ -1,6 +1,7 @@
 """The command line: help of every command, exit codes, one-line errors, and validation of datasets and recordings."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -145,6 +146,13 @@ def test_view_of_another_file_says_what_is_a_model(tmp_path, capsys):
         f"sensorium view: {tmp_path / 'README.md'} is not a model: give an MJCF or URDF file, whose name ends in .xml "
         "or .urdf"
     )
+
+
+def test_record_says_how_many_envs_fit(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sensorium._system.free_memory", lambda: 2**30)
+    assert cli.main(["record", "--envs", "100000000", "--steps", "2", "--out", str(tmp_path / "a")]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sensorium record")]
+    assert re.search(r"n_envs=100000000: .* need [\d.,]+ TiB of memory, and 1\.0 GiB are free; use n_envs <= \d+$", line)
 
 
 def test_record_names_the_option_that_replaces_a_recording(tmp_path, capsys):
