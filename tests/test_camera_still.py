@@ -15,7 +15,7 @@ ARM = """<mujoco><worldbody><body name="arm" pos="0 0 0.5"><joint name="yaw" axi
 
 
 def look(profile, speeds=(0.0, 0.0, 0.0), steps=4, renderer="auto", outputs=("rgb", "depth"), **options):
-    """Return the images of a turning arm beside a ball and a box at rest, and how often each env was rendered for one."""
+    """Return images of a turning arm beside a ball and a box at rest, and how often each env was rendered for them."""
     scene = sn.Scene(dt=DT, substeps=1, gravity=(0, 0, 0))
     scene.add_object(sn.Plane())
     scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), pos=(0.1, 0.3, 0.3), euler=(0.1, 0.2, 0.3), free=True)

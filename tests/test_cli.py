@@ -152,7 +152,9 @@ def test_record_says_how_many_envs_fit(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sensorium._system.free_memory", lambda: 2**30)
     assert cli.main(["record", "--envs", "100000000", "--steps", "2", "--out", str(tmp_path / "a")]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sensorium record")]
-    assert re.search(r"n_envs=100000000: .* need [\d.,]+ TiB of memory, and 1\.0 GiB are free; use n_envs <= \d+$", line)
+    assert re.search(
+        r"n_envs=100000000: .* need [\d.,]+ TiB of memory, and 1\.0 GiB are free; use n_envs <= \d+$", line
+    )
 
 
 def test_record_names_the_option_that_replaces_a_recording(tmp_path, capsys):
