@@ -88,6 +88,12 @@ def test_units_and_transforms_are_applied_in_order_and_mirrors_keep_the_outside(
         assert volume(mesh) == pytest.approx(2e-6 * SIZE.prod())
 
 
+DOUBLED = '<node id="n0"/>' + "".join(
+    f'<node id="n{k + 1}"><instance_node url="#n{k}"/><instance_node url="#n{k}"/></node>' for k in range(40)
+)
+"""Nodes that each instance the one before twice: 2^40 in all."""
+
+
 @pytest.mark.parametrize(
     ("content", "match"),
     [
@@ -99,6 +105,8 @@ def test_units_and_transforms_are_applied_in_order_and_mirrors_keep_the_outside(
         (collada(BOXES["polylist"].replace("<vcount>4", "<vcount>5")), "<vcount> does not fit <p>"),
         (collada(BOXES["triangles"], points=np.full((8, 3), np.nan)), "three finite numbers"),
         (collada(BOXES["triangles"]).replace(b'source="#places"', b'source="#none"'), "KeyError 'none'"),
+        (collada("", node='<node id="n"><instance_node url="#n"/></node>'), "nested too deeply, or too many"),
+        (collada("", node=DOUBLED), "nested too deeply, or too many"),
         (collada(BOXES["triangles"], node="<skew>0 0 0 0 0 0 0</skew>"), "<skew> is not supported"),
     ],
 )

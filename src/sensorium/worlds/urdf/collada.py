@@ -16,6 +16,8 @@ from sensorium.worlds.markup import Node, parse
 
 _MAX_DEPTH = 64
 """Max nesting depth of nodes of a scene."""
+_MAX_NODES = 10_000
+"""Max number of nodes of a scene, since nodes that instance others can make a small file huge."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class _Document:
     def __init__(self, root: Node) -> None:
         if root.tag != "COLLADA":
             raise ValueError(f"its root is <{root.tag}>, not <COLLADA>")
-        self._root = root
+        self._root, self._n_nodes = root, 0
         self._ids = {node.attributes["id"]: node for node in _walk(root) if "id" in node.attributes}
         asset = root.first("asset")
         unit = None if asset is None else asset.first("unit")
@@ -95,8 +97,9 @@ class _Document:
         return self._ids[node.attributes[attribute].removeprefix("#")]
 
     def _node(self, node: Node, above: np.ndarray, depth: int) -> Iterator[ColouredMesh]:
-        if depth > _MAX_DEPTH:
-            raise ValueError("its nodes are nested too deeply")
+        self._n_nodes += 1
+        if depth > _MAX_DEPTH or self._n_nodes > _MAX_NODES:
+            raise ValueError("its nodes are nested too deeply, or too many")
         pose = above @ _transform(node)
         for child in node.children:
             if child.tag == "node":
