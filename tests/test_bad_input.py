@@ -90,7 +90,13 @@ def test_bad_options_raise(make, words):
         (sn.IMU(link="bxo"), ("IMU(uuid='imu_bxo').link", "'bxo'", "did you mean 'box'")),
         (sn.Contact(link="box", touching="groud"), ("touching", "'groud'", "did you mean 'ground'")),
         (sn.FramePose(link="box", relative_to="bix"), ("relative_to", "did you mean 'box'")),
-        (sn.JointEncoder(), ("no hinge or slide joint",)),
+        (sn.JointEncoder(), ("the scene has no hinge or slide joint",)),
+        (sn.JointEncoder(robot="box"), ("the robot 'box' has no hinge or slide joint",)),
+        (sn.JointEncoder(robot="bxo"), (".robot: there is no robot named 'bxo' (did you mean 'box'?)",)),
+        (sn.JointEncoder(robot="bxo", joints=("hip",)), ("no robot named 'bxo' (did you mean 'box'?)",)),
+        (sn.JointTorque(robot="zzz"), (".robot: there is no robot named 'zzz'; there are 'ground', 'box'",)),
+        (sn.BatteryState(robot="bxo"), (".robot: there is no robot named 'bxo' (did you mean 'box'?)",)),
+        (sn.BatteryState(robot="box"), ("the robot 'box' has no actuator",)),
         (sn.IMU(link="zzz"), ("there are 'world', 'ground', 'box'",)),
     ],
 )
@@ -155,10 +161,11 @@ def test_calls_in_the_wrong_order_raise():
         lambda: scene.add_sensor(sn.IMU(link="box")),
         lambda: scene.add_object(sn.Box()),
         lambda: scene.add_robot(ARM),
-        scene.build,
     ):
         with pytest.raises(sn.errors.AlreadyBuiltError, match="must come before build"):
             call()
+    with pytest.raises(sn.errors.AlreadyBuiltError, match=r"^build\(\) can be called only once: .*create a new Scene"):
+        scene.build()
     assert list(scene.sensors) == ["imu"]
 
 

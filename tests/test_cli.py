@@ -1,6 +1,7 @@
 """The command line: help of every command, exit codes, one-line errors, and validation of datasets and recordings."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -111,6 +112,56 @@ def test_unknown_command_is_one_line_with_a_hint(capsys):
     assert cli.main(["recrod"]) == 2  # codespell:ignore recrod
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("sensorium: there is no command 'recrod' (did you mean 'record'?)")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["genrate"], *([name, "--help"] for name in COMMANDS)]
+)
+def test_help_does_not_import_heavy_packages(arguments, tmp_path):
+    code = "import sys; from sensorium.__main__ import main; main(); print(*sys.modules, file=open('modules', 'w'))"
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, cwd=tmp_path)
+    heavy = {"torch", "numpy", "mujoco", "numba", "warp", "gymnasium", "h5py", "av", "matplotlib", "pydantic", "scipy"}
+    assert not heavy & set((tmp_path / "modules").read_text().split())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="CPU times of child processes need POSIX")
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_help_is_fast(argument):
+    import resource
+
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "sensorium", argument], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 1.0  # 0.2 s on the machine on which it was written; importing torch and MuJoCo takes 4 s
+
+
+def test_view_of_another_file_says_what_is_a_model(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("# Title")
+    assert cli.main(["view", str(tmp_path / "README.md")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"sensorium view: {tmp_path / 'README.md'} is not a model: give an MJCF or URDF file, whose name ends in .xml "
+        "or .urdf"
+    )
+
+
+def test_record_says_how_many_envs_fit(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sensorium._system.free_memory", lambda: 2**30)
+    assert cli.main(["record", "--envs", "100000000", "--steps", "2", "--out", str(tmp_path / "a")]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sensorium record")]
+    assert re.search(
+        r"n_envs=100000000: .* need [\d.,]+ TiB of memory, and 1\.0 GiB are free; use n_envs <= \d+$", line
+    )
+
+
+def test_record_names_the_option_that_replaces_a_recording(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").touch()
+    assert cli.main(["record", "--out", str(tmp_path / "out")]) == 1
+    assert "replace the recording with overwrite=True (--overwrite)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

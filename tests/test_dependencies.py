@@ -51,7 +51,7 @@ def declared() -> dict[str | None, set[str]]:
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     groups = {None: project["dependencies"], **project["optional-dependencies"]}
     names = {extra: {re.match(r"[\w.-]+", each)[0].lower() for each in group} for extra, group in groups.items()}
-    return {extra: group for extra, group in names.items() if extra not in ("test", "dev")}
+    return {extra: group for extra, group in names.items() if extra not in ("all", "test", "dev")}
 
 
 def imported() -> Iterator[tuple[str, str]]:
@@ -90,3 +90,12 @@ def test_declared_distributions_are_imported():
 def test_version_matches_the_installed_distribution():
     assert tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dynamic"] == ["version"]
     assert sn.__version__ == metadata.version("sensorium")
+
+
+def test_all_includes_every_extra_and_the_readme_states_their_sizes():
+    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    included = re.search(r"\[(.*)\]", extras["all"][0])[1].split(",")
+    assert set(included) == set(extras) - {"all", "demo", "test", "dev", "docs"}
+    readme = (PROJECT.parent / "README.md").read_text(encoding="utf-8")
+    for extra in ("all", *included):
+        assert re.search(rf"\| `{extra}` \| [^|]+ \| \+?[\d,]+ MB", readme), extra

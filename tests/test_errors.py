@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+import sensorium as sn
 from sensorium import errors
 from sensorium.files import create, write_whole
 
@@ -26,6 +27,16 @@ def test_errors_survive_pickling(kind):
     assert type(again) is kind
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_hints_name_only_what_is_about_as_close_as_the_closest():
+    assert errors.did_you_mean("Lidr", sn.__all__) == " (did you mean 'Lidar'?)"
+    assert errors.did_you_mean("genrate", ["generate", "evaluate", "train"]) == " (did you mean 'generate'?)"
+    assert errors.did_you_mean("m3", ["m2", "m1", "other"]) == " (did you mean 'm2' or 'm1'?)"
+    assert errors.did_you_mean("IMU", ["imu", "gps"]) == " (did you mean 'imu'?)"
+    assert errors.did_you_mean("xyz", ["imu", "gps"]) == ""
+    with pytest.raises(AttributeError, match=r"'sensorium' has no attribute 'Lidr' \(did you mean 'Lidar'\?\)$"):
+        _ = sn.Lidr
 
 
 def fail(number):

@@ -620,7 +620,7 @@ def test_invalid_datasets_are_rejected(data, tmp_path):
 
 
 def test_unknown_formats_and_missing_packages_raise(data, tmp_path, monkeypatch):
-    with pytest.raises(OptionError, match=r"no export format 'robomimik' \(did you mean 'robomimic' or 'lerobot'\?\)"):
+    with pytest.raises(OptionError, match=r"no export format 'robomimik' \(did you mean 'robomimic'\?\)"):
         sn.datasets.export(data, "robomimik", tmp_path / "out")
     with pytest.raises(OptionError, match="the formats are lerobot, robomimic, minari, rerun"):
         sn.datasets.export(data, "xyz", tmp_path / "out")

@@ -16,7 +16,9 @@ def test_record_check_and_replay_commands(tmp_path, capsys, monkeypatch):
     assert main(words.split()) == 0
     assert "12 steps of 2 envs" in capsys.readouterr().out
     assert main(words.split()) == 1
-    assert "is not empty" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "is not empty" in error
+    assert "--overwrite" in error
     assert main(["check", "runs/a"]) == main(["validate", "runs/a"]) == 0
     assert (tmp_path / "runs" / "a" / "occupancy_map" / "map.yaml").is_file()
     replayed = "replay runs/a --out runs/seen --rgb --instance-segmentation --interval 5 --resolution 32 24"

@@ -215,7 +215,7 @@ def test_battery_runs_empty_and_restarts_with_initial_charge():
 def test_battery_rejects_wrong_actuators_and_curves():
     with pytest.raises(sn.errors.NameNotFoundError, match="did you mean 'motor'"):
         start(BatteryState(actuators=("moter",)), FLYWHEEL)
-    with pytest.raises(sn.errors.NameNotFoundError, match="no actuator in the scene"):
+    with pytest.raises(sn.errors.NameNotFoundError, match="the scene has no actuator"):
         start(BatteryState())
     with pytest.raises(sn.OptionError, match="increasing charge"):
         BatteryState(voltage_curve=((1.0, 24.0), (0.0, 20.0)))

@@ -31,6 +31,11 @@ def built(n_envs=1, sensor=None, **options):
         (lambda: built(n_envs=2**40), ("n_envs must be an integer <= 2147483647", "1099511627776")),
         (lambda: built(n_envs=10**8), ("n_envs=100000000", "GiB of memory", "1.0 GiB are free", "use n_envs <= ")),
         (
+            # images of 3 MiB per env, in 90% of 1 GiB
+            lambda: built(n_envs=10**8, sensor=sn.Camera, resolution=(1024, 1024), pos=(2, 0, 1)),
+            ("n_envs=100000000", "the states and sensors of all envs need", "1.0 GiB are free", "use n_envs <= 307"),
+        ),
+        (
             lambda: built(sensor=sn.IMU, link="box", uuid="imu", history_length=10**9),
             ("IMU(uuid='imu').history_length=1000000000", "GiB", "use IMU(uuid='imu').history_length <= "),
         ),

@@ -176,11 +176,18 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     if not isinstance(name, str):
         return ""
     candidates = [each for each in dict.fromkeys(names) if isinstance(each, str)]
-    close = difflib.get_close_matches(name, candidates, n=3, cutoff=0.5)
+    close = _closest(name, candidates)
     if not close:
         lowered = {candidate.lower(): candidate for candidate in candidates}
-        close = [lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), n=3, cutoff=0.5)]
+        close = [lowered[match] for match in _closest(name.lower(), list(lowered))]
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+
+
+def _closest(name: str, candidates: list[str]) -> list[str]:
+    """Return up to three names that are close to ``name`` and about as close as the closest one."""
+    close = difflib.get_close_matches(name, candidates, n=3, cutoff=0.5)
+    scores = [difflib.SequenceMatcher(None, each, name).ratio() for each in close]
+    return [each for each, score in zip(close, scores, strict=True) if score > scores[0] - 0.2]
 
 
 def shorten(values: Iterable[object], limit: int = 12) -> str:

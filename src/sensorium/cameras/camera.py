@@ -300,9 +300,10 @@ class CameraSensor(OutputSwitches, CameraControls, Sensor[CameraData], options=C
             return {}
         images = self._images
         dtypes = dict.fromkeys(str(image.dtype).removeprefix("torch.") for image in images.measured.values())
+        renders = f", {images.n_sub_frames} renders per image in motion" if images.n_sub_frames > 1 else ""
         return {
             "shape": " ".join(f"{name} {tuple(image.shape)}" for name, image in images.measured.items()),
             "dtype": " ".join(dtypes),
             "memory": size(images.n_bytes),
-            "runs": f"on {'read' if images.snapshots is None else 'capture'}, {self._render_pass.choice}",
+            "runs": f"on {'read' if images.snapshots is None else 'capture'}, {self._render_pass.choice}{renders}",
         }

@@ -141,6 +141,11 @@ class CameraImages:
         return Imager(profile, width, height, self._camera.outputs, mount.intrinsics, *where, margins=mount.margins)
 
     @property
+    def n_sub_frames(self) -> int:
+        """Number of renders for a measured image while anything moves."""
+        return 1 if self._exposure is None else self._exposure.n_sub_frames
+
+    @property
     def n_bytes(self) -> int:
         """Memory of the images and their stages, bytes."""
         own = [*self.view.caches.values(), *self.rendered.values(), *self.measured.values()]
@@ -220,14 +225,13 @@ class CameraImages:
 
     def _expose(self, exposure: Exposure, envs: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """Return the rendered images as a shutter with an exposure time or rolling rows sees them."""
-        ids = None if envs is None else envs.numpy(force=True)
 
-        def redraw() -> None:
+        def redraw(moving: torch.Tensor | None) -> None:
             self._mount.follow()
-            self._render_pass.redraw(self._camera, ids)
+            self._render_pass.redraw(self._camera, None if moving is None else moving.numpy(force=True))
 
         try:
-            return exposure.take(envs, redraw, lambda caches, images: self._derive(envs, caches, images))
+            return exposure.take(envs, redraw, self._derive)
         finally:
             self._mount.follow()
 

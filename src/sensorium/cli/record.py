@@ -61,7 +61,7 @@ class Record:
         check_min("steps", self.steps, 1)
         check_min("envs", self.envs, 1)
         if self.format == "mcap" and self.overwrite:
-            raise sn.OptionError("overwrite is for --format sensorium; remove the old MCAP files or change --out")
+            raise sn.OptionError("--overwrite is for --format sensorium; remove the old MCAP files or change --out")
         if self.format != "mcap" and (self.namespaces or self.jpeg is not None):
             raise sn.OptionError("namespaces and jpeg are for --format mcap")
         check_new(self.out, self.overwrite)  # before the scene is built, which takes time

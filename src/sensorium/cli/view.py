@@ -60,9 +60,9 @@ class View:
     def _simulate(self) -> None:
         import mujoco
 
-        from sensorium.worlds.compose import load_spec
+        from sensorium.worlds.compose import load_whole
 
-        scene, model = sn.Scene(dt=self.dt), load_spec(self.path)
+        scene, model = sn.Scene(dt=self.dt), load_whole(self.path)
         scene.add_robot(model, name="model")
         grounds = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
         if self.ground and not any(geom.type in grounds for geom in model.geoms):

@@ -94,6 +94,10 @@ class SensorManager:
         for sensor in self._sensors:
             sensor._declare(spec, names)
 
+    def bytes_per_env(self) -> int:
+        """Return the memory of one env of all sensors besides delays and histories, bytes."""
+        return sum(sensor._memory_per_env()[2] for sensor in self._sensors)
+
     def build(self, world: World, seed: int, dt: float) -> None:
         """Allocate storage for all sensors, compile the kernels, and take the first readings.
 

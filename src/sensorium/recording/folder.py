@@ -57,7 +57,10 @@ def check_new(path: str | Path, overwrite: bool = False) -> Path:
         if was_begun(folder):
             return folder
         if not overwrite:
-            raise DatasetError(f"{folder} is not empty; choose another folder, or replace the recording with overwrite")
+            raise DatasetError(
+                f"{folder} is not empty; choose another folder, or replace the recording with overwrite=True "
+                "(--overwrite)"
+            )
         read_config(folder)  # replace only recordings
     return folder
 

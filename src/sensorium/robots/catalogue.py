@@ -18,7 +18,7 @@ from sensorium.robots.plain_robot import PlainRobot
 from sensorium.robots.rig import SensorRig
 from sensorium.robots.robot import Robot
 from sensorium.robots.robot_options import Action, RobotOptions, every_actuator
-from sensorium.worlds.compose import load_spec, name_elements
+from sensorium.worlds.compose import load_spec, load_whole, name_elements
 from sensorium.worlds.urdf import UrdfModel, find, registered
 
 MODELS = Path(__file__).parent / "models"
@@ -166,7 +166,7 @@ def make_for_scene(model: str | os.PathLike[str] | mujoco.MjSpec, **options: Any
             f"there is no robot and no model file {model!r}{did_you_mean(model, known)}; the robots are "
             f"{shorten(known)} (XML text must start with '<')"
         )
-    spec = load_spec(model)
+    spec = load_whole(model)
     name_elements(spec)
     roots = [body.name for body in spec.worldbody.bodies]
     base = roots[0] if len(roots) == 1 else None

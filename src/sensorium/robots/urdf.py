@@ -21,6 +21,7 @@ def register_urdf(
     free: bool = False,
     repair: bool = False,
     ignore: Collection[str] = (),
+    strict: bool = True,
     replace: bool = False,
     **options: Any,
 ) -> UrdfReport:
@@ -42,6 +43,10 @@ def register_urdf(
         repair: repair physically impossible masses and inertias, and list them in the report, instead of raising.
         ignore: names that URDF does not have but that are ignored: elements ("contact", "collision/material") and
             attributes ("limit@current").
+        strict: with False, problems that can be ignored, repaired or approximated do not raise. They are listed in the
+            report and in one UserWarning: unknown elements and attributes, impossible inertias, moving links without a
+            mass (they get 1 g), joints whose limits are missing or both 0, mimics of joints that do not exist, and
+            visual meshes that cannot be read. Files that are not found raise.
         replace: whether to replace another robot of that name.
         **options: options of :func:`make`: base, actions, move_groups, rig, radius, ...
 
@@ -56,13 +61,21 @@ def register_urdf(
         >>> report = sn.robots.register_urdf("my_arm", "my_arm/urdf/arm.urdf", approximate="box")
         >>> print(report)
         >>> robot = scene.add_robot("my_arm")
+        >>> sn.robots.register_urdf("go1", "go1_description/urdf/go1.urdf", strict=False, free=True)
     """
     if not isinstance(name, str) or not name or not name.isprintable() or any(letter in name for letter in "/.<"):
         raise OptionError(f"name must be text without '/', '.' and '<', got {name!r}")
     if name in CATALOGUE:
         raise DuplicateNameError(f"{name!r} is a robot of the catalogue; choose another name")
     model = read_urdf(
-        file, search=search, approximate=approximate, visuals=visuals, free=free, repair=repair, ignore=ignore
+        file,
+        search=search,
+        approximate=approximate,
+        visuals=visuals,
+        free=free,
+        repair=repair,
+        ignore=ignore,
+        strict=strict,
     )
     if options:
         make_of(model, options)  # raises if they do not fit the model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TypeAlias
 
@@ -50,7 +51,40 @@ def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco
     try:
         return mujoco.MjSpec.from_string(model) if is_text else mujoco.MjSpec.from_file(os.fspath(model))
     except ValueError as error:
+        if not is_text and Path(model).suffix not in (".xml", ".urdf"):  # MuJoCo names its missing decoder only
+            raise ModelError(
+                f"{os.fspath(model)} is not a model: give an MJCF or URDF file, whose name ends in .xml or .urdf"
+            ) from error
         raise ModelError(f"cannot read {'the XML text' if is_text else os.fspath(model)}: {error}") from error
+
+
+def load_whole(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:
+    """Return what :func:`load_spec` returns, for a model that stays as it is.
+
+    MuJoCo finds missing files and impossible inertias of a URDF only when it compiles, so this compiles URDF models.
+
+    Raises:
+        ModelError: the model cannot be read; for a URDF, also if it cannot be compiled.
+    """
+    spec = load_spec(model)
+    if isinstance(model, str | os.PathLike) and is_urdf(model):
+        try:
+            spec.copy().compile()
+        except ValueError as error:
+            name = "the URDF text" if os.fspath(model).lstrip().startswith("<") else os.fspath(model)
+            raise ModelError(
+                f"MuJoCo cannot load {name}: {' '.join(str(error).split())}. sn.robots.register_urdf(name, file, "
+                "strict=False) finds package:// files, reads .dae meshes and repairs what it can; then add the robot "
+                "by its name"
+            ) from error
+    return spec
+
+
+def is_urdf(model: str | os.PathLike[str]) -> bool:
+    """Return whether a model is a URDF file, by its suffix, or URDF text, by its root element."""
+    if isinstance(model, str) and model.lstrip().startswith("<"):
+        return re.match(r"(\s|<\?.*?\?>|<!--.*?-->)*<robot\b", model, re.DOTALL) is not None
+    return Path(model).suffix.lower() == ".urdf"
 
 
 def by_name(model: Model) -> Model:

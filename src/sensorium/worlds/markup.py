@@ -44,25 +44,60 @@ class Problems:
 
     Args:
         source: the file name, or another name of the document for messages.
+        strict: whether problems that can be ignored or approximated are errors.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, strict: bool = True) -> None:
         self.source = source
+        self.strict = strict
         self._lines: list[tuple[int, str]] = []
+        self._tolerable: set[tuple[int, str]] = set()
+        self._tolerated: list[tuple[int, str]] = []
 
     def add(self, node: Node, text: str) -> None:
         """Add a problem of an element."""
         self._lines.append((node.line, text))
 
+    def tolerate(self, node: Node, text: str, outcome: str, fix: str = "") -> None:
+        """Add a problem that a document may have unless it is read strictly.
+
+        Args:
+            node: the element.
+            text: the problem.
+            outcome: how it is handled if it is tolerated: "it is ignored".
+            fix: advice if it is an error, after the text.
+        """
+        if self.strict:
+            self.add(node, f"{text}{fix}")
+            self._tolerable.add(self._lines[-1])
+        else:
+            self._tolerated.append((node.line, f"{text}; {outcome}"))
+
     def __len__(self) -> int:
         return len(self._lines)
 
+    @property
+    def tolerated(self) -> list[str]:
+        """The tolerated problems with their lines; equal ones are one entry."""
+        lines: dict[str, list[int]] = {}
+        for line, text in sorted(set(self._tolerated)):
+            lines.setdefault(text, []).append(line)
+        more = {text: f" and {len(at) - 1} more" if len(at) > 1 else "" for text, at in lines.items()}
+        return [f"line {at[0]}{more[text]}: {text}" for text, at in lines.items()]
+
     def check(self) -> None:
         """Raise ModelError with all problems, each with its line, if there are any."""
-        if self._lines:
-            lines = dict.fromkeys(f"{self.source}:{line}: {text}" for line, text in sorted(self._lines))
-            more = [f"... and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
-            raise ModelError("\n".join([*list(lines)[:_MAX_LISTED], *more]))
+        if not self._lines:
+            return
+        lines = dict.fromkeys(f"{self.source}:{line}: {text}" for line, text in sorted(self._lines))
+        listed = [*list(lines)[:_MAX_LISTED]]
+        if len(lines) > _MAX_LISTED:
+            listed.append(f"... and {len(lines) - _MAX_LISTED} more")
+        if self._tolerable:
+            count, every = len(self._tolerable), len(set(self._lines))
+            which = "it" if every == 1 else "all of them" if count == every else f"{count} of {every}"
+            listed.append(f"strict=False accepts {which}, with a warning")
+        raise ModelError("\n".join(listed))
 
     def numbers(self, node: Node, name: str, count: int, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
         """Return ``count`` finite numbers of an attribute.

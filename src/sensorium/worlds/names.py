@@ -40,6 +40,17 @@ class Names:
         """Return the joint of that name."""
         return self.spec.joint(resolve_name(name, self._joints, "joint", asked_by))
 
+    def prefix(self, robot: str | None, asked_by: str) -> str:
+        """Return the prefix of the elements of a robot; an empty one for None, which means the whole scene."""
+        if robot is None:
+            return ""
+        elements = (*self.spec.bodies[1:], *self.spec.geoms, *self.spec.sites)
+        entities = dict.fromkeys(element.name.split("/")[0] for element in elements if element.name)
+        if robot not in entities:
+            hint = did_you_mean(robot, entities) or f"; there are {shorten(entities)}"
+            raise NameNotFoundError(f"{asked_by}.robot: there is no robot named {robot!r}{hint}")
+        return f"{robot}/"
+
     def link_or_site(self, name: str, asked_by: str) -> tuple[mujoco.mjtObj, str]:
         """Return MuJoCo's object type (XBODY or SITE) and the full name of a body or site."""
         full = resolve_name(name, [*self._bodies, *self._sites], "link or site", asked_by)

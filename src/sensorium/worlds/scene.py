@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import mujoco
 import numpy as np
 import torch
 
@@ -186,7 +187,7 @@ class Scene(Appearance):
                 raise OptionError("nconmax and njmax need device='cuda'; the CPU engine allocates on demand")
             options = on_device(self.options, is_gpu=False)
             model = self._compile(options)
-            check_memory("n_envs", n_envs, "the states of all envs", bytes_per_env(model))
+            self._check_memory(model, n_envs)
             return MujocoWorld(model, n_envs, threads=threads, **common), options
         if kind != "cuda":
             raise OptionError(f"{_DEVICES}, got {device!r}")
@@ -198,6 +199,16 @@ class Scene(Appearance):
         options = on_device(self.options, is_gpu=True)
         model = self._compile(options)
         return WarpWorld(model, n_envs, device=device, nconmax=nconmax, njmax=njmax, **common), options
+
+    def _check_memory(self, model: mujoco.MjModel, n_envs: int) -> None:
+        """Raise OptionError if the states of all envs do not fit into memory; it says how many fit with sensors."""
+        states = bytes_per_env(model)
+        try:
+            check_memory("n_envs", n_envs, "the states of all envs", states)
+        except OptionError:
+            sensors = 0 if self._sensing is None else self._sensing.bytes_per_env()
+            check_memory("n_envs", n_envs, "the states and sensors of all envs", states + sensors)
+            raise
 
     def set_environment(self, number: int | Sequence[int] | np.ndarray, envs: Envs = None) -> None:
         """Choose which of the scene's environment maps some envs show. The next read of a camera shows it.

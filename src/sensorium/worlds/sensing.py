@@ -77,6 +77,10 @@ class Sensing(Protocol):
         """Return class name -> a new tensor (B, columns) of the readings of all sensors of that class."""
         ...
 
+    def bytes_per_env(self) -> int:
+        """Return the memory of one env of all sensors besides delays and histories, after ``declare``, bytes."""
+        ...
+
     def describe(self) -> list[dict[str, str]]:
         """Return one row of a table per sensor: column -> text."""
         ...

@@ -391,9 +391,8 @@ class Simulation(Contacts):
         if self._closed:
             raise AlreadyBuiltError(f"{call}(): this scene was closed; create a new Scene")
         if self._world is not None:
-            raise AlreadyBuiltError(
-                f"{call}() must come before build(): this scene is already running; create a new Scene"
-            )
+            problem = "build() can be called only once" if call == "build" else f"{call}() must come before build()"
+            raise AlreadyBuiltError(f"{problem}: this scene is already running; create a new Scene")
 
     def _unbuilt(self, call: str) -> NoReturn:
         why = "this one was closed; create a new Scene" if self._closed else "call scene.build() first"

@@ -67,7 +67,8 @@ class Exposure:
 
     Colour is the average over each row's exposure, in linear light. Other outputs are those at the end of the exposure:
     now, or with a rolling shutter for all outputs, the age of the row. Sub-frames are rendered into separate memory,
-    so the rendered images of the current state are kept.
+    so the rendered images of the current state are kept. Envs in which nothing moved need no sub-frames: all of them
+    would be the rendered image.
 
     Args:
         shutter: shutter of the camera.
@@ -94,32 +95,51 @@ class Exposure:
         self._rows = [(nearest == number).nonzero().flatten().tolist() for number in range(len(shutter.ages))]
 
     @property
+    def n_sub_frames(self) -> int:
+        """Number of renders for an image while anything moves."""
+        return len(self._shutter.ages) if self._exposed else 1
+
+    @property
     def n_bytes(self) -> int:
         """Memory of sub-frames and exposed images, bytes."""
         own = (*self._caches.values(), *self._frame.values(), *self._exposed.values())
         return sum({image.data_ptr(): image.numel() * image.element_size() for image in own}.values())
 
     def take(
-        self, envs: torch.Tensor | None, redraw: Callable[[], None], derive: Callable[[ImageDict, ImageDict], None]
+        self,
+        envs: torch.Tensor | None,
+        redraw: Callable[[torch.Tensor | None], None],
+        derive: Callable[[torch.Tensor | None, ImageDict, ImageDict], None],
     ) -> ImageDict:
         """Return the images that the shutter exposes in these envs.
 
         Args:
             envs: ids of the envs; None for all.
-            redraw: renders the camera in the world's temporary state, into the caches of its view.
-            derive: fills derived outputs in its second argument from the caches in its first.
+            redraw: renders the camera in the world's temporary state in some envs (None: all), into the caches of its
+                view.
+            derive: fills derived outputs of some envs in its third argument from the caches in its second.
         """
         if not self._exposed:
             return self._rendered
         self._motion.check_written()
+        moved = self._motion.moved()
+        moved = moved if envs is None else moved[envs]
+        if not bool(moved.any()):
+            return self._rendered
+        # on a GPU the renderer draws all envs at once, whichever of them moved
+        if moved.device.type == "cpu" and not bool(moved.all()):
+            ids = torch.arange(len(moved)) if envs is None else envs
+            for name, image in self._exposed.items():
+                image[ids[~moved]] = self._rendered[name][ids[~moved]]
+            envs = ids[moved]
         self._gather(0, self._rendered, envs)
         kept = self._view.caches
         self._view.caches = self._caches
         try:
             for number, age in enumerate(self._shutter.ages[1:], 1):
                 with self._motion.rewind(age):
-                    redraw()
-                    derive(self._caches, self._frame)
+                    redraw(envs)
+                    derive(envs, self._caches, self._frame)
                 self._gather(number, self._frame, envs)
         finally:
             self._view.caches = kept

@@ -11,6 +11,10 @@ import torch
 
 from sensorium.worlds import World
 
+STILL = 1e-6
+"""Displacement (m or rad) up to which an env is at rest. It is far below what an image resolves: 0.001 pixels at a
+distance of 1 m and a focal length of 1,000 pixels. Bodies that rest on others move less, but not by 0."""
+
 
 class Motion:
     """Positions of the last steps; it can temporarily rewind the world to a time between them.
@@ -52,6 +56,10 @@ class Motion:
         """Clear the history of envs whose positions were written since the last step, which is not a motion."""
         written = (self._qpos != self._history[self._step % self._slots]).any(dim=1)
         self._history.copy_(torch.where(written[None, :, None], self._qpos, self._history))
+
+    def moved(self) -> torch.Tensor:
+        """Return the mask (B,) of envs that moved within the recorded steps, see ``STILL``."""
+        return ((self._history - self._qpos).abs() > STILL).any(dim=2).any(dim=0)
 
     @contextmanager
     def rewind(self, age: float) -> Iterator[None]:

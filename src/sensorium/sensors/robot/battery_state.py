@@ -96,12 +96,11 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         asked_by, robot = f"BatteryState(uuid={self.uuid!r})", self.options.robot
-        prefix = "" if robot is None else f"{robot}/"
+        prefix = names.prefix(robot, asked_by)
         actuators = [actuator.name for actuator in spec.actuators if actuator.name.startswith(prefix)]
         if not actuators:
-            entities = sorted({body.name.split("/")[0] for body in spec.bodies if "/" in body.name})
-            where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, entities)}"
-            raise NameNotFoundError(f"{asked_by}: there is no actuator {where}")
+            where = "the scene" if robot is None else f"the robot {robot!r}"
+            raise NameNotFoundError(f"{asked_by}: {where} has no actuator; add one, or remove this sensor")
         self.actuator_names = actuators
         if self.options.actuators is not None:
             self.actuator_names = [self._find(name, prefix, actuators, asked_by) for name in self.options.actuators]

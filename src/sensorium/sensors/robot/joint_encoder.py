@@ -9,7 +9,7 @@ import mujoco
 import torch
 from pydantic import Field, model_validator
 
-from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import NameNotFoundError, OptionError, shorten
 from sensorium.pipeline import Imperfections, SensorGroup, SignalSource
 from sensorium.pipeline.hold import holds_output
 from sensorium.pipeline.parameters import as_numbers
@@ -164,16 +164,15 @@ def resolve_joints(spec: mujoco.MjSpec, names: Names, options: JointSelection, a
         asked_by: the sensor, for error messages.
 
     Raises:
-        NameNotFoundError: there is no such joint.
+        NameNotFoundError: there is no such robot or joint.
         OptionError: an index is out of range, or a joint is neither hinge nor slide.
     """
     robot = options.robot
-    prefix = "" if robot is None else f"{robot}/"
+    prefix = names.prefix(robot, asked_by)
     candidates = [joint.name for joint in spec.joints if joint.type in _SCALAR and joint.name.startswith(prefix)]
     if not candidates:
-        entities = {body.name.split("/")[0] for body in spec.bodies if "/" in body.name}
-        where = "in the scene" if robot is None else f"in robot {robot!r}{did_you_mean(robot, sorted(entities))}"
-        raise NameNotFoundError(f"{asked_by}: there is no hinge or slide joint {where}")
+        where = "the scene" if robot is None else f"the robot {robot!r}"
+        raise NameNotFoundError(f"{asked_by}: {where} has no hinge or slide joint; add one, or remove this sensor")
     if options.joints is None:
         return candidates
     found = []

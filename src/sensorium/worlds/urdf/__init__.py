@@ -10,6 +10,8 @@ module                task
 ``inertia``           checks or repairs masses and inertias
 ``checks``            checks that links and joints form one robot
 ``meshes``            finds mesh files and reads their vertices
+``collada``           reads .dae files
+``mesh_files``        reads text STL, writes meshes for MuJoCo
 ``fitting``           fits the smallest box or cylinder around a convex hull
 ``approximate``       replaces collision shapes by simpler ones; defines the report
 ``convert``           creates MuJoCo's model

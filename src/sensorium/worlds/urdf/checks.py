@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from sensorium.errors import did_you_mean, shorten
 from sensorium.worlds.markup import Node, Problems
-from sensorium.worlds.urdf.description import JOINTS, SINGLE, Description, Joint
+from sensorium.worlds.urdf.description import JOINTS, SINGLE, Description, Inertial, Joint, Link
 
 WORLD = "world"
 """Name of a root link that stands for the world."""
+_LIGHT_MASS, _LIGHT_INERTIA = 1e-3, 1e-7
+"""Mass (kg) and moments of inertia (kg m², as of a radius of gyration of 1 cm) of moving links without a mass."""
 
 
-def check_robot(robot: Description, problems: Problems, free: bool) -> None:
-    """Add the problems of a robot as a whole and of its joints.
+def check_robot(robot: Description, problems: Problems, free: bool) -> Description:
+    """Add the problems of a robot as a whole and of its joints; return it without those that are tolerated.
 
     Args:
         robot: the content of the file, with checked inertias.
@@ -25,15 +28,13 @@ def check_robot(robot: Description, problems: Problems, free: bool) -> None:
     """
     if not robot.links:
         problems.add(robot.root, f"robot {robot.name!r} has no links")
-        return
+        return robot
     _unique("link", ((link.name, link.node) for link in robot.links), problems)
     _unique("joint", ((joint.name, joint.node) for joint in robot.joints), problems)
     whole = _check_tree(robot, problems)
-    for joint in robot.joints:
-        _check_joint(joint, robot, problems)
-    _check_mimics(robot, problems)
-    if whole:
-        _check_weight(robot, problems, free)
+    robot = replace(robot, joints=[_check_joint(joint, problems) for joint in robot.joints])
+    robot = replace(robot, joints=_check_mimics(robot, problems))
+    return replace(robot, links=_check_weight(robot, problems, free)) if whole else robot
 
 
 def roots(robot: Description) -> list[str]:
@@ -99,12 +100,12 @@ def _in_cycles(names: list[str], above: dict[str, str]) -> list[str]:
     return found
 
 
-def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
+def _check_joint(joint: Joint, problems: Problems) -> Joint:
     named = f"joint {joint.name!r}"
     if joint.type not in JOINTS:
         hint = did_you_mean(joint.type, JOINTS) or f"; there are {shorten(JOINTS)}"
         problems.add(joint.node, f"{named}: there is no joint type {joint.type!r}{hint}")
-        return
+        return joint
     if joint.type == "floating" and joint.parent != WORLD:
         problems.add(
             joint.node,
@@ -115,44 +116,62 @@ def _check_joint(joint: Joint, robot: Description, problems: Problems) -> None:
         problems.add(joint.node.first("axis") or joint.node, f"{named}: axis must not be zero")
     for what, value in (("damping", joint.damping), ("friction", joint.friction)):
         if value < 0:
-            problems.add(joint.node.first("dynamics") or joint.node, f"{named}: {what} must be >= 0, got {value}")
+            text = f"{named}: {what} must be >= 0, got {value}"
+            problems.tolerate(joint.node.first("dynamics") or joint.node, text, "it is taken as 0")
+    joint = replace(joint, damping=max(joint.damping, 0.0), friction=max(joint.friction, 0.0))
+    return _check_limit(joint, named, problems)
+
+
+def _check_limit(joint: Joint, named: str, problems: Problems) -> Joint:
+    ranged = joint.type in ("revolute", "prismatic")
+    if joint.limit is None and joint.type == "revolute":
+        text, fix = f"{named}: a revolute joint needs <limit>", "; a revolute joint without limits is 'continuous'"
+        problems.tolerate(joint.node, text, "it turns without limits", fix)
+        return replace(joint, type="continuous")
     if joint.limit is None:
-        if joint.type in ("revolute", "prismatic"):
-            other = "; a revolute joint without limits is 'continuous'" if joint.type == "revolute" else ""
-            problems.add(joint.node, f"{named}: a {joint.type} joint needs <limit>{other}")
-        return
+        if ranged:
+            problems.add(joint.node, f"{named}: a {joint.type} joint needs <limit>")
+        return joint
     for what, value in (("effort", joint.effort), ("velocity", joint.velocity)):
         if value < 0:
             problems.add(joint.limit, f"{named}: {what} must be >= 0, got {value}")
-    if joint.type in ("revolute", "prismatic") and joint.lower >= joint.upper:
+    if ranged and joint.lower >= joint.upper:
+        text = f"{named}: lower must be < upper, got lower={joint.lower} and upper={joint.upper}"
         fix = "; a joint that cannot move is 'fixed'" if joint.lower == joint.upper else ""
-        problems.add(
-            joint.limit, f"{named}: lower must be < upper, got lower={joint.lower} and upper={joint.upper}{fix}"
-        )
+        if joint.lower == joint.upper == 0:
+            problems.tolerate(joint.limit, text, "it is fixed", fix)
+            return replace(joint, type="fixed", mimic=None)
+        problems.add(joint.limit, f"{text}{fix}")
+    return joint
 
 
-def _check_mimics(robot: Description, problems: Problems) -> None:
+def _check_mimics(robot: Description, problems: Problems) -> list[Joint]:
+    """Return the joints, without tolerated mimics."""
     joints = {joint.name: joint for joint in robot.joints}
-    leaders = {joint.name: joint.mimic.joint for joint in robot.joints if joint.mimic is not None}
+    checked = []
     for joint in robot.joints:
+        checked.append(joint)
         if joint.mimic is None:
             continue
         named, leader = f"joint {joint.name!r}", joints.get(joint.mimic.joint)
+        wrong = []
         if leader is None:
             hint = did_you_mean(joint.mimic.joint, joints) or f"; there are {shorten(joints)}"
-            problems.add(joint.mimic.node, f"{named} mimics {joint.mimic.joint!r}, which does not exist{hint}")
+            wrong = [f"{named} mimics {joint.mimic.joint!r}, which does not exist{hint}"]
         else:
-            for each in (joint, leader):
-                if each.type in JOINTS and each.type not in SINGLE:
-                    problems.add(
-                        joint.mimic.node, f"{named}: {each.name!r} is {each.type}; a mimic needs joints with one axis"
-                    )
+            others = [each for each in (joint, leader) if each.type in JOINTS and each.type not in SINGLE]
+            wrong = [f"{named}: {each.name!r} is {each.type}; a mimic needs joints with one axis" for each in others]
+        for text in wrong:
+            problems.tolerate(joint.mimic.node, text, "it moves by itself")
+            checked[-1] = replace(joint, mimic=None)
+    leaders = {joint.name: joint.mimic.joint for joint in robot.joints if joint.mimic is not None}
     for name in _in_cycles(list(leaders), leaders):
         problems.add(joints[name].node, f"joint {name!r} mimics itself through {leaders[name]!r}")
+    return checked
 
 
-def _check_weight(robot: Description, problems: Problems, free: bool) -> None:
-    """Check that every moving link has a mass, itself or through links that are fixed to it."""
+def _check_weight(robot: Description, problems: Problems, free: bool) -> list[Link]:
+    """Check that every moving link has a mass, itself or through links that are fixed to it; return the links."""
     joints = {joint.child: joint for joint in robot.joints}
     weights: Counter[str] = Counter()
     for link in robot.links:
@@ -160,10 +179,15 @@ def _check_weight(robot: Description, problems: Problems, free: bool) -> None:
         while top in joints and joints[top].type == "fixed":
             top = joints[top].parent
         weights[top] += 0 if link.inertial is None else 1
+    checked = []
     for link in robot.links:
-        if weights.get(link.name) == 0 and link.name != WORLD and (link.name in joints or free):
-            problems.add(
-                link.node,
-                f"link {link.name!r} moves, so it needs <inertial> with a mass, or a link with a mass that is fixed "
-                "to it",
-            )
+        checked.append(link)
+        moves = (link.name in joints and joints[link.name].type != "fixed") or (link.name not in joints and free)
+        if weights[link.name] == 0 and link.name != WORLD and moves:
+            text = f"link {link.name!r} moves, so it needs <inertial> with a mass"
+            fix = ", or a link with a mass that is fixed to it"
+            problems.tolerate(link.node, text, f"its mass is taken as {1e3 * _LIGHT_MASS:g} g", fix)
+            zero = (0.0, 0.0, 0.0)
+            light = Inertial(_LIGHT_MASS, _LIGHT_INERTIA * np.eye(3), zero, zero, link.node)
+            checked[-1] = replace(link, inertial=light)
+    return checked

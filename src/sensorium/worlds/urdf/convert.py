@@ -19,8 +19,13 @@ from sensorium.worlds.urdf.checks import WORLD, check_robot, roots
 from sensorium.worlds.urdf.description import SINGLE, Description, Inertial, Link, Shape, describe
 from sensorium.worlds.urdf.grammar import check_grammar
 from sensorium.worlds.urdf.inertia import check_inertia
-from sensorium.worlds.urdf.meshes import Meshes, explain
+from sensorium.worlds.urdf.meshes import Meshes, without_unusable
 
+_COMPILER_ERRORS = (ValueError, UserWarning, mujoco.FatalError)
+_MAX_LISTED = 20
+"""Max number of changes that a warning lists."""
+_GREY = (0.5, 0.5, 0.5, 1.0)
+"""Colour of visual shapes without one, as of MuJoCo's geoms."""
 _HIDDEN = 3
 """Geom group of the collision shapes of links with visual shapes. Cameras do not render this group."""
 
@@ -53,8 +58,11 @@ def read_urdf(
     free: bool = False,
     repair: bool = False,
     ignore: Collection[str] = (),
+    strict: bool = True,
 ) -> UrdfModel:
     """Convert a URDF file or text; the arguments are those of ``sn.robots.register_urdf``.
+
+    Issues a UserWarning that lists the changes of a file that is not read strictly.
 
     Raises:
         ModelError: the file is invalid; the message has file and line of every problem.
@@ -65,45 +73,66 @@ def read_urdf(
         if isinstance(names, str | os.PathLike):
             raise OptionError(f"{option} must be a list, such as [{os.fspath(names)!r}]; got {names!r}")
     content, source, folder = read_document(document, "URDF")
-    problems = Problems(source)
+    problems = Problems(source, strict)
     tree = check_grammar(parse(content, source), problems, ignore)
     problems.check()
     robot = describe(tree, problems)
-    repair = repair or robot.compiler.get("balanceinertia") == "true"
-    notes = [f"not rendered: the texture {node.attributes['filename']} of line {node.line}" for node in robot.textures]
+    repair = repair or not strict or robot.compiler.get("balanceinertia") == "true"
+    notes: list[str] = []
     robot = replace(robot, links=[check_inertia(link, repair, problems, notes) for link in robot.links])
-    check_robot(robot, problems, free)
+    robot = check_robot(robot, problems, free)
     visuals = visuals and robot.compiler.get("discardvisual") != "true"
     links = robot.links if visuals else [_without_visuals(link) for link in robot.links]
     meshes = Meshes(robot, folder, search)
-    for link in links:
-        for shape in (each for each in link.visuals if each.kind == "mesh"):
-            meshes.load(shape, problems, ", or remove visual shapes with visuals=False")
-        for shape in (each for each in link.collisions if each.kind == "mesh"):
-            meshes.load(shape, problems, "")
+    links = [_with_meshes(link, meshes, problems) for link in links]
     problems.check()
     replacements: list[Replacement] = []
     if approximate is not None:
         links, replacements = _approximate(links, approximate, meshes, problems)
         problems.check()
-    robot = replace(robot, links=links)
-    used = {meshes.name(shape) for link in links for shape in _shapes(link) if shape.kind == "mesh"}
-    assets = {name: content for name, content in meshes.assets.items() if name in used}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # problems that MuJoCo's compiler only warns about
-            spec = mujoco.MjSpec.from_string(_text(robot, meshes), assets=dict(assets))
-            _finish(spec, robot, free)
-            touching = _exclude_touching(spec)
-            model = UrdfModel(spec.to_xml(), assets, _report(robot, replacements, touching, notes))
-            model.spec().compile()
-    except (ValueError, UserWarning, mujoco.FatalError) as error:
+        try:
+            xml, assets, touching = _convert(replace(robot, links=links), meshes, free)
+        except _COMPILER_ERRORS:
+            links = without_unusable(links, meshes, problems)
+            problems.check()
+            xml, assets, touching = _convert(replace(robot, links=links), meshes, free)
+    except _COMPILER_ERRORS as error:
         if isinstance(error, ModelError):
             raise
-        explain(links, meshes, problems)
-        problems.check()
         raise ModelError(f"{source}: MuJoCo cannot compile this robot: {' '.join(str(error).split())}") from error
-    return model
+    if not strict and (changes := [*problems.tolerated, *notes]):
+        listed = [*changes[:_MAX_LISTED], *([f"and {len(changes) - _MAX_LISTED} more"] * (len(changes) > _MAX_LISTED))]
+        warnings.warn("\n  ".join([f"{source} was changed to load it (see the report):", *listed]), stacklevel=3)
+    notes += [f"not rendered: the texture {node.attributes['filename']} of line {node.line}" for node in robot.textures]
+    notes += meshes.notes
+    return UrdfModel(xml, assets, _report(robot, replacements, touching, [*problems.tolerated, *notes]))
+
+
+def _convert(
+    robot: Description, meshes: Meshes, free: bool
+) -> tuple[str, dict[str, bytes], tuple[tuple[str, str], ...]]:
+    """Return the model as MJCF text, its assets, and the pairs of links that touch in the initial state."""
+    used = {meshes.name(shape) for link in robot.links for shape in _shapes(link) if shape.kind == "mesh"}
+    assets = {name: content for name, content in meshes.assets.items() if name in used}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # problems that MuJoCo's compiler only warns about
+        spec = mujoco.MjSpec.from_string(_text(robot, meshes), assets=dict(assets))
+        _finish(spec, robot, free)
+        touching = _exclude_touching(spec)
+        xml = spec.to_xml()
+        mujoco.MjSpec.from_string(xml, assets=dict(assets)).compile()
+    return xml, assets, touching
+
+
+def _with_meshes(link: Link, meshes: Meshes, problems: Problems) -> Link:
+    """Return the link with the files of its meshes loaded."""
+
+    def load(shapes: list[Shape], visual: bool) -> list[Shape]:
+        loaded = [meshes.load(each, problems, visual) if each.kind == "mesh" else [each] for each in shapes]
+        return [shape for shapes in loaded for shape in shapes]
+
+    return replace(link, visuals=load(link.visuals, True), collisions=load(link.collisions, False))
 
 
 def _shapes(link: Link) -> list[Shape]:
@@ -199,10 +228,9 @@ def _write_shape(element: ET.Element, shape: Shape, meshes: Meshes, taken: set[s
     else:
         sizes = zip(("radius", "length"), map(repr, shape.size), strict=False)
         ET.SubElement(geometry, shape.kind, dict(sizes))
-    if shape.rgba is not None and element.tag == "visual":
-        ET.SubElement(
-            ET.SubElement(element, "material", name=f"colour {_join(shape.rgba)}"), "color", rgba=_join(shape.rgba)
-        )
+    if element.tag == "visual":  # without a colour, MuJoCo takes that of the visual shape before this one
+        colour = _join(shape.rgba or _GREY)
+        ET.SubElement(ET.SubElement(element, "material", name=f"colour {colour}"), "color", rgba=colour)
 
 
 # -- additions to the spec --------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ class Shape:
     name: str | None = None
     file: str = ""
     """Meshes: the file, as the URDF names it."""
+    part: int | None = None
+    """Meshes: number of the material in the file whose triangles the shape has. None for the whole file."""
     rgba: tuple[float, ...] | None = None
     """Visual shapes: the colour of the material, if it has one."""
     tiles: TileMap | None = None
@@ -128,9 +130,9 @@ def _materials(root: Node, problems: Problems) -> dict[str, tuple[float, ...] | 
     for node in root.all("material"):
         name = node.attributes["name"]
         if name in found:
-            problems.add(node, f"material {name!r} already exists")
+            problems.tolerate(node, f"material {name!r} already exists", "the last one is used")
         if node.first("color") is None and node.first("texture") is None:
-            problems.add(node, f"material {name!r} needs <color> or <texture>")
+            problems.tolerate(node, f"material {name!r} needs <color> or <texture>", "it has no colour")
         found[name] = _colour(node, problems)
     for link in root.all("link"):
         for visual in link.all("visual"):
@@ -146,8 +148,9 @@ def _colour(material: Node, problems: Problems) -> tuple[float, ...] | None:
         return None
     rgba = problems.numbers(node, "rgba", 4)
     if min(rgba) < 0 or max(rgba) > 1:
-        problems.add(node, f"rgba of <color> must be in [0, 1], got {node.attributes['rgba']!r}")
-    return rgba
+        text = f"rgba of <color> must be in [0, 1], got {node.attributes['rgba']!r}"
+        problems.tolerate(node, text, "it is limited to that range")
+    return tuple(min(max(value, 0.0), 1.0) for value in rgba)
 
 
 def _link(node: Node, colours: dict[str, tuple[float, ...] | None], problems: Problems) -> Link:
@@ -160,7 +163,7 @@ def _link(node: Node, colours: dict[str, tuple[float, ...] | None], problems: Pr
         if material is not None:
             name = material.attributes["name"]
             if name and not material.children and name not in colours:
-                problems.add(material, f"there is no material named {name!r}")
+                problems.tolerate(material, f"there is no material named {name!r}", "the shape has no colour")
             rgba = _colour(material, problems) if material.children else colours.get(name)
         if shape.tiles is not None:
             problems.add(shape.node, "<tile_map> belongs in <collision>; it is also rendered there")

@@ -83,6 +83,16 @@ _GRAMMAR = {
     "mujoco": _Element(children=_children(compiler=_MAYBE)),
     "compiler": _Element(takes=("meshdir", "strippath", "balanceinertia", "discardvisual", "fusestatic", "angle")),
 }
+_DEFAULTS = {
+    ("robot", "name"): "robot",
+    ("material", "name"): "",
+    ("limit", "effort"): "0",
+    ("limit", "velocity"): "0",
+    ("inertia", "ixy"): "0",
+    ("inertia", "ixz"): "0",
+    ("inertia", "iyz"): "0",
+}
+"""Values of missing attributes, unless the file is read strictly."""
 _OTHERS = {"gazebo", "transmission", "sensor", "ros2_control"}
 """Elements of other programs, which are ignored with all their content."""
 _READ_ELSEWHERE = _OTHERS | {"tile_map"}
@@ -112,19 +122,23 @@ def _check(node: Node, problems: Problems, ignore: frozenset[str]) -> Node:
             attributes[name] = value
         elif f"{node.tag}@{name}" not in ignore and not name.startswith("xmlns"):
             hint = did_you_mean(name, known) or f"; it has {shorten(known)}"
-            problems.add(
-                node, f"<{node.tag}> has no attribute {name!r}{hint}. To ignore it: ignore=['{node.tag}@{name}']"
-            )
+            text, fix = f"<{node.tag}> has no attribute {name!r}", f". To ignore it: ignore=['{node.tag}@{name}']"
+            problems.tolerate(node, f"{text}{hint}" if problems.strict else text, "it is ignored", fix)
     for name in element.needs:
         if not attributes.get(name, "").strip() and not (node.tag == "material" and name in attributes):
-            problems.add(node, f"<{node.tag}> needs the attribute {name!r}")
+            text, default = f"<{node.tag}> needs the attribute {name!r}", _DEFAULTS.get((node.tag, name))
+            if default is None:
+                problems.add(node, text)
+            else:
+                problems.tolerate(node, text, f"it is taken as {default!r}")
+                attributes[name] = default
     tags = [tag for tag, *_ in element.children]
     children = []
     for child in node.children:
         if child.tag in ignore or f"{node.tag}/{child.tag}" in ignore:
             continue
         if child.tag not in tags:
-            problems.add(child, _unknown(node, child, tags))
+            _report_unknown(node, child, tags, problems)
         elif child.tag in _READ_ELSEWHERE:
             children.append(child)
         else:
@@ -134,14 +148,17 @@ def _check(node: Node, problems: Problems, ignore: frozenset[str]) -> Node:
         if len(found) < min_count:
             problems.add(node, f"<{node.tag}> needs <{tag}>")
         elif max_count is not None and len(found) > max_count:
-            problems.add(found[max_count], f"<{node.tag}> has more than one <{tag}>")
+            problems.tolerate(found[max_count], f"<{node.tag}> has more than one <{tag}>", "the first one is used")
+            children = [child for child in children if child not in found[max_count:]]
     if node.tag == "geometry" and len(children) != 1:
         problems.add(node, f"<geometry> needs one of {', '.join(f'<{tag}>' for tag in tags)}; it has {len(children)}")
     return replace(node, attributes=attributes, children=children)
 
 
-def _unknown(node: Node, child: Node, tags: list[str]) -> str:
+def _report_unknown(node: Node, child: Node, tags: list[str], problems: Problems) -> None:
     if child.tag.startswith("xacro:"):
-        return f"<{child.tag}>: this is a xacro file; run xacro on it first"
+        problems.add(child, f"<{child.tag}>: this is a xacro file; run xacro on it first")
+        return
     hint = did_you_mean(child.tag, tags) or f"; it has {shorten(tags)}"
-    return f"<{node.tag}> has no <{child.tag}>{hint}. To ignore it: ignore=['{node.tag}/{child.tag}']"
+    text, fix = f"<{node.tag}> has no <{child.tag}>", f". To ignore it: ignore=['{node.tag}/{child.tag}']"
+    problems.tolerate(child, f"{text}{hint}" if problems.strict else text, "it is ignored", fix)

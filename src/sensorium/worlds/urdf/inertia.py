@@ -37,7 +37,8 @@ def check_inertia(link: Link, repair: bool, problems: Problems, notes: list[str]
     if wrong is None:
         return replace(link, inertial=replace(inertial, inertia=_lifted(inertial.inertia)))
     if not repair:
-        problems.add(inertial.node, f"link {link.name!r}: {wrong}. Fix it, or give repair=True")
+        fix = ". Fix it, or give repair=True"
+        problems.tolerate(inertial.node, f"link {link.name!r}: {wrong}", "it is repaired", fix)
         return link
     if inertial.mass < _MIN_VALUE:
         notes.append(f"repaired: link {link.name!r} has no mass now, since {wrong}")
