@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -222,3 +224,43 @@ def test_a_policy_can_be_watched_in_the_browser(capsys):
     assert f"http://127.0.0.1:{port}" in capsys.readouterr().out
     assert main(["play", str(WALK)]) == 2
     assert "--view" in capsys.readouterr().err
+
+
+OWN = """
+import sensorium as sn
+from sensorium.tasks.tensor import TensorBalance
+
+class Calm(TensorBalance):
+    name = "calm"
+
+sn.tasks.TENSOR_TASKS["calm"] = Calm
+"""
+
+
+@pytest.mark.slow
+def test_the_command_line_trains_a_task_of_ones_own(tmp_path):
+    """In processes of their own, since the module is imported once per process."""
+    (tmp_path / "calm_task.py").write_text(OWN)
+    module, out = ["--module", str(tmp_path / "calm_task.py")], str(tmp_path / "run")
+    small = ["--steps", "64", "--envs", "4", "--episodes", "2", "--option", "max_steps=6"]
+    for words in (
+        ["train", "calm", *small, "--brain", "horizon=4", "hidden=[16]", "--no-tensorboard", "--out", out, *module],
+        ["evaluate", out, "--episodes", "2", *module],
+        ["export-policy", out, *module],
+    ):
+        command = [sys.executable, "-m", "sensorium.cli", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        if words[0] == "train":
+            assert f"sensorium evaluate {out} --module" in done.stdout
+    done = subprocess.run([*command[:4], out], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "'calm'" in done.stderr
+    assert "--module" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_resume_without_a_training(tmp_path, capsys):
+    assert main(["train", "walk", "--out", str(tmp_path / "run"), "--resume"]) == 1
+    assert "run it again without --resume" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

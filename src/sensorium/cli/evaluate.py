@@ -39,9 +39,15 @@ class Evaluate:
     """Brain to evaluate: best, the one of the best evaluation during training, or last."""
     json: Annotated[Path | None, default("not written")] = None
     """JSON file to write the figures to, including those of each episode."""
+    modules: Annotated[tuple[str, ...], default("none", aliases=("--module",))] = ()
+    """Python files to import first, with tasks and robots of your own, or names of installed modules. The
+    working folder is not searched."""
 
     def run(self) -> int:
         """Evaluate and print a table."""
+        from sensorium.user_modules import import_modules
+
+        import_modules(self.modules)
         from rich.console import Console
         from rich.table import Table
 

@@ -30,9 +30,15 @@ class ExportPolicy:
     """File to write; its contract is written beside it with the ending .json."""
     which: Literal["best", "last"] = "best"
     """Policy to export: best, the one of the best evaluation during training, or last."""
+    modules: Annotated[tuple[str, ...], default("none", aliases=("--module",))] = ()
+    """Python files to import first, with tasks and robots of your own, or names of installed modules. The
+    working folder is not searched."""
 
     def run(self) -> int:
         """Export and print a table of the terms."""
+        from sensorium.user_modules import import_modules
+
+        import_modules(self.modules)
         from rich.console import Console
         from rich.table import Table
 

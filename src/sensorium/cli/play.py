@@ -42,9 +42,15 @@ class Play:
     """Port of the page of --view."""
     open_browser: bool = False
     """Open the page of --view in the browser of this machine."""
+    modules: Annotated[tuple[str, ...], default("none", aliases=("--module",))] = ()
+    """Python files to import first, with tasks and robots of your own, or names of installed modules. The
+    working folder is not searched."""
 
     def run(self) -> int:
         """Run the policy, and write the video or serve the page."""
+        from sensorium.user_modules import import_modules
+
+        import_modules(self.modules)
         from sensorium.errors import OptionError
         from sensorium.training import watch
         from sensorium.training.ppo_options import is_ppo

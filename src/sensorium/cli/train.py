@@ -35,16 +35,20 @@ class Train:
         sensorium train reach --algorithm ppo --out runs/reach
         sensorium train balance --out runs/balance --resume --steps 200000
         sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
+        sensorium train my_task --module my_tasks.py --out runs/my_task
     """
 
     task: Annotated[str, tyro.conf.Positional]
-    """Name of the task: balance, reach, lift, walk."""
+    """Name of the task: balance, reach, lift, walk, or one of your own; see --module."""
     out: Path
     """Output folder: a new one, or with --resume the folder of a training."""
     algorithm: Annotated[
         Literal["sac", "ppo"] | None, default("sac for balance and reach on the CPU, otherwise ppo")
     ] = None
     """Learner: sac or ppo."""
+    modules: Annotated[tuple[str, ...], default("none", aliases=("--module",))] = ()
+    """Python files to import first, with tasks and robots of your own, or names of installed modules. The
+    working folder is not searched."""
     resume: bool = False
     """Continue from the newest checkpoint with the stored options; --steps can be raised."""
     steps: Annotated[int | None, default(_RECIPE)] = None
@@ -81,9 +85,11 @@ class Train:
         from sensorium import training
         from sensorium.errors import OptionError
         from sensorium.training.progress_lines import score
+        from sensorium.user_modules import import_modules
 
         if not self.progress_every > 0:
             raise OptionError(f"--progress-every must be > 0, got {self.progress_every}")
+        import_modules(self.modules)
         how: dict[str, Any] = {"resume": self.resume, "tensorboard": self.tensorboard}
         if self._learner() == "ppo":
             options: PPOOptions | TrainOptions = self._ppo_options()
@@ -97,11 +103,12 @@ class Train:
                 trained = training.train(options, self.out, **how)
         best = "" if trained.best is None else f"; best evaluation: {score(trained.best)}"
         print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s in this run{best}")
+        own = "".join(f" --module {each}" for each in self.modules)
         if not trained.finished:
             saved = " and saved" if trained.steps else ""
-            print(f"stopped{saved}. To continue: sensorium train {self.task} --out {self.out} --resume")
+            print(f"stopped{saved}. To continue: sensorium train {self.task} --out {self.out} --resume{own}")
             return 143 if received[:1] == [signal.SIGTERM] else 130
-        print(f"To evaluate it: sensorium evaluate {self.out}")
+        print(f"To evaluate it: sensorium evaluate {self.out}{own}")
         return 0
 
     @property
@@ -111,13 +118,17 @@ class Train:
 
     def _learner(self) -> str:
         """Return "sac" or "ppo": as given, as in the folder that is resumed, or the default of the task."""
-        from sensorium.errors import OptionError
+        from sensorium.errors import DatasetError, OptionError
         from sensorium.tasks.catalogue import TENSOR_TASKS
         from sensorium.training import RECIPES
         from sensorium.training.options import CONFIG
         from sensorium.training.ppo_options import is_ppo
 
-        if self.resume and (self.out / CONFIG).is_file():
+        if self.resume:
+            if not (self.out / CONFIG).is_file():
+                raise DatasetError(
+                    f"{self.out} holds no training: {CONFIG} is missing; to begin one, run it again without --resume"
+                )
             stored = "ppo" if is_ppo(self.out) else "sac"
             if self.algorithm not in (None, stored):
                 raise OptionError(f"--algorithm: {self.out} is a training by {stored.upper()}; remove --algorithm")

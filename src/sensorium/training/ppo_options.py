@@ -89,7 +89,8 @@ class PPOOptions(Options):
         """
         if self.task not in TENSOR_TASKS:
             hint = did_you_mean(self.task, TENSOR_TASKS) or f"; there are {', '.join(TENSOR_TASKS)}"
-            raise OptionError(f"task: PPO trains tensor tasks, got {self.task!r}{hint}")
+            own = "; a task of your own must be imported first (--module FILE)"
+            raise OptionError(f"task: PPO trains tensor tasks, got {self.task!r}{hint}{own}")
         for name in _FIXED:
             if name in self.task_options:
                 raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
