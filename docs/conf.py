@@ -26,7 +26,9 @@ extensions = [
     "sphinx.ext.linkcode",
     "sphinx_copybutton",
     "_site.api",
+    "_site.commands",
     "_site.links",
+    "_site.notebooks",
     "_site.source",
 ]
 exclude_patterns = ["gallery", "_site"]
@@ -51,7 +53,7 @@ napoleon_use_admonition_for_examples = False
 napoleon_use_ivar = True
 linkcode_resolve = source_link
 
-# -- HTML: every file is part of the site, so that it can be read without a network -------------------------------------
+# -- HTML: every file is part of the site, so that it can be read without a network ------------------------------------
 html_theme = "furo"
 html_title = f"Sensorium {release}"
 html_static_path = ["_site/static"]

@@ -18,8 +18,6 @@ import sys
 from collections.abc import Iterator
 from typing import ClassVar
 
-from _site.names import PACKAGES, canonical_names, constant_docstring, documented, import_package
-from _site.options import table
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
@@ -29,6 +27,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
+from _site.names import PACKAGES, canonical_names, constant_docstring, documented, import_package
+from _site.options import table
 from sensorium import Options
 
 LOGGER = logging.getLogger(__name__)

@@ -9,13 +9,67 @@ from sphinx.pycode import ModuleAnalyzer
 
 from sensorium import Options
 
-UNITS = (
-    r"°C K Pa hPa T µT V A W W/K A·h ohm Ω Hz 1/s rad deg degrees radians metres seconds pixels rad/s rad/s² m m² m³ mm "
-    r"µm nm m/s m/s² s ms µs kg kg/m³ g N N·m N/m N/mm mm/h J J/K lux EV dB 1/m W/m² W/(m·K) J/(kg·K) % bytes MB steps"
-)
+UNITS = [
+    "°C",
+    "K",
+    "Pa",
+    "hPa",
+    "T",
+    "µT",
+    "V",
+    "A",
+    "W",
+    "W/K",
+    "A·h",
+    "ohm",
+    "Ω",
+    "Hz",
+    "1/s",
+    "rad",
+    "deg",
+    "degrees",
+    "radians",
+    "metres",
+    "seconds",
+    "pixels",
+    "rad/s",
+    "rad/s²",
+    "m",
+    "m²",
+    "m³",
+    "mm",
+    "µm",
+    "nm",
+    "m/s",
+    "m/s²",
+    "s",
+    "ms",
+    "µs",
+    "kg",
+    "kg/m³",
+    "g",
+    "N",
+    "N·m",
+    "N/m",
+    "N/mm",
+    "mm/h",
+    "J",
+    "J/K",
+    "lux",
+    "EV",
+    "dB",
+    "1/m",
+    "W/m²",
+    "W/(m·K)",
+    "J/(kg·K)",
+    "%",
+    "bytes",
+    "MB",
+    "steps",
+]
 UNIT = re.compile(
     r"(?:,| in|\() ?(?P<unit>"
-    + "|".join(re.escape(unit) for unit in sorted(UNITS.split(), key=len, reverse=True))
+    + "|".join(re.escape(unit) for unit in sorted(UNITS, key=len, reverse=True))
     + r")(?=[.,:;)]| each| per (?:env|axis)|$)"
 )
 """A unit as docstrings of options state it: "Latency from capture to arrival, s." or "Mass in kg."."""

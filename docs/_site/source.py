@@ -1,7 +1,7 @@
 """Sphinx extension: pages with the source of the package, and the links to them from the reference.
 
-``sphinx.ext.viewcode`` gives each of 200 modules a page with the whole navigation of the site, which takes longer than all
-other pages together. These pages have the code only.
+``sphinx.ext.viewcode`` gives each of 200 modules a page with the whole navigation of the site, which takes longer than
+all other pages together. These pages have the code only.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import html
 import inspect
 from pathlib import Path
 
-from _site.names import SOURCE, documented
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from sphinx.application import Sphinx
+
+from _site.names import SOURCE, documented
 
 FOLDER = "_source"
 _LINKED: set[Path] = set()

@@ -77,7 +77,9 @@ def _brief(value: object) -> str:
     if not isinstance(value, Options):
         text = repr(value)
         return text if len(text) <= 200 else f"{text[:197]}..."
-    given = ", ".join(f"{name}={getattr(value, name)!r}" for name in type(value).model_fields if name in value.model_fields_set)
+    given = ", ".join(
+        f"{name}={getattr(value, name)!r}" for name in type(value).model_fields if name in value.model_fields_set
+    )
     return f"{type(value).__name__}({given})"
 
 

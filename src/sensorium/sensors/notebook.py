@@ -57,4 +57,3 @@ def _is_image(value: np.ndarray) -> bool:
     image = value[0]
     plain = image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8)
     return plain and min(image.shape[:2]) >= MIN_IMAGE
-
