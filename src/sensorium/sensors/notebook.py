@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 
 from sensorium import _notebook
 from sensorium.errors import SensoriumError
@@ -50,7 +51,7 @@ def _fields(reading: object) -> dict[str, np.ndarray]:
     """Return the fields of a reading that are there, as arrays."""
     names = getattr(reading, "_fields", None)
     parts = {"reading": reading} if names is None else {name: getattr(reading, name) for name in names}
-    return {name: value.detach().cpu().numpy() for name, value in parts.items() if value is not None}  # type: ignore[attr-defined]
+    return {name: value.detach().cpu().numpy() for name, value in parts.items() if isinstance(value, torch.Tensor)}
 
 
 def _is_image(value: np.ndarray) -> bool:

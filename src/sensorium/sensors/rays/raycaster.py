@@ -90,8 +90,8 @@ class RayData(NamedTuple):
     """Distance from each ray's origin to its return, ``(B, *shape)`` m, in [min_range, max_range]; ``no_hit`` without a
     return."""
     points: torch.Tensor
-    """Positions of the returns, computed from the distances of the reading, ``(B, *shape, 3)`` m in ``frame``. Without a
-    return: at the distance ``no_hit``, or NaN if that is not a distance."""
+    """Positions of the returns, computed from the distances of the reading, ``(B, *shape, 3)`` m in ``frame``. Without
+    a return: at the distance ``no_hit``, or NaN if that is not a distance."""
     normals: torch.Tensor
     """Unit normals of the surfaces, pointing out of the geometry, ``(B, *shape, 3)`` in ``frame``; 0 without a return.
     Imperfections do not change them."""
