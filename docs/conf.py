@@ -18,6 +18,7 @@ author = "the Sensorium authors"
 copyright = f"{datetime.now(UTC).year}, {author}"
 release = version = sensorium.__version__
 language = "en"
+highlight_language = "none"  # blocks without a language are output and shell commands
 
 extensions = [
     "myst_nb",
@@ -62,8 +63,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {
-    "announcement": f"Documentation of version {release} (development). The readings of an unchanged scene can change "
-    "between 0.x versions; the changelog lists it.",
+    "announcement": f"Version {release}, in development",
     "navigation_with_keys": True,
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

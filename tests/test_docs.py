@@ -12,7 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
 """Pages about an extra -> the package that their code needs."""
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
-SLOW = {"training.md", "tensor_tasks.md"}
+SLOW = {"first_dataset.md", "training.md", "tensor_tasks.md"}
 
 
 @pytest.fixture

@@ -113,6 +113,7 @@ def test_picture_scales_values_and_shows_holes_white():
     image = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
     assert image.tolist() == [[0, 127], [255, 255]]
     assert "depth, black 1 to white 3" in text
+    assert "black 1 to white 6 or more" in _notebook.picture(np.array([[1.0, 2.0], [2.0, 100.0]]), "depth")
     assert "black 0 to white 0" in _notebook.picture(np.full((2, 2), np.nan), "depth")
 
 

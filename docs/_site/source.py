@@ -30,7 +30,8 @@ STYLE = """
 body { font-family: system-ui, sans-serif; margin: 1rem; }
 pre { font-size: 0.85rem; line-height: 1.35; overflow-x: auto; }
 :target { background: #ffd54f66; }
-a { color: inherit; }
+a { color: inherit; text-decoration: none; }
+.linenos { opacity: 0.6; padding-right: 1em; }
 """
 
 

@@ -49,7 +49,10 @@ def numbers(values: np.ndarray) -> str:
 
 
 def picture(values: np.ndarray, title: str) -> str:
-    """Return an image: (H, W, 3) uint8, or (H, W) of any dtype from its lowest (black) to its highest value (white)."""
+    """Return an image: (H, W, 3) uint8, or (H, W) of any dtype, from its lowest value (black) to its highest (white).
+
+    Values above three times the median are white too: otherwise a depth image would show the horizon only.
+    """
     from PIL import Image
 
     values = np.asarray(values)
@@ -57,9 +60,11 @@ def picture(values: np.ndarray, title: str) -> str:
         values = values.astype(float)
         seen = values[np.isfinite(values)]
         low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 0.0)
-        scaled = (values - low) / ((high - low) or 1.0)
+        far = 3 * float(np.median(seen)) if seen.size else 0.0
+        high, more = (far, " or more") if low < far < high else (high, "")
+        scaled = np.clip((values - low) / ((high - low) or 1.0), None, 1.0)
         values = (255 * np.nan_to_num(scaled, nan=1.0, posinf=1.0, neginf=0.0)).astype(np.uint8)
-        title = f"{title}, black {low:.4g} to white {high:.4g}"
+        title = f"{title}, black {low:.4g} to white {high:.4g}{more}"
     file = io.BytesIO()
     Image.fromarray(values).save(file, "png")
     data = base64.b64encode(file.getvalue()).decode()
