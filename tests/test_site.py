@@ -66,6 +66,8 @@ def test_constants_have_the_docstring_below_them():
         ("Mass in kg. Default: volume times density.", "kg"),
         ("Full extent along x, y and z in metres.", "m"),
         ("Random extra latency, s: drawn once per sample.", "s"),
+        ("Radius in metres of a vertical cylinder.", "m"),
+        ("Joint positions after a reset, rad or m. Grippers: the open positions.", "rad or m"),
         ("Whether the shape takes part in collisions.", ""),
         ("Probability that a sample is lost. It takes 3 s.", ""),
     ],

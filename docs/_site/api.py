@@ -69,7 +69,7 @@ def _describe(full: str) -> Iterator[str]:
             yield f"   :inherited-members: {', '.join(_foreign_bases(value)) or 'object'}"
         if any(issubclass(base, Options) for base in value.__bases__):
             yield f"   :exclude-members: {', '.join(value.model_fields)}, option_names, model_config, model_post_init"
-        if value.__bases__ not in ((object,), (tuple,)):
+        if any(id(base) in canonical_names() for base in value.__bases__):
             yield "   :show-inheritance:"
     elif inspect.isroutine(value):
         yield f".. autofunction:: {full}"
@@ -98,6 +98,11 @@ def _shorten_signature(
     return ("(**options)", "") if isinstance(obj, type) and issubclass(obj, Options) else None
 
 
+def _show_public_bases(_: Sphinx, name: str, obj: object, options: object, bases: list[type]) -> None:
+    """Keep the documented classes of the line "Bases"."""
+    bases[:] = [base for base in bases if id(getattr(base, "__origin__", base)) in canonical_names()] or bases
+
+
 def _check_complete(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of public names that no page documents."""
     done = env.__dict__.get("sensorium_documented", {})
@@ -119,6 +124,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("api", ApiDirective)
     app.connect("autodoc-process-docstring", _add_tables, priority=600)  # after napoleon
     app.connect("autodoc-process-signature", _shorten_signature)
+    app.connect("autodoc-process-bases", _show_public_bases)
     app.connect("env-check-consistency", _check_complete)
     app.connect("env-merge-info", _merge)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import find_pending_xref_condition, make_refnode
 
-from _site.names import documented, resolve
+from _site.names import documented, resolve, short_names
 
 INCLUDED = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages in the root of the repository -> the pages of the site that include them."""
@@ -69,7 +69,11 @@ def _public_name(target: str, module: str | None, cls: str | None, objects: Cont
         name = f"{scope}.{target}" if scope else target
         if name in objects:
             return name
-    name = resolve(target) if target.startswith("sensorium.") else None
+    if target.startswith("sensorium."):
+        name = resolve(target)
+    else:
+        first, _, rest = target.partition(".")
+        name = ".".join(filter(None, (short_names().get(first), rest))) if first in short_names() else None
     return name if name in objects else None
 
 

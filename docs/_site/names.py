@@ -76,6 +76,13 @@ def canonical_names() -> dict[int, str]:
     return {id(value): name for name, value in documented().items() if isinstance(value, type) or callable(value)}
 
 
+@functools.cache
+def short_names() -> dict[str, str]:
+    """Return the documented names by their last part, where that is unique: "SceneOptions" and so on."""
+    names = [name.rpartition(".")[2] for name in documented()]
+    return {short: name for short, name in zip(names, documented(), strict=True) if names.count(short) == 1}
+
+
 def constant_docstring(name: str) -> list[str]:
     """Return the lines of the docstring below the definition of a public constant."""
     for file in sorted(SOURCE.rglob("*.py")):

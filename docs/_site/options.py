@@ -9,69 +9,16 @@ from sphinx.pycode import ModuleAnalyzer
 
 from sensorium import Options
 
-UNITS = [
-    "°C",
-    "K",
-    "Pa",
-    "hPa",
-    "T",
-    "µT",
-    "V",
-    "A",
-    "W",
-    "W/K",
-    "A·h",
-    "ohm",
-    "Ω",
-    "Hz",
-    "1/s",
-    "rad",
-    "deg",
-    "degrees",
-    "radians",
-    "metres",
-    "seconds",
-    "pixels",
-    "rad/s",
-    "rad/s²",
-    "m",
-    "m²",
-    "m³",
-    "mm",
-    "µm",
-    "nm",
-    "m/s",
-    "m/s²",
-    "s",
-    "ms",
-    "µs",
-    "kg",
-    "kg/m³",
-    "g",
-    "N",
-    "N·m",
-    "N/m",
-    "N/mm",
-    "mm/h",
-    "J",
-    "J/K",
-    "lux",
-    "EV",
-    "dB",
-    "1/m",
-    "W/m²",
-    "W/(m·K)",
-    "J/(kg·K)",
-    "%",
-    "bytes",
-    "MB",
-    "steps",
-]
-UNIT = re.compile(
-    r"(?:,| in|\() ?(?P<unit>"
-    + "|".join(re.escape(unit) for unit in sorted(UNITS, key=len, reverse=True))
-    + r")(?=[.,:;)]| each| per (?:env|axis)|$)"
-)
+UNITS = {
+    *("m", "m²", "m³", "mm", "µm", "nm", "metres", "rad", "deg", "degrees", "radians", "pixels"),
+    *("s", "ms", "µs", "seconds", "Hz", "1/s", "1/m", "m/s", "m/s²", "rad/s", "rad/s²", "mm/h", "steps"),
+    *("kg", "kg/m³", "g", "N", "N·m", "N/m", "N/mm", "N·s/m", "N·m/rad", "Pa", "hPa", "J", "W"),
+    *("°C", "K", "W/K", "J/K", "W/m²", "W/(m·K)", "W/(m²·K)", "J/(kg·K)"),
+    *("V", "A", "A·h", "ohm", "Ω", "T", "µT", "lux", "EV", "dB", "%", "bytes", "MB"),
+}
+_ONE = "|".join(re.escape(unit) for unit in sorted(UNITS, key=len, reverse=True))
+_ANY = rf"(?:{_ONE})(?: or (?:{_ONE}))?"
+UNIT = re.compile(rf"(?:, ?|\()({_ANY})(?=[.,:;)]|$)|\bin ({_ANY})(?=[.,:;)]|$| (?:of|about|below|and|each)\b)")
 """A unit as docstrings of options state it: "Latency from capture to arrival, s." or "Mass in kg."."""
 SHORT = {"metres": "m", "seconds": "s", "radians": "rad", "degrees": "°", "deg": "°"}
 
@@ -80,7 +27,8 @@ def unit_of(text: str) -> str:
     """Return the unit that the description of an option states in its first sentence, or nothing."""
     first = re.split(r"(?<=\.) (?=[A-Z`])|(?<=\.)$", text.strip(), maxsplit=1)[0]
     found = UNIT.search(first)
-    return SHORT.get(found["unit"], found["unit"]) if found else ""
+    unit = (found[1] or found[2]) if found else ""
+    return SHORT.get(unit, unit)
 
 
 def descriptions(options: type[Options]) -> dict[str, tuple[str, type[Options]]]:
