@@ -43,7 +43,7 @@ NOT_IMPORTED = {
     "tensorboard": "torch.utils.tensorboard, which training/log.py imports, needs it",
     "mcap": "ros/mcap_file.py imports its modules by their names as text",
 }
-"""Declared but not imported by name -> why. The tools of the extras test and dev are not checked."""
+"""Declared but not imported by name -> why. The tools of the extras docs, test and dev are not checked."""
 
 
 def declared() -> dict[str | None, set[str]]:
@@ -51,7 +51,7 @@ def declared() -> dict[str | None, set[str]]:
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     groups = {None: project["dependencies"], **project["optional-dependencies"]}
     names = {extra: {re.match(r"[\w.-]+", each)[0].lower() for each in group} for extra, group in groups.items()}
-    return {extra: group for extra, group in names.items() if extra not in ("all", "test", "dev")}
+    return {extra: group for extra, group in names.items() if extra not in ("all", "docs", "test", "dev")}
 
 
 def imported() -> Iterator[tuple[str, str]]:

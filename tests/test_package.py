@@ -46,6 +46,7 @@ def name_of(file: Path) -> str:
 
 BASE = {
     "_arguments",
+    "_notebook",
     "_system",
     "_viewing",
     "compiling",
@@ -68,11 +69,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "user_modules": {"errors"},
     "yaml_files": set(),
     "gymnasium_ids": set(),
+    "_notebook": set(),
     "_viewing": set(),
     "_jit_worker": {"jit"},
     "_arguments": {"errors"},
     "_system": {"errors"},
-    "options": {"errors"},
+    "options": {"_notebook", "errors"},
     "files": {"_system", "errors"},
     "hdf5_files": {"_system", "files"},
     "compiling": {"_system", "errors", "jit"},

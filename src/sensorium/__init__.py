@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from sensorium.sensors.touch.elastomer import ElastomerDisplacement
     from sensorium.sensors.touch.proximity import Proximity
     from sensorium.sensors.touch.tactile_array import TactileArray
+    from sensorium.suites import SensorSuite
     from sensorium.tree import Buffer, Module
     from sensorium.worlds import (
         Box,
@@ -157,6 +158,7 @@ _LAZY = {
     "SACMLPBrain": "entities",
     "Scene": "worlds",
     "SceneModule": "worlds",
+    "SensorSuite": "suites",
     "SensoriumError": "errors",
     "Sphere": "worlds",
     "SphericalPattern": "sensors.rays.patterns",
@@ -253,6 +255,7 @@ __all__ = [
     "SACMLPBrain",
     "Scene",
     "SceneModule",
+    "SensorSuite",
     "SensoriumError",
     "Sphere",
     "SphericalPattern",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sensorium import _notebook
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 _UNION_MEMBER = re.compile(r"(function-|tuple\[).*|float|int")
@@ -56,6 +57,30 @@ class Options(BaseModel):
     def option_names(cls) -> list[str]:
         """Return the names that the constructor takes, for messages."""
         return list(cls.model_fields)
+
+    def _repr_html_(self) -> str:
+        """Return the options for a notebook: those that differ from the default, and the others folded."""
+        fields = type(self).model_fields
+        rows = {name: (name, _brief(getattr(self, name))) for name in fields}
+        changed = [name for name, field in fields.items() if getattr(self, name) != field.get_default()]
+        head = ("option", "value")
+        html = _notebook.heading(type(self).__name__)
+        if changed:
+            html += _notebook.table(head, (rows.pop(name) for name in changed))
+        if rows:
+            html += _notebook.details(f"{len(rows)} options have their default", _notebook.table(head, rows.values()))
+        return html
+
+
+def _brief(value: object) -> str:
+    """Return the text of an option; of options within it, those that were set."""
+    if not isinstance(value, Options):
+        text = repr(value)
+        return text if len(text) <= 200 else f"{text[:197]}..."
+    given = ", ".join(
+        f"{name}={getattr(value, name)!r}" for name in type(value).model_fields if name in value.model_fields_set
+    )
+    return f"{type(value).__name__}({given})"
 
 
 def checked_integer(name: str, value: object, lower: int = 0, upper: int = 2**62) -> int:

@@ -38,8 +38,8 @@ class TrainableEntity:
         robot: name of a robot, or a model file.
         sensors: options of its sensors. Links and joints are those of the robot, and a camera without an orientation
             looks forward. Or a rig, or the YAML file of a rig.
-        brain: class or function that makes the brain from (observation space, action space, **brain_options); None for
-            an entity that is controlled from outside.
+        brain: class or function that makes the brain from ``(observation space, action space, **brain_options)``; None
+            for an entity that is controlled from outside.
         privileged: sensors whose ground truth is also in the suite, under "privileged/NAME", for critics and teachers;
             or a rig of them.
         robot_options: further options of the robot, for example ``{"controllers": {"arm": "joint_velocity"}}``.

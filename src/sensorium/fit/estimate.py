@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sensorium import _notebook
 from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError, did_you_mean
 from sensorium.pipeline.imperfections import TWINS
@@ -26,6 +27,7 @@ Value = float | np.ndarray
 """A number, one per axis, or a matrix."""
 Z = 1.959963984540054
 """Half-width of a 95 % interval of a normal distribution, in standard deviations."""
+_HEAD = ("parameter", "estimate", "95 % interval", "unit", "identifiable", "why")
 KINDS = {
     "imu": ("sensorium.sensors.robot.imu", "IMU"),
     "joint_encoder": ("sensorium.sensors.robot.joint_encoder", "JointEncoder"),
@@ -148,20 +150,30 @@ class Twin:
     def __rich__(self) -> Any:
         return self.table()
 
-    def table(self) -> Any:
-        """Return the estimates as a :class:`rich.table.Table`, one line per axis."""
-        from rich.table import Table
+    def _repr_html_(self) -> str:
+        html = _notebook.heading(f"{self.kind}: fitted parameters") + _notebook.table(_HEAD, self._rows())
+        rows = [(str(problem),) for problem in self.problems]
+        return html + (_notebook.table(("problems of the log",), rows) if rows else "")
 
-        table = Table(title=f"{self.kind}: fitted parameters", title_justify="left")
-        for name in ("parameter", "estimate", "95 % interval", "unit", "identifiable", "why"):
-            table.add_column(name, no_wrap=name in ("parameter", "unit"), ratio=3 if name == "why" else None)
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield the rows of the table: one per parameter, with one line per axis."""
         for one in self.estimates.values():
             bound = "≤ " if not one.identifiable and bool(np.isfinite(one.value).all()) else ""
             lines = list(zip(*(_lines(side) for side in (one.value, *one.interval)), strict=True))
             lines = lines[:1] if len(set(lines)) == 1 else lines  # all axes alike
             value = "\n".join(bound + line[0] for line in lines)
             interval = "\n".join(f"{line[1]} … {line[2]}" for line in lines)
-            table.add_row(one.name, value, interval, one.unit, "yes" if one.identifiable else "no", one.reason)
+            yield one.name, value, interval, one.unit, "yes" if one.identifiable else "no", one.reason
+
+    def table(self) -> Any:
+        """Return the estimates as a :class:`rich.table.Table`, one line per axis."""
+        from rich.table import Table
+
+        table = Table(title=f"{self.kind}: fitted parameters", title_justify="left")
+        for name in _HEAD:
+            table.add_column(name, no_wrap=name in ("parameter", "unit"), ratio=3 if name == "why" else None)
+        for row in self._rows():
+            table.add_row(*row)
         return table
 
     def options(self, **placement: Any) -> Any:

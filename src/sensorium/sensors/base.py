@@ -2,9 +2,8 @@
 
 A sensor is two classes in one module: its options (what users write, ``sn.IMU(link="torso")``) and the sensor
 (``IMUSensor``), tied by ``class IMUSensor(SimpleSensor[IMUData], options=IMU)``. Hooks that run in every step are class
-methods: each runs once per step, for all sensors of the class (a :class:`~sensorium.pipeline.SensorGroup`) and all
-envs, on tensors of shape (columns, B).
-The hooks are those of :class:`~sensorium.sensors.hooks.SensorHooks`.
+methods of :class:`~sensorium.sensors.hooks.SensorHooks`: each runs once per step, for all sensors of the class (a
+:class:`~sensorium.pipeline.SensorGroup`) and all envs, on tensors of shape (columns, B).
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from sensorium.pipeline.parameters import Write
 from sensorium.pipeline.run_hook import run_hook
 from sensorium.sensors.class_checks import check_class, check_format, check_options
 from sensorium.sensors.hooks import SensorHooks
+from sensorium.sensors.notebook import NotebookView
 from sensorium.sensors.options import SensorOptions
 from sensorium.sensors.parameters import SensorParameters
 from sensorium.sensors.readings import Branch, Format
@@ -58,7 +58,7 @@ def sensor_class(options: type[SensorOptions]) -> type[Sensor[Any]]:
     )
 
 
-class Sensor(SensorHooks, Module, Generic[DataT]):
+class Sensor(SensorHooks, NotebookView, Module, Generic[DataT]):
     """One sensor of a scene, made by ``scene.add_sensor(options)`` and readable after ``scene.build()``.
 
     Buffers: ``measured`` and ``ground_truth``, tagged with the sensor's kind.

@@ -22,14 +22,14 @@ class ActionRecord:
     """The last action of each env in five representations.
 
     Every representation is a dict of move group -> numbers:
-        ``commanded_action``: the action of the policy, in the units of the group's controller.
-        ``joint_pos``: the joint targets that the action leads to, rad or m.
-        ``joint_pos_rel``: those targets minus the joint positions before the action, rad or m. Not of bases, which are
-            driven by velocity: their targets have no meaning relative to a position.
-        ``ee_pose``: arms only, (7): the pose of the tool centre point at those targets, in the frame of the robot's
-            base.
-        ``ee_twist``: arms only, (6): the linear (m/s) and angular (rad/s) velocity, in the frame of the robot's base,
-            that moves the tool centre point from its pose before the action to ``ee_pose`` in one step.
+
+    - ``commanded_action``: the action of the policy, in the units of the group's controller.
+    - ``joint_pos``: the joint targets that the action leads to, rad or m.
+    - ``joint_pos_rel``: those targets minus the joint positions before the action, rad or m. Not of bases, which are
+      driven by velocity: their targets have no meaning relative to a position.
+    - ``ee_pose``: arms only, (7): the pose of the tool centre point at those targets, in the frame of the robot's base.
+    - ``ee_twist``: arms only, (6): the linear (m/s) and angular (rad/s) velocity, in the frame of the robot's base,
+      that moves the tool centre point from its pose before the action to ``ee_pose`` in one step.
 
     Before the first action of an episode ``ee_pose`` is the pose of the tool centre point, and all other numbers are
     zero. At the step that ends an episode the dicts are empty.

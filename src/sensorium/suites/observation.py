@@ -113,7 +113,7 @@ class ArraySensor(ObservationSensor):
 
     Args:
         uuid: its key in observations and files.
-        source: returns (B, *shape), or a dict of such arrays.
+        source: returns ``(B, *shape)``, or a dict of such arrays.
         shape: shape of one env's array, or a dict of shapes. Dicts may nest.
         dtype: dtype of the arrays.
         low, high: bounds of the space.

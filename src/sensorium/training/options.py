@@ -67,7 +67,7 @@ class TrainOptions(Options):
     """The entity that is trained."""
     brain: str = "SACMLPBrain"
     """Name of a brain of ``sensorium.entities`` that learns, or ``package.module:Class`` of an imported module. It is
-    made from (observation space, action space, seed=..., **brain_options)."""
+    made from ``(observation space, action space, seed=..., **brain_options)``."""
     brain_options: dict[str, Any] = {}
     """Further options of the brain."""
     n_envs: int = Field(default=16, ge=1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import viser
 
+from sensorium import _notebook
 from sensorium.cameras import CameraSensor
 from sensorium.cameras.plotting import as_picture
 from sensorium.sensors.base import Sensor
@@ -74,6 +75,10 @@ class BrowserViewer(Viewer):
             self._shut()
             raise
         page.print_address("the scene", self.address, open_browser)
+
+    def _repr_html_(self) -> str:
+        """Return the page, embedded in a notebook that runs in a browser of this machine."""
+        return _notebook.frame(self.address)
 
     def set_speed(self, speed: float | None) -> None:
         super().set_speed(speed)

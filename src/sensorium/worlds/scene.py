@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import torch
 
+from sensorium import _notebook
 from sensorium._arguments import checked
 from sensorium._system import check_memory
 from sensorium._viewing import scene_viewer
@@ -322,8 +323,23 @@ class Scene(Appearance):
     def describe(self) -> str:
         """Return the sensors as a table: uuid, class, shape, dtype, rate, delay, memory, and how each runs."""
         world = self._world or self._unbuilt("describe")
-        title = f"{world.n_envs} envs on {world.device}, dt {self.dt:g} s in {world.substeps} substeps"
-        return sensor_table(title, [] if self._sensing is None else self._sensing.describe())
+        return sensor_table(self._title(world), [] if self._sensing is None else self._sensing.describe())
+
+    def _title(self, world: World) -> str:
+        return f"{world.n_envs} envs on {world.device}, dt {self.dt:g} s in {world.substeps} substeps"
+
+    def _repr_html_(self) -> str:
+        """Return the table of :meth:`describe` for a notebook; before ``build()``, what was added so far."""
+        entities = ", ".join(self._entities) or "none"
+        if self._world is None:
+            title, about = "Scene, not built", [("entities", entities)]
+            rows = [{"uuid": uuid, "class": type(sensor).__name__} for uuid, sensor in self._sensors.items()]
+        else:
+            title = self._title(self._world)
+            about = [("time in env 0", f"{float(self.time[0]):.4g} s"), ("entities", entities)]
+            rows = [] if self._sensing is None else self._sensing.describe()
+        html = _notebook.heading(title) + _notebook.table([name for name, _ in about], [[text for _, text in about]])
+        return html + (_notebook.table(list(rows[0]), (list(row.values()) for row in rows)) if rows else "")
 
     def __repr__(self) -> str:
         envs = "not built" if self._world is None else f"{self._world.n_envs} envs"

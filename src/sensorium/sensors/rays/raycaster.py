@@ -87,22 +87,22 @@ class RayData(NamedTuple):
     """
 
     distances: torch.Tensor
-    """Distance from each ray's origin to its return, (B, *shape) m, in [min_range, max_range]; ``no_hit`` without a
+    """Distance from each ray's origin to its return, ``(B, *shape)`` m, in [min_range, max_range]; ``no_hit`` without a
     return."""
     points: torch.Tensor
-    """Positions of the returns, computed from the distances of the reading, (B, *shape, 3) m in ``frame``. Without a
-    return: at the distance ``no_hit``, or NaN if that is not a distance."""
+    """Positions of the returns, computed from the distances of the reading, ``(B, *shape, 3)`` m in ``frame``. Without
+    a return: at the distance ``no_hit``, or NaN if that is not a distance."""
     normals: torch.Tensor
-    """Unit normals of the surfaces, pointing out of the geometry, (B, *shape, 3) in ``frame``; 0 without a return.
+    """Unit normals of the surfaces, pointing out of the geometry, ``(B, *shape, 3)`` in ``frame``; 0 without a return.
     Imperfections do not change them."""
     body_ids: torch.Tensor
-    """The engine's ids of the bodies that were hit, (B, *shape), integers in float32; -1 without a return."""
+    """The engine's ids of the bodies that were hit, ``(B, *shape)``, integers in float32; -1 without a return."""
     intensity: torch.Tensor
-    """Power of the return, (B, *shape): the surface's reflectivity times the cosine of the incidence angle over the
+    """Power of the return, ``(B, *shape)``: the surface's reflectivity times the cosine of the incidence angle over the
     square of the true distance in m, and what a lidar's options add to that; 0 without a return. Imperfections do not
     change it."""
     times: torch.Tensor
-    """Time at which each ray was cast, relative to the capture of the reading, (B, *shape) s: 0, or less for the older
+    """Time at which each ray was cast, relative to the capture of the reading, ``(B, *shape)`` s: 0, or less for older
     columns of a scan."""
 
 

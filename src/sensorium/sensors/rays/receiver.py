@@ -40,7 +40,7 @@ class LidarReceiver(Options):
     diffuse one. A sheet of R cd/lx/m² has π R, for example 785 for 250 cd/lx/m²."""
     echoes: tuple[Echo, ...] | None = None
     """Echoes to report of each beam: "first", "second", "last" (the first if there is only one), "strongest". With more
-    than one, readings have the shape (B, echoes, *shape). Default: the nearest surface, or the first echo."""
+    than one, readings have the shape ``(B, echoes, *shape)``. Default: the nearest surface, or the first echo."""
     echo_separation: float = Field(default=0.5, ge=0)
     """Distance between two hits of a beam from which they are two echoes, m: half the length of the pulse."""
     rays_per_beam: int = Field(default=16, ge=4, le=1024)
