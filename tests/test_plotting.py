@@ -38,7 +38,7 @@ def test_reading_and_history_are_plotted(tmp_path, history):
     values = figure.axes[0].lines if history else figure.axes[0].patches
     assert len(values) == 6  # three columns, measured and ground truth
     if history:
-        truth = figure.axes[0].lines[0].get_xydata()  # newest first, seconds before now
+        truth = figure.axes[0].lines[3].get_xydata()  # after the measured lines; newest first, seconds before now
         np.testing.assert_allclose(truth[:, 1], np.sin(3 * (0.2 + truth[:, 0]) + 1), atol=1e-5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, TypeVar
 
@@ -14,9 +15,11 @@ from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.hold import holds_output
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
+from sensorium.sensors.pictures import Picture
 from sensorium.sensors.rays import kernels
 from sensorium.sensors.rays.cpu_rays import CpuRays
 from sensorium.sensors.rays.ray_backend import IMPERFECTIONS, RayBackend
+from sensorium.sensors.rays.ray_pictures import ray_pictures
 from sensorium.sensors.rays.ray_rig import RayMount, RayRig
 from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
@@ -129,6 +132,12 @@ class RaySensor(SimpleSensor[DataT]):
         painter.points(ends[hit][:: max(1, int(hit.sum()) // (8 * _DRAWN))], (1.0, 0.8, 0.1, 1.0), 0.012)
         for start, end in list(zip(starts[hit], ends[hit], strict=True))[:: max(1, int(hit.sum()) // _DRAWN)]:
             painter.line(start, end, (1.0, 0.4, 0.1, 0.35), 0.002)
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        own, true = (one if "distances" in one else {"distances": one["value"]} for one in (measured, truth))
+        return ray_pictures(self._rig, self.options.max_range, own, true)
 
     def _true_distances(self, env: int) -> np.ndarray:
         """Return the true distances of all beams in one env, (beams,) m, inf without a return."""

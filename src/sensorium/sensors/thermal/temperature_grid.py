@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from sensorium.pipeline.imperfections import PerAxis
 from sensorium.pipeline.parameters import Write, as_numbers, broadcast, check
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
+from sensorium.sensors.pictures import MIN_PICTURE, ImagePair, Picture
 from sensorium.sensors.thermal.material import Material, find_material
 from sensorium.sensors.thermal.temperature_grid_backend import (
     MAX_CONTACTS,
@@ -101,6 +103,7 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
     """
 
     kind = "temperature"
+    units = {"value": "°C"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         options, asked_by = self.options, f"TemperatureGrid(uuid={self.uuid!r})"
@@ -129,6 +132,26 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
 
     def _get_return_format(self) -> Format:
         return self.options.grid_size
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        """Return one image for each of at most three layers; few cells are better shown as lines."""
+        size = self.options.grid_size
+        if prod(size) < MIN_PICTURE:
+            return ()
+        across = min(range(3), key=lambda axis: (size[axis], -axis))  # layers along the axis with the fewest cells
+        names = ["xyz"[axis] for axis in range(3) if axis != across]
+        shown = sorted({0, size[across] // 2, size[across] - 1})
+        found = []
+        for layer in shown:
+            true, seen = (np.take(one["value"], layer, axis=across).T for one in (truth, measured))
+            title = "temperature" if size[across] == 1 else f"layer {layer} along {'xyz'[across]}"
+            shape = [count for axis, count in enumerate(size) if axis != across]
+            extent = (0.0, float(shape[0]), 0.0, float(shape[1]))
+            labels = (f"cell along {names[0]}", f"cell along {names[1]}")
+            found.append(ImagePair(title, "°C", true, seen, extent=extent, labels=labels, top_row_first=False))
+        return found
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {name: ("custom", slice(0, 1)) for name in (*_CUSTOM, "heat")}
