@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sensorium.errors import OptionError
-from sensorium.sensors.plotting import Lines, FigureRow, check_env, draw_rows, fields, over_time
+from sensorium.sensors.plotting import FigureRow, Lines, check_env, draw_rows, fields, over_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
