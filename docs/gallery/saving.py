@@ -16,7 +16,8 @@ def save_image(image: np.ndarray, name: str) -> None:
     """Write an image (H, W, 3) uint8 as docs/pictures/NAME.png."""
     picture = Image.fromarray(np.ascontiguousarray(image))
     # maximum coverage keeps colours of small objects
-    small = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    palette = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    small = picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)  # smooth skies
     small.save(PICTURES / f"{name}.png", optimize=True)
 
 

@@ -65,7 +65,7 @@ class SnapshotRenderer:
         self._world, self._env = world, env
         self._model = copy.copy(model_of_env(world, env))
         self._model.vis.quality.offsamples = 0  # smoothed by SAMPLES instead: mixed depths have no distance
-        self._model.vis.map.shadowclip = 4.0
+        self._model.vis.map.shadowclip = 8.0
         self._data = mujoco.MjData(self._model)
         self._area = mujoco.MjrRect(0, 0, SAMPLES * width, SAMPLES * height)
         self._scene = mujoco.MjvScene(self._model, _MAX_SHAPES)
@@ -120,8 +120,10 @@ class SnapshotRenderer:
         for geom in scene.geoms[:first]:
             geom.rgba[3] = 0.0
         shapes, beyond = self._draw()
-        behind = beyond - distances  # a shape in a body is at most its diameter behind its surface
-        hidden = np.isfinite(beyond) & (behind > 1e-3) & (behind < 2 * float(model.geom_rbound[moving].max()))
+        drawn = np.isfinite(beyond)
+        behind = np.where(drawn, beyond, 0) - np.where(drawn, distances, 0)
+        # a shape in a body is at most its diameter behind its surface
+        hidden = drawn & (behind > 1e-3) & (behind < 2 * float(model.geom_rbound[moving].max()))
         mixed = image.copy()
         mixed[hidden] = np.rint(0.3 * image[hidden] + 0.7 * shapes[hidden]).astype(np.uint8)
         return mixed

@@ -18,6 +18,7 @@ from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
 from sensorium.sensors.pictures import MIN_PICTURE, ImagePair, Picture
 from sensorium.sensors.thermal.material import Material, find_material
+from sensorium.sensors.thermal.network import Grid
 from sensorium.sensors.thermal.temperature_grid_backend import (
     MAX_CONTACTS,
     CpuTemperatureGrid,
@@ -26,7 +27,7 @@ from sensorium.sensors.thermal.temperature_grid_backend import (
     contact_sensor_name,
 )
 from sensorium.sensors.thermal.temperature_grid_backend import PARAMETERS as _CUSTOM
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 _CONDATA = mujoco.mjtConDataField
 _FIELDS = sum(1 << int(bit) for bit in (_CONDATA.mjCONDATA_FORCE, _CONDATA.mjCONDATA_POS, _CONDATA.mjCONDATA_NORMAL))
@@ -132,6 +133,22 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
 
     def _get_return_format(self) -> Format:
         return self.options.grid_size
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """Draw a ball in each cell: blue for the coldest, red for the hottest one, white if all are about equal."""
+        world = self.group.world
+        body = int(world.model.body(self.body).id)
+        grid = Grid.of(world.model, body, self.options.grid_size, self.uuid)
+        place, turn = (world.bind(name)[env, body].double().numpy(force=True) for name in ("xpos", "xmat"))
+        degrees = self._truths[env].double().numpy(force=True).reshape(-1)
+        low, high = float(degrees.min()), float(degrees.max())
+        span = max(high - low, 1.0)  # K
+        cells = np.stack(np.unravel_index(np.arange(degrees.size), self.options.grid_size), axis=1)
+        centres = place + (grid.low + (cells + 0.5) * grid.edge) @ turn.reshape(3, 3).T
+        radius = 0.3 * float(grid.edge.max() if min(self.options.grid_size) == 1 else grid.edge.min())
+        for centre, share in zip(centres, (degrees - (low + high) / 2) / span + 0.5, strict=True):
+            warm, cold = min(1.0, 2 * share), min(1.0, 2 - 2 * share)
+            painter.points(centre, (warm, min(warm, cold), cold, 1.0), radius)
 
     def _plotted_pictures(
         self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]

@@ -6,6 +6,9 @@ import numpy as np
 
 from sensorium.sensors.pictures import SkinPicture
 
+_ROUNDING = 1e-12
+"""Values below this size are rounding errors, which would fill the colour scale."""
+
 
 def skin_picture(title: str, unit: str, positions: np.ndarray, measured: np.ndarray, truth: np.ndarray) -> SkinPicture:
     """Return the picture of values at points of a skin, seen along the axis in which it is thinnest.
@@ -23,6 +26,7 @@ def skin_picture(title: str, unit: str, positions: np.ndarray, measured: np.ndar
     vectors = measured.size > len(positions)
     shape = (len(positions), 3) if vectors else (len(positions),)
     values = [one.reshape(shape).astype(float) for one in (truth, measured)]
+    values = [np.where(np.abs(one) < _ROUNDING, 0.0, one) for one in values]
     if vectors:
         values = [one[:, [*plane, depth]] for one in values]
     names = ("xyz"[plane[0]], "xyz"[plane[1]])
