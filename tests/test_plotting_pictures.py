@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.ros import topics
+from sensorium.sensors.pictures import ImagePair
 
 ARM = """
 <mujoco>
@@ -237,6 +238,15 @@ def test_temperatures_are_images_of_layers():
     assert axes[0].images[0].get_array().shape == (4, 5)
     assert axes[1].child_axes[0].get_ylabel() == "°C"
     assert axes[0].images[0].get_clim() == axes[1].images[0].get_clim()
+
+
+def test_equal_values_have_the_same_colour_in_both_images():
+    axes = np.array(Figure().subplots(1, 3), dtype=object)
+    ImagePair("none", "N", np.zeros((2, 2)), np.zeros((2, 2))).draw(axes)
+    true, seen = (one.images[0] for one in axes[:2])
+    axes[0].figure.canvas.draw()
+    assert true.get_clim() == seen.get_clim()  # a colour bar beside one of them changes nothing
+    assert axes[2].get_title() == "error: none"
 
 
 @pytest.mark.parametrize("sensor", ["Raycaster", "TactileArray", "ContactDepthProbe", "lidar:2d"])

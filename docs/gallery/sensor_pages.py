@@ -9,20 +9,28 @@ with ``draw_debug=True`` measure.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import mujoco
+import numpy as np
 from matplotlib.figure import Figure
 from saving import save_figure, save_image
 
 import sensorium as sn
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from rover import ROVER
-
 SIZE = {"width": 800, "height": 450}
 GROUND = sn.Plane(rgba=(0.62, 0.63, 0.65, 1))
 BLUE, GREEN, SAND, RED = (0.36, 0.53, 0.68, 1), (0.55, 0.68, 0.45, 1), (0.8, 0.68, 0.45, 1), (0.8, 0.4, 0.32, 1)
+
+ARM = """
+<mujoco><default><geom contype="0" conaffinity="0"/></default><worldbody>
+  <geom type="cylinder" size="0.06 0.25" pos="0 0 0.25" rgba="0.3 0.32 0.36 1"/>
+  <body name="upper" pos="0 0 0.55"><joint name="shoulder" axis="0 1 0" damping="8" armature="0.1"/>
+    <geom type="capsule" fromto="0 0 0 0.35 0 0" size="0.035" mass="1" rgba="0.85 0.5 0.2 1"/>
+    <body name="hand" pos="0.35 0 0"><joint name="elbow" axis="0 1 0" damping="3" armature="0.1"/>
+      <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.03" mass="0.4" rgba="0.85 0.85 0.88 1"/>
+      <geom type="sphere" size="0.05" pos="0.25 0 0" mass="0.5" rgba="0.36 0.53 0.68 1"/></body></body></worldbody>
+  <actuator><position joint="shoulder" kp="200"/><position joint="elbow" kp="100"/></actuator></mujoco>
+"""
 
 
 def look(at: tuple[float, ...], distance: float, azimuth: float = 140, elevation: float = -25) -> mujoco.MjvCamera:
@@ -43,23 +51,21 @@ def trace(scene: sn.Scene, steps: int, *sensors: sn.sensors.Sensor) -> Figure:
 
 
 def robot() -> None:
-    """Draw a rover that turns, with its IMU, its pose and its encoders."""
+    """Draw an arm that swings, with an IMU and a force/torque sensor in its hand, and encoders."""
     scene = sn.Scene(dt=0.01, substeps=5)
     scene.add_object(GROUND, name="ground")
-    scene.add_object(sn.Box(size=(0.5, 1.2, 0.04), rgba=SAND), name="ramp", pos=(0.75, 0.3, 0.0), euler=(0, -0.07, 0))
-    rover = scene.add_robot(ROVER, name="rover")
-    imu = scene.add_sensor(
-        sn.IMU(link="base", pos=(0, 0, 0.1), acc_noise=0.3, gyro_noise=0.05, delay=0.03, draw_debug=True)
-    )
-    scene.add_sensor(sn.FramePose(link="left", draw_debug=True))
-    encoder = scene.add_sensor(
-        sn.JointEncoder(joints=("left", "right"), counts_per_revolution=64, velocity="counts", rate=50)
-    )
+    arm = scene.add_robot(ARM, name="arm")
+    imu = scene.add_sensor(sn.IMU(link="hand", pos=(0.1, 0, 0), acc_noise=0.3, delay=0.04, draw_debug=True))
+    wrist = scene.add_sensor(sn.ForceTorque(link="hand", force_noise=0.3, torque_noise=0.02, draw_debug=True))
+    encoder = scene.add_sensor(sn.JointEncoder(counts_per_revolution=64, vel_noise=0.1, rate=50))
     scene.build(seed=1)
-    rover.set_ctrl([5.0, 7.0])
-    save_figure(trace(scene, 150, imu, encoder), "robot_plot", dpi=80)
-    place = tuple(rover.base_pose()[0, :3])
-    save_image(scene.snapshot(**SIZE, camera=look(place, 1.3, 215)), "robot_at_work")
+    found = sn.Trace(imu, wrist, encoder)
+    for step in range(200):
+        arm.set_ctrl([0.6 * np.sin(0.04 * step), 0.8 * np.sin(0.06 * step)])
+        scene.step()
+        found.take()
+    save_figure(found.plot(), "robot_plot", dpi=70)
+    save_image(scene.snapshot(**SIZE, camera=look((0.3, 0, 0.55), 1.7, 120, -12)), "robot_at_work")
 
 
 def rays() -> None:

@@ -306,6 +306,8 @@ def limits(*values: np.ndarray) -> tuple[float, float]:
         return 0.0, 1.0
     low = float(finite.min())
     high = float(np.percentile(finite, 99) if finite.size > _MANY else finite.max())
+    if high <= low:
+        return low - 0.5, low + 0.5  # equal limits would be expanded by a colour bar, and differ beside it
     missing = 0.005 * max(abs(low), abs(high)) - (high - low)
     return (low - missing / 2, high + missing / 2) if missing > 0 else (low, high)
 

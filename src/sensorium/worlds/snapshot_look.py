@@ -18,7 +18,7 @@ _SUN = (0.2, 0.15, -1.0)
 """Direction of the sunlight."""
 _MIN_AMBIENT = 0.3
 """Brightness of ambient light in scenes with lights of their own, at least."""
-_HAZE = (2.5, 8.0)
+_HAZE = (2.5, 6.0)
 """Distances at which haze begins and hides everything, as multiples of the distance to what is shown."""
 _MARGIN = 1.12
 """Size of the default view relative to the sphere around everything."""
