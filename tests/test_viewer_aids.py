@@ -151,3 +151,18 @@ def test_sliders_move_joints_and_command_actuators(tmp_path):
         other = scene.world.bind("qpos")[0].tolist()
         assert hinge == pytest.approx(-0.4, abs=0.2)  # gravity pulls it down
         assert slide > other[1] + 0.05
+
+
+def test_page_of_a_recording_shows_returns_and_plots_lines_first(tmp_path):
+    scene = yard()
+    seen = []
+    with sn.recording.Recorder(scene, tmp_path / "run") as recorder:
+        for _ in range(4):
+            scene.step()
+            recorder.step()
+            seen.append(scene["lidar"].returns_in_world(1))
+    with sn.datasets.view(tmp_path / "run") as window:
+        window.show(episode=1, step=2)
+        (shown,) = window._stage._returns.values()
+        np.testing.assert_allclose(shown.points, seen[2], atol=1e-3)
+        assert "lidar" not in window._panel._array.value

@@ -105,11 +105,9 @@ class Panel:
                 element.remove()
             self._images = {}
         self._image_folder.visible = bool(source.images)
+        array = array or self._array.value  # before the options change, which selects the first one
         if tuple(self._array.options) != tuple(source.names):
-            before = self._array.value
             self._array.options = tuple(source.names)
-            array = array or before
-        array = array or self._array.value
         self.show_array(array if array in source.names else first_lines(source))
 
     def _list(self) -> None:
